@@ -1,0 +1,115 @@
+"""What each policy promises, on small examples."""
+
+import pytest
+
+from unifiedserve.config import PLACEMENTS, Stage
+from unifiedserve.scheduling import (
+    Budget,
+    Chunk,
+    DecodeState,
+    EncodeWork,
+    PrefillState,
+    State,
+    Unit,
+    VisionState,
+    continuous_batching,
+    encode_prefill,
+    policy_for,
+    schedule_decode,
+    schedule_vision,
+    stage_level,
+)
+
+BUDGET = Budget(prefill_tokens=100, encode_tokens=64, max_running=8, kv_page_tokens=16)
+
+
+def state(prefills: list[PrefillState], decodes: list[DecodeState] | None = None, kv: int = 1000) -> State:
+    return State(prefills, decodes or [], kv, 1000, 1000)
+
+
+def text(uid: int, tokens: int, **changes: object) -> PrefillState:
+    prefill = PrefillState(uid, uid, tokens, -(-tokens // 16))
+    for name, value in changes.items():
+        setattr(prefill, name, value)
+    return prefill
+
+
+def video(uid: int, units: int, tokens: int = 32, ready: bool = True) -> PrefillState:
+    made = [Unit(tokens, 10 + i * tokens, 2, ready=ready) for i in range(units)]
+    return PrefillState(uid, uid, 10 + units * tokens + 10, 99, made)
+
+
+def test_a_running_prefill_goes_before_a_new_request() -> None:
+    plan = encode_prefill(state([text(1, 80), text(2, 80, admitted=True, prefilled=20)]), BUDGET)
+    assert plan.prefill == [Chunk(2, 20, 80), Chunk(1, 0, 40)]
+
+
+def test_text_overtakes_a_video_that_is_still_being_decoded() -> None:
+    plan = encode_prefill(state([video(1, 4, ready=False), text(2, 50)]), BUDGET)
+    assert plan.encode == []
+    assert plan.prefill == [Chunk(2, 0, 50)]
+
+
+def test_encoding_goes_on_while_prefill_waits_for_pages() -> None:
+    plan = encode_prefill(state([video(1, 4)], kv=0), BUDGET)
+    assert plan.encode == [EncodeWork(1, [0, 1])]
+    assert plan.prefill == []
+
+
+def test_prefill_stops_at_the_first_unit_that_is_not_encoded() -> None:
+    request = video(1, 4)
+    request.reserved = True
+    request.units[0].encoded = request.units[2].encoded = True
+    plan = encode_prefill(state([request]), BUDGET)
+    assert plan.prefill == [Chunk(1, 0, 42)]
+
+
+def test_a_unit_larger_than_the_budget_is_encoded_alone() -> None:
+    plan = encode_prefill(state([video(1, 2, tokens=500)]), BUDGET)
+    assert plan.encode == [EncodeWork(1, [0])]
+
+
+def test_prefill_leaves_pages_for_growth_unless_the_cache_is_empty() -> None:
+    budget = Budget(0, 64, 8, 16, kv_reserve=5)
+    assert encode_prefill(state([text(1, 160)], kv=14), budget).prefill == []
+    assert encode_prefill(state([text(1, 160)], kv=15), budget).prefill == [Chunk(1, 0, 160)]
+    assert encode_prefill(state([text(1, 16_000)], kv=1000), budget).prefill == [Chunk(1, 0, 16_000)]
+
+
+def test_stage_level_encodes_only_when_no_prefill_runs() -> None:
+    decodes = [DecodeState(9, 0, 0.0, 20, 2)]
+    plan = stage_level(state([text(1, 50), video(2, 2)], decodes), BUDGET)
+    assert (plan.decode, plan.prefill, plan.encode) == ([(9, 0)], [Chunk(1, 0, 50)], [])
+    plan = stage_level(state([video(2, 2)], decodes), BUDGET)
+    assert (plan.decode, plan.encode) == ([(9, 0)], [EncodeWork(2, [0, 1])])
+
+
+def test_the_youngest_sequence_gives_its_pages_back() -> None:
+    sequences = [DecodeState(uid, 0, float(uid), 33, 2) for uid in (3, 1, 2)]
+    run, preempted = schedule_decode(sequences, kv_free=1, page_tokens=16, max_running=8)
+    assert preempted == [(3, 0)]
+    assert run == [(1, 0), (2, 0)]
+
+
+def test_vision_admits_in_order_and_nobody_overtakes() -> None:
+    waiting = [VisionState(1, 1.0, 5, admitted=True), VisionState(2, 2.0, 7), VisionState(3, 3.0, 1)]
+    assert schedule_vision(waiting, 6) == []
+    assert schedule_vision(waiting, 8) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("stages", "policy"),
+    [
+        ((Stage.DECODE,), continuous_batching),
+        ((Stage.ENCODE, Stage.PREFILL), encode_prefill),
+        ((Stage.ENCODE, Stage.PREFILL, Stage.DECODE), stage_level),
+    ],
+)
+def test_every_instance_has_the_policy_of_its_stages(stages: tuple[Stage, ...], policy: object) -> None:
+    assert policy_for(stages) is policy
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=lambda p: p.name)
+def test_every_placement_hosts_every_stage_once(placement: object) -> None:
+    hosted = [stage for instance in placement.instances for stage in instance.stages]  # type: ignore[attr-defined]
+    assert sorted(hosted) == sorted(Stage)

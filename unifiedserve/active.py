@@ -1,0 +1,63 @@
+"""A request in flight, as the engine keeps it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ipc_buffers import Arena
+from unifiedserve.admission import Admitted
+from unifiedserve.errors import RequestError
+from unifiedserve.messages import DecodeMedia, Delta, MediaSource, Request
+from unifiedserve.output import Answer
+
+
+@dataclass(slots=True, eq=False)
+class ActiveRequest:
+    """What a recomputation needs, and where the client reads.
+
+    An *attempt* is one run of some of the answers through the stages under a uid of its own; a preempted
+    answer gets a further one. A request has ended when it has no attempts left.
+    """
+
+    admitted: Admitted
+    arrival: float  # monotonic seconds
+    answers: list[Answer]
+    sources: list[MediaSource]
+    arenas: list[Arena]
+    outputs: asyncio.Queue[Delta | RequestError] = field(default_factory=asyncio.Queue)
+    attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it
+    last_token: dict[int, float] = field(default_factory=dict)  # answer -> monotonic seconds
+    ending: bool = False  # failed or aborted: only to be drained
+
+    @property
+    def complete(self) -> bool:
+        return all(answer.finished for answer in self.answers)
+
+    @property
+    def unfinished(self) -> list[int]:
+        return [index for index, answer in enumerate(self.answers) if not answer.finished]
+
+    def language_request(self, uid: int, indices: list[int]) -> Request:
+        """The stages' view. One answer goes on from its tokens so far; several start at the prompt."""
+        prompt = self.admitted.prompt
+        generated = self.answers[indices[0]].token_ids if len(indices) == 1 else []
+        return Request(
+            uid=uid,
+            arrival=self.arrival,
+            token_ids=prompt.token_ids + generated,
+            num_prompt=len(prompt.token_ids),
+            media=prompt.media,
+            sampling=self.admitted.sampling,
+            indices=indices,
+        )
+
+    def vision_request(self, uid: int) -> DecodeMedia | None:
+        if not self.sources:
+            return None
+        return DecodeMedia(uid=uid, arrival=self.arrival, media=self.sources)
+
+    def close(self) -> None:
+        """Remove the media from shared memory."""
+        for arena in self.arenas:
+            arena.close()
+            arena.unlink()
+        self.arenas.clear()

@@ -1,0 +1,159 @@
+"""Admission: from what a client sent to a request that the engine can surely serve, or a clear refusal.
+
+Everything that can be wrong with a request is found here, before any stage sees it: media that cannot be
+read, prompts that are too long, buffers that are too small for it even when all else is idle.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+import flashcodec
+from unifiedserve.config import EngineConfig
+from unifiedserve.errors import RequestError
+from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.messages import GenerateRequest, MediaInput
+from unifiedserve.models.base import MediaPlan, Processor, Prompt, PromptError, VideoInfo
+from unifiedserve.sampling import ParamError, SamplingParams
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A request with its prompt, its media plans (in prompt order) and complete sampling parameters."""
+
+    request: GenerateRequest
+    prompt: Prompt
+    sampling: SamplingParams
+
+
+class Admission:
+    """Checks and plans requests. Blocking (media are analysed): call it from a thread."""
+
+    def __init__(self, config: EngineConfig, processor: Processor, layout: MemoryLayout) -> None:
+        self._config = config
+        self._processor = processor
+        self._layout = layout
+        longest = processor.max_position_embeddings
+        self.max_model_len = min(config.max_model_len or longest, longest)
+
+    def admit(self, request: GenerateRequest) -> Admitted:
+        """Raises RequestError saying what is wrong, with the numbers."""
+        try:
+            request.sampling.check()
+            plans = [self._plan(i, media) for i, media in enumerate(request.media)]
+            prompt = self._prompt(request, plans)
+        except ParamError as error:
+            raise RequestError(str(error), param=error.param) from error
+        except PromptError as error:
+            raise RequestError(str(error), param=error.param or "messages") from error
+        sampling = self._complete(request.sampling, len(prompt.token_ids))
+        self._check_buffers(prompt, sampling)
+        return Admitted(request, prompt, sampling)
+
+    def _prompt(self, request: GenerateRequest, plans: Sequence[MediaPlan]) -> Prompt:
+        if request.prompt_token_ids is not None:
+            return self._processor.prompt_from_tokens(request.prompt_token_ids, plans)
+        return self._processor.prompt(request.messages, plans, **request.template)
+
+    def _plan(self, number: int, media: MediaInput) -> MediaPlan:
+        source = media.data if media.data is not None else Path(media.path or "")
+        try:
+            media.options.check()
+            if media.kind == "image":
+                width, height = flashcodec.image_size(source)
+                if width * height > self._config.max_image_megapixels * 1_000_000:
+                    raise RequestError(
+                        f"{media_name(number, media)} is {width}x{height} pixels; "
+                        f"at most {self._config.max_image_megapixels} megapixels are allowed",
+                        param="messages",
+                    )
+                return self._processor.plan_image(width, height, media.options)
+            return self._processor.plan_video(video_info(source), media.options)
+        except flashcodec.DecodeError as error:
+            raise RequestError(f"{media_name(number, media)}: {error}", param="messages") from error
+        except PromptError as error:
+            raise RequestError(f"{media_name(number, media)}: {error}", param=error.param or "messages") from error
+
+    def _complete(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
+        """Resolve `max_tokens` and `seed`, and check the context length."""
+        room = self.max_model_len - prompt_tokens
+        if room < 1:
+            raise RequestError(
+                f"the prompt has {prompt_tokens} tokens, media included; the context holds {self.max_model_len} "
+                "with at least one for the answer. Shorten the text, or sample fewer frames or pixels",
+                param="input_tokens",
+                code="context_length_exceeded",
+            )
+        if sampling.max_tokens is not None and sampling.max_tokens > room:
+            raise RequestError(
+                f"max_tokens is {sampling.max_tokens}, but after a prompt of {prompt_tokens} tokens "
+                f"{room} of the context of {self.max_model_len} are left",
+                param="max_tokens",
+                code="context_length_exceeded",
+            )
+        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed  # a recomputation draws alike
+        return msgspec.structs.replace(sampling, max_tokens=sampling.max_tokens or room, seed=seed)
+
+    def _check_buffers(self, prompt: Prompt, sampling: SamplingParams) -> None:
+        config, layout = self._config, self._layout
+        tokens = len(prompt.token_ids) + (sampling.max_tokens or 0) - 1
+        self._check_buffer(
+            "KV cache",
+            "--kv-cache-mib",
+            _pages(tokens, config.kv_page_tokens) * sampling.n,
+            layout.kv.pages,
+            f"{tokens} tokens (prompt and max_tokens) times n={sampling.n}",
+        )
+        patches = sum(plan.units * _pages(plan.patches_per_unit, config.patch_page_rows) for plan in prompt.media)
+        self._check_buffer(
+            "patch buffer",
+            "--patch-buffer-mib",
+            patches,
+            layout.patch.pages,
+            f"{sum(plan.patches for plan in prompt.media)} patches",
+        )
+        visual = sum(plan.units * _pages(plan.tokens_per_unit, config.visual_page_tokens) for plan in prompt.media)
+        self._check_buffer(
+            "visual buffer",
+            "--visual-buffer-mib",
+            visual,
+            layout.visual.pages,
+            f"{sum(plan.tokens for plan in prompt.media)} visual tokens",
+        )
+
+    @staticmethod
+    def _check_buffer(buffer: str, option: str, needed: int, total: int, what: str) -> None:
+        if needed > total:
+            raise RequestError(
+                f"the request needs {needed} pages of the {buffer} ({what}), which has {total}: "
+                f"ask for less, or start the server with a larger {option}",
+                param="max_tokens" if buffer == "KV cache" else "messages",
+                code="buffer_too_small",
+            )
+
+
+def media_name(number: int, media: MediaInput) -> str:
+    """How errors name a medium: its kind, and its place among the request's media from 1."""
+    return f"{media.kind} {number + 1}"
+
+
+def video_info(source: bytes | Path) -> VideoInfo:
+    """What the processor must know of a video; raises flashcodec.DecodeError."""
+    bitstream = flashcodec.analyse_bitstream(source)
+    last = bitstream.num_frames - 1
+    duration = float(bitstream.pts_seconds[last] + bitstream.durations_seconds[last] - bitstream.pts_seconds[0])
+    return VideoInfo(
+        num_frames=bitstream.num_frames,
+        fps=bitstream.metadata.average_fps or bitstream.num_frames / max(duration, 1e-6),
+        duration=duration,
+        width=bitstream.width,
+        height=bitstream.height,
+        pts_seconds=bitstream.pts_seconds,
+    )
+
+
+def _pages(rows: int, page_rows: int) -> int:
+    return -(-rows // page_rows)

@@ -1,0 +1,86 @@
+"""The ragged batch: which new tokens belong to which sequence, and where its keys and values lie."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+
+class Span(NamedTuple):
+    """One sequence's part of a step: tokens [start, stop) are new, [0, start) are in the cache already."""
+
+    pages: Sequence[int] | npt.NDArray[np.int32]
+    start: int
+    stop: int
+
+
+class SequenceView(NamedTuple):
+    """One sequence of a ragged batch, as plain numbers: rows [first, last) of the batch, and its pages."""
+
+    first: int
+    last: int
+    pages: Tensor
+    kv_len: int
+
+
+@dataclass(frozen=True)
+class RaggedBatch:
+    """New tokens of B sequences back to back, T in all, and the KV pages of each (half-open index ranges).
+
+    qo_indptr       int32 [B+1]  rows of each sequence in the batch
+    kv_page_indptr  int32 [B+1]  each sequence's range in kv_page_indices
+    kv_page_indices int32 [P]    page numbers
+    kv_lens         int32 [B]    tokens of context after this step, the new ones included
+    slots           int64 [T]    page * page_size + offset: where each new token's K and V go
+    """
+
+    qo_indptr: Tensor
+    kv_page_indptr: Tensor
+    kv_page_indices: Tensor
+    kv_lens: Tensor
+    slots: Tensor
+
+    @staticmethod
+    def build(spans: Sequence[Span], page_size: int) -> "RaggedBatch":
+        """Index arrays for one step; raises ValueError if a sequence has too few pages or no new token."""
+        pages, slots = [], []
+        for span in spans:
+            if not 0 <= span.start < span.stop:
+                raise ValueError(f"no new tokens in [{span.start}, {span.stop})")
+            used = np.asarray(span.pages, np.int64)[: -(-span.stop // page_size)]
+            if len(used) * page_size < span.stop:
+                raise ValueError(f"{len(used)} pages of {page_size} tokens cannot hold {span.stop} tokens")
+            positions = np.arange(span.start, span.stop)
+            slots.append(used[positions // page_size] * page_size + positions % page_size)
+            pages.append(used)
+        return RaggedBatch(
+            qo_indptr=_indptr([span.stop - span.start for span in spans]),
+            kv_page_indptr=_indptr([len(used) for used in pages]),
+            kv_page_indices=torch.from_numpy(np.concatenate(pages).astype(np.int32)),
+            kv_lens=torch.tensor([span.stop for span in spans], dtype=torch.int32),
+            slots=torch.from_numpy(np.concatenate(slots)),
+        )
+
+    @property
+    def last_rows(self) -> Tensor:
+        """int64 [B]: the row of each sequence's last new token."""
+        return (self.qo_indptr[1:] - 1).long()
+
+    @cached_property
+    def sequences(self) -> list[SequenceView]:
+        rows, ranges = self.qo_indptr.tolist(), self.kv_page_indptr.tolist()
+        return [
+            SequenceView(first, last, self.kv_page_indices[page_first:page_last], kv_len)
+            for first, last, page_first, page_last, kv_len in zip(
+                rows, rows[1:], ranges, ranges[1:], self.kv_lens.tolist(), strict=False
+            )
+        ]
+
+
+def _indptr(lengths: Sequence[int]) -> Tensor:
+    return torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))

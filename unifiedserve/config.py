@@ -1,0 +1,119 @@
+"""Every option of the daemon, once: the CLI, the workers and the documentation all read it here."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class Stage(StrEnum):
+    """The four stages of a request, in order."""
+
+    VISION = "vision"
+    ENCODE = "encode"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A worker process: the stages it hosts and its share of the machine.
+
+    `nice` lowers the process's CPU priority (0 keeps it), so that decoding, which streams to a
+    reader, wins the cores from work that nobody sees yet.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    nice: int = 0
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Which instance hosts which stage. Placements are data: every one runs the same worker."""
+
+    name: str
+    instances: tuple[Instance, ...]
+
+    def host(self, stage: Stage) -> str:
+        """Name of the instance that hosts `stage`."""
+        return next(instance.name for instance in self.instances if stage in instance.stages)
+
+
+_VISION = Instance("vision", (Stage.VISION,), nice=10)
+
+PLACEMENTS = {
+    "shared": Placement(
+        "shared",
+        (
+            _VISION,
+            Instance("encode-prefill", (Stage.ENCODE, Stage.PREFILL), nice=5),
+            Instance("decode", (Stage.DECODE,)),
+        ),
+    ),
+    "monolithic": Placement(
+        "monolithic",
+        (_VISION, Instance("language", (Stage.ENCODE, Stage.PREFILL, Stage.DECODE))),
+    ),
+}
+
+MIB = 1 << 20
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon's options. Sizes are in MiB, times in seconds."""
+
+    model: Annotated[str, Meta(description="Checkpoint directory or hub id; empty: the built-in tiny model")] = ""
+    served_model_name: Annotated[str, Meta(description="Name in the API; empty: the model argument")] = ""
+    chat_template: Annotated[str, Meta(description="Jinja file that replaces the checkpoint's template")] = ""
+    placement: Annotated[
+        Literal["shared", "monolithic"],
+        Meta(description="shared: vision, encode+prefill and decode each in a process; monolithic: one loop"),
+    ] = "shared"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        Meta(description="Weights and activations; auto: float32 on CPU"),
+    ] = "auto"
+    max_model_len: Annotated[int, Meta(ge=0, description="Context length in tokens; 0: the model's")] = 0
+
+    kv_cache_mib: Annotated[int, Meta(ge=1, description="Paged KV cache, shared by prefill and decode")] = 512
+    patch_buffer_mib: Annotated[int, Meta(ge=1, description="Image patches between vision and encode")] = 256
+    visual_buffer_mib: Annotated[int, Meta(ge=1, description="Visual tokens between encode and prefill")] = 128
+    kv_page_tokens: Annotated[int, Meta(ge=1, le=256, description="Tokens a KV page")] = 16
+    patch_page_rows: Annotated[int, Meta(ge=1, description="Patches a page of the patch buffer")] = 64
+    visual_page_tokens: Annotated[int, Meta(ge=1, description="Visual tokens a page")] = 16
+    kv_growth_reserve: Annotated[
+        float,
+        Meta(ge=0, le=0.5, description="Share of the KV pages that prefill leaves to running decodes"),
+    ] = 0.05
+
+    prefill_chunk_tokens: Annotated[int, Meta(ge=0, description="Prompt tokens a step of prefill; 0: unlimited")] = 512
+    encode_budget_tokens: Annotated[
+        int, Meta(ge=1, description="Visual tokens a step of the encoder (at least one image or frame pair)")
+    ] = 512
+    max_running: Annotated[int, Meta(ge=1, description="Sequences that decode at once")] = 64
+    max_requests: Annotated[
+        int, Meta(ge=1, description="Requests in the engine at once; more are refused with 503")
+    ] = 512
+    vision_threads: Annotated[int, Meta(ge=0, description="Video decoding threads; 0: one a core")] = 0
+    torch_threads: Annotated[int, Meta(ge=0, description="Compute threads a model worker; 0: one a core")] = 0
+    trace: Annotated[str, Meta(description="Write a Chrome/Perfetto trace here at shutdown")] = ""
+
+    host: Annotated[str, Meta(description="Address to listen on")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0: any free one")] = 8000
+    allowed_local_media_path: Annotated[
+        str, Meta(description="file:// URLs may read below this directory; empty: none")
+    ] = ""
+    allow_private_media: Annotated[bool, Meta(description="Let media URLs reach private and loopback addresses")] = (
+        False
+    )
+    allowed_media_domains: Annotated[
+        tuple[str, ...], Meta(description="If given, media URLs may name these hosts only")
+    ] = ()
+    max_media_mib: Annotated[int, Meta(ge=1, description="Largest image or video a request may bring")] = 512
+    max_image_megapixels: Annotated[int, Meta(ge=1, description="Largest image, before resizing")] = 128
+    media_timeout: Annotated[float, Meta(gt=0, description="Seconds to fetch one media URL")] = 30.0
+    startup_timeout: Annotated[float, Meta(gt=0, description="Seconds for all workers to come up")] = 300.0
+
+    @property
+    def workers(self) -> Placement:
+        return PLACEMENTS[self.placement]

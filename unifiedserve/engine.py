@@ -1,0 +1,399 @@
+"""The engine: the asynchronous request API over the supervisor's workers.
+
+It keeps every request until its last answer is complete, so that what is lost (pages given back in a
+preemption, or a whole worker) is recomputed from the prompt and the tokens seen so far.
+"""
+
+import asyncio
+import itertools
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ipc_buffers import Arena, ArenaError
+from unifiedserve.active import ActiveRequest
+from unifiedserve.admission import Admission, Admitted, media_name
+from unifiedserve.config import EngineConfig, Stage
+from unifiedserve.errors import ConfigError, RequestError
+from unifiedserve.link import Link
+from unifiedserve.messages import (
+    Abort,
+    Delta,
+    Drained,
+    Failed,
+    GenerateRequest,
+    MediaSource,
+    Message,
+    Preempted,
+    Ready,
+    Report,
+    Span,
+    Token,
+)
+from unifiedserve.metrics import Metrics
+from unifiedserve.models.base import Processor
+from unifiedserve.models.hub import resolve_model
+from unifiedserve.models.registry import load_processor
+from unifiedserve.models.default import DEFAULT_MODEL, default_checkpoint
+from unifiedserve.output import Answer
+from unifiedserve.supervisor import Supervisor
+from unifiedserve.tracing import Timeline
+
+_log = logging.getLogger(__name__)
+_MOST_RESTARTS = 3
+
+
+class Engine:
+    """Serves one model. All methods belong to the event loop that `start` ran on."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.healthy = False
+        self.processor: Processor
+        self._timeline = Timeline(time.monotonic())
+        self._uids = itertools.count(1)
+        self._attempts: dict[int, ActiveRequest] = {}
+        self._active: set[ActiveRequest] = set()
+        self._counts: dict[Stage, tuple[int, int]] = {}
+        self._ready: set[str] = set()
+        self._all_ready = asyncio.Event()
+        self._fatal: str | None = None
+        self._restarts = 0
+        self._supervisor: Supervisor | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def model_name(self) -> str:
+        """The model's name in the API."""
+        return self.config.served_model_name or self.config.model or DEFAULT_MODEL
+
+    @property
+    def max_model_len(self) -> int:
+        return self._admission.max_model_len
+
+    async def start(self) -> None:
+        """Load the model and start the workers; returns when all are ready. Raises ConfigError."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            await asyncio.to_thread(self._load)
+            async with asyncio.timeout(self.config.startup_timeout):
+                await self._all_ready.wait()
+        except TimeoutError as error:
+            waiting = {i.name for i in self.config.workers.instances} - self._ready
+            await self.stop()
+            raise ConfigError(
+                f"workers {', '.join(sorted(waiting))} were not ready after {self.config.startup_timeout:g} s"
+            ) from error
+        except BaseException:
+            await self.stop()
+            raise
+        if self._fatal:
+            await self.stop()
+            raise ConfigError(self._fatal)
+        self.metrics.bind(self)
+
+    async def stop(self) -> None:
+        """End the workers, fail what is in flight and leave nothing behind."""
+        self.healthy = False
+        for active in list(self._active):
+            active.outputs.put_nowait(RequestError("the server is shutting down", status=503, type="server_error"))
+        if self._supervisor is not None:
+            await asyncio.to_thread(self._shut_down, self._supervisor)
+        for active in list(self._active):
+            self._release(active)
+        if self.config.trace:
+            Path(self.config.trace).write_text(json.dumps(self.trace()))
+
+    async def generate(self, request: GenerateRequest) -> AsyncIterator[Delta]:
+        """The answers' pieces as they come. Raises RequestError, before the first piece if the request is bad.
+
+        Closing the iterator, or cancelling whoever awaits it, aborts the request and frees all it holds.
+        """
+        self.metrics.request_arrived()
+        active = await self._prepare(request)
+        self._submit(active, active.unfinished)
+        try:
+            while not (active.complete and active.outputs.empty()):
+                item = await active.outputs.get()
+                if isinstance(item, RequestError):
+                    raise item
+                yield item
+        finally:
+            self._end(active)
+
+    def trace(self, request_id: str | None = None) -> dict[str, Any]:
+        """Chrome/Perfetto trace JSON of the latest work, or of one request's."""
+        return self._timeline.chrome_trace(request_id)
+
+    def timeline(self, request_id: str) -> list[Span]:
+        """The spans of one request, by start time."""
+        return self._timeline.of(request_id)
+
+    def buffers(self) -> dict[str, tuple[int, int]]:
+        """Used and total pages of each buffer."""
+        if self._supervisor is None:
+            return {}
+        pools = self._supervisor.memory.pools
+        return {name: (pool.used_pages(), pool.num_pages) for name, pool in pools.items()}
+
+    def stages(self) -> dict[str, tuple[int, int]]:
+        """Requests running and waiting in each stage."""
+        return {stage.value: counts for stage, counts in self._counts.items()}
+
+    # Start and stop
+
+    def _load(self) -> None:
+        model_dir = resolve_model(self.config.model) if self.config.model else default_checkpoint()
+        template = Path(self.config.chat_template).read_text() if self.config.chat_template else None
+        self.processor = load_processor(model_dir, template)
+        self._supervisor = Supervisor(self.config, model_dir, self.processor)
+        self._supervisor.start(self._on_exit)
+        self._admission = Admission(self.config, self.processor, self._supervisor.memory.layout)
+        self._link = Link(self._supervisor.memory, self._on_messages)
+
+    def _shut_down(self, supervisor: Supervisor) -> None:
+        if hasattr(self, "_link"):
+            self._link.close()
+        supervisor.stop()
+
+    # Requests
+
+    async def _prepare(self, request: GenerateRequest) -> ActiveRequest:
+        if self._fatal:
+            raise RequestError(self._fatal, status=503, type="server_error")
+        if len(self._active) >= self.config.max_requests:
+            raise RequestError(
+                f"the server is busy with {self.config.max_requests} requests; try again later",
+                status=503,
+                type="server_error",
+            )
+        preparing = asyncio.ensure_future(asyncio.to_thread(self._admit, request, time.monotonic()))
+        try:
+            active = await asyncio.shield(preparing)
+        except asyncio.CancelledError:
+            preparing.add_done_callback(_discard)
+            raise
+        self._active.add(active)
+        try:
+            await self._all_ready.wait()
+        except asyncio.CancelledError:
+            self._release(active)
+            raise
+        return active
+
+    def _admit(self, request: GenerateRequest, arrival: float) -> ActiveRequest:
+        admitted = self._admission.admit(request)
+        answers = [
+            Answer(self.processor.tokenizer, admitted.sampling, len(admitted.prompt.token_ids))
+            for _ in range(admitted.sampling.n)
+        ]
+        active = ActiveRequest(admitted, arrival, answers, [], [])
+        try:
+            self._spool(active, admitted)
+        except ArenaError as error:
+            active.close()
+            raise RequestError(f"no shared memory for the request's media: {error}", status=503) from error
+        return active
+
+    def _spool(self, active: ActiveRequest, admitted: Admitted) -> None:
+        """Put the media that came as bytes where the vision stage can read them."""
+        assert self._supervisor is not None
+        number = next(self._uids)
+        for i, (media, plan) in enumerate(zip(admitted.request.media, admitted.prompt.media, strict=True)):
+            source = MediaSource(plan=plan, name=media_name(i, media), path=media.path)
+            if media.data is not None:
+                arena = Arena.create(self._supervisor.arena_name(f"media-{number}-{i}"), len(media.data))
+                active.arenas.append(arena)
+                arena.buffer()[: len(media.data)] = media.data
+                source.arena, source.size = arena.name, len(media.data)
+            active.sources.append(source)
+
+    def _submit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
+        """Send a new attempt at these answers through the stages.
+
+        Answers that have tokens already each go on alone.
+        """
+        fresh = [index for index in indices if not active.answers[index].token_ids]
+        begun = [[index] for index in indices if active.answers[index].token_ids]
+        placement = self.config.workers
+        for group in ([fresh] if fresh else []) + begun:
+            uid = next(self._uids)
+            active.attempts[uid] = set(group)
+            self._attempts[uid] = active
+            self._timeline.name(uid, active.admitted.request.id)
+            request = active.language_request(uid, group)
+            for host in dict.fromkeys([placement.host(Stage.ENCODE), placement.host(Stage.PREFILL)]):
+                self._link.send(host, request)
+            if vision := active.vision_request(uid):
+                self._link.send(placement.host(Stage.VISION), vision)
+
+    def _end(self, active: ActiveRequest) -> None:
+        """The client has read everything, or has gone."""
+        if active.complete and not active.attempts:
+            self._release(active)
+        elif not active.ending:
+            if not active.complete:
+                self.metrics.aborted()
+            active.ending = True
+            for uid in active.attempts:
+                self._link.send(self.config.workers.instances[0].name, Abort(uid))
+
+    def _release(self, active: ActiveRequest) -> None:
+        active.close()
+        self._active.discard(active)
+        for uid in active.attempts:
+            self._attempts.pop(uid, None)
+
+    # Messages from the workers
+
+    def _on_messages(self, messages: list[Message]) -> None:
+        self._loop.call_soon_threadsafe(self._handle_all, messages)
+
+    def _handle_all(self, messages: list[Message]) -> None:
+        for message in messages:
+            self._handle(message)
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case Report():
+                self._handle_report(message)
+            case Preempted():
+                self._handle_preempted(message)
+            case Failed():
+                self._handle_failed(message)
+            case Drained():
+                self._handle_drained(message)
+            case Ready():
+                self._handle_ready(message)
+
+    def _handle_report(self, report: Report) -> None:
+        self._counts.update(report.counts)
+        self._timeline.add(report.spans)
+        for span in report.spans:
+            seconds = span.end - span.start
+            self.metrics.stage_time(span.stage.value, "queue" if span.name == "queue" else "run", seconds)
+        now = time.monotonic()
+        for token in report.tokens:
+            active = self._attempts.get(token.uid)
+            if active is not None and not active.ending:
+                self._handle_token(active, token, now)
+
+    def _handle_token(self, active: ActiveRequest, token: Token, now: float) -> None:
+        answer = active.answers[token.index]
+        if answer.finished:
+            return
+        previous = active.last_token.get(token.index)
+        if previous is None:
+            self.metrics.first_token(now - active.arrival)
+        else:
+            self.metrics.token_gap(now - previous)
+        active.last_token[token.index] = now
+        delta = answer.push(token)
+        if answer.finished:
+            if token.finish is None:  # a stop string: decode does not know
+                self._link.send(self.config.workers.host(Stage.DECODE), Abort(token.uid, token.index))
+            self._leave(active, token.uid, token.index)
+        if delta is not None:
+            if delta.finish_reason:
+                self.metrics.request_finished(
+                    delta.finish_reason, now - active.arrival, delta.prompt_tokens, delta.generated_tokens
+                )
+            active.outputs.put_nowait(delta)
+
+    def _handle_preempted(self, message: Preempted) -> None:
+        active = self._attempts.get(message.uid)
+        if active is None or active.ending:
+            return
+        self.metrics.preempted()
+        self._leave(active, message.uid, message.index)
+        if not active.answers[message.index].finished:
+            self._submit(active, [message.index])
+
+    def _handle_failed(self, message: Failed) -> None:
+        active = self._attempts.get(message.uid)
+        if active is not None and not active.ending:
+            kind = "invalid_request_error" if message.status < 500 else "server_error"
+            active.outputs.put_nowait(RequestError(message.message, status=message.status, type=kind))
+            self._end(active)
+
+    def _handle_drained(self, message: Drained) -> None:
+        active = self._attempts.pop(message.uid, None)
+        if active is None or self._supervisor is None:
+            return
+        if leaked := self._supervisor.memory.reclaim(message.uid):
+            _log.error("request %d left %d pages behind", message.uid, leaked)
+        active.attempts.pop(message.uid, None)
+        if not active.attempts:
+            self._release(active)
+
+    def _leave(self, active: ActiveRequest, uid: int, index: int) -> None:
+        """An answer is no longer in an attempt."""
+        remaining = active.attempts.get(uid, set())
+        remaining.discard(index)
+        if not remaining:
+            active.attempts.pop(uid, None)
+            self._attempts.pop(uid, None)
+
+    def _handle_ready(self, message: Ready) -> None:
+        self._ready.add(message.instance)
+        if len(self._ready) == len(self.config.workers.instances):
+            self.healthy = True
+            self._all_ready.set()
+
+    # Recovery
+
+    def _on_exit(self, instance: str, code: int) -> None:
+        self._loop.call_soon_threadsafe(self._begin_recovery, instance, code)
+
+    def _begin_recovery(self, instance: str, code: int) -> None:
+        if not self.healthy:
+            if not self._all_ready.is_set():
+                self._give_up(f"worker {instance} ended with code {code} at start; its log is above")
+            return
+        self.healthy = False
+        self._restarts += 1
+        if self._restarts > _MOST_RESTARTS:
+            self._give_up(f"worker {instance} ended with code {code}, after {_MOST_RESTARTS} restarts")
+            return
+        _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
+        task = asyncio.create_task(self._recover())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _recover(self) -> None:
+        """Restart the workers over fresh pools, then send every unfinished answer through again."""
+        assert self._supervisor is not None
+        self._all_ready.clear()
+        self._ready.clear()
+        self._attempts.clear()
+        await asyncio.to_thread(self._restart, self._supervisor)
+        await self._all_ready.wait()
+        for active in list(self._active):
+            submitted = bool(active.attempts)
+            active.attempts.clear()
+            if active.ending:
+                self._release(active)
+            elif submitted:
+                self._submit(active, active.unfinished)
+
+    def _restart(self, supervisor: Supervisor) -> None:
+        self._link.close()
+        supervisor.restart(self._on_exit)
+        self._link = Link(supervisor.memory, self._on_messages)
+
+    def _give_up(self, reason: str) -> None:
+        _log.error("%s", reason)
+        self._fatal = reason
+        self._all_ready.set()
+        for active in self._active:
+            active.outputs.put_nowait(RequestError(reason, status=503, type="server_error"))
+
+
+def _discard(preparing: "asyncio.Future[ActiveRequest]") -> None:
+    """A request whose client left while it was being admitted."""
+    if not preparing.cancelled() and preparing.exception() is None:
+        preparing.result().close()

@@ -1,0 +1,41 @@
+"""The files of a model directory."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from unifiedserve.errors import ConfigError
+
+INDEX_FILE = "model.safetensors.index.json"
+
+
+def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A JSON object; `default` if there is no such file. Raises ConfigError for a missing or malformed one."""
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        if default is not None:
+            return default
+        raise ConfigError(f"{path}: no such file; a model directory needs one") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: expected a JSON object")
+    return value
+
+
+def weight_files(model_dir: Path) -> list[Path]:
+    """The safetensors files of a checkpoint, in order; raises ConfigError if there are none or one is missing."""
+    index = model_dir / INDEX_FILE
+    if not index.is_file():
+        found = sorted(model_dir.glob("*.safetensors"))
+        if not found:
+            raise ConfigError(f"{model_dir}: no .safetensors file; there are no weights to serve")
+        return found
+    names = sorted(set(read_json(index).get("weight_map", {}).values()))
+    if not names:
+        raise ConfigError(f"{index}: its weight_map lists no files")
+    missing = [name for name in names if not (model_dir / name).is_file()]
+    if missing:
+        raise ConfigError(f"{index} lists files that {model_dir} does not hold: {', '.join(missing)}")
+    return [model_dir / name for name in names]

@@ -1,0 +1,69 @@
+"""All the memory that the processes of one engine share: made by the supervisor, attached by workers."""
+
+import msgspec
+
+from ipc_buffers import MessageQueue, PagePool
+
+ENGINE_INBOX = "engine"
+_INBOX_BYTES = 8 << 20
+
+
+class PoolSize(msgspec.Struct, frozen=True):
+    pages: int
+    page_bytes: int
+
+
+class MemoryLayout(msgspec.Struct, frozen=True):
+    """Names and sizes of the shared pools and queues of the engine `engine_id`."""
+
+    engine_id: str
+    weights: str  # arena name
+    kv: PoolSize
+    patch: PoolSize
+    visual: PoolSize
+    instances: tuple[str, ...]
+
+    def arena(self, name: str) -> str:
+        """Name of an arena of this engine."""
+        return f"{self.engine_id}-{name}"
+
+
+class SharedMemory:
+    """The KV, patch and visual page pools, and an inbox for every process."""
+
+    def __init__(self, layout: MemoryLayout, pools: dict[str, PagePool], inboxes: dict[str, MessageQueue]) -> None:
+        self.layout = layout
+        self.pools = pools
+        self.inboxes = inboxes
+
+    @classmethod
+    def create(cls, layout: MemoryLayout) -> "SharedMemory":
+        """Raises ipc_buffers.ArenaError, with the sizes, if it does not fit; then nothing is left behind."""
+        memory = cls(layout, {}, {})
+        try:
+            for name in ("kv", "patch", "visual"):
+                size: PoolSize = getattr(layout, name)
+                memory.pools[name] = PagePool.create(layout.arena(name), size.pages, size.page_bytes)
+            for name in (ENGINE_INBOX, *layout.instances):
+                memory.inboxes[name] = MessageQueue.create(layout.arena(f"inbox-{name}"), _INBOX_BYTES)
+        except BaseException:
+            memory.unlink()
+            raise
+        return memory
+
+    @classmethod
+    def attach(cls, layout: MemoryLayout) -> "SharedMemory":
+        return cls(
+            layout,
+            {name: PagePool.attach(layout.arena(name)) for name in ("kv", "patch", "visual")},
+            {name: MessageQueue.attach(layout.arena(f"inbox-{name}")) for name in (ENGINE_INBOX, *layout.instances)},
+        )
+
+    def reclaim(self, uid: int) -> int:
+        """Free every page that is still tagged with a request; returns how many there were."""
+        return sum(pool.reclaim(request=uid) for pool in self.pools.values())
+
+    def unlink(self) -> None:
+        for part in (*self.pools.values(), *self.inboxes.values()):
+            part.close()
+            part.unlink()

@@ -1,0 +1,137 @@
+"""Model weights in shared memory: read once by the supervisor, mapped by every worker.
+
+Layout of the arena: the manifest's length (8 bytes, little-endian), the manifest (JSON: name → [dtype, shape, offset]),
+and the tensors. Offsets count from the end of the manifest, and both are multiples of 64 bytes.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ipc_buffers import Arena, ArenaError
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.checkpoint import weight_files
+
+ALIGNMENT = 64
+LENGTH_BYTES = 8
+FLOATS = {"F64", "F32", "F16", "BF16"}
+INTEGERS = {"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
+
+
+class Entry(NamedTuple):
+    """Where a tensor lies; `dtype` is torch's name."""
+
+    dtype: str
+    shape: list[int]
+    offset: int
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def end(self) -> int:
+        itemsize: int = getattr(torch, self.dtype).itemsize
+        return self.offset + self.count * itemsize
+
+
+Manifest = dict[str, Entry]
+
+
+def load_weights(model_dir: Path, arena_name: str, dtype: torch.dtype) -> Arena:
+    """Copy all tensors of a checkpoint into a new arena, floating ones converted to `dtype`.
+
+    Peak memory is the arena and one tensor. Raises ConfigError if there are no safetensors files, one is missing or
+    corrupt, or shared memory is too small for them.
+    """
+    files = weight_files(model_dir)
+    manifest = _plan(files, dtype)
+    header = json.dumps(manifest).encode()
+    arena = _create(arena_name, _data_start(len(header)) + max(entry.end for entry in manifest.values()))
+    try:
+        buffer = arena.buffer()
+        buffer[:LENGTH_BYTES] = len(header).to_bytes(LENGTH_BYTES, "little")
+        buffer[LENGTH_BYTES : LENGTH_BYTES + len(header)] = header
+        places = _tensors(buffer, manifest)
+        for name, tensor in _read(files):
+            places[name].copy_(tensor)
+    except BaseException:
+        arena.close()
+        arena.unlink()
+        raise
+    return arena
+
+
+def attach_weights(name: str) -> dict[str, Tensor]:
+    """The tensors of an arena made by `load_weights`, in place: they keep it mapped, and must not be written."""
+    buffer = Arena.attach(name).buffer()
+    length = int.from_bytes(buffer[:LENGTH_BYTES], "little")
+    manifest = json.loads(bytes(buffer[LENGTH_BYTES : LENGTH_BYTES + length]))
+    return _tensors(buffer, {key: Entry(*entry) for key, entry in manifest.items()})
+
+
+def _plan(files: list[Path], dtype: torch.dtype) -> Manifest:
+    manifest: Manifest = {}
+    offset = 0
+    for path, name, stored, shape in _headers(files):
+        if stored not in FLOATS and stored not in INTEGERS:
+            raise ConfigError(f"{path}: tensor {name} is stored as {stored}, which is not supported")
+        entry = Entry(_name(dtype) if stored in FLOATS else INTEGERS[stored], shape, offset)
+        manifest[name] = entry
+        offset = _aligned(entry.end)
+    if not manifest:
+        raise ConfigError(f"{files[0].parent}: the safetensors files hold no tensors")
+    return manifest
+
+
+def _headers(files: list[Path]) -> Iterator[tuple[Path, str, str, list[int]]]:
+    for path in files:
+        try:
+            with safe_open(path, framework="pt") as file:
+                for name in file.offset_keys():
+                    tensor = file.get_slice(name)
+                    yield path, name, tensor.get_dtype(), tensor.get_shape()
+        except (SafetensorError, OSError) as error:
+            raise ConfigError(f"{path}: not a readable safetensors file: {error}") from error
+
+
+def _read(files: list[Path]) -> Iterator[tuple[str, Tensor]]:
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            for name in file.offset_keys():
+                yield name, file.get_tensor(name)
+
+
+def _create(name: str, size: int) -> Arena:
+    try:
+        return Arena.create(name, size)
+    except ArenaError as error:
+        raise ConfigError(f"the weights need {size / 2**20:,.0f} MiB of shared memory: {error}") from error
+
+
+def _tensors(buffer: memoryview, manifest: Manifest) -> dict[str, Tensor]:
+    start = _data_start(int.from_bytes(buffer[:LENGTH_BYTES], "little"))
+    return {
+        name: torch.frombuffer(
+            buffer, dtype=getattr(torch, entry.dtype), count=entry.count, offset=start + entry.offset
+        ).view(entry.shape)
+        for name, entry in manifest.items()
+    }
+
+
+def _data_start(header_bytes: int) -> int:
+    return _aligned(LENGTH_BYTES + header_bytes)
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,223 @@
+"""What travels between the processes: page numbers and small structs, as MessagePack.
+
+Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to
+the engine. `Abort` of a whole request travels down the same path, so that it can never overtake the
+pages it must free, and comes back as `Drained`.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from unifiedserve.config import Stage
+from unifiedserve.models.media import MediaOptions, MediaPlan
+from unifiedserve.sampling import SamplingParams
+
+FinishReason = Literal["stop", "length"]
+
+
+class MediaInput(msgspec.Struct, kw_only=True):
+    """One image or video of a request: its bytes, or the path of a local file."""
+
+    kind: Literal["image", "video"]
+    data: bytes | None = None
+    path: str | None = None
+    options: MediaOptions = msgspec.field(default_factory=MediaOptions)
+
+
+class GenerateRequest(msgspec.Struct, kw_only=True):
+    """What a client asks of the engine. `media` is in the order of the placeholders in `messages`."""
+
+    id: str
+    messages: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    media: list[MediaInput] = msgspec.field(default_factory=list)
+    sampling: SamplingParams = msgspec.field(default_factory=SamplingParams)
+    template: dict[str, Any] = msgspec.field(default_factory=dict)
+    prompt_token_ids: list[int] | None = None
+
+
+class TokenLogprob(msgspec.Struct):
+    """A sampled token with its log probability and the likeliest alternatives."""
+
+    token: int
+    logprob: float | None = None
+    top: list[tuple[int, float]] = []
+
+
+class Delta(msgspec.Struct, kw_only=True):
+    """A piece of answer number `index` of a request."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[TokenLogprob] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    prompt_tokens: int
+    generated_tokens: int
+
+
+class Span(msgspec.Struct):
+    """A piece of work on the timeline; times are seconds of the system-wide monotonic clock."""
+
+    stage: Stage
+    name: str
+    start: float
+    end: float
+    requests: list[int]
+
+
+class Request(msgspec.Struct, tag=True, kw_only=True):
+    """A request as the language stages see it. `indices` are the answers (of n) it must produce.
+
+    After a preemption `token_ids` ends with what had been generated; `num_prompt` tells where.
+    """
+
+    uid: int
+    arrival: float
+    token_ids: list[int]
+    num_prompt: int
+    media: list[MediaPlan]
+    sampling: SamplingParams
+    indices: list[int]
+
+
+class MediaSource(msgspec.Struct, kw_only=True):
+    """Where the vision stage finds the bytes: an arena (the first `size` bytes) or a file."""
+
+    plan: MediaPlan
+    name: str
+    arena: str | None = None
+    path: str | None = None
+    size: int = 0
+
+
+class DecodeMedia(msgspec.Struct, tag=True, kw_only=True):
+    """Vision's part of a request: media in prompt order."""
+
+    uid: int
+    arrival: float
+    media: list[MediaSource]
+
+
+class Patches(msgspec.Struct, tag=True, kw_only=True):
+    """Encode units (counted over the whole request) whose patches are in these pages, one list a unit."""
+
+    uid: int
+    first_unit: int
+    pages: list[list[int]]
+
+
+class Embeddings(msgspec.Struct, tag=True, kw_only=True):
+    """An encoded unit (counted over the whole request): pages of the visual buffer with its tokens."""
+
+    uid: int
+    unit: int
+    pages: list[int]
+
+
+class Handoff(msgspec.Struct, tag=True, kw_only=True):
+    """A prefilled sequence: its KV stays where it is, decode takes over the page table."""
+
+    uid: int
+    index: int
+    arrival: float
+    token_ids: list[int]
+    num_prompt: int
+    pages: list[int]
+    position_offset: int
+    sampling: SamplingParams
+
+
+class Abort(msgspec.Struct, tag=True):
+    """Drop a request (down the pipeline), or one finished answer of it (sent to decode)."""
+
+    uid: int
+    index: int | None = None
+
+
+class PagesFreed(msgspec.Struct, tag=True):
+    """Pages came free that the receiver may be waiting for."""
+
+
+class OutputReady(msgspec.Struct, tag=True):
+    """A media decoding thread of the receiver has finished something."""
+
+
+class Shutdown(msgspec.Struct, tag=True):
+    """Leave the loop."""
+
+
+class Token(msgspec.Struct):
+    """One sampled token of one answer; `finish` ends it."""
+
+    uid: int
+    index: int
+    token: TokenLogprob
+    finish: FinishReason | None = None
+    stop_reason: int | None = None
+
+
+class Ready(msgspec.Struct, tag=True):
+    """A worker is up."""
+
+    instance: str
+
+
+class Report(msgspec.Struct, tag=True, kw_only=True):
+    """What a worker's step produced, and how many requests each of its stages holds."""
+
+    instance: str
+    tokens: list[Token] = []
+    spans: list[Span] = []
+    counts: dict[Stage, tuple[int, int]] = {}
+
+
+class Preempted(msgspec.Struct, tag=True):
+    """Decode gave this answer's pages back; it must be recomputed."""
+
+    uid: int
+    index: int
+
+
+class Failed(msgspec.Struct, tag=True):
+    """The request cannot go on. `status` is the HTTP status it ends with."""
+
+    uid: int
+    message: str
+    status: int
+
+
+class Drained(msgspec.Struct, tag=True):
+    """An aborted request has left every stage."""
+
+    uid: int
+
+
+Message = (
+    Request
+    | DecodeMedia
+    | Patches
+    | Embeddings
+    | Handoff
+    | Abort
+    | PagesFreed
+    | OutputReady
+    | Shutdown
+    | Ready
+    | Report
+    | Preempted
+    | Failed
+    | Drained
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+
+
+def pack(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def unpack(data: bytes) -> Message:
+    return _decoder.decode(data)

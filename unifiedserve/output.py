@@ -1,0 +1,76 @@
+"""From sampled tokens to the text that a client sees: detokenisation and stop strings."""
+
+from typing import Any
+
+from tokenizers.decoders import DecodeStream
+
+from unifiedserve.messages import Delta, FinishReason, Token, TokenLogprob
+from unifiedserve.sampling import SamplingParams
+
+
+class Answer:
+    """One answer while it is generated. Text that might be the start of a stop string is held back."""
+
+    def __init__(self, tokenizer: Any, sampling: SamplingParams, prompt_tokens: int) -> None:
+        self._tokenizer = tokenizer
+        self._stream = DecodeStream(skip_special_tokens=True)
+        self._stops = [sampling.stop] if isinstance(sampling.stop, str) else list(sampling.stop or ())
+        self._want_logprobs = sampling.logprobs is not None
+        self._prompt_tokens = prompt_tokens
+        self._emitted = ""
+        self._held = ""
+        self._pending: list[TokenLogprob] = []
+        self.token_ids: list[int] = []
+        self.finished = False
+
+    def push(self, token: Token) -> Delta | None:
+        """Take a token; returns what can be shown now, always something at the end of the answer."""
+        sampled = token.token
+        self.token_ids.append(sampled.token)
+        self._pending.append(sampled)
+        if token.finish != "stop":
+            self._held += self._stream.step(self._tokenizer._tokenizer, sampled.token) or ""
+        finish, stop_reason = token.finish, token.stop_reason
+        if stop := self._find_stop():
+            return self._delta(self._held[: stop[0]], "stop", stop[1], token.index)
+        if finish:
+            return self._delta(self._held + self._undecoded(finish), finish, stop_reason, token.index)
+        ready = len(self._held) - self._partial_stop()
+        if ready == 0:
+            return None
+        return self._delta(self._held[:ready], None, None, token.index)
+
+    def _delta(self, text: str, finish: FinishReason | None, stop_reason: str | int | None, index: int) -> Delta:
+        self._held = self._held[len(text) :]
+        self._emitted += text
+        self.finished = finish is not None
+        pending, self._pending = self._pending, []
+        return Delta(
+            index=index,
+            text=text,
+            token_ids=[sampled.token for sampled in pending],
+            logprobs=pending if self._want_logprobs else None,
+            finish_reason=finish,
+            stop_reason=stop_reason,
+            prompt_tokens=self._prompt_tokens,
+            generated_tokens=len(self.token_ids),
+        )
+
+    def _undecoded(self, finish: FinishReason) -> str:
+        """Text of trailing bytes that do not make a whole character."""
+        token_ids = self.token_ids[:-1] if finish == "stop" else self.token_ids
+        whole: str = self._tokenizer.decode(token_ids, skip_special_tokens=True)
+        shown = self._emitted + self._held
+        return whole[len(shown) :] if whole.startswith(shown) else ""
+
+    def _find_stop(self) -> tuple[int, str] | None:
+        found = [(self._held.find(stop), stop) for stop in self._stops if stop in self._held]
+        return min(found) if found else None
+
+    def _partial_stop(self) -> int:
+        """Length of the longest end of the held text that begins a stop string."""
+        longest = max((len(stop) for stop in self._stops), default=1) - 1
+        for length in range(min(longest, len(self._held)), 0, -1):
+            if any(stop.startswith(self._held[-length:]) for stop in self._stops):
+                return length
+        return 0

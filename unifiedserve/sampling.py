@@ -1,0 +1,237 @@
+"""From logits to tokens, as a pure function of the request's parameters.
+
+Randomness is counter-based: generated token number i of a request draws one uniform from Philox(key=seed, counter=i), so
+a token is the same wherever and in whatever batch it is sampled.
+"""
+
+import math
+import secrets
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import torch
+from torch import Tensor
+
+CANDIDATES = 1024
+MAX_LOGPROBS = 20
+MAX_CHOICES = 128
+SEED_LIMIT = 2**63
+
+
+class ParamError(ValueError):
+    """A sampling parameter out of range; `param` names it."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(f"{param} {message}")
+        self.param = param
+
+
+class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the tokens of one request are chosen; the defaults sample from the model's own distribution.
+
+    top_k 0 or -1, top_p 1, min_p 0 and penalties at their defaults do nothing; temperature 0 is greedy. `logprobs`
+    is the number of most probable tokens to report beside the chosen one (None: no log-probabilities at all).
+    `max_tokens` None leaves the context length as the only limit.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logprobs: int | None = None
+    n: int = 1
+
+    def check(self) -> None:
+        """Raises ParamError naming the first parameter out of range."""
+        _require("temperature", self.temperature, 0, 100)
+        _require("top_p", self.top_p, 0, 1, above=True)
+        _require("min_p", self.min_p, 0, 1)
+        _require("top_k", self.top_k, -1, math.inf)
+        _require("repetition_penalty", self.repetition_penalty, 0, 100, above=True)
+        _require("presence_penalty", self.presence_penalty, -2, 2)
+        _require("frequency_penalty", self.frequency_penalty, -2, 2)
+        _require("n", self.n, 1, MAX_CHOICES)
+        _require("min_tokens", self.min_tokens, 0, math.inf)
+        if self.seed is not None:
+            _require("seed", self.seed, -SEED_LIMIT, SEED_LIMIT - 1)
+        if self.max_tokens is not None:
+            _require("max_tokens", self.max_tokens, 1, math.inf)
+            if self.min_tokens > self.max_tokens:
+                raise ParamError("min_tokens", f"must not be above max_tokens {self.max_tokens}, got {self.min_tokens}")
+        if self.logprobs is not None:
+            _require("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        if not all(self.stop):
+            raise ParamError("stop", "must not contain an empty string")
+        if any(token < 0 for token in self.stop_token_ids):
+            raise ParamError("stop_token_ids", "must not contain negative token ids")
+
+    def for_choice(self, choice: int) -> "SamplingParams":
+        """The parameters of choice number `choice` of n, with a seed of its own (random if none was given)."""
+        seed = secrets.randbits(63) if self.seed is None else self.seed + choice
+        return msgspec.structs.replace(self, seed=seed % SEED_LIMIT, n=1)
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0
+
+    @property
+    def penalised(self) -> bool:
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
+    @property
+    def truncated(self) -> bool:
+        return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
+
+
+class SampledToken(NamedTuple):
+    """A token; log-probabilities are of the unmodified distribution, None/empty unless asked for."""
+
+    token: int
+    logprob: float | None
+    top: list[tuple[int, float]]
+
+
+def sample(
+    logits: Tensor,
+    params: Sequence[SamplingParams],
+    histories: Sequence[Sequence[int]],
+    indices: Sequence[int],
+    eos_token_ids: Sequence[int] = (),
+) -> list[SampledToken]:
+    """One token for each row of float32 logits [B, vocab] (not modified).
+
+    `histories[i]` are the request's token ids so far, prompt first; the last `indices[i]` of them were generated.
+    Steps, in order: penalties (repetition over prompt and output, presence and frequency over the output),
+    temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop token can come.
+    A sampling request needs a seed: see `SamplingParams.for_choice`.
+    """
+    adjusted = _adjust(logits, params, histories, indices, eos_token_ids)
+    tokens = adjusted.argmax(dim=-1)
+    drawn = [row for row, param in enumerate(params) if not param.greedy]
+    if drawn:
+        scaled = adjusted[drawn] / torch.tensor([params[row].temperature for row in drawn])[:, None]
+        uniforms = torch.tensor([_uniform(params[row], indices[row]) for row in drawn], dtype=torch.float64)
+        tokens[drawn] = _draw(scaled, [params[row] for row in drawn], uniforms)
+    return _report(logits, params, tokens.tolist())
+
+
+def _adjust(
+    logits: Tensor,
+    params: Sequence[SamplingParams],
+    histories: Sequence[Sequence[int]],
+    indices: Sequence[int],
+    eos_token_ids: Sequence[int],
+) -> Tensor:
+    """Logits after penalties and bans; the same tensor if no request has any."""
+    changed = [row for row, p in enumerate(params) if p.penalised or indices[row] < p.min_tokens]
+    if not changed:
+        return logits
+    adjusted = logits.clone()
+    for row in changed:
+        if params[row].penalised:
+            _penalise(adjusted[row], params[row], histories[row], indices[row])
+        if indices[row] < params[row].min_tokens:
+            adjusted[row, [*eos_token_ids, *params[row].stop_token_ids]] = -math.inf
+    return adjusted
+
+
+def _penalise(row: Tensor, params: SamplingParams, history: Sequence[int], generated: int) -> None:
+    """In place. Repetition as in CTRL (arXiv:1909.05858 §4.1); presence and frequency as OpenAI defines them."""
+    seen = torch.tensor(history, dtype=torch.int64)
+    if params.repetition_penalty != 1 and len(seen):
+        ids = seen.unique()
+        values = row[ids]
+        row[ids] = torch.where(values > 0, values / params.repetition_penalty, values * params.repetition_penalty)
+    if generated and (params.presence_penalty or params.frequency_penalty):
+        ids, counts = seen[len(seen) - generated :].unique(return_counts=True)
+        row[ids] -= params.frequency_penalty * counts + params.presence_penalty
+
+
+def _uniform(params: SamplingParams, index: int) -> float:
+    if params.seed is None:
+        raise ValueError("a sampling request needs a seed")
+    return np.random.Generator(np.random.Philox(key=params.seed % SEED_LIMIT, counter=index)).random()
+
+
+def _draw(logits: Tensor, params: Sequence[SamplingParams], uniforms: Tensor) -> Tensor:
+    """Token ids [B] by inverse CDF; uniforms [B] in [0, 1)."""
+    tokens = torch.empty(len(params), dtype=torch.int64)
+    truncated = torch.tensor([p.truncated for p in params])
+    plain = ~truncated
+    if plain.any():
+        tokens[plain] = _pick(logits[plain].double().softmax(-1), uniforms[plain])
+    if truncated.any():
+        chosen = [p for p in params if p.truncated]
+        tokens[truncated] = _draw_truncated(logits[truncated], chosen, uniforms[truncated], CANDIDATES)
+    return tokens
+
+
+def _draw_truncated(logits: Tensor, params: Sequence[SamplingParams], uniforms: Tensor, candidates: int) -> Tensor:
+    """As `_draw`, among the `candidates` highest logits; rows that need more of them are drawn from all."""
+    vocab = logits.shape[1]
+    top_k = torch.tensor([p.top_k if 0 < p.top_k < vocab else vocab for p in params])
+    top_p = torch.tensor([p.top_p for p in params], dtype=torch.float64)
+    min_p = torch.tensor([p.min_p for p in params], dtype=torch.float64)
+    count = min(vocab, candidates)
+    values, ids = logits.topk(count) if count < vocab else logits.sort(descending=True, stable=True)
+
+    floor = values[:, 0].double() + min_p.log()
+    rank = torch.arange(count)
+    kept = (values >= floor[:, None]) & (rank < top_k[:, None])
+    every = logits.double().masked_fill(logits < floor[:, None], -math.inf)
+    inside = values.double().masked_fill(~kept, -math.inf)
+    total = torch.where(top_k <= count, inside.logsumexp(-1), every.logsumexp(-1))
+    probabilities = (inside - total[:, None]).exp()
+    before = probabilities.cumsum(-1) - probabilities
+    kept &= (before < top_p[:, None]) | (rank == 0)
+    tokens = ids.gather(1, _pick(probabilities * kept, uniforms)[:, None])[:, 0]
+
+    short = kept[:, -1] & (top_k > count)
+    if count < vocab and short.any():
+        rest = [p for p, is_short in zip(params, short.tolist(), strict=True) if is_short]
+        tokens[short] = _draw_truncated(logits[short], rest, uniforms[short], vocab)
+    return tokens
+
+
+def _pick(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Index [B] of the entry of float64 weights [B, n] in which uniform × total falls; never one of weight 0."""
+    bounds = weights.cumsum(-1)
+    index = torch.searchsorted(bounds, (uniforms * bounds[:, -1])[:, None], right=True)[:, 0]
+    last = weights.shape[1] - 1 - (weights.flip(-1) > 0).int().argmax(-1)
+    return index.minimum(last)
+
+
+def _report(logits: Tensor, params: Sequence[SamplingParams], tokens: Sequence[int]) -> list[SampledToken]:
+    sampled = [SampledToken(token, None, []) for token in tokens]
+    for row, param in enumerate(params):
+        if param.logprobs is None:
+            continue
+        logprobs = logits[row].log_softmax(-1)
+        values, ids = logprobs.topk(min(param.logprobs, len(logprobs)))
+        top = list(zip(ids.tolist(), values.tolist(), strict=True))
+        sampled[row] = SampledToken(tokens[row], float(logprobs[tokens[row]]), top)
+    return sampled
+
+
+def _require(name: str, value: float, low: float, high: float, *, above: bool = False) -> None:
+    """low ≤ value ≤ high, or low < value if `above`; NaN is never in range."""
+    if (low < value if above else low <= value) and value <= high:
+        return
+    if high == math.inf:
+        wanted = f"at least {low}"
+    elif above:
+        wanted = f"above {low} and at most {high}"
+    else:
+        wanted = f"between {low} and {high}"
+    raise ParamError(name, f"must be {wanted}, got {value}")

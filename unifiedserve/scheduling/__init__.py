@@ -1,0 +1,51 @@
+"""Stage schedulers: pure functions from what a worker holds to what its next step does.
+
+No I/O, no torch and no clock in here, so that the same code runs in the workers, under property tests
+and in a simulator.
+
+Pages are taken in one order, patch -> visual -> KV, and a request is let into each buffer only when all
+that it will ever need of it is there. So no two requests can wait for each other's pages.
+"""
+
+from unifiedserve.scheduling.decode import schedule_decode
+from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
+from unifiedserve.scheduling.policies import (
+    Policy,
+    continuous_batching,
+    encode_prefill,
+    policy_for,
+    stage_level,
+)
+from unifiedserve.scheduling.state import (
+    Budget,
+    Chunk,
+    DecodeState,
+    EncodeWork,
+    Plan,
+    PrefillState,
+    State,
+    Unit,
+    VisionState,
+)
+from unifiedserve.scheduling.vision import schedule_vision
+
+__all__ = [
+    "Budget",
+    "Chunk",
+    "DecodeState",
+    "EncodeWork",
+    "Plan",
+    "Policy",
+    "PrefillState",
+    "State",
+    "Unit",
+    "VisionState",
+    "continuous_batching",
+    "encode_prefill",
+    "policy_for",
+    "schedule_decode",
+    "schedule_encode",
+    "schedule_prefill",
+    "schedule_vision",
+    "stage_level",
+]

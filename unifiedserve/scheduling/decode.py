@@ -1,0 +1,31 @@
+"""Continuous batching of decode, with preemption by recompute."""
+
+from collections.abc import Sequence
+
+from unifiedserve.scheduling.state import DecodeState
+
+Key = tuple[int, int]
+
+
+def schedule_decode(
+    sequences: Sequence[DecodeState], kv_free: int, page_tokens: int, max_running: int
+) -> tuple[list[Key], list[Key]]:
+    """The sequences (uid, index) that take their next step, and those that must give their pages back.
+
+    The oldest come first. When the pages for growth run out, the youngest is preempted: the oldest then
+    always finishes, so the engine cannot livelock.
+    """
+    running = sorted(sequences, key=lambda s: (s.arrival, s.uid, s.index))
+    preempted: list[Key] = []
+    while True:
+        batch = running[:max_running]
+        growth = sum(_pages(s.num_tokens, page_tokens) - s.pages for s in batch)
+        if growth <= kv_free or not running:
+            return [(s.uid, s.index) for s in batch], preempted
+        youngest = running.pop()
+        kv_free += youngest.pages
+        preempted.append((youngest.uid, youngest.index))
+
+
+def _pages(tokens: int, page_tokens: int) -> int:
+    return -(-tokens // page_tokens)

@@ -1,0 +1,72 @@
+"""Prefill-encode orchestration (UnifiedServe Alg. 3): two token budgets a step, one for each stage.
+
+Running prefills go first, then new requests; encoding is batched ahead of prefill up to a budget of its
+own, and goes on while prefill waits for KV pages.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
+
+
+def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
+    """Ready units to encode now, for requests whose visual tokens all fit; at least one unit if any can."""
+    left, visual_free = budget.encode_tokens, state.visual_free
+    work: list[EncodeWork] = []
+    for request in _running_first(state.prefills):
+        units = [i for i, unit in enumerate(request.units) if unit.ready and not unit.encoded]
+        if not units:
+            continue
+        if not request.reserved:
+            if request.visual_pages > visual_free:
+                break  # first come, first served: nobody overtakes
+            visual_free -= request.visual_pages
+        taken = []
+        for i in units:
+            if request.units[i].tokens > left and (work or taken):
+                break
+            left -= request.units[i].tokens
+            taken.append(i)
+        if taken:
+            work.append(EncodeWork(request.uid, taken))
+        if left <= 0:
+            break
+    return work
+
+
+def schedule_prefill(state: State, budget: Budget) -> list[Chunk]:
+    """Prompt chunks to prefill now.
+
+    A request gets all of its KV pages at its first chunk; pages for the growth of running decodes are
+    kept back, unless nothing holds any.
+    """
+    left = budget.prefill_tokens or _UNLIMITED
+    kv_free, admitting = state.kv_free, True
+    chunks = []
+    for request in _running_first(state.prefills):
+        ready = request.reach - request.prefilled
+        if ready <= 0 or left <= 0:
+            continue
+        if not request.admitted:
+            if request.units and not (request.reserved or all(unit.encoded for unit in request.units)):
+                continue
+            admitting = admitting and _fits(request.kv_pages, kv_free, state.kv_total, budget.kv_reserve)
+            if not admitting:
+                continue  # first come, first served: nobody overtakes
+            kv_free -= request.kv_pages
+        count = min(ready, left)
+        left -= count
+        chunks.append(Chunk(request.uid, request.prefilled, request.prefilled + count))
+    return chunks
+
+
+_UNLIMITED = 1 << 60
+
+
+def _running_first(requests: Sequence[PrefillState]) -> Iterator[PrefillState]:
+    yield from (request for request in requests if request.admitted)
+    yield from (request for request in requests if not request.admitted)
+
+
+def _fits(pages: int, free: int, total: int, reserve: int) -> bool:
+    return pages + reserve <= free or (free == total and pages <= free)

@@ -1,0 +1,103 @@
+"""What the schedulers see of the requests, and what they answer."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+@dataclass(slots=True)
+class VisionState:
+    """A request whose media wait for, or are in, decoding. `pages` of the patch buffer hold them all."""
+
+    uid: int
+    arrival: float
+    pages: int
+    admitted: bool = False
+
+
+@dataclass(slots=True)
+class Unit:
+    """An independent piece of encoder work (an image, or a temporal group of a video)."""
+
+    tokens: int
+    position: int  # of its first visual token in the prompt
+    pages: int  # of the visual buffer
+    ready: bool = False  # its patches are there
+    encoded: bool = False
+
+
+@dataclass(slots=True)
+class PrefillState:
+    """A request between arrival and its first token."""
+
+    uid: int
+    arrival: float
+    num_tokens: int
+    kv_pages: int
+    units: list[Unit] = field(default_factory=list)
+    prefilled: int = 0
+    admitted: bool = False  # holds its KV pages
+    reserved: bool = False  # its visual pages are set aside
+
+    @property
+    def reach(self) -> int:
+        """End of the prompt prefix whose visual tokens are all encoded."""
+        return next((unit.position for unit in self.units if not unit.encoded), self.num_tokens)
+
+    @property
+    def visual_pages(self) -> int:
+        return sum(unit.pages for unit in self.units)
+
+
+@dataclass(slots=True)
+class DecodeState:
+    """A running sequence: `num_tokens` of context after its next step, in `pages` KV pages."""
+
+    uid: int
+    index: int
+    arrival: float
+    num_tokens: int
+    pages: int
+
+
+@dataclass(slots=True)
+class State:
+    """All that a language worker holds, requests in order of arrival, and the pages that are free."""
+
+    prefills: list[PrefillState]
+    decodes: list[DecodeState]
+    kv_free: int
+    kv_total: int
+    visual_free: int  # neither in use nor set aside
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of one step. `prefill_tokens` 0 means unlimited."""
+
+    prefill_tokens: int
+    encode_tokens: int
+    max_running: int
+    kv_page_tokens: int
+    kv_reserve: int = 0
+
+
+class EncodeWork(NamedTuple):
+    uid: int
+    units: list[int]
+
+
+class Chunk(NamedTuple):
+    """Prompt tokens [start, stop) of a request."""
+
+    uid: int
+    start: int
+    stop: int
+
+
+class Plan(NamedTuple):
+    """One step: units to encode, prompt chunks to prefill, sequences (uid, index) to advance or preempt."""
+
+    encode: list[EncodeWork] = []  # noqa: RUF012
+    prefill: list[Chunk] = []  # noqa: RUF012
+    decode: list[tuple[int, int]] = []  # noqa: RUF012
+    preempt: list[tuple[int, int]] = []  # noqa: RUF012

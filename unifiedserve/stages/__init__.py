@@ -1,0 +1,1 @@
+"""What one step of each stage does to a batch."""

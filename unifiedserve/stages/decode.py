@@ -1,0 +1,77 @@
+"""Decode: one token more for every running sequence."""
+
+import torch
+from torch import Tensor
+
+from unifiedserve.messages import Handoff, Token
+from unifiedserve.sampling import sample
+from unifiedserve.scheduling import DecodeState
+from unifiedserve.stages.language import LanguageModel, Rows
+from unifiedserve.stages.sequence import Sequence
+
+Key = tuple[int, int]
+
+
+class DecodeStage:
+    """Owns the KV pages of the running sequences."""
+
+    def __init__(self, model: LanguageModel, instance: int, eos_token_ids: tuple[int, ...]) -> None:
+        self._model = model
+        self._kv = model.kv
+        self._instance = instance
+        self._eos = eos_token_ids
+        self._waiting: dict[Key, float] = {}
+        self.sequences: dict[Key, Sequence] = {}
+
+    def accept(self, message: Handoff, now: float) -> None:
+        key = (message.uid, message.index)
+        self.sequences[key] = Sequence.receive(message)
+        self._waiting[key] = now
+
+    def started(self, key: Key) -> float | None:
+        """When a sequence that now takes its first step here was accepted; None for any other."""
+        return self._waiting.pop(key, None)
+
+    def states(self) -> list[DecodeState]:
+        return [DecodeState(s.uid, s.index, s.arrival, len(s.token_ids), len(s.pages)) for s in self.sequences.values()]
+
+    def rows(self, keys: list[Key]) -> list[tuple[Key, Rows]]:
+        """The next token of each sequence as model input, less those for which no page could be had."""
+        batch = []
+        for key in keys:
+            sequence = self.sequences[key]
+            if self._grow(sequence):
+                last = len(sequence.token_ids) - 1
+                position = torch.full((self._model.adapter.position_rows, 1), last + sequence.position_offset)
+                batch.append((key, Rows(sequence.token_ids[last:], position, last, sequence.pages)))
+        return batch
+
+    def finish(self, keys: list[Key], logits: Tensor) -> list[Token]:
+        """Sample a token for each sequence; those that end release their pages."""
+        sequences = [self.sequences[key] for key in keys]
+        sampled = sample(
+            logits,
+            [s.sampling for s in sequences],
+            [s.token_ids for s in sequences],
+            [s.num_generated for s in sequences],
+            self._eos,
+        )
+        tokens = [s.append(token, self._eos) for s, token in zip(sequences, sampled, strict=True)]
+        for key, token in zip(keys, tokens, strict=True):
+            if token.finish:
+                self.drop(key)
+        return tokens
+
+    def drop(self, key: Key) -> None:
+        """Forget a sequence and release its pages."""
+        self._waiting.pop(key, None)
+        self._kv.pool.release(self.sequences.pop(key).pages)
+
+    def _grow(self, sequence: Sequence) -> bool:
+        missing = -(-len(sequence.token_ids) // self._kv.page_size) - len(sequence.pages)
+        if missing > 0:
+            pages = self._kv.pool.allocate(missing, sequence.uid, self._instance)
+            if pages is None:
+                return False
+            sequence.pages.extend(pages.tolist())
+        return True

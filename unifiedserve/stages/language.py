@@ -1,0 +1,51 @@
+"""The language model on a ragged batch: prompt chunks and decode tokens in one forward pass."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention.base import Span
+from unifiedserve.memory.kv_cache import KVCache
+from unifiedserve.models.base import LanguageAdapter
+
+
+@dataclass(slots=True)
+class Rows:
+    """New tokens of one sequence: context [start, start + n) of it, whose KV goes to `pages`."""
+
+    token_ids: list[int]
+    positions: Tensor  # int64 [P, n]
+    start: int
+    pages: list[int]
+    visual: Tensor | None = None  # [m, hidden]: embeddings of the visual placeholders among them
+    is_visual: Tensor | None = None  # bool [n]
+    wants_logits: bool = True
+
+
+class LanguageModel:
+    """Runs `Rows` of many sequences through the model and the shared KV cache."""
+
+    def __init__(self, adapter: LanguageAdapter, kv: KVCache) -> None:
+        self.adapter = adapter
+        self.kv = kv
+
+    @torch.inference_mode()
+    def run(self, batch: list[Rows]) -> Tensor:
+        """Logits float32 [k, vocab] after the last token of each of the k sequences that want them."""
+        spans = [Span(rows.pages, rows.start, rows.start + len(rows.token_ids)) for rows in batch]
+        ragged = RaggedBatch.build(spans, self.kv.page_size)
+        positions = torch.cat([rows.positions for rows in batch], dim=1)
+        hidden = self.adapter.forward(self._embed(batch), positions, ragged, self.kv)
+        wanted = torch.tensor([rows.wants_logits for rows in batch])
+        return self.adapter.logits(hidden[ragged.last_rows[wanted]])
+
+    def _embed(self, batch: list[Rows]) -> Tensor:
+        token_ids = torch.tensor([token for rows in batch for token in rows.token_ids])
+        visual = [rows.visual for rows in batch if rows.visual is not None]
+        masks = [
+            torch.zeros(len(rows.token_ids), dtype=torch.bool) if rows.is_visual is None else rows.is_visual
+            for rows in batch
+        ]
+        return self.adapter.embed(token_ids, torch.cat(visual) if visual else None, torch.cat(masks))

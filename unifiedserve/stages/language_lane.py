@@ -1,0 +1,187 @@
+"""The language lane: encode, prefill and decode, mixed by one policy.
+
+An instance that does not host a stage is never sent work for it.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+from unifiedserve.config import Stage
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages import Embeddings, Handoff, Message, PagesFreed, Patches, Preempted, Request
+from unifiedserve.scheduling import Budget, Chunk, EncodeWork, Plan, State, policy_for
+from unifiedserve.stages.decode import DecodeStage, Key
+from unifiedserve.stages.encode import EncodeStage
+from unifiedserve.stages.language import LanguageModel
+from unifiedserve.stages.port import Port
+from unifiedserve.stages.prefill import PrefillStage
+from unifiedserve.stages.prompt import Prompt
+
+_log = logging.getLogger(__name__)
+
+
+class LanguageLane:
+    """One step is: encode a batch of units, then run prompt chunks and decode tokens in one forward pass."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        visual: RowBuffer,
+        encode: EncodeStage,
+        prefill: PrefillStage,
+        decode: DecodeStage,
+        hosted: frozenset[Stage],
+        budget: Budget,
+        port: Port,
+    ) -> None:
+        self._model = model
+        self._visual = visual
+        self._encode = encode
+        self._prefill = prefill
+        self._decode = decode
+        self._hosted = hosted
+        self._policy = policy_for(hosted)
+        self._budget = budget
+        self._port = port
+        self._prompts: dict[int, Prompt] = {}
+
+    def accept(self, message: Message) -> None:
+        now = time.monotonic()
+        match message:
+            case Request():
+                with self._guard([message.uid]):
+                    self._accept_request(message, now)
+            case Patches():
+                self._encode.accept(message, self._prompts.get(message.uid))
+            case Embeddings():
+                self._prefill.accept(message, self._prompts.get(message.uid))
+            case Handoff():
+                self._decode.accept(message, now)
+
+    def step(self) -> bool:
+        plan = self._policy(self._state(), self._budget)
+        if plan.encode:
+            with self._guard(work.uid for work in plan.encode):
+                self._run_encode(plan.encode)
+        if plan.preempt:
+            self._preempt(plan.preempt)
+        if plan.prefill or plan.decode:
+            with self._guard([chunk.uid for chunk in plan.prefill] + [uid for uid, _ in plan.decode]):
+                self._run_language(plan)
+        return any(plan)
+
+    def drop(self, uid: int, index: int | None = None) -> None:
+        keys = [key for key in self._decode.sequences if key[0] == uid and index in (None, key[1])]
+        for key in keys:
+            self._decode.drop(key)
+        if keys:
+            self._port.send(Stage.PREFILL, PagesFreed())
+        if index is None and uid in self._prompts:
+            self._encode.drop(self._prompts.pop(uid))
+            self._prefill.drop(uid)
+            self._port.send(Stage.VISION, PagesFreed())
+
+    def counts(self) -> dict[Stage, tuple[int, int]]:
+        states = [prompt.state for prompt in self._prompts.values()]
+        encoding = [state.reserved for state in states if not all(unit.encoded for unit in state.units)]
+        prefilling = [state.admitted for state in states]
+        held = len(self._decode.sequences)
+        running = {
+            Stage.ENCODE: (sum(encoding), len(encoding)),
+            Stage.PREFILL: (sum(prefilling), len(prefilling)),
+            Stage.DECODE: (min(held, self._budget.max_running), held),
+        }
+        return {stage: (n, total - n) for stage, (n, total) in running.items() if stage in self._hosted}
+
+    def close(self) -> None:
+        """Nothing runs beside the loop; pages are the engine's to reclaim."""
+
+    def _accept_request(self, request: Request, now: float) -> None:
+        kv_pages = self._model.kv.pages_for(len(request.token_ids))
+        if len(request.token_ids) % self._model.kv.page_size:
+            kv_pages += len(request.indices) - 1  # each further answer needs its own last page
+        prompt = Prompt.receive(request, self._model.adapter.placeholder_ids, kv_pages, self._visual.pages_for, now)
+        self._prompts[request.uid] = prompt
+        self._prefill.start(prompt)
+
+    def _state(self) -> State:
+        pool = self._model.kv.pool
+        prompts = sorted(self._prompts.values(), key=lambda p: (p.state.arrival, p.state.uid))
+        return State(
+            prefills=[prompt.state for prompt in prompts],
+            decodes=self._decode.states(),
+            kv_free=pool.free_pages(),
+            kv_total=pool.num_pages,
+            visual_free=self._encode.visual_free,
+        )
+
+    def _run_encode(self, work: list[EncodeWork]) -> None:
+        start = time.monotonic()
+        for uid, _ in work:
+            self._end_queue(Stage.ENCODE, self._prompts[uid])
+        for message in self._encode.step(work, self._prompts):
+            self._port.send(Stage.PREFILL, message)
+        self._port.send(Stage.VISION, PagesFreed())
+        self._port.span(Stage.ENCODE, "encode", start, [uid for uid, _ in work])
+
+    def _preempt(self, keys: list[Key]) -> None:
+        for key in keys:
+            self._decode.drop(key)
+            self._port.to_engine(Preempted(*key))
+        self._port.send(Stage.PREFILL, PagesFreed())
+
+    def _run_language(self, plan: Plan) -> None:
+        start = time.monotonic()
+        decode = self._decode.rows(plan.decode)
+        prefill = self._prefill.rows(plan.prefill, self._prompts)
+        if not decode and not prefill:
+            return
+        logits = self._model.run([rows for _, rows in decode] + [rows for _, rows in prefill])
+        if decode:
+            self._finish_decode([key for key, _ in decode], logits[: len(decode)], start)
+        if prefill:
+            self._finish_prefill([chunk for chunk, _ in prefill], logits[len(decode) :], start)
+
+    def _finish_decode(self, keys: list[Key], logits: Tensor, start: float) -> None:
+        for key in keys:
+            accepted = self._decode.started(key)
+            if accepted is not None:
+                self._port.span(Stage.DECODE, "queue", accepted, [key[0]], start)
+        tokens = self._decode.finish(keys, logits)
+        self._port.tokens(tokens)
+        if any(token.finish for token in tokens):
+            self._port.send(Stage.PREFILL, PagesFreed())
+        self._port.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys])
+
+    def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float) -> None:
+        for chunk in chunks:
+            self._end_queue(Stage.PREFILL, self._prompts[chunk.uid])
+        finished = self._prefill.finish(chunks, logits, self._prompts)
+        for handoff in finished.handoffs:
+            self._port.send(Stage.DECODE, handoff)
+        self._port.tokens(finished.tokens)
+        for uid in finished.complete:
+            self._encode.drop(self._prompts.pop(uid))
+        self._port.send(Stage.ENCODE, PagesFreed())
+        self._port.span(Stage.PREFILL, "prefill", start, [chunk.uid for chunk in chunks])
+
+    def _end_queue(self, stage: Stage, prompt: Prompt) -> None:
+        if stage not in prompt.started:
+            prompt.started.add(stage)
+            self._port.span(stage, "queue", prompt.accepted, [prompt.state.uid])
+
+    @contextmanager
+    def _guard(self, uids: Iterable[int]) -> Iterator[None]:
+        """A defect in a step ends the requests in its batch, never the worker."""
+        try:
+            yield
+        except Exception as error:
+            _log.exception("a step failed")
+            affected = sorted(set(uids))
+            self._port.fail(affected, f"internal error: {error}", 500)
+            for uid in affected:
+                self.drop(uid)

@@ -1,0 +1,69 @@
+"""What a stage may do to the outside: send to another stage or to the engine, and put work on the record."""
+
+import time
+from collections.abc import Iterable
+
+from ipc_buffers import MessageQueue
+from unifiedserve.config import Placement, Stage
+from unifiedserve.memory.shared import ENGINE_INBOX
+from unifiedserve.messages import Abort, Drained, Failed, Message, Report, Span, Token, pack
+
+
+class Port:
+    """The connections of one worker. Tokens and spans are gathered into one report a step."""
+
+    def __init__(self, placement: Placement, instance: str, inboxes: dict[str, MessageQueue]) -> None:
+        self._placement = placement
+        self._instance = instance
+        self._inboxes = inboxes
+        self._local: list[Message] = []
+        self._report = Report(instance=instance)
+
+    def send(self, stage: Stage, message: Message) -> None:
+        """To the instance that hosts `stage`; to this very one without a detour."""
+        host = self._placement.host(stage)
+        if host == self._instance:
+            self._local.append(message)
+        else:
+            self._inboxes[host].send(pack(message))
+
+    def take_local(self) -> list[Message]:
+        """Messages that this worker's stages have sent to each other."""
+        messages, self._local = self._local, []
+        return messages
+
+    @property
+    def inbox(self) -> MessageQueue:
+        """This worker's own."""
+        return self._inboxes[self._instance]
+
+    def to_engine(self, message: Message) -> None:
+        self._inboxes[ENGINE_INBOX].send(pack(message))
+
+    def fail(self, uids: Iterable[int], message: str, status: int) -> None:
+        for uid in uids:
+            self.to_engine(Failed(uid, message, status))
+
+    def forward_abort(self, message: Abort) -> None:
+        """To the next instance; the last one tells the engine."""
+        names = [instance.name for instance in self._placement.instances]
+        later = names[names.index(self._instance) + 1 :]
+        if later:
+            self._inboxes[later[0]].send(pack(message))
+        else:
+            self.to_engine(Drained(message.uid))
+
+    def tokens(self, tokens: list[Token]) -> None:
+        self._report.tokens.extend(tokens)
+
+    def span(self, stage: Stage, name: str, start: float, requests: list[int], end: float | None = None) -> None:
+        """Record work that began at `start` (monotonic seconds) and has ended now, or at `end`."""
+        self._report.spans.append(Span(stage, name, start, time.monotonic() if end is None else end, requests))
+
+    def flush(self, counts: dict[Stage, tuple[int, int]]) -> None:
+        """Send what was gathered, if anything happened since the last time."""
+        report = self._report
+        if report.tokens or report.spans or counts != report.counts:
+            report.counts = counts
+            self.to_engine(report)
+            self._report = Report(instance=self._instance, counts=counts)

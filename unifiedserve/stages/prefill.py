@@ -1,0 +1,187 @@
+"""Prefill: prompt chunks through the language model, up to the first token of every answer."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages import Embeddings, Handoff, Token
+from unifiedserve.sampling import sample
+from unifiedserve.scheduling import Chunk
+from unifiedserve.stages.language import LanguageModel, Rows
+from unifiedserve.stages.prompt import Prompt
+from unifiedserve.stages.sequence import Sequence
+
+
+class _VisualPage(NamedTuple):
+    """A page of the visual buffer with rows [first, last) of a request."""
+
+    first: int
+    last: int
+    page: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What prefill knows of a prompt beyond its state."""
+
+    positions: Tensor  # int64 [P, n]
+    position_offset: int
+    is_visual: Tensor  # bool [n]
+    rows_before: Tensor  # int64 [n + 1]: visual rows before each token
+    visual: list[_VisualPage] = field(default_factory=list)
+    pages: list[int] = field(default_factory=list)  # of the KV cache
+
+
+class Finished(NamedTuple):
+    """What a step of prefill gave: first tokens, sequences for decode, and prompts that are through."""
+
+    tokens: list[Token]
+    handoffs: list[Handoff]
+    complete: list[int]
+
+
+class PrefillStage:
+    """Owns the visual pages that arrive until their tokens are prefilled, and the KV pages until handoff."""
+
+    def __init__(self, model: LanguageModel, visual: RowBuffer, instance: int, eos_token_ids: tuple[int, ...]) -> None:
+        self._model = model
+        self._visual = visual
+        self._kv = model.kv
+        self._instance = instance
+        self._eos = eos_token_ids
+        self._progress: dict[int, _Progress] = {}
+
+    def start(self, prompt: Prompt) -> None:
+        """A request arrived."""
+        request = prompt.request
+        adapter = self._model.adapter
+        token_ids = torch.tensor(request.token_ids)
+        positions = adapter.positions(request.token_ids, request.media)
+        is_visual = torch.isin(token_ids, torch.tensor(sorted(adapter.placeholder_ids)))
+        rows_before = torch.cat([torch.zeros(1, dtype=torch.int64), is_visual.cumsum(0)])
+        self._progress[request.uid] = _Progress(positions, adapter.next_position(positions), is_visual, rows_before)
+
+    def accept(self, message: Embeddings, prompt: Prompt | None) -> None:
+        """A unit was encoded; that of a request that is gone is released."""
+        if prompt is None:
+            self._visual.pool.release(message.pages)
+            return
+        prompt.state.units[message.unit].encoded = True
+        first, last = prompt.rows[message.unit], prompt.rows[message.unit + 1]
+        visual = self._progress[message.uid].visual
+        for page, rows in self._visual.spread(message.pages, last - first):
+            visual.append(_VisualPage(first, first + rows, page))
+            first += rows
+        visual.sort()
+
+    def rows(self, chunks: list[Chunk], prompts: dict[int, Prompt]) -> list[tuple[Chunk, Rows]]:
+        """The chunks as model input, less those whose KV pages another process took meanwhile."""
+        batch = []
+        for chunk in chunks:
+            prompt, progress = prompts[chunk.uid], self._progress[chunk.uid]
+            if prompt.state.admitted or self._admit(prompt, progress):
+                batch.append((chunk, self._chunk_rows(chunk, prompt, progress)))
+        return batch
+
+    def finish(self, chunks: list[Chunk], logits: Tensor, prompts: dict[int, Prompt]) -> Finished:
+        """Advance the prompts; those that are through give the first token of each answer.
+
+        `logits` [k, vocab] are those of the k prompts that are through, in order.
+        """
+        finished = Finished([], [], [])
+        for chunk in chunks:
+            prompt = prompts[chunk.uid]
+            prompt.state.prefilled = chunk.stop
+            self._release_visual(chunk.uid, chunk.stop)
+            if chunk.stop == prompt.state.num_tokens:
+                first = self._first_tokens(prompt, logits[len(finished.complete)])
+                finished.complete.append(chunk.uid)
+                for sequence, token in first:
+                    finished.tokens.append(token)
+                    if token.finish:
+                        self._kv.pool.release(sequence.pages)
+                    else:
+                        finished.handoffs.append(sequence.handoff())
+        return finished
+
+    def drop(self, uid: int) -> None:
+        """Forget a request and release all that it holds."""
+        progress = self._progress.pop(uid, None)
+        if progress is None:
+            return
+        self._kv.pool.release(progress.pages)
+        self._visual.pool.release([visual.page for visual in progress.visual])
+
+    def _admit(self, prompt: Prompt, progress: _Progress) -> bool:
+        pages = self._kv.pool.allocate(prompt.state.kv_pages, prompt.state.uid, self._instance)
+        if pages is None:
+            return False
+        progress.pages = pages.tolist()
+        prompt.state.admitted = True
+        return True
+
+    def _chunk_rows(self, chunk: Chunk, prompt: Prompt, progress: _Progress) -> Rows:
+        span = slice(chunk.start, chunk.stop)
+        first, last = int(progress.rows_before[chunk.start]), int(progress.rows_before[chunk.stop])
+        return Rows(
+            token_ids=prompt.request.token_ids[span],
+            positions=progress.positions[:, span],
+            start=chunk.start,
+            pages=progress.pages,
+            visual=self._read_visual(progress, first, last) if last > first else None,
+            is_visual=progress.is_visual[span],
+            wants_logits=chunk.stop == prompt.state.num_tokens,
+        )
+
+    def _read_visual(self, progress: _Progress, first: int, last: int) -> Tensor:
+        pages = [visual for visual in progress.visual if visual.first < last and visual.last > first]
+        offset = pages[0].first
+        return self._visual.get([(v.page, v.last - v.first) for v in pages], first - offset, last - offset)
+
+    def _release_visual(self, uid: int, stop: int) -> None:
+        """Release the pages whose rows all lie before prompt position `stop`."""
+        progress = self._progress[uid]
+        consumed = int(progress.rows_before[stop])
+        self._visual.pool.release([v.page for v in progress.visual if v.last <= consumed])
+        progress.visual = [v for v in progress.visual if v.last > consumed]
+
+    def _first_tokens(self, prompt: Prompt, logits: Tensor) -> list[tuple[Sequence, Token]]:
+        request, progress = prompt.request, self._progress.pop(prompt.state.uid)
+        sequences = [
+            Sequence(
+                request.uid,
+                index,
+                request.arrival,
+                list(request.token_ids),
+                request.num_prompt,
+                pages,
+                progress.position_offset,
+                request.sampling.for_choice(index),
+            )
+            for index, pages in zip(request.indices, self._fork(request.indices, progress.pages, prompt), strict=True)
+        ]
+        sampled = sample(
+            logits.expand(len(sequences), -1),
+            [s.sampling for s in sequences],
+            [s.token_ids for s in sequences],
+            [s.num_generated for s in sequences],
+            self._eos,
+        )
+        return [(s, s.append(token, self._eos)) for s, token in zip(sequences, sampled, strict=True)]
+
+    def _fork(self, indices: list[int], pages: list[int], prompt: Prompt) -> list[list[int]]:
+        """Page tables of the answers: full pages are shared, a partly filled last one is copied for each."""
+        partial = prompt.state.num_tokens % self._kv.page_size != 0
+        shared = pages[: prompt.state.num_tokens // self._kv.page_size]
+        own = pages[len(shared) :]
+        tables = []
+        for i in range(len(indices)):
+            if i > 0:
+                self._kv.pool.retain(shared)
+                if partial:
+                    self._kv.copy_page(own[0], own[i])
+            tables.append([*shared, own[i]] if partial else list(shared))
+        return tables

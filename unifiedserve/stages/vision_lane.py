@@ -1,0 +1,48 @@
+"""The vision lane: admits requests to the decoder engines, and passes finished patches on."""
+
+import time
+
+from unifiedserve.config import Stage
+from unifiedserve.messages import DecodeMedia, Message
+from unifiedserve.scheduling import schedule_vision
+from unifiedserve.stages.port import Port
+from unifiedserve.stages.vision import VisionStage
+
+
+class VisionLane:
+    """Never blocks on decoding: the stage's threads wake the worker when something is finished."""
+
+    def __init__(self, stage: VisionStage, port: Port) -> None:
+        self._stage = stage
+        self._port = port
+
+    def accept(self, message: Message) -> None:
+        if isinstance(message, DecodeMedia):
+            self._stage.accept(message, time.monotonic())
+
+    def step(self) -> bool:
+        outputs = self._stage.take_outputs()
+        for output in outputs:
+            self._port.span(Stage.VISION, "decode", output.started, [output.uid], output.ended)
+            if output.error:
+                self._port.fail([output.uid], output.error, 400)
+                self.drop(output.uid)
+            elif message := self._stage.write(output):
+                self._port.send(Stage.ENCODE, message)
+        admitted = schedule_vision(self._stage.states(), self._stage.free_pages)
+        for uid in admitted:
+            self._port.span(Stage.VISION, "queue", self._stage.accepted(uid), [uid])
+            self._stage.start(uid)
+        return bool(outputs or admitted)
+
+    def drop(self, uid: int, index: int | None = None) -> None:
+        if index is None:
+            self._stage.drop(uid)
+
+    def counts(self) -> dict[Stage, tuple[int, int]]:
+        states = self._stage.states()
+        running = sum(state.admitted for state in states)
+        return {Stage.VISION: (running, len(states) - running)}
+
+    def close(self) -> None:
+        self._stage.close()

@@ -1,0 +1,154 @@
+"""The loop that every worker process runs: receive, schedule, step, send.
+
+`python -m unifiedserve.worker` reads its `WorkerSpec` from standard input. It owns nothing that a
+successor could not pick up: pages are tagged in shared memory, and the engine keeps the requests.
+"""
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+import torch
+
+from unifiedserve.config import EngineConfig, Instance, Stage
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.memory.shared import MemoryLayout, SharedMemory
+from unifiedserve.memory.weights import attach_weights
+from unifiedserve.messages import Abort, Message, OutputReady, Ready, Shutdown, pack, unpack
+from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.scheduling import Budget
+from unifiedserve.stages.decode import DecodeStage
+from unifiedserve.stages.encode import EncodeStage
+from unifiedserve.stages.lane import Lane
+from unifiedserve.stages.language import LanguageModel
+from unifiedserve.stages.language_lane import LanguageLane
+from unifiedserve.stages.port import Port
+from unifiedserve.stages.prefill import PrefillStage
+from unifiedserve.stages.vision import VisionStage
+from unifiedserve.stages.vision_lane import VisionLane
+
+_MOST_MESSAGES = 256
+_PR_SET_PDEATHSIG = 1
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker needs to attach and begin. `number` tags the pages it takes."""
+
+    config: EngineConfig
+    instance: Instance
+    number: int
+    layout: MemoryLayout
+    model_dir: str
+    dtype: str
+    patch_row_bytes: int
+    visual_dim: int
+    eos_token_ids: tuple[int, ...]
+
+
+class Worker:
+    """The stages of one instance, and their connections."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self._memory = SharedMemory.attach(spec.layout)
+        self._port = Port(spec.config.workers, spec.instance.name, self._memory.inboxes)
+        self._lanes = _lanes(spec, self._memory, self._port)
+        self._port.to_engine(Ready(spec.instance.name))
+
+    def run(self) -> None:
+        """Serve until told to shut down."""
+        inbox, worked = self._port.inbox, False
+        while True:
+            for data in inbox.receive_many(_MOST_MESSAGES, timeout=0 if worked else None):
+                message = unpack(data)
+                if isinstance(message, Shutdown):
+                    return
+                self._accept(message)
+            worked = self._step()
+
+    def close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
+
+    def _accept(self, message: Message) -> None:
+        if not isinstance(message, Abort):
+            for lane in self._lanes:
+                lane.accept(message)
+            return
+        for lane in self._lanes:
+            lane.drop(message.uid, message.index)
+        if message.index is None:
+            self._port.forward_abort(message)
+
+    def _step(self) -> bool:
+        worked = False
+        for lane in self._lanes:
+            worked |= lane.step()
+        for message in self._port.take_local():
+            self._accept(message)
+            worked = True
+        self._port.flush({stage: count for lane in self._lanes for stage, count in lane.counts().items()})
+        return worked
+
+
+def _lanes(spec: WorkerSpec, memory: SharedMemory, port: Port) -> list[Lane]:
+    stages = set(spec.instance.stages)
+    patches = RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8)
+    lanes: list[Lane] = []
+    if Stage.VISION in stages:
+        inbox = port.inbox
+        vision = VisionStage(patches, spec.number, spec.config.vision_threads, lambda: inbox.send(pack(OutputReady())))
+        lanes.append(VisionLane(vision, port))
+    if stages - {Stage.VISION}:
+        lanes.append(_language_lane(spec, memory, patches, port))
+    return lanes
+
+
+def _language_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port) -> LanguageLane:
+    config, number = spec.config, spec.number
+    dtype = getattr(torch, spec.dtype)
+    model_dir = Path(spec.model_dir)
+    adapter = load_adapter(model_dir, attach_weights(spec.layout.weights), dtype)
+    kv = KVCache(memory.pools["kv"], KVLayout.of(load_config(model_dir), config.kv_page_tokens, dtype))
+    visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype)
+    model, eos = LanguageModel(adapter, kv), spec.eos_token_ids
+    return LanguageLane(
+        model,
+        visual,
+        EncodeStage(adapter, patches, visual, number),
+        PrefillStage(model, visual, number, eos),
+        DecodeStage(model, number, eos),
+        frozenset(spec.instance.stages),
+        Budget(
+            prefill_tokens=config.prefill_chunk_tokens,
+            encode_tokens=config.encode_budget_tokens,
+            max_running=config.max_running,
+            kv_page_tokens=config.kv_page_tokens,
+            kv_reserve=int(config.kv_growth_reserve * kv.pool.num_pages),
+        ),
+        port,
+    )
+
+
+def main() -> None:
+    """Entry of the process."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # never outlive the supervisor
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's; it sends Shutdown
+    spec = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSpec)
+    form = f"%(asctime)s {spec.instance.name} %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form)
+    os.nice(spec.instance.nice)
+    torch.set_num_threads(spec.config.torch_threads or len(os.sched_getaffinity(0)))
+    worker = Worker(spec)
+    try:
+        worker.run()
+    finally:
+        worker.close()
+
+
+if __name__ == "__main__":
+    main()
