@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from flashcodec.image import image_size
 
 import flashcodec
 from unifiedserve.config import EngineConfig
@@ -63,7 +64,7 @@ class Admission:
         try:
             media.options.check()
             if media.kind == "image":
-                width, height = flashcodec.image_size(source)
+                width, height = image_size(source)
                 if width * height > self._config.max_image_megapixels * 1_000_000:
                     raise RequestError(
                         f"{media_name(number, media)} is {width}x{height} pixels; "
@@ -151,7 +152,6 @@ def video_info(source: bytes | Path) -> VideoInfo:
         duration=duration,
         width=bitstream.width,
         height=bitstream.height,
-        pts_seconds=bitstream.pts_seconds,
     )
 
 

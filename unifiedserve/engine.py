@@ -61,8 +61,9 @@ class Engine:
         self._counts: dict[Stage, tuple[int, int]] = {}
         self._ready: set[str] = set()
         self._all_ready = asyncio.Event()
+        self._changed = asyncio.Event()  # something was reported or released
         self._fatal: str | None = None
-        self._restarts = 0
+        self._lost_generation = -1
         self._supervisor: Supervisor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -133,6 +134,17 @@ class Engine:
         """The spans of one request, by start time."""
         return self._timeline.of(request_id)
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that have not ended, aborted ones that are still being drained included."""
+        return len(self._active)
+
+    async def wait_idle(self) -> None:
+        """Returns as soon as no request is in flight and all pages are free."""
+        while self._active or any(used for used, _ in self.buffers().values()):
+            self._changed.clear()
+            await self._changed.wait()
+
     def buffers(self) -> dict[str, tuple[int, int]]:
         """Used and total pages of each buffer."""
         if self._supervisor is None:
@@ -143,6 +155,10 @@ class Engine:
     def stages(self) -> dict[str, tuple[int, int]]:
         """Requests running and waiting in each stage."""
         return {stage.value: counts for stage, counts in self._counts.items()}
+
+    def worker_pids(self) -> dict[str, int]:
+        """Process ids of the workers, by instance."""
+        return self._supervisor.pids() if self._supervisor is not None else {}
 
     # Start and stop
 
@@ -245,6 +261,7 @@ class Engine:
     def _release(self, active: ActiveRequest) -> None:
         active.close()
         self._active.discard(active)
+        self._changed.set()
         for uid in active.attempts:
             self._attempts.pop(uid, None)
 
@@ -256,6 +273,7 @@ class Engine:
     def _handle_all(self, messages: list[Message]) -> None:
         for message in messages:
             self._handle(message)
+        self._changed.set()
 
     def _handle(self, message: Message) -> None:
         match message:
@@ -346,36 +364,38 @@ class Engine:
 
     # Recovery
 
-    def _on_exit(self, instance: str, code: int) -> None:
-        self._loop.call_soon_threadsafe(self._begin_recovery, instance, code)
+    def _on_exit(self, instance: str, code: int, generation: int) -> None:
+        self._loop.call_soon_threadsafe(self._begin_recovery, instance, code, generation)
 
-    def _begin_recovery(self, instance: str, code: int) -> None:
-        if not self.healthy:
-            if not self._all_ready.is_set():
-                self._give_up(f"worker {instance} ended with code {code} at start; its log is above")
-            return
+    def _begin_recovery(self, instance: str, code: int, generation: int) -> None:
+        if generation <= self._lost_generation:
+            return  # another worker of it died before, and all are being replaced
+        self._lost_generation = generation
         self.healthy = False
-        self._restarts += 1
-        if self._restarts > _MOST_RESTARTS:
+        if not self._all_ready.is_set() and generation == 0:
+            self._give_up(f"worker {instance} ended with code {code} at start; its log is above")
+        elif generation >= _MOST_RESTARTS:
             self._give_up(f"worker {instance} ended with code {code}, after {_MOST_RESTARTS} restarts")
-            return
-        _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
-        task = asyncio.create_task(self._recover())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        else:
+            _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
+            self._all_ready.clear()
+            task = asyncio.create_task(self._recover(generation))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _recover(self) -> None:
+    async def _recover(self, lost: int) -> None:
         """Restart the workers over fresh pools, then send every unfinished answer through again."""
         assert self._supervisor is not None
-        self._all_ready.clear()
         self._ready.clear()
         self._attempts.clear()
         await asyncio.to_thread(self._restart, self._supervisor)
         await self._all_ready.wait()
+        if self._lost_generation != lost or self._fatal:
+            return  # the new workers were lost, too: whoever handles that goes on
         for active in list(self._active):
             submitted = bool(active.attempts)
             active.attempts.clear()
-            if active.ending:
+            if active.ending or active.complete:
                 self._release(active)
             elif submitted:
                 self._submit(active, active.unfinished)

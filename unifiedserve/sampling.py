@@ -1,7 +1,7 @@
 """From logits to tokens, as a pure function of the request's parameters.
 
-Randomness is counter-based: generated token number i of a request draws one uniform from Philox(key=seed, counter=i), so
-a token is the same wherever and in whatever batch it is sampled.
+Randomness is counter-based: generated token number i of a request draws one uniform from Philox(key=seed, counter=i),
+so a token is the same wherever and in whatever batch it is sampled.
 """
 
 import math
@@ -150,11 +150,11 @@ def _penalise(row: Tensor, params: SamplingParams, history: Sequence[int], gener
     """In place. Repetition as in CTRL (arXiv:1909.05858 §4.1); presence and frequency as OpenAI defines them."""
     seen = torch.tensor(history, dtype=torch.int64)
     if params.repetition_penalty != 1 and len(seen):
-        ids = seen.unique()
+        ids = torch.unique(seen)
         values = row[ids]
         row[ids] = torch.where(values > 0, values / params.repetition_penalty, values * params.repetition_penalty)
     if generated and (params.presence_penalty or params.frequency_penalty):
-        ids, counts = seen[len(seen) - generated :].unique(return_counts=True)
+        ids, counts = torch.unique(seen[len(seen) - generated :], return_counts=True)
         row[ids] -= params.frequency_penalty * counts + params.presence_penalty
 
 
@@ -170,7 +170,7 @@ def _draw(logits: Tensor, params: Sequence[SamplingParams], uniforms: Tensor) ->
     truncated = torch.tensor([p.truncated for p in params])
     plain = ~truncated
     if plain.any():
-        tokens[plain] = _pick(logits[plain].double().softmax(-1), uniforms[plain])
+        tokens[plain] = _pick(logits[plain].softmax(-1), uniforms[plain])
     if truncated.any():
         chosen = [p for p in params if p.truncated]
         tokens[truncated] = _draw_truncated(logits[truncated], chosen, uniforms[truncated], CANDIDATES)
@@ -189,15 +189,18 @@ def _draw_truncated(logits: Tensor, params: Sequence[SamplingParams], uniforms: 
     floor = values[:, 0].double() + min_p.log()
     rank = torch.arange(count)
     kept = (values >= floor[:, None]) & (rank < top_k[:, None])
-    every = logits.double().masked_fill(logits < floor[:, None], -math.inf)
     inside = values.double().masked_fill(~kept, -math.inf)
-    total = torch.where(top_k <= count, inside.logsumexp(-1), every.logsumexp(-1))
+    total = inside.logsumexp(-1)
+    beyond = kept[:, -1] & (top_k > count)  # the cut lies among lower logits, or there is none
+    if beyond.any():
+        lower = logits[beyond]
+        total[beyond] = lower.masked_fill_(lower < floor[beyond, None], -math.inf).logsumexp(-1).double()
     probabilities = (inside - total[:, None]).exp()
     before = probabilities.cumsum(-1) - probabilities
     kept &= (before < top_p[:, None]) | (rank == 0)
     tokens = ids.gather(1, _pick(probabilities * kept, uniforms)[:, None])[:, 0]
 
-    short = kept[:, -1] & (top_k > count)
+    short = kept[:, -1] & beyond
     if count < vocab and short.any():
         rest = [p for p, is_short in zip(params, short.tolist(), strict=True) if is_short]
         tokens[short] = _draw_truncated(logits[short], rest, uniforms[short], vocab)
@@ -205,11 +208,11 @@ def _draw_truncated(logits: Tensor, params: Sequence[SamplingParams], uniforms: 
 
 
 def _pick(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """Index [B] of the entry of float64 weights [B, n] in which uniform × total falls; never one of weight 0."""
-    bounds = weights.cumsum(-1)
-    index = torch.searchsorted(bounds, (uniforms * bounds[:, -1])[:, None], right=True)[:, 0]
-    last = weights.shape[1] - 1 - (weights.flip(-1) > 0).int().argmax(-1)
-    return index.minimum(last)
+    """Index [B] of the entry of weights [B, n] in which uniform × total falls; never one of weight 0."""
+    bounds = weights.cumsum(-1, dtype=torch.float64)
+    total = bounds[:, -1]
+    target = (uniforms * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(bounds, target[:, None], right=True)[:, 0]
 
 
 def _report(logits: Tensor, params: Sequence[SamplingParams], tokens: Sequence[int]) -> list[SampledToken]:

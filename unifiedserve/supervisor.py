@@ -26,6 +26,8 @@ from unifiedserve.worker import WorkerSpec
 _log = logging.getLogger(__name__)
 _STOP_SECONDS = 10.0
 
+OnExit = Callable[[str, int, int], None]  # instance, exit code, generation
+
 
 class Supervisor:
     """Creates what workers attach to, starts them, notices when one dies, and leaves nothing behind."""
@@ -36,16 +38,16 @@ class Supervisor:
         self._processor = processor
         self._dtype = "float32" if config.dtype == "auto" else config.dtype
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
-        self._generation = 0
+        self.generation = 0  # of workers: how often they were restarted
         self._weights: Arena | None = None
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._stopping = False
         self.memory: SharedMemory
 
-    def start(self, on_exit: Callable[[str, int], None]) -> None:
+    def start(self, on_exit: OnExit) -> None:
         """Allocate everything, load the weights once and start the workers.
 
-        `on_exit(instance, code)` is called from a thread when a worker ends that was not told to. Raises
+        `on_exit` is called from a thread when a worker ends that was not told to. Raises
         ConfigError, with the sizes, if the shared memory does not suffice.
         """
         remove_stale_arenas()
@@ -61,11 +63,11 @@ class Supervisor:
             raise
         self._start_workers(on_exit)
 
-    def restart(self, on_exit: Callable[[str, int], None]) -> None:
+    def restart(self, on_exit: OnExit) -> None:
         """After a worker died: fresh pools, queues and workers over the same weights."""
         self._kill_workers()
         self.memory.unlink()
-        self._generation += 1
+        self.generation += 1
         self.memory = SharedMemory.create(self._layout())
         self._start_workers(on_exit)
 
@@ -83,6 +85,10 @@ class Supervisor:
             self._weights.unlink()
             self._weights = None
 
+    def pids(self) -> dict[str, int]:
+        """Process ids of the workers, by instance."""
+        return {name: process.pid for name, process in self._workers.items()}
+
     def arena_name(self, name: str) -> str:
         """A name for a further arena of this engine."""
         return f"{self._engine_id}-{name}"
@@ -92,7 +98,7 @@ class Supervisor:
         dtype = getattr(torch, self._dtype)
         kv_bytes = KVLayout.of(processor.config, config.kv_page_tokens, dtype).page_bytes
         return MemoryLayout(
-            engine_id=f"{self._engine_id}-{self._generation}",
+            engine_id=f"{self._engine_id}-{self.generation}",
             weights=f"{self._engine_id}-weights",
             kv=_pool("kv_cache_mib", config.kv_cache_mib, kv_bytes),
             patch=_pool(
@@ -108,7 +114,7 @@ class Supervisor:
             instances=tuple(instance.name for instance in config.workers.instances),
         )
 
-    def _start_workers(self, on_exit: Callable[[str, int], None]) -> None:
+    def _start_workers(self, on_exit: OnExit) -> None:
         for number, instance in enumerate(self.config.workers.instances, 1):
             process = self._start_worker(instance, number)
             self._workers[instance.name] = process
@@ -133,11 +139,12 @@ class Supervisor:
         process.stdin.close()
         return process
 
-    def _watch(self, name: str, process: "subprocess.Popen[bytes]", on_exit: Callable[[str, int], None]) -> None:
+    def _watch(self, name: str, process: "subprocess.Popen[bytes]", on_exit: OnExit) -> None:
+        generation = self.generation
         code = process.wait()
         if not self._stopping and self._workers.get(name) is process:
             _log.error("worker %s ended with code %d", name, code)
-            on_exit(name, code)
+            on_exit(name, code, generation)
 
     def _kill_workers(self, grace: float = 0.0) -> None:
         workers, self._workers = self._workers, {}

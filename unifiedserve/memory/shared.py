@@ -64,6 +64,7 @@ class SharedMemory:
         return sum(pool.reclaim(request=uid) for pool in self.pools.values())
 
     def unlink(self) -> None:
-        for part in (*self.pools.values(), *self.inboxes.values()):
+        parts: list[PagePool | MessageQueue] = [*self.pools.values(), *self.inboxes.values()]
+        for part in parts:
             part.close()
             part.unlink()

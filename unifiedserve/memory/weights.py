@@ -32,13 +32,13 @@ class Entry(NamedTuple):
     offset: int
 
     @property
-    def count(self) -> int:
+    def elements(self) -> int:
         return math.prod(self.shape)
 
     @property
     def end(self) -> int:
         itemsize: int = getattr(torch, self.dtype).itemsize
-        return self.offset + self.count * itemsize
+        return self.offset + self.elements * itemsize
 
 
 Manifest = dict[str, Entry]
@@ -119,7 +119,7 @@ def _tensors(buffer: memoryview, manifest: Manifest) -> dict[str, Tensor]:
     start = _data_start(int.from_bytes(buffer[:LENGTH_BYTES], "little"))
     return {
         name: torch.frombuffer(
-            buffer, dtype=getattr(torch, entry.dtype), count=entry.count, offset=start + entry.offset
+            buffer, dtype=getattr(torch, entry.dtype), count=entry.elements, offset=start + entry.offset
         ).view(entry.shape)
         for name, entry in manifest.items()
     }

@@ -21,7 +21,7 @@ def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
             if request.visual_pages > visual_free:
                 break  # first come, first served: nobody overtakes
             visual_free -= request.visual_pages
-        taken = []
+        taken: list[int] = []
         for i in units:
             if request.units[i].tokens > left and (work or taken):
                 break

@@ -20,17 +20,10 @@ class DecodeStage:
         self._kv = model.kv
         self._instance = instance
         self._eos = eos_token_ids
-        self._waiting: dict[Key, float] = {}
         self.sequences: dict[Key, Sequence] = {}
 
-    def accept(self, message: Handoff, now: float) -> None:
-        key = (message.uid, message.index)
-        self.sequences[key] = Sequence.receive(message)
-        self._waiting[key] = now
-
-    def started(self, key: Key) -> float | None:
-        """When a sequence that now takes its first step here was accepted; None for any other."""
-        return self._waiting.pop(key, None)
+    def accept(self, message: Handoff) -> None:
+        self.sequences[message.uid, message.index] = Sequence.receive(message)
 
     def states(self) -> list[DecodeState]:
         return [DecodeState(s.uid, s.index, s.arrival, len(s.token_ids), len(s.pages)) for s in self.sequences.values()]
@@ -64,7 +57,6 @@ class DecodeStage:
 
     def drop(self, key: Key) -> None:
         """Forget a sequence and release its pages."""
-        self._waiting.pop(key, None)
         self._kv.pool.release(self.sequences.pop(key).pages)
 
     def _grow(self, sequence: Sequence) -> bool:

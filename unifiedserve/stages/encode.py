@@ -44,11 +44,12 @@ class EncodeStage:
             rows.append(self._patches.get(self._patches.spread(pages, plan.patches_per_unit), 0, plan.patches_per_unit))
             units.append((plan, 1))
         visual = self._adapter.encode(torch.cat(rows), units)
-        outputs = []
-        pieces = visual.split([plan.tokens_per_unit for plan, _ in units])
-        for (prompt, unit), piece in zip(batch, pieces, strict=True):
-            outputs.append(self._write(prompt, unit, piece))
+        outputs, first = [], 0
+        for prompt, unit in batch:
+            last = first + prompt.plans[unit].tokens_per_unit
+            outputs.append(self._write(prompt, unit, visual[first:last]))
             self._patches.pool.release(prompt.patches.pop(unit))
+            first = last
         return outputs
 
     def _write(self, prompt: Prompt, unit: int, rows: torch.Tensor) -> Embeddings:

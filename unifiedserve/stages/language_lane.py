@@ -50,17 +50,19 @@ class LanguageLane:
         self._prompts: dict[int, Prompt] = {}
 
     def accept(self, message: Message) -> None:
-        now = time.monotonic()
         match message:
             case Request():
                 with self._guard([message.uid]):
-                    self._accept_request(message, now)
+                    self._accept_request(message)
             case Patches():
                 self._encode.accept(message, self._prompts.get(message.uid))
+                self._port.queued(Stage.ENCODE, message.uid)
             case Embeddings():
                 self._prefill.accept(message, self._prompts.get(message.uid))
+                self._port.queued(Stage.PREFILL, message.uid)
             case Handoff():
-                self._decode.accept(message, now)
+                self._decode.accept(message)
+                self._port.queued(Stage.DECODE, message.uid)
 
     def step(self) -> bool:
         plan = self._policy(self._state(), self._budget)
@@ -80,6 +82,8 @@ class LanguageLane:
             self._decode.drop(key)
         if keys:
             self._port.send(Stage.PREFILL, PagesFreed())
+        if index is None:
+            self._port.forget(uid)
         if index is None and uid in self._prompts:
             self._encode.drop(self._prompts.pop(uid))
             self._prefill.drop(uid)
@@ -100,13 +104,15 @@ class LanguageLane:
     def close(self) -> None:
         """Nothing runs beside the loop; pages are the engine's to reclaim."""
 
-    def _accept_request(self, request: Request, now: float) -> None:
+    def _accept_request(self, request: Request) -> None:
         kv_pages = self._model.kv.pages_for(len(request.token_ids))
         if len(request.token_ids) % self._model.kv.page_size:
             kv_pages += len(request.indices) - 1  # each further answer needs its own last page
-        prompt = Prompt.receive(request, self._model.adapter.placeholder_ids, kv_pages, self._visual.pages_for, now)
+        prompt = Prompt.receive(request, self._model.adapter.placeholder_ids, kv_pages, self._visual.pages_for)
         self._prompts[request.uid] = prompt
         self._prefill.start(prompt)
+        if not request.media:
+            self._port.queued(Stage.PREFILL, request.uid)
 
     def _state(self) -> State:
         pool = self._model.kv.pool
@@ -122,7 +128,7 @@ class LanguageLane:
     def _run_encode(self, work: list[EncodeWork]) -> None:
         start = time.monotonic()
         for uid, _ in work:
-            self._end_queue(Stage.ENCODE, self._prompts[uid])
+            self._port.dequeued(Stage.ENCODE, uid)
         for message in self._encode.step(work, self._prompts):
             self._port.send(Stage.PREFILL, message)
         self._port.send(Stage.VISION, PagesFreed())
@@ -140,6 +146,10 @@ class LanguageLane:
         prefill = self._prefill.rows(plan.prefill, self._prompts)
         if not decode and not prefill:
             return
+        for uid, _ in plan.decode:
+            self._port.dequeued(Stage.DECODE, uid)
+        for chunk in plan.prefill:
+            self._port.dequeued(Stage.PREFILL, chunk.uid)
         logits = self._model.run([rows for _, rows in decode] + [rows for _, rows in prefill])
         if decode:
             self._finish_decode([key for key, _ in decode], logits[: len(decode)], start)
@@ -147,10 +157,6 @@ class LanguageLane:
             self._finish_prefill([chunk for chunk, _ in prefill], logits[len(decode) :], start)
 
     def _finish_decode(self, keys: list[Key], logits: Tensor, start: float) -> None:
-        for key in keys:
-            accepted = self._decode.started(key)
-            if accepted is not None:
-                self._port.span(Stage.DECODE, "queue", accepted, [key[0]], start)
         tokens = self._decode.finish(keys, logits)
         self._port.tokens(tokens)
         if any(token.finish for token in tokens):
@@ -158,8 +164,6 @@ class LanguageLane:
         self._port.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys])
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float) -> None:
-        for chunk in chunks:
-            self._end_queue(Stage.PREFILL, self._prompts[chunk.uid])
         finished = self._prefill.finish(chunks, logits, self._prompts)
         for handoff in finished.handoffs:
             self._port.send(Stage.DECODE, handoff)
@@ -168,11 +172,6 @@ class LanguageLane:
             self._encode.drop(self._prompts.pop(uid))
         self._port.send(Stage.ENCODE, PagesFreed())
         self._port.span(Stage.PREFILL, "prefill", start, [chunk.uid for chunk in chunks])
-
-    def _end_queue(self, stage: Stage, prompt: Prompt) -> None:
-        if stage not in prompt.started:
-            prompt.started.add(stage)
-            self._port.span(stage, "queue", prompt.accepted, [prompt.state.uid])
 
     @contextmanager
     def _guard(self, uids: Iterable[int]) -> Iterator[None]:

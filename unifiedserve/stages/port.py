@@ -18,6 +18,7 @@ class Port:
         self._inboxes = inboxes
         self._local: list[Message] = []
         self._report = Report(instance=instance)
+        self._queued: dict[tuple[Stage, int], float] = {}
 
     def send(self, stage: Stage, message: Message) -> None:
         """To the instance that hosts `stage`; to this very one without a detour."""
@@ -59,6 +60,21 @@ class Port:
     def span(self, stage: Stage, name: str, start: float, requests: list[int], end: float | None = None) -> None:
         """Record work that began at `start` (monotonic seconds) and has ended now, or at `end`."""
         self._report.spans.append(Span(stage, name, start, time.monotonic() if end is None else end, requests))
+
+    def queued(self, stage: Stage, uid: int) -> None:
+        """Something of the request could be worked on by `stage` from now on."""
+        self._queued.setdefault((stage, uid), time.monotonic())
+
+    def dequeued(self, stage: Stage, uid: int) -> None:
+        """The stage begins to work on what has been queued of the request."""
+        since = self._queued.pop((stage, uid), None)
+        if since is not None:
+            self.span(stage, "queue", since, [uid])
+
+    def forget(self, uid: int) -> None:
+        """The request has left."""
+        for stage in Stage:
+            self._queued.pop((stage, uid), None)
 
     def flush(self, counts: dict[Stage, tuple[int, int]]) -> None:
         """Send what was gathered, if anything happened since the last time."""

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from unifiedserve.config import Stage
 from unifiedserve.messages import Request
 from unifiedserve.models.media import MediaPlan
 from unifiedserve.scheduling import PrefillState, Unit
@@ -17,8 +16,6 @@ class Prompt:
     state: PrefillState
     plans: list[MediaPlan]  # of each unit
     rows: list[int]  # first visual row of each unit, and their total
-    accepted: float  # monotonic seconds
-    started: set[Stage] = field(default_factory=set)  # stages that have begun with it
     patches: dict[int, list[int]] = field(default_factory=dict)  # unit -> pages of the patch buffer
 
     @classmethod
@@ -28,7 +25,6 @@ class Prompt:
         placeholders: frozenset[int],
         kv_pages: int,
         visual_pages: Callable[[int], int],
-        now: float,
     ) -> "Prompt":
         plans = [plan for plan in request.media for _ in range(plan.units)]
         rows = [0]
@@ -40,4 +36,4 @@ class Prompt:
             for plan, row in zip(plans, rows, strict=False)
         ]
         state = PrefillState(request.uid, request.arrival, len(request.token_ids), kv_pages, units)
-        return cls(request, state, plans, rows, now)
+        return cls(request, state, plans, rows)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from flashcodec.image import image_patches
 
 import flashcodec
 from ipc_buffers import Arena
@@ -42,7 +43,7 @@ class _Video:
     name: str
     first_unit: int
     plan: MediaPlan
-    started: float
+    since: float  # when it was started, or gave its latest output
 
 
 @dataclass(slots=True)
@@ -51,7 +52,6 @@ class _Job:
 
     message: DecodeMedia
     state: VisionState
-    accepted: float
     units_left: int
     arenas: list[Arena] = field(default_factory=list)
     videos: set[int] = field(default_factory=set)  # FlashCodec's requests
@@ -78,12 +78,12 @@ class VisionStage:
         self._collector = threading.Thread(target=self._collect, name="decoded")
         self._collector.start()
 
-    def accept(self, message: DecodeMedia, now: float) -> None:
+    def accept(self, message: DecodeMedia) -> None:
         """A request arrived."""
         plans = [source.plan for source in message.media]
         pages = sum(plan.units * self._buffer.pages_for(plan.patches_per_unit) for plan in plans)
         state = VisionState(message.uid, message.arrival, pages)
-        self._jobs[message.uid] = _Job(message, state, now, sum(plan.units for plan in plans))
+        self._jobs[message.uid] = _Job(message, state, sum(plan.units for plan in plans))
 
     @property
     def free_pages(self) -> int:
@@ -94,10 +94,6 @@ class VisionStage:
     def states(self) -> list[VisionState]:
         """Requests in order of arrival."""
         return sorted((job.state for job in self._jobs.values()), key=lambda s: (s.arrival, s.uid))
-
-    def accepted(self, uid: int) -> float:
-        """When a request came to this stage."""
-        return self._jobs[uid].accepted
 
     def start(self, uid: int) -> None:
         """Begin to decode all media of an admitted request."""
@@ -127,7 +123,7 @@ class VisionStage:
         if job is None or output.patches is None or output.plan is None:
             return None
         pages = []
-        for rows in torch.from_numpy(output.patches).split(output.plan.patches_per_unit):
+        for rows in torch.from_numpy(output.patches).view(-1, output.plan.patches_per_unit, self._buffer.width):
             taken = self._buffer.put(rows, output.uid, self._instance)
             if taken is None:
                 raise RuntimeError(f"patch buffer: the pages promised to request {output.uid} are gone")
@@ -180,7 +176,7 @@ class VisionStage:
     def _decode_image(self, image: _Video, data: memoryview | Path, layout: flashcodec.PatchLayout) -> None:
         output = Output(image.uid, time.monotonic(), 0.0, image.first_unit, image.plan)
         try:
-            output.patches = flashcodec.image_patches(data, layout)
+            output.patches = image_patches(data, layout)
         except (flashcodec.DecodeError, OSError, ValueError, MemoryError) as error:
             output.error = f"{image.name}: {error}"
         output.ended = time.monotonic()
@@ -196,11 +192,12 @@ class VisionStage:
                 video = self._videos.get(decoded.request)
             if video is None:
                 continue
-            output = Output(video.uid, video.started, time.monotonic(), plan=video.plan)
+            output = Output(video.uid, video.since, time.monotonic(), plan=video.plan)
+            video.since = output.ended
             if decoded.error is not None:
                 output.error = f"{video.name}: {decoded.error}"
             else:
-                output.first_unit = video.first_unit + decoded.first // video.plan.temporal_patch_size
+                output.first_unit = video.first_unit + decoded.first_group
                 output.patches = decoded.data
             self._finished(output)
 

@@ -1,7 +1,5 @@
 """The vision lane: admits requests to the decoder engines, and passes finished patches on."""
 
-import time
-
 from unifiedserve.config import Stage
 from unifiedserve.messages import DecodeMedia, Message
 from unifiedserve.scheduling import schedule_vision
@@ -18,7 +16,8 @@ class VisionLane:
 
     def accept(self, message: Message) -> None:
         if isinstance(message, DecodeMedia):
-            self._stage.accept(message, time.monotonic())
+            self._stage.accept(message)
+            self._port.queued(Stage.VISION, message.uid)
 
     def step(self) -> bool:
         outputs = self._stage.take_outputs()
@@ -31,12 +30,13 @@ class VisionLane:
                 self._port.send(Stage.ENCODE, message)
         admitted = schedule_vision(self._stage.states(), self._stage.free_pages)
         for uid in admitted:
-            self._port.span(Stage.VISION, "queue", self._stage.accepted(uid), [uid])
+            self._port.dequeued(Stage.VISION, uid)
             self._stage.start(uid)
         return bool(outputs or admitted)
 
     def drop(self, uid: int, index: int | None = None) -> None:
         if index is None:
+            self._port.forget(uid)
             self._stage.drop(uid)
 
     def counts(self) -> dict[Stage, tuple[int, int]]:

@@ -1,0 +1,58 @@
+"""A real engine behind a real HTTP server, and transformers' own answers beside it."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import daemon
+import media
+import pytest
+import reference
+import torch
+from reference import Reference
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.models.tiny import make_checkpoint
+
+torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="session")
+def hf(checkpoint: Path) -> Reference:
+    return reference.load(checkpoint)
+
+
+@pytest.fixture(scope="session")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], media.Clip]:
+    """Makes (once) an H.264 clip of so many frames."""
+    folder = tmp_path_factory.mktemp("clips")
+    made: dict[int, media.Clip] = {}
+
+    def clip(frames: int) -> media.Clip:
+        if frames not in made:
+            made[frames] = media.make_clip(folder / f"{frames}.mp4", frames)
+        return made[frames]
+
+    return clip
+
+
+@pytest.fixture(scope="session")
+def serve(checkpoint: Path) -> Iterator[Callable[..., daemon.Daemon]]:
+    """Starts (or gives again) a daemon with these options; at most one runs at a time."""
+    with ExitStack() as stack:
+        running: list[tuple[EngineConfig, daemon.Daemon]] = []
+
+        def start(**options: object) -> daemon.Daemon:
+            config = EngineConfig(**{"model": str(checkpoint), "kv_cache_mib": 64, "patch_buffer_mib": 64, **options})
+            if running and running[-1][0] == config:
+                return running[-1][1]
+            stack.close()
+            running.append((config, stack.enter_context(daemon.running(config))))
+            return running[-1][1]
+
+        yield start

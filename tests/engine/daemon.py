@@ -1,0 +1,63 @@
+"""The daemon in this process: uvicorn in a thread, the workers as processes of their own."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import openai
+import uvicorn
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine import Engine
+from unifiedserve.server.app import create_app
+
+
+@dataclass
+class Daemon:
+    url: str
+    engine: Engine
+    loop: asyncio.AbstractEventLoop
+    client: openai.OpenAI
+
+    def is_idle(self) -> bool:
+        """All pages free and no request in any stage."""
+        return all(used == 0 for used, _ in self.engine.buffers().values()) and not self.engine.in_flight
+
+    def wait_idle(self) -> None:
+        """Returns when everything is free again; the test's time-out is the limit."""
+        asyncio.run_coroutine_threadsafe(self.engine.wait_idle(), self.loop).result()
+        assert {name: used for name, (used, _) in self.engine.buffers().items() if used} == {}
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = threading.Event()
+
+    async def startup(self, sockets: object = None) -> None:
+        try:
+            await super().startup(sockets)  # type: ignore[arg-type]
+        finally:
+            self.up.set()
+
+
+@contextmanager
+def running(config: EngineConfig) -> Iterator[Daemon]:
+    engine = Engine(config)
+    server = _Server(uvicorn.Config(create_app(engine), host="127.0.0.1", port=0, log_level="warning"))
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_until_complete, args=(server.serve(),))
+    thread.start()
+    server.up.wait()
+    try:
+        assert server.started, "the server did not start"
+        port = server.servers[0].sockets[0].getsockname()[1]
+        url = f"http://127.0.0.1:{port}"
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="none", timeout=300, max_retries=0) as client:
+            yield Daemon(url, engine, loop, client)
+    finally:
+        server.should_exit = True
+        thread.join()
+        loop.close()

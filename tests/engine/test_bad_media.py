@@ -1,0 +1,93 @@
+"""Media that cannot be served: one clear 400 each, and the engine goes on."""
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from daemon import Daemon
+from media import data_url, text_part
+from PIL import Image
+
+Serve = Callable[..., Daemon]
+
+
+def part(kind: str, data: bytes) -> dict[str, Any]:
+    return {"type": f"{kind}_url", f"{kind}_url": {"url": data_url(f"{kind}/x", data)}}
+
+
+def wide_image() -> bytes:
+    file = io.BytesIO()
+    Image.new("L", (100_000, 4)).save(file, "PNG")
+    return file.getvalue()
+
+
+def ask(daemon: Daemon, *parts: dict[str, Any]) -> Any:
+    return daemon.client.chat.completions.create(
+        model=daemon.engine.model_name, messages=[{"role": "user", "content": list(parts)}], max_tokens=4
+    )
+
+
+def check_refused(daemon: Daemon, *parts: dict[str, Any]) -> str:
+    with pytest.raises(openai.BadRequestError) as caught:
+        ask(daemon, *parts, text_part("What is this?"))
+    message = caught.value.body["message"]  # type: ignore[index]
+    assert message
+    assert "internal error" not in message
+    return str(message)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason"),
+    [
+        ("video", b"this is a text file, not a video\n" * 50, "video 1"),
+        ("video", b"\0" * 4096, "video 1"),
+        ("image", b"this is a text file, not an image", "image 1"),
+        ("image", wide_image(), "image 1"),
+    ],
+    ids=["text as video", "zeros as video", "text as image", "wide image"],
+)
+def test_bytes_that_are_no_usable_medium(serve: Serve, kind: str, data: bytes, reason: str) -> None:
+    daemon = serve(placement="shared")
+    assert reason in check_refused(daemon, part(kind, data))
+    daemon.wait_idle()
+    assert ask(daemon, text_part("Still there?")).choices[0].message.content is not None
+
+
+@pytest.mark.parametrize("cut", [0.1, 0.5, 0.9])
+def test_a_truncated_clip(serve: Serve, sample_clip: Path, cut: float) -> None:
+    data = sample_clip.read_bytes()
+    check_refused(serve(placement="shared"), part("video", data[: int(len(data) * cut)]))
+    serve(placement="shared").wait_idle()
+
+
+def test_every_damaged_video_is_answered_or_refused(serve: Serve, data_folder: Path) -> None:
+    daemon = serve(placement="shared")
+    for path in sorted((data_folder / "videos" / "bad").iterdir()):
+        if path.stat().st_size == 0:
+            continue
+        try:
+            ask(daemon, part("video", path.read_bytes()), text_part("What happens?"))
+        except openai.BadRequestError as error:
+            assert "video 1" in error.body["message"], path.name  # type: ignore[index]
+    daemon.wait_idle()
+
+
+def test_more_placeholders_in_text_than_media_are_only_text(serve: Serve) -> None:
+    daemon = serve(placement="shared")
+    assert ask(daemon, text_part("<|image_pad|> what is <|video_pad|> this?")).choices[0].message.content is not None
+
+
+def test_random_bytes_after_a_video_header(serve: Serve, sample_clip: Path) -> None:
+    data = bytearray(sample_clip.read_bytes())
+    middle = len(data) // 2
+    data[middle : middle + 4096] = os.urandom(4096)
+    daemon = serve(placement="shared")
+    try:
+        ask(daemon, part("video", bytes(data)), text_part("What happens?"))
+    except openai.BadRequestError as error:
+        assert "video 1" in error.body["message"]  # type: ignore[index]
+    daemon.wait_idle()

@@ -1,0 +1,113 @@
+"""Greedy float32 answers over HTTP equal transformers' generate, token for token."""
+
+import concurrent.futures
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from daemon import Daemon
+from media import FPS, Clip, image_part, make_image, text_part, video_part
+from reference import Case, Reference
+
+TOKENS = 24
+NAMES = ["text", "1 image", "3 images", "8 frames", "9 frames", "64 frames", "image and video", "two turns", "sampled"]
+
+Clips = Callable[[int], Clip]
+
+
+@dataclass
+class Question:
+    """The same conversation as HTTP messages and as transformers' input."""
+
+    messages: list[dict[str, Any]]
+    case: Case
+    options: dict[str, Any]
+
+
+def question(name: str, clips: Clips) -> Question:
+    images = [make_image(1, 150, 200), make_image(2, 90, 300), make_image(3, 224, 56)]
+    every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
+    if name == "text":
+        return _ask(["What is a river?"], clips)
+    if name == "1 image":
+        return _ask([images[0], "What is this?"], clips)
+    if name == "3 images":
+        return _ask([images[0], "and", images[1], images[2], "Compare."], clips)
+    if name == "image and video":
+        return _ask([images[1], clips(9), "Is the image in the video?"], clips, every_frame)
+    if name == "two turns":
+        turns = [images[0], "What is this?"], "A house by the sea.", ["And this?", images[2], clips(8)]
+        return _conversation(list(turns), every_frame)
+    if name == "sampled":
+        sampling = _ask([clips(64), "What happens?"], clips)
+        sampling.case.sampling = {"do_sample_frames": True}
+        return sampling
+    return _ask([clips(int(name.split()[0])), "What happens?"], clips, every_frame)
+
+
+def _ask(parts: list[Any], clips: Clips, options: dict[str, Any] | None = None) -> Question:
+    return _conversation([parts], options)
+
+
+def _conversation(turns: list[Any], options: dict[str, Any] | None = None) -> Question:
+    messages: list[dict[str, Any]] = []
+    case = Case([], fps=FPS)
+    for turn in turns:
+        role = "assistant" if isinstance(turn, str) else "user"
+        parts = [turn] if isinstance(turn, str) else turn
+        http, plain = [], []
+        for part in parts:
+            if isinstance(part, str):
+                http.append(text_part(part))
+                plain.append({"type": "text", "text": part})
+            elif isinstance(part, Clip):
+                http.append(video_part(part))
+                plain.append({"type": "video"})
+                case.videos.append(part.frames)
+            else:
+                http.append(image_part(part))
+                plain.append({"type": "image"})
+                case.images.append(part)
+        messages.append({"role": role, "content": http})
+        case.messages.append({"role": role, "content": plain})
+    return Question(messages, case, options or {})
+
+
+@pytest.fixture(scope="session")
+def expected(hf: Reference, clips: Clips) -> dict[str, list[int]]:
+    return {name: hf.generate(question(name, clips).case, TOKENS) for name in NAMES}
+
+
+def answer(daemon: Daemon, asked: Question) -> list[int]:
+    completion = daemon.client.chat.completions.create(
+        model=daemon.engine.model_name,
+        messages=asked.messages,  # type: ignore[arg-type]
+        temperature=0,
+        max_tokens=TOKENS,
+        extra_body={"return_token_ids": True, **asked.options},
+    )
+    return completion.choices[0].token_ids  # type: ignore[attr-defined]
+
+
+ENGINES = [
+    {"placement": placement, "prefill_chunk_tokens": chunk}
+    for placement in ("shared", "monolithic")
+    for chunk in (16, 100, 0)
+]
+
+
+@pytest.mark.parametrize("options", ENGINES, ids=lambda o: f"{o['placement']}-{o['prefill_chunk_tokens'] or 'all'}")
+def test_answers_equal_generate(
+    options: dict[str, Any], serve: Callable[..., Daemon], clips: Clips, expected: dict[str, list[int]]
+) -> None:
+    daemon = serve(**options)
+    alone = {name: answer(daemon, question(name, clips)) for name in NAMES}
+    assert alone == expected
+    daemon.wait_idle()
+    crowd = [NAMES[i % len(NAMES)] for i in range(17)]
+    with concurrent.futures.ThreadPoolExecutor(len(crowd)) as pool:
+        answers = list(pool.map(lambda name: answer(daemon, question(name, clips)), crowd))
+    assert dict(zip(crowd, answers, strict=True)) == expected
+    assert answers == [expected[name] for name in crowd]
+    daemon.wait_idle()

@@ -1,0 +1,148 @@
+"""Requests that share, stop, are cut off, run out of pages or lose a worker: nothing is lost and nothing leaks."""
+
+import concurrent.futures
+import itertools
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+from daemon import Daemon
+from media import Clip, image_part, make_image, text_part, video_part
+
+Serve = Callable[..., Daemon]
+Clips = Callable[[int], Clip]
+
+PLACEMENTS = ["shared", "monolithic"]
+
+
+def ask(daemon: Daemon, *parts: dict[str, Any], **options: Any) -> Any:
+    return daemon.client.chat.completions.create(
+        model=daemon.engine.model_name,
+        messages=[{"role": "user", "content": list(parts)}],
+        **{"temperature": 0, "max_tokens": 16, "extra_body": {"return_token_ids": True}, **options},
+    )
+
+
+def tokens(daemon: Daemon, *parts: dict[str, Any], **options: Any) -> list[int]:
+    return ask(daemon, *parts, **options).choices[0].token_ids
+
+
+def metric(daemon: Daemon, name: str) -> float:
+    lines = daemon.engine.metrics.text().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"unifiedserve:{name}"))
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_64_mixed_requests_complete_and_free_everything(serve: Serve, clips: Clips, placement: str) -> None:
+    daemon = serve(placement=placement)
+    parts = [
+        [text_part("What is a river?")],
+        [image_part(make_image(1, 150, 200)), text_part("What is this?")],
+        [video_part(clips(8)), text_part("What happens?")],
+        [video_part(clips(64)), image_part(make_image(2, 60, 90)), text_part("Compare.")],
+    ]
+    mixed = list(itertools.islice(itertools.cycle(parts), 64))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda content: tokens(daemon, *content), mixed))
+    assert all(answers)
+    assert answers == answers[:4] * 16
+    daemon.wait_idle()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_client_that_leaves_frees_everything(serve: Serve, clips: Clips, placement: str) -> None:
+    daemon = serve(placement=placement)
+    aborted = metric(daemon, "num_aborted_requests_total")
+    for content in ([text_part("Tell me a story.")], [video_part(clips(64)), text_part("What happens?")]):
+        stream = ask(daemon, *content, stream=True, max_tokens=4000, extra_body={"ignore_eos": True})
+        next(iter(stream))
+        stream.close()
+    daemon.wait_idle()
+    assert metric(daemon, "num_aborted_requests_total") == aborted + 2
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_preempted_requests_give_the_same_answers(serve: Serve, clips: Clips, placement: str) -> None:
+    def questions(daemon: Daemon) -> list[Callable[[], list[int]]]:
+        options = {"max_tokens": 200, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
+        video = [video_part(clips(8)), text_part("What happens?")]
+        return [
+            lambda: tokens(daemon, text_part("What is a river?"), **options),
+            lambda: tokens(daemon, text_part("Tell me a story."), **options, seed=1),
+            lambda: tokens(daemon, text_part("Sing."), **options | {"temperature": 1.0, "seed": 7}),
+            lambda: tokens(daemon, *video, **options),
+        ]
+
+    roomy = serve(placement=placement)
+    expected = [question() for question in questions(roomy)]
+    tight = serve(placement=placement, kv_cache_mib=1, prefill_chunk_tokens=32)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(question) for question in questions(tight)]
+        assert [future.result() for future in futures] == expected
+    assert metric(tight, "num_preemptions_total") > 0
+    tight.wait_idle()
+
+
+@pytest.mark.parametrize("instance", ["vision", "encode-prefill", "decode"])
+def test_a_killed_worker_loses_no_request(serve: Serve, clips: Clips, instance: str) -> None:
+    daemon = serve(placement="shared")
+    options = {"max_tokens": 300, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
+    video = [video_part(clips(64)), text_part("What happens?")]
+    expected = [tokens(daemon, text_part("What is a river?"), **options), tokens(daemon, *video, **options)]
+    stream = ask(daemon, text_part("What is a river?"), stream=True, **options)
+    chunks = iter(stream)
+    got = [*next(chunks).choices[0].token_ids or ()]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        other = pool.submit(tokens, daemon, *video, **options)
+        os.kill(daemon.engine.worker_pids()[instance], signal.SIGKILL)
+        got += [token for chunk in chunks for token in chunk.choices[0].token_ids or ()]
+        assert got == expected[0]
+        assert other.result() == expected[1]
+    daemon.wait_idle()
+    assert daemon.engine.healthy
+
+
+def test_sampling_with_a_seed_is_the_same_everywhere(serve: Serve) -> None:
+    answers = []
+    for placement in PLACEMENTS:
+        daemon = serve(placement=placement)
+        for _ in range(2):
+            completion = ask(daemon, text_part("Tell me a story."), temperature=1.2, top_p=0.95, seed=11, n=3)
+            answers.append([choice.token_ids for choice in completion.choices])
+        daemon.wait_idle()
+    assert answers == answers[:1] * 4
+    assert len({tuple(answer) for answer in answers[0]}) == 3
+
+
+def test_stop_string_ends_an_answer_before_it(serve: Serve) -> None:
+    daemon = serve(placement="shared")
+    whole = ask(daemon, text_part("What is a river?")).choices[0].message.content
+    stop = whole.split()[5]
+    choice = ask(daemon, text_part("What is a river?"), stop=stop).choices[0]
+    assert choice.finish_reason == "stop"
+    assert choice.message.content == whole[: whole.index(stop)]
+    daemon.wait_idle()
+
+
+def test_logprobs_are_those_of_the_tokens(serve: Serve) -> None:
+    daemon = serve(placement="shared")
+    choice = ask(daemon, text_part("What is a river?"), logprobs=True, top_logprobs=5).choices[0]
+    assert len(choice.logprobs.content) == len(choice.token_ids)
+    for entry in choice.logprobs.content:
+        assert entry.logprob == max(top.logprob for top in entry.top_logprobs)
+        assert len(entry.top_logprobs) == 5
+
+
+def test_requests_that_do_not_fit_a_buffer_are_refused_with_the_numbers(serve: Serve, clips: Clips) -> None:
+    daemon = serve(placement="shared", kv_cache_mib=1, patch_buffer_mib=1, visual_buffer_mib=1)
+    with pytest.raises(openai.BadRequestError, match=r"KV cache .* which has \d+.*--kv-cache-mib"):
+        ask(daemon, text_part("Hello"), max_tokens=5000)
+    with pytest.raises(openai.BadRequestError, match=r"patch buffer .* which has \d+.*--patch-buffer-mib"):
+        ask(daemon, video_part(clips(64)), text_part("Hi"), extra_body={"media_io_kwargs": {"video": {"num_frames": -1}}})
+    with pytest.raises(openai.BadRequestError, match="the context holds"):
+        ask(daemon, text_part("word " * 40000))
+    assert tokens(daemon, text_part("Still there?"))
+    daemon.wait_idle()

@@ -1,0 +1,111 @@
+"""The `unifiedserve` command. Nothing heavy is imported before a command needs it: help must be instant."""
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unifiedserve import __version__
+from unifiedserve.cli_options import from_options, signature_of
+from unifiedserve.config import EngineConfig
+from unifiedserve.errors import ConfigError
+
+_BAD_USAGE = 2
+
+app = typer.Typer(
+    help="Serve image and video language models over an OpenAI-compatible HTTP API.",
+    epilog="Start with: unifiedserve doctor, then unifiedserve demo, then unifiedserve serve.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def serve(**options: Any) -> None:
+    """Serve a model until Ctrl-C or SIGTERM.
+
+    \b
+    The tiny built-in model at http://127.0.0.1:8000:
+      unifiedserve serve
+    A checkpoint of the hub:
+      unifiedserve serve Qwen/Qwen2.5-VL-3B-Instruct --port 9000
+    With file:///videos/... allowed in requests:
+      unifiedserve serve ./checkpoint --allowed-local-media-path /videos
+    With a timeline for ui.perfetto.dev:
+      unifiedserve serve --trace trace.json
+    """
+    config = from_options(EngineConfig, options)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    from unifiedserve.server import daemon
+
+    def announce(model_name: str, url: str) -> None:
+        typer.echo(f"Serving {model_name} at {url}")
+        sys.stdout.flush()
+
+    asyncio.run(daemon.serve(config, announce))
+
+
+serve.__signature__ = signature_of(EngineConfig, positional={"model"})  # type: ignore[attr-defined]
+app.command()(serve)
+
+
+@app.command()
+def demo(
+    model: Annotated[str, typer.Argument(help="As for serve", show_default=False)] = "",
+    video: Annotated[Path | None, typer.Option(help="A video file; default: a sample clip")] = None,
+    question: Annotated[str, typer.Option(help="What to ask about it")] = "What happens in this video?",
+    max_tokens: Annotated[int, typer.Option(min=1, help="Length of the answer")] = 64,
+) -> None:
+    """Ask a question about a video clip, end to end.
+
+    Starts the daemon, asks over HTTP, prints the answer as it comes and the timeline of the stages, stops the daemon.
+
+    \b
+    For example:
+      unifiedserve demo --video holiday.mp4 --question "Who is in it?"
+    """
+    from unifiedserve.demo import run
+
+    raise typer.Exit(run(model, video, question, max_tokens))
+
+
+@app.command()
+def doctor(json: Annotated[bool, typer.Option("--json", help="As JSON instead of a table")] = False) -> None:
+    """Show what this machine offers for serving.
+
+    For all that is missing it says what to do about it. The exit code is 0 if serving would work.
+    """
+    from unifiedserve.doctor import main
+
+    raise typer.Exit(main(json=json))
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(__version__)
+
+
+def main() -> None:
+    """Run the command line; a mistake in it or in the set-up is one line on stderr and exit code 2."""
+    try:
+        sys.exit(app(sys.argv[1:] or ["--help"], prog_name="unifiedserve", standalone_mode=False))
+    except typer.TyperException as error:
+        _fail(error.format_message())
+    except ConfigError as error:
+        _fail(str(error))
+    except (KeyboardInterrupt, asyncio.CancelledError, typer.Abort):
+        sys.exit(130)
+
+
+def _fail(message: str) -> None:
+    line = " ".join(message.split())
+    print(f"unifiedserve: {line}", file=sys.stderr)
+    sys.exit(_BAD_USAGE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""A Chrome trace of the engine as a small Gantt chart in the terminal."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+_COLOURS = {"vision": "magenta", "encode": "blue", "prefill": "yellow", "decode": "green"}
+_QUEUED, _RUNNING, _IDLE = "·", "█", " "
+
+
+class Bar(NamedTuple):
+    """A stage's half-open intervals [start, end), in microseconds."""
+
+    stage: str
+    queued: list[tuple[float, float]]
+    running: list[tuple[float, float]]
+
+
+def bars_of(trace: dict[str, Any]) -> list[Bar]:
+    """One bar a stage, in the trace's order of stages; stages without events are left out."""
+    events = trace["traceEvents"]
+    stages = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    bars = {pid: Bar(stage, [], []) for pid, stage in sorted(stages.items())}
+    for event in events:
+        if event["ph"] == "X":
+            bar = bars[event["pid"]]
+            intervals = bar.queued if event["name"] == "queue" else bar.running
+            intervals.append((event["ts"], event["ts"] + event["dur"]))
+    return [bar for bar in bars.values() if bar.queued or bar.running]
+
+
+def gantt(trace: dict[str, Any], width: int = 60) -> RenderableType:
+    """A table with a line a stage: `·` queued, `█` running, and when, in milliseconds from the first event."""
+    bars = bars_of(trace)
+    if not bars:
+        return Text("The trace is empty.")
+    intervals = [interval for bar in bars for interval in bar.queued + bar.running]
+    start = min(begin for begin, _ in intervals)
+    scale = width / (max(end for _, end in intervals) - start or 1.0)
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("stage")
+    table.add_column(f"timeline ({_QUEUED} queued, {_RUNNING} running)", min_width=width, no_wrap=True)
+    for title in ("from ms", "to ms", "busy ms"):
+        table.add_column(title, justify="right")
+    for bar in bars:
+        shown = bar.running or bar.queued
+        line = Text(_line(bar, start, scale, width), style=_COLOURS.get(bar.stage, "white"))
+        times = (min(shown)[0] - start, max(end for _, end in shown) - start, busy(bar.running))
+        table.add_row(bar.stage, line, *(f"{time / 1000:.1f}" for time in times))
+    return table
+
+
+def busy(intervals: Iterable[tuple[float, float]]) -> float:
+    """Length of the union of intervals."""
+    total, reached = 0.0, float("-inf")
+    for begin, end in sorted(intervals):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _line(bar: Bar, start: float, scale: float, width: int) -> str:
+    cells = [_IDLE] * width
+    for mark, intervals in ((_QUEUED, bar.queued), (_RUNNING, bar.running)):
+        for begin, end in intervals:
+            first = min(int((begin - start) * scale), width - 1)
+            for cell in range(first, min(max(int((end - start) * scale), first + 1), width)):
+                cells[cell] = mark
+    return "".join(cells)
