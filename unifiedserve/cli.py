@@ -12,6 +12,7 @@ from unifiedserve import __version__
 from unifiedserve.cli_options import from_options, signature_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.server.listener import bind
 
 _BAD_USAGE = 2
 
@@ -39,13 +40,14 @@ def serve(**options: Any) -> None:
     """
     config = from_options(EngineConfig, options)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    from unifiedserve.server import daemon
+    with bind(config.host, config.port) as listener:
+        from unifiedserve.server import daemon
 
-    def announce(model_name: str, url: str) -> None:
-        typer.echo(f"Serving {model_name} at {url}")
-        sys.stdout.flush()
+        asyncio.run(daemon.serve(config, listener, _announce))
 
-    asyncio.run(daemon.serve(config, announce))
+
+def _announce(model_name: str, url: str) -> None:
+    print(f"Serving {model_name} at {url}", flush=True)
 
 
 serve.__signature__ = signature_of(EngineConfig, positional={"model"})  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,9 @@ from unifiedserve.messages import (
 )
 from unifiedserve.metrics import Metrics
 from unifiedserve.models.base import Processor
+from unifiedserve.models.default import DEFAULT_MODEL, default_checkpoint
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_processor
-from unifiedserve.models.default import DEFAULT_MODEL, default_checkpoint
 from unifiedserve.output import Answer
 from unifiedserve.supervisor import Supervisor
 from unifiedserve.tracing import Timeline
@@ -109,7 +109,7 @@ class Engine:
         if self.config.trace:
             Path(self.config.trace).write_text(json.dumps(self.trace()))
 
-    async def generate(self, request: GenerateRequest) -> AsyncIterator[Delta]:
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         """The answers' pieces as they come. Raises RequestError, before the first piece if the request is bad.
 
         Closing the iterator, or cancelling whoever awaits it, aborts the request and frees all it holds.

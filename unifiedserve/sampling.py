@@ -142,7 +142,8 @@ def _adjust(
         if params[row].penalised:
             _penalise(adjusted[row], params[row], histories[row], indices[row])
         if indices[row] < params[row].min_tokens:
-            adjusted[row, [*eos_token_ids, *params[row].stop_token_ids]] = -math.inf
+            endings = [*eos_token_ids, *params[row].stop_token_ids]
+            adjusted[row, [token for token in endings if token < logits.shape[1]]] = -math.inf
     return adjusted
 
 
@@ -212,7 +213,8 @@ def _pick(weights: Tensor, uniforms: Tensor) -> Tensor:
     bounds = weights.cumsum(-1, dtype=torch.float64)
     total = bounds[:, -1]
     target = (uniforms * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(bounds, target[:, None], right=True)[:, 0]
+    index = torch.searchsorted(bounds, target[:, None], right=True)[:, 0]
+    return index.clamp_(max=weights.shape[1] - 1)  # NaN logits must not index out of range
 
 
 def _report(logits: Tensor, params: Sequence[SamplingParams], tokens: Sequence[int]) -> list[SampledToken]:

@@ -133,7 +133,11 @@ class Supervisor:
             visual_dim=self._processor.visual_dim,
             eos_token_ids=self._processor.eos_token_ids,
         )
-        process = subprocess.Popen([sys.executable, "-m", "unifiedserve.worker"], stdin=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "unifiedserve.worker"],
+            stdin=subprocess.PIPE,
+            env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ},  # spinning threads take the cores of other workers
+        )
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(spec))
         process.stdin.close()

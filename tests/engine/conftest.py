@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import reference  # first: transformers needs torchvision here, and the engine hides it
+
+# isort: split
 import daemon
 import media
 import pytest
-import reference
 import torch
 from reference import Reference
 

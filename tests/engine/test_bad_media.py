@@ -40,6 +40,15 @@ def check_refused(daemon: Daemon, *parts: dict[str, Any]) -> str:
     return str(message)
 
 
+def answered_or_refused(daemon: Daemon, medium: dict[str, Any]) -> str | None:
+    """The reason of the refusal, if it is one."""
+    try:
+        ask(daemon, medium, text_part("What happens?"))
+    except openai.BadRequestError as error:
+        return str(error.body["message"])  # type: ignore[index]
+    return None
+
+
 @pytest.mark.parametrize(
     ("kind", "data", "reason"),
     [
@@ -69,10 +78,8 @@ def test_every_damaged_video_is_answered_or_refused(serve: Serve, data_folder: P
     for path in sorted((data_folder / "videos" / "bad").iterdir()):
         if path.stat().st_size == 0:
             continue
-        try:
-            ask(daemon, part("video", path.read_bytes()), text_part("What happens?"))
-        except openai.BadRequestError as error:
-            assert "video 1" in error.body["message"], path.name  # type: ignore[index]
+        refusal = answered_or_refused(daemon, part("video", path.read_bytes()))
+        assert refusal is None or "video 1" in refusal, path.name
     daemon.wait_idle()
 
 
@@ -86,8 +93,6 @@ def test_random_bytes_after_a_video_header(serve: Serve, sample_clip: Path) -> N
     middle = len(data) // 2
     data[middle : middle + 4096] = os.urandom(4096)
     daemon = serve(placement="shared")
-    try:
-        ask(daemon, part("video", bytes(data)), text_part("What happens?"))
-    except openai.BadRequestError as error:
-        assert "video 1" in error.body["message"]  # type: ignore[index]
+    refusal = answered_or_refused(daemon, part("video", bytes(data)))
+    assert refusal is None or "video 1" in refusal
     daemon.wait_idle()

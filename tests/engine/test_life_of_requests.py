@@ -94,7 +94,7 @@ def test_a_killed_worker_loses_no_request(serve: Serve, clips: Clips, instance: 
     expected = [tokens(daemon, text_part("What is a river?"), **options), tokens(daemon, *video, **options)]
     stream = ask(daemon, text_part("What is a river?"), stream=True, **options)
     chunks = iter(stream)
-    got = [*next(chunks).choices[0].token_ids or ()]
+    got = list(next(chunks).choices[0].token_ids or ())
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         other = pool.submit(tokens, daemon, *video, **options)
         os.kill(daemon.engine.worker_pids()[instance], signal.SIGKILL)
@@ -140,8 +140,9 @@ def test_requests_that_do_not_fit_a_buffer_are_refused_with_the_numbers(serve: S
     daemon = serve(placement="shared", kv_cache_mib=1, patch_buffer_mib=1, visual_buffer_mib=1)
     with pytest.raises(openai.BadRequestError, match=r"KV cache .* which has \d+.*--kv-cache-mib"):
         ask(daemon, text_part("Hello"), max_tokens=5000)
+    every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
     with pytest.raises(openai.BadRequestError, match=r"patch buffer .* which has \d+.*--patch-buffer-mib"):
-        ask(daemon, video_part(clips(64)), text_part("Hi"), extra_body={"media_io_kwargs": {"video": {"num_frames": -1}}})
+        ask(daemon, video_part(clips(64)), text_part("Hi"), extra_body=every_frame)
     with pytest.raises(openai.BadRequestError, match="the context holds"):
         ask(daemon, text_part("word " * 40000))
     assert tokens(daemon, text_part("Still there?"))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import Embeddings, Handoff, Token
+from unifiedserve.messages import Embeddings, Handoff, Request, Token
 from unifiedserve.sampling import sample
 from unifiedserve.scheduling import Chunk
 from unifiedserve.stages.language import LanguageModel, Rows
@@ -59,10 +59,10 @@ class PrefillStage:
         request = prompt.request
         adapter = self._model.adapter
         token_ids = torch.tensor(request.token_ids)
-        positions = adapter.positions(request.token_ids, request.media)
+        positions, offset = self._positions(request)
         is_visual = torch.isin(token_ids, torch.tensor(sorted(adapter.placeholder_ids)))
         rows_before = torch.cat([torch.zeros(1, dtype=torch.int64), is_visual.cumsum(0)])
-        self._progress[request.uid] = _Progress(positions, adapter.next_position(positions), is_visual, rows_before)
+        self._progress[request.uid] = _Progress(positions, offset, is_visual, rows_before)
 
     def accept(self, message: Embeddings, prompt: Prompt | None) -> None:
         """A unit was encoded; that of a request that is gone is released."""
@@ -114,6 +114,14 @@ class PrefillStage:
             return
         self._kv.pool.release(progress.pages)
         self._visual.pool.release([visual.page for visual in progress.visual])
+
+    def _positions(self, request: Request) -> tuple[Tensor, int]:
+        """Positions of the tokens so far (the generated ones go on from the prompt's), and what decode adds."""
+        adapter = self._model.adapter
+        prompt = adapter.positions(request.token_ids[: request.num_prompt], request.media)
+        offset = adapter.next_position(prompt)
+        generated = torch.arange(request.num_prompt, len(request.token_ids)) + offset
+        return torch.cat([prompt, generated.expand(len(prompt), -1)], dim=1), offset
 
     def _admit(self, prompt: Prompt, progress: _Progress) -> bool:
         pages = self._kv.pool.allocate(prompt.state.kv_pages, prompt.state.uid, self._instance)

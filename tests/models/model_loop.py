@@ -1,0 +1,156 @@
+"""The smallest engine that can be: chunked prefill and decode of many requests at once over scattered pages."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from reference import Case, Reference
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention.base import Span
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.weights import attach_weights, load_weights
+from unifiedserve.models.base import LanguageAdapter, MediaOptions, MediaPlan, Processor, Prompt, VideoInfo
+from unifiedserve.models.registry import load_adapter
+from unifiedserve.sampling import SamplingParams, sample
+
+GREEDY = SamplingParams(temperature=0)
+
+
+def make_adapter(checkpoint: Path, dtype: torch.dtype) -> LanguageAdapter:
+    name = f"test-models-{uuid.uuid4().hex[:12]}"
+    arena = load_weights(checkpoint, name, dtype)
+    try:
+        return load_adapter(checkpoint, attach_weights(name), dtype)
+    finally:
+        arena.unlink()
+
+
+@dataclass
+class Request:
+    prompt: Prompt
+    patches: Tensor  # uint8 [N, row_bytes], in prompt order
+    params: SamplingParams = GREEDY
+    tokens: list[int] = field(default_factory=list)
+    computed: int = 0
+    pages: list[int] = field(default_factory=list)
+
+    @property
+    def generated(self) -> int:
+        return len(self.tokens) - len(self.prompt.token_ids)
+
+
+def plans(ours: Processor, case: Case, options: MediaOptions | None = None) -> list[MediaPlan]:
+    """The plans of a case's media in prompt order."""
+    images = [ours.plan_image(image.shape[1], image.shape[0], MediaOptions()) for image in case.images]
+    videos = [
+        ours.plan_video(
+            VideoInfo(len(frames), case.fps, len(frames) / case.fps, frames.shape[2], frames.shape[1]),
+            options or MediaOptions(num_frames=-1),
+        )
+        for frames in case.videos
+    ]
+    queues = {"image": iter(images), "video": iter(videos)}
+    parts = [part for m in case.messages if isinstance(m["content"], list) for part in m["content"]]
+    return [next(queues[part["type"]]) for part in parts if part["type"] in queues]
+
+
+def prepare(ours: Processor, hf: Reference, case: Case) -> Request:
+    """A request whose patches are transformers', so that only the model is compared."""
+    media = plans(ours, case)
+    patches = hf.uint8_patches(case)
+    rows = []
+    for plan in media:
+        rows.append(patches[plan.kind][: plan.patches])
+        patches[plan.kind] = patches[plan.kind][plan.patches :]
+    empty = torch.empty(0, ours.patch_row_bytes, dtype=torch.uint8)
+    return Request(ours.prompt(case.messages, media), torch.cat([empty, *rows]))
+
+
+class Loop:
+    def __init__(self, adapter: LanguageAdapter, pages: int = 512, page_size: int = 16, seed: int = 0) -> None:
+        self.adapter = adapter
+        layout = KVLayout.of(adapter.config, page_size, adapter.dtype)
+        self.pool = PagePool.create(f"test-models-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes)
+        self.kv = KVCache(self.pool, layout)
+        self.free = np.random.default_rng(seed).permutation(pages).tolist()
+
+    def close(self) -> None:
+        self.pool.close()
+        self.pool.unlink()
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        count: int,
+        chunk: int = 1 << 30,
+        eos: Sequence[int] = (),
+        on_step: Callable[[int], None] = lambda step: None,
+    ) -> list[list[int]]:
+        """Up to `count` tokens for each request; every step takes up to `chunk` tokens of each."""
+        inputs = [self.inputs(request) for request in requests]
+        for request in requests:
+            request.tokens = list(request.prompt.token_ids)
+        running = list(range(len(requests)))
+        step = 0
+        while running:
+            self._step([requests[i] for i in running], [inputs[i] for i in running], chunk, eos)
+            running = [i for i in running if requests[i].generated < count and requests[i].tokens[-1] not in eos]
+            step += 1
+            on_step(step)
+        return [request.tokens[len(request.prompt.token_ids) :] for request in requests]
+
+    def preempt(self, request: Request) -> None:
+        self.free += request.pages
+        request.pages, request.computed = [], 0
+
+    def inputs(self, request: Request) -> tuple[Tensor, Tensor, int]:
+        """Embeddings and positions of the prompt, and the offset for generated tokens."""
+        prompt = request.prompt
+        ids = torch.tensor(prompt.token_ids)
+        units = [(plan, plan.units) for plan in prompt.media]
+        visual = self.adapter.encode(request.patches, units) if units else None
+        is_visual = torch.isin(ids, torch.tensor(sorted(self.adapter.placeholder_ids)))
+        positions = self.adapter.positions(prompt.token_ids, prompt.media)
+        return self.adapter.embed(ids, visual, is_visual), positions, self.adapter.next_position(positions)
+
+    def _step(
+        self,
+        requests: Sequence[Request],
+        inputs: Sequence[tuple[Tensor, Tensor, int]],
+        chunk: int,
+        eos: Sequence[int],
+    ) -> None:
+        spans, embeds, positions = [], [], []
+        for request, (prompt_embeds, prompt_positions, offset) in zip(requests, inputs, strict=True):
+            start, stop = request.computed, min(len(request.tokens), request.computed + chunk)
+            while len(request.pages) < self.kv.pages_for(stop):
+                request.pages.append(self.free.pop())
+            spans.append(Span(request.pages, start, stop))
+            n = len(request.prompt.token_ids)
+            new = torch.tensor(request.tokens[max(start, n) : stop], dtype=torch.int64)
+            new_embeds = self.adapter.embed(new, None, torch.zeros_like(new, dtype=torch.bool))
+            embeds.append(torch.cat([prompt_embeds[start:stop], new_embeds]))
+            later = torch.arange(max(start, n), max(stop, n)) + offset
+            positions.append(torch.cat([prompt_positions[:, start:stop], later.expand(3, -1)], dim=1))
+            request.computed = stop
+        batch = RaggedBatch.build(spans, self.kv.page_size)
+        hidden = self.adapter.forward(torch.cat(embeds), torch.cat(positions, dim=1), batch, self.kv)
+        ready = [row for row, request in enumerate(requests) if request.computed == len(request.tokens)]
+        if not ready:
+            return
+        chosen = [requests[row] for row in ready]
+        sampled = sample(
+            self.adapter.logits(hidden[batch.last_rows[ready]]),
+            [request.params for request in chosen],
+            [request.tokens for request in chosen],
+            [request.generated for request in chosen],
+            eos,
+        )
+        for request, token in zip(chosen, sampled, strict=True):
+            request.tokens.append(token.token)

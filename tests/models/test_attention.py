@@ -1,0 +1,108 @@
+"""Paged attention equals dense causal attention, whatever the pages, chunks and batch; nothing else is written."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve.attention import RaggedBatch, paged_attention
+from unifiedserve.attention.base import Span
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.models.registry import load_config
+
+PAGES, HEAD_DIM = 40, 8
+lengths = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), min_size=1, max_size=5)
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """[n, q_heads, d] over [m, kv_heads, d], written out: the last n of m positions, causally."""
+    n, m = len(q), len(k)
+    repeat = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
+    scores = torch.einsum("nhd,mhd->hnm", q, k) * q.shape[-1] ** -0.5
+    future = torch.arange(m)[None] > torch.arange(m - n, m)[:, None]
+    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(future, -torch.inf).softmax(-1), v)
+
+
+@settings(max_examples=60)
+@given(
+    lengths=lengths,
+    page_size=st.sampled_from([1, 3, 16]),
+    heads=st.sampled_from([(4, 4), (6, 2), (4, 1)]),
+    layer=st.integers(0, 1),
+    seed=st.integers(0, 2**32),
+)
+def test_equals_dense(
+    lengths: list[tuple[int, int]], page_size: int, heads: tuple[int, int], layer: int, seed: int
+) -> None:
+    random = torch.Generator().manual_seed(seed)
+    q_heads, kv_heads = heads
+    layout = KVLayout(2, page_size, kv_heads, HEAD_DIM, torch.float32)
+    needed = [-(-(past + new) // page_size) for past, new in lengths]
+    pool = PagePool.create(f"test-models-attention-{seed}", sum(needed) + 2, layout.page_bytes)
+    try:
+        kv = KVCache(pool, layout)
+        torch.frombuffer(pool.data(), dtype=torch.float32).fill_(torch.nan)
+        order = torch.randperm(sum(needed), generator=random).tolist()
+        spans, expected, queries, keys, values = [], [], [], [], []
+        for (past, new), count in zip(lengths, needed, strict=True):
+            pages, order = order[:count], order[count:]
+            q, k, v = (
+                torch.randn(rows, width, HEAD_DIM, generator=random)
+                for rows, width in ((new, q_heads), (past + new, kv_heads), (past + new, kv_heads))
+            )
+            for index in range(past):
+                page, offset = pages[index // page_size], index % page_size
+                kv.k(layer)[page, offset], kv.v(layer)[page, offset] = k[index], v[index]
+            spans.append(Span(pages, past, past + new))
+            expected.append(dense(q, k, v))
+            queries.append(q)
+            keys.append(k[past:])
+            values.append(v[past:])
+        batch = RaggedBatch.build(spans, page_size)
+        q, k, v = torch.cat(queries), torch.cat(keys), torch.cat(values)
+        out = paged_attention(q, k, v, layer, kv, batch, HEAD_DIM**-0.5)
+        torch.testing.assert_close(out, torch.cat(expected), rtol=1e-4, atol=1e-5)
+        tokens = sum(past + new for past, new in lengths)
+        assert int(kv.k(layer).isfinite().sum()) == tokens * kv_heads * HEAD_DIM
+        assert kv.k(1 - layer).isnan().all()
+        assert kv.v(1 - layer).isnan().all()
+    finally:
+        pool.close()
+        pool.unlink()
+
+
+def test_index_arrays() -> None:
+    batch = RaggedBatch.build([Span([7, 3], 0, 5), Span([9, 1, 4], 6, 7)], page_size=4)
+    assert batch.qo_indptr.tolist() == [0, 5, 6]
+    assert batch.kv_page_indptr.tolist() == [0, 2, 4]
+    assert batch.kv_page_indices.tolist() == [7, 3, 9, 1]  # the third page is not needed yet
+    assert batch.kv_lens.tolist() == [5, 7]
+    assert batch.slots.tolist() == [28, 29, 30, 31, 12, 6]
+    assert batch.last_rows.tolist() == [4, 5]
+    dtypes = [tensor.dtype for tensor in vars(batch).values() if isinstance(tensor, Tensor)]
+    assert dtypes == [torch.int32] * 4 + [torch.int64]
+
+
+@pytest.mark.parametrize("span", [Span([1], 0, 5), Span([1], 2, 2), Span([1], 3, 2), Span([1], -1, 2)])
+def test_bad_spans(span: Span) -> None:
+    with pytest.raises(ValueError, match=r"no new tokens|cannot hold 5 tokens"):
+        RaggedBatch.build([span], page_size=4)
+
+
+def test_layout(checkpoint: object) -> None:
+    layout = KVLayout.of(load_config(checkpoint), 16, torch.bfloat16)  # type: ignore[arg-type]
+    assert layout.shape == (4, 2, 16, 2, 32)
+    assert layout.page_bytes == 4 * 2 * 16 * 2 * 32 * 2
+
+
+def test_wrong_page_size(arena_name: str) -> None:
+    pool = PagePool.create(arena_name, 2, 4096)
+    try:
+        with pytest.raises(ValueError, match="pages of 4096 bytes, the model needs 512"):
+            KVCache(pool, KVLayout(1, 4, 2, 8, torch.float32))
+    finally:
+        pool.close()
+        pool.unlink()

@@ -1,0 +1,119 @@
+"""The tiny checkpoint, and what becomes of directories that are no checkpoint."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from reference import Reference
+from test_generation import CASES
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.hub import resolve_model
+from unifiedserve.models.registry import load_config, load_processor
+from unifiedserve.models.tiny import make_checkpoint
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_same_seed_makes_the_same_bytes(checkpoint: Path, tmp_path: Path) -> None:
+    again, other = make_checkpoint(tmp_path / "again"), make_checkpoint(tmp_path / "other", seed=1)
+    files = sorted(path.name for path in checkpoint.iterdir())
+    assert files == sorted(path.name for path in again.iterdir())
+    assert all((checkpoint / name).read_bytes() == (again / name).read_bytes() for name in files)
+    assert (checkpoint / "model.safetensors").read_bytes() != (other / "model.safetensors").read_bytes()
+
+
+def test_size(hf: Reference) -> None:
+    assert 2e6 < sum(parameter.numel() for parameter in hf.model.parameters()) < 3e6
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_greedy_answers_are_varied_and_robust(name: str, hf: Reference) -> None:
+    """Many different tokens, and the best far enough above the second for float32 rounding not to matter."""
+    out = hf.model.generate(
+        **hf.inputs(CASES[name]), max_new_tokens=32, do_sample=False, output_logits=True, return_dict_in_generate=True
+    )
+    best, second = torch.cat(out.logits).topk(2).values.T
+    assert len(set(out.sequences[0, -len(best) :].tolist())) >= 8
+    assert (best - second).min() > 1e-3
+
+
+def test_answers_depend_on_the_pictures(hf: Reference) -> None:
+    answers = [hf.generate(case, 8) for case in CASES.values()]
+    assert len({tuple(answer) for answer in answers}) == len(CASES)
+
+
+def test_command(tmp_path: Path) -> None:
+    assert python("-m", "unifiedserve.models.tiny", str(tmp_path / "made")).returncode == 0
+    assert load_processor(tmp_path / "made").vocab_size == 1040
+    assert python("-m", "unifiedserve.models.tiny").returncode == 2
+
+
+def test_the_engine_does_without_torchvision(checkpoint: Path) -> None:
+    """It may be missing, or be built for another torch: transformers would import it, and fail."""
+    result = python(
+        "-c",
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from unifiedserve.models.registry import load_processor\n"
+        "import unifiedserve.models.qwen2_5_vl.adapter\n"
+        f"load_processor(Path({str(checkpoint)!r}))\n"
+        "assert 'torchvision' not in sys.modules, 'imported'\n",
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_structs_need_no_torch() -> None:
+    result = python("-c", "import sys, unifiedserve.models.media; assert 'torch' not in sys.modules")
+    assert result.returncode == 0, result.stderr
+
+
+def test_unsupported_family(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(ConfigError, match="'bert' is not supported; supported are qwen2_5_vl"):
+        load_processor(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "no such file"),
+        ("{", r"config\.json: "),
+        ("[]", "expected a JSON object"),
+        ("{}", "model type None is not supported"),
+        ('{"model_type": "qwen2_5_vl", "hidden_size": "wide"}', "hidden_size"),
+    ],
+)
+def test_bad_config(text: str | None, message: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(tmp_path)
+
+
+def test_no_tokenizer(tmp_path: Path) -> None:
+    directory = make_checkpoint(tmp_path / "without")
+    (directory / "tokenizer.json").write_text("{}")
+    with pytest.raises(ConfigError, match="cannot load the tokenizer"):
+        load_processor(directory)
+    (directory / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match=r"no tokenizer \(tokenizer\.json or"):
+        load_processor(directory)
+
+
+def test_resolve_model(checkpoint: Path, tmp_path: Path) -> None:
+    assert resolve_model(str(checkpoint)) == checkpoint
+    for name in (str(tmp_path / "absent"), "./absent", "a/b/c"):
+        with pytest.raises(ConfigError, match="no such model directory"):
+            resolve_model(name)
+    with pytest.raises(ConfigError, match="neither a directory nor a model that can be downloaded"):
+        resolve_model("nobody/nothing")

@@ -1,0 +1,142 @@
+"""Greedy float32 tokens equal transformers' generate: chunked, batched, over scattered pages, after preemption."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model_loop import Loop, Request, make_adapter, prepare
+from reference import Case, Frames, Reference
+
+from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention.base import Span
+from unifiedserve.models.base import LanguageAdapter, Processor
+
+TOKENS = 32
+
+
+def pixels(seed: int, *shape: int) -> Frames:
+    """Smooth colours with some grain: neither constant, nor noise that a resize averages away."""
+    random = np.random.default_rng(seed)
+    rows = np.linspace(0, random.uniform(2, 9), shape[-2])[:, None, None]
+    columns = np.linspace(0, random.uniform(2, 9), shape[-1])[None, :, None]
+    wave = np.sin(rows + random.uniform(0, 6, 3)) * np.cos(columns + random.uniform(0, 6, 3)) * 100 + 128
+    shift = np.arange(shape[0] if len(shape) == 3 else 1)[:, None, None, None] * 3
+    frames = (wave + shift + random.normal(0, 8, (len(shift), *wave.shape))).clip(0, 255).astype(np.uint8)
+    return frames if len(shape) == 3 else frames[0]
+
+
+def user(*parts: str) -> dict[str, Any]:
+    kinds = ("image", "video")
+    return {
+        "role": "user",
+        "content": [{"type": part} if part in kinds else {"type": "text", "text": part} for part in parts],
+    }
+
+
+CASES = {
+    "text": Case([user("What is a river?")]),
+    "image": Case([user("image", "What is this?")], [pixels(1, 150, 200)]),
+    "3 images": Case(
+        [user("image", "and", "image", "image", "Compare.")],
+        [pixels(2, 100, 300), pixels(3, 224, 224), pixels(4, 333, 77)],
+    ),
+    "video of 8 frames": Case([user("video", "What happens?")], videos=[pixels(5, 8, 90, 160)]),
+    "video of 9 frames": Case([user("video", "What happens?")], videos=[pixels(6, 9, 120, 120)]),
+    "video of 64 frames": Case([user("Look:", "video", "Well?")], videos=[pixels(7, 64, 72, 128)], fps=0.7),
+    "image and video": Case(
+        [user("image", "video", "Is the image in the video?")], [pixels(8, 180, 120)], [pixels(9, 12, 100, 140)]
+    ),
+    "two turns": Case(
+        [
+            {"role": "system", "content": "Be brief."},
+            user("image", "What is this?"),
+            {"role": "assistant", "content": "A house by the sea."},
+            user("And this?", "image", "video"),
+        ],
+        [pixels(10, 90, 90), pixels(11, 140, 60)],
+        [pixels(12, 10, 64, 96)],
+    ),
+}
+
+
+def prompt_logits(adapter: LanguageAdapter, request: Request) -> torch.Tensor:
+    """[n, vocab] for the n tokens of a prompt, in one go."""
+    loop = Loop(adapter)
+    try:
+        embeds, positions, _ = loop.inputs(request)
+        batch = RaggedBatch.build([Span(range(loop.kv.pages_for(len(embeds))), 0, len(embeds))], loop.kv.page_size)
+        return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv))
+    finally:
+        loop.close()
+
+
+@pytest.fixture(scope="module")
+def expected(hf: Reference) -> dict[str, list[int]]:
+    return {name: hf.generate(case, TOKENS) for name, case in CASES.items()}
+
+
+@pytest.fixture
+def loop(adapter: LanguageAdapter) -> Iterator[Loop]:
+    loop = Loop(adapter)
+    yield loop
+    loop.close()
+
+
+@pytest.mark.parametrize("chunk", [16, 100, 1 << 30])
+@pytest.mark.parametrize("name", CASES)
+def test_equals_generate(
+    name: str, chunk: int, ours: Processor, hf: Reference, loop: Loop, expected: dict[str, list[int]]
+) -> None:
+    request = prepare(ours, hf, CASES[name])
+    assert loop.generate([request], TOKENS, chunk, ours.eos_token_ids) == [expected[name]]
+
+
+def test_token_by_token(ours: Processor, hf: Reference, loop: Loop, expected: dict[str, list[int]]) -> None:
+    request = prepare(ours, hf, CASES["image"])
+    assert loop.generate([request], TOKENS, 1, ours.eos_token_ids) == [expected["image"]]
+
+
+@pytest.mark.parametrize("chunk", [23, 1 << 30])
+def test_all_at_once(chunk: int, ours: Processor, hf: Reference, loop: Loop, expected: dict[str, list[int]]) -> None:
+    requests = [prepare(ours, hf, case) for case in CASES.values()]
+    assert loop.generate(requests, TOKENS, chunk, ours.eos_token_ids) == list(expected.values())
+
+
+def test_recompute_after_preemption(ours: Processor, hf: Reference, loop: Loop, expected: dict[str, list[int]]) -> None:
+    names = ["video of 64 frames", "text", "two turns"]
+    requests = [prepare(ours, hf, CASES[name]) for name in names]
+
+    def preempt(step: int) -> None:
+        if step in (9, 15):
+            loop.preempt(requests[0])
+        if step == 13:
+            loop.preempt(requests[2])
+
+    tokens = loop.generate(requests, TOKENS, 100, ours.eos_token_ids, preempt)
+    assert tokens == [expected[name] for name in names]
+
+
+def test_units_do_not_depend_on_each_other(ours: Processor, hf: Reference, adapter: LanguageAdapter) -> None:
+    request = prepare(ours, hf, CASES["two turns"])
+    whole = adapter.encode(request.patches, [(plan, plan.units) for plan in request.prompt.media])
+    parts, row = [], 0
+    for plan in request.prompt.media:
+        for _ in range(plan.units):
+            parts.append(adapter.encode(request.patches[row : row + plan.patches_per_unit], [(plan, 1)]))
+            row += plan.patches_per_unit
+    torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=2e-5)
+
+
+def test_bfloat16_stays_close(ours: Processor, hf: Reference, adapter: LanguageAdapter, checkpoint: Any) -> None:
+    """Visual tokens and logits of the bfloat16 model agree with float32's as far as rounding allows."""
+    half = make_adapter(checkpoint, torch.bfloat16)
+    request = prepare(ours, hf, CASES["image and video"])
+    units = [(plan, plan.units) for plan in request.prompt.media]
+    visual = half.encode(request.patches, units)
+    assert visual.dtype == torch.bfloat16
+    assert torch.cosine_similarity(adapter.encode(request.patches, units), visual.float(), dim=-1).min() > 0.999
+    full, rounded = (prompt_logits(each, request) for each in (adapter, half))
+    assert rounded.dtype == torch.float32
+    assert torch.cosine_similarity(full, rounded, dim=-1).mean() > 0.99

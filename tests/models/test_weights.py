@@ -1,0 +1,176 @@
+"""Weights in shared memory: every byte, in place, with clear errors."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from model_loop import make_adapter
+from safetensors.torch import load_file, save_file
+
+from ipc_buffers import Arena, list_arenas
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory import weights as weights_module
+from unifiedserve.memory.weights import attach_weights, load_weights
+from unifiedserve.models.registry import load_adapter
+
+
+def copy(checkpoint: Path, target: Path) -> Path:
+    return Path(shutil.copytree(checkpoint, target))
+
+
+def shard(directory: Path, parts: int) -> None:
+    """Rewrite the checkpoint's weights as several files with an index."""
+    tensors = load_file(directory / "model.safetensors")
+    (directory / "model.safetensors").unlink()
+    weight_map = {}
+    for part in range(parts):
+        name = f"model-{part + 1:05}-of-{parts:05}.safetensors"
+        chosen = {key: tensors[key] for key in sorted(tensors)[part::parts]}
+        save_file(chosen, directory / name)
+        weight_map |= dict.fromkeys(chosen, name)
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_every_tensor_arrives(dtype: torch.dtype, checkpoint: Path, arena_name: str) -> None:
+    load_weights(checkpoint, arena_name, dtype)
+    stored = load_file(checkpoint / "model.safetensors")
+    attached = attach_weights(arena_name)
+    assert attached.keys() == stored.keys()
+    for name, tensor in attached.items():
+        assert tensor.dtype == dtype
+        assert torch.equal(tensor, stored[name].to(dtype))
+        assert tensor.data_ptr() % 64 == 0
+
+
+def test_attaching_copies_nothing(checkpoint: Path, arena_name: str) -> None:
+    load_weights(checkpoint, arena_name, torch.float32)
+    first, second = attach_weights(arena_name), attach_weights(arena_name)
+    first["lm_head.weight"][0, 0] = 1234.5
+    assert second["lm_head.weight"][0, 0] == 1234.5
+
+
+def test_the_model_runs_on_the_arena_itself(checkpoint: Path, arena_name: str) -> None:
+    arena = load_weights(checkpoint, arena_name, torch.float32)
+    attached = attach_weights(arena_name)
+    start = min(tensor.data_ptr() for tensor in attached.values())
+    adapter = load_adapter(checkpoint, attached, torch.float32)
+    parameters = dict(adapter.model.named_parameters())
+    assert len(parameters) == len(attached)
+    for name, parameter in parameters.items():
+        assert start <= parameter.data_ptr() < start + arena.size, name
+        assert not parameter.requires_grad
+    assert not [name for name, buffer in adapter.model.named_buffers() if buffer.is_meta]
+
+
+def test_integers_keep_their_type(tmp_path: Path, arena_name: str) -> None:
+    tensors = {"ids": torch.arange(6).view(2, 3), "flags": torch.tensor([True, False]), "one": torch.tensor(2.5)}
+    save_file(tensors, tmp_path / "x.safetensors")
+    load_weights(tmp_path, arena_name, torch.bfloat16)
+    attached = attach_weights(arena_name)
+    assert torch.equal(attached["ids"], tensors["ids"])
+    assert torch.equal(attached["flags"], tensors["flags"])
+    assert attached["one"].shape == ()
+    assert attached["one"] == 2.5
+
+
+def test_shards(checkpoint: Path, tmp_path: Path, arena_name: str) -> None:
+    directory = copy(checkpoint, tmp_path / "sharded")
+    shard(directory, 3)
+    load_weights(directory, arena_name, torch.bfloat16)
+    attached, stored = attach_weights(arena_name), load_file(checkpoint / "model.safetensors")
+    assert attached.keys() == stored.keys()
+    assert all(torch.equal(attached[name], tensor) for name, tensor in stored.items())
+
+
+def test_no_weights(checkpoint: Path, tmp_path: Path, arena_name: str) -> None:
+    directory = copy(checkpoint, tmp_path / "empty")
+    (directory / "model.safetensors").unlink()
+    with pytest.raises(ConfigError, match=r"no \.safetensors file"):
+        load_weights(directory, arena_name, torch.float32)
+
+
+def test_a_missing_shard(checkpoint: Path, tmp_path: Path, arena_name: str) -> None:
+    directory = copy(checkpoint, tmp_path / "sharded")
+    shard(directory, 3)
+    (directory / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(ConfigError, match="does not hold: model-00002-of-00003"):
+        load_weights(directory, arena_name, torch.float32)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "not safetensors"])
+def test_corrupt_file(damage: str, checkpoint: Path, tmp_path: Path, arena_name: str) -> None:
+    directory = copy(checkpoint, tmp_path / "corrupt")
+    path = directory / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:100_000] if damage == "truncated" else b"a text file")
+    with pytest.raises(ConfigError, match=r"model\.safetensors: not a readable safetensors file"):
+        load_weights(directory, arena_name, torch.float32)
+    assert arena_name not in {arena.name for arena in list_arenas()}
+
+
+def test_too_little_shared_memory(checkpoint: Path, arena_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = []
+
+    class Oversized:
+        @staticmethod
+        def create(name: str, size: int) -> Arena:
+            needed.append(size)
+            return Arena.create(name, 2**45)
+
+    monkeypatch.setattr(weights_module, "Arena", Oversized)
+    with pytest.raises(ConfigError, match=r"the weights need \d+ MiB of shared memory") as caught:
+        load_weights(checkpoint, arena_name, torch.float32)
+    assert f"{needed[0] / 2**20:,.0f} MiB" in str(caught.value)
+
+
+def test_the_arena_goes_when_loading_fails(checkpoint: Path, arena_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(files: list[Path]) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(weights_module, "_read", fail)
+    with pytest.raises(MemoryError):
+        load_weights(checkpoint, arena_name, torch.float32)
+    assert arena_name not in {arena.name for arena in list_arenas()}
+
+
+def test_missing_tensors_are_listed(checkpoint: Path) -> None:
+    stored = load_file(checkpoint / "model.safetensors")
+    for index in range(4):
+        del stored[f"model.layers.{index}.mlp.up_proj.weight"], stored[f"visual.blocks.{index}.norm1.weight"]
+    expected = "lacks 8 tensors of its model: model.visual.blocks.0.norm1.weight"
+    with pytest.raises(ConfigError, match=expected + ".* and 3 more"):
+        load_adapter(checkpoint, stored, torch.bfloat16)
+
+
+def test_wrong_shape(checkpoint: Path) -> None:
+    stored = load_file(checkpoint / "model.safetensors")
+    stored["lm_head.weight"] = stored["lm_head.weight"][:, :100]
+    expected = re.escape("lm_head.weight is bfloat16[1040, 100] instead of bfloat16[1040, 192]")
+    with pytest.raises(ConfigError, match=expected):
+        load_adapter(checkpoint, stored, torch.bfloat16)
+
+
+def test_tied_embeddings(checkpoint: Path, tmp_path: Path, arena_name: str) -> None:
+    directory = copy(checkpoint, tmp_path / "tied")
+    config = json.loads((directory / "config.json").read_text()) | {"tie_word_embeddings": True}
+    (directory / "config.json").write_text(json.dumps(config))
+    stored = load_file(directory / "model.safetensors")
+    del stored["lm_head.weight"]
+    save_file(stored, directory / "model.safetensors")
+    model = make_adapter(directory, torch.float32).model
+    embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    assert head.data_ptr() == embedding.data_ptr()
+
+
+def test_new_names_are_taken_too(checkpoint: Path) -> None:
+    """Checkpoints saved by transformers 4.52 and later nest both models below `model`."""
+    stored = load_file(checkpoint / "model.safetensors")
+    nested = {
+        (f"model.{name}" if name.startswith("visual.") else name.replace("model.", "model.language_model.", 1)): tensor
+        for name, tensor in stored.items()
+    }
+    adapter = load_adapter(checkpoint, nested, torch.bfloat16)
+    assert torch.equal(adapter.model.lm_head.weight, stored["lm_head.weight"])

@@ -1,0 +1,108 @@
+"""An engine that follows a script: what the HTTP side needs of one, without a model."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from types import SimpleNamespace
+from typing import Any
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.messages import Delta, GenerateRequest, TokenLogprob
+from unifiedserve.metrics import Metrics
+
+Script = Callable[[GenerateRequest], AsyncGenerator[Delta, None]]
+
+WORDS = ["Hello", ", ", "wörld", "!"]
+
+
+class ByteTokenizer:
+    """One token a byte."""
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        return {"input_ids": list(text.encode())}
+
+    def decode(self, tokens: list[int]) -> str:
+        return bytes(tokens).decode(errors="replace")
+
+    def convert_ids_to_tokens(self, tokens: list[int]) -> list[str]:
+        return [f"<{token}>" for token in tokens]
+
+
+class RoleTemplate:
+    def encode(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool) -> list[int]:
+        text = "".join(f"{m['role']}:{_text(m['content'])}\n" for m in messages)
+        return list((text + ("assistant:" if add_generation_prompt else "")).encode())
+
+
+class ScriptedEngine:
+    """Implements what `unifiedserve.server.protocol.ServingEngine` asks for; remembers what it was asked."""
+
+    def __init__(self, script: Script | None = None, **options: Any) -> None:
+        self.config = EngineConfig(**options)
+        self.script = script or say_words
+        self.model_name = "scripted"
+        self.max_model_len = 4096
+        self.healthy = True
+        self.metrics = Metrics()
+        self.processor = SimpleNamespace(tokenizer=ByteTokenizer(), chat=RoleTemplate(), vocab_size=256)
+        self.requests: list[GenerateRequest] = []
+        self.events: list[str] = []
+        self.running = 0
+        self.busy = asyncio.Event()
+        self.idle = asyncio.Event()
+
+    async def start(self) -> None:
+        self.events.append("start")
+        self.metrics.bind(self)
+
+    async def stop(self) -> None:
+        self.events.append("stop")
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        self.requests.append(request)
+        self.running += 1
+        self.busy.set()
+        self.idle.clear()
+        try:
+            async for delta in self.script(request):
+                yield delta
+        except (asyncio.CancelledError, GeneratorExit):
+            self.events.append("abort")
+            raise
+        finally:
+            self.running -= 1
+            self.idle.set()
+
+    def trace(self, request_id: str | None = None) -> dict[str, Any]:
+        return {"traceEvents": [], "asked": request_id}
+
+    def buffers(self) -> dict[str, tuple[int, int]]:
+        return {"kv": (3, 12)}
+
+    def stages(self) -> dict[str, tuple[int, int]]:
+        return {"decode": (self.running, 2)}
+
+
+def delta(text: str, number: int, *, index: int = 0, finish: Any = None, logprobs: bool = False) -> Delta:
+    """Delta number `number` (from 1) of an answer: one token, named by its number."""
+    return Delta(
+        index=index,
+        text=text,
+        token_ids=[64 + number],
+        logprobs=[TokenLogprob(64 + number, -0.5, [(64 + number, -0.5), (200, -1.5)])] if logprobs else None,
+        finish_reason=finish,
+        prompt_tokens=7,
+        generated_tokens=number,
+    )
+
+
+async def say_words(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+    """WORDS for each of the n answers, interleaved."""
+    logprobs = request.sampling.logprobs is not None
+    for number, word in enumerate(WORDS, start=1):
+        finish = "stop" if number == len(WORDS) else None
+        for index in range(request.sampling.n):
+            yield delta(word, number, index=index, finish=finish, logprobs=logprobs)
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)

@@ -1,0 +1,180 @@
+"""Requests that must be refused: always a 4xx with OpenAI's error object, never reaching the engine."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from conftest import connected, question
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scripted import ScriptedEngine
+
+from unifiedserve.server.parse import fields_of
+from unifiedserve.server.schema import ChatRequest, TokenizeRequest
+
+PATH = "/v1/chat/completions"
+JSON = {"content-type": "application/json"}
+
+
+def error_of(response: httpx.Response) -> dict[str, Any]:
+    body = response.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert body["error"]["message"]
+    return dict(body["error"])
+
+
+def with_part(part: dict[str, Any]) -> dict[str, Any]:
+    return question([part])
+
+
+BAD = [
+    ({}, "messages", "missing"),
+    ({"messages": []}, "messages", "length >= 1"),
+    ({"messages": "hi"}, "messages", "array"),
+    ({"messages": [{"role": "user"}]}, "messages[0].content", "missing"),
+    ({"messages": [{"role": "robot", "content": ""}]}, "messages[0].role", "robot"),
+    (with_part({"type": "audio_url"}), "messages[0].content[0].type", "audio_url"),
+    (with_part({"type": "text"}), "messages[0].content[0].text", "missing"),
+    (with_part({"type": "video_url", "video_url": None, "uuid": "u"}), "messages[0].content[0].video_url", "uuid"),
+    (with_part({"type": "video_url", "video_ulr": {}}), "messages[0].content[0].video_ulr", "`video_url`"),
+    (question(temperature=-1), "temperature", ">= 0"),
+    (question(temperature="hot"), "temperature", "str"),
+    (question(top_p=0), "top_p", "> 0"),
+    (question(n=0), "n", ">= 1"),
+    (question(max_tokens=0), "max_tokens", ">= 1"),
+    (question(seed=2**64), "seed", "int"),
+    (question(stop=[1]), "stop[0]", "str"),
+    (question(stop=""), "stop", "empty"),
+    (question(temprature=1), "temprature", "`temperature`"),
+    (question(fps=2), "fps", "`media_io_kwargs.video.fps`"),
+    (question(num_frames=2), "num_frames", "`mm_processor_kwargs.num_frames`"),
+    (question(max_pixels=2), "max_pixels", "`mm_processor_kwargs.max_pixels`"),
+    (question(media_io_kwargs={"fps": 2}), "media_io_kwargs.fps", "`media_io_kwargs.video.fps`"),
+    (question(extra_body={"top_k": 3}), "extra_body", "top level"),
+    (question(qwertz=1), "qwertz", "Unknown"),
+    (question(tools=[{"type": "function"}]), "tools", "not supported"),
+    (question(response_format={"type": "json_object"}), "response_format", "not supported"),
+    (question(logit_bias={"5": 1}), "logit_bias", "not supported"),
+    (question(max_tokens=5, max_completion_tokens=6), "max_tokens", "differ"),
+    (question(max_tokens=5, min_tokens=6), "min_tokens", "max_tokens"),
+    (question(stream_options={"include_usage": True}), "stream_options", "`stream`"),
+    (question(top_logprobs=3), "top_logprobs", "`logprobs`"),
+    (question(chat_template_kwargs={"chat_template": "{{ 1 }}"}), "chat_template_kwargs.chat_template", "must not"),
+    (question(media_io_kwargs={"video": {"fps": 0}}), "media_io_kwargs.video.fps", "> 0"),
+    (question(media_io_kwargs={"video": {"fps": 1, "num_frames": 8}}), "fps", "exclude"),
+    (question(media_io_kwargs={"video": {"num_frames": 0}}), "num_frames", "at least 1"),
+    (
+        question(media_io_kwargs={"video": {"num_frames": 9, "max_frames": 8}}),
+        "media_io_kwargs.video.num_frames",
+        "max_frames",
+    ),
+    (
+        question(media_io_kwargs={"video": {"fps": 1}}, mm_processor_kwargs={"fps": 2}),
+        "media_io_kwargs.video.fps",
+        "mm_processor_kwargs",
+    ),
+    (
+        question(mm_processor_kwargs={"min_pixels": 9, "max_pixels": 8}),
+        "mm_processor_kwargs.min_pixels",
+        "max_pixels",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "param", "hint"), BAD)
+async def test_field_and_reason_are_named(
+    client: httpx.AsyncClient, engine: ScriptedEngine, body: dict[str, Any], param: str, hint: str
+) -> None:
+    response = await client.post(PATH, json=body)
+    assert response.status_code == 400
+    error = error_of(response)
+    assert error["param"] == param
+    assert hint in error["message"]
+    assert error["type"] == "invalid_request_error"
+    assert engine.requests == []
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"messages": 1e999}', b'{"messages": NaN}']
+)
+@pytest.mark.parametrize("path", [PATH, "/tokenize", "/detokenize"])
+async def test_malformed_json(client: httpx.AsyncClient, path: str, body: bytes) -> None:
+    response = await client.post(path, content=body, headers=JSON)
+    assert response.status_code == 400
+    assert error_of(response)["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+async def test_body_must_be_labelled_json(client: httpx.AsyncClient, content_type: str | None) -> None:
+    headers = {} if content_type is None else {"content-type": content_type}
+    response = await client.post(PATH, content=json.dumps(question()).encode(), headers=headers)
+    assert response.status_code == 415
+    assert "application/json" in error_of(response)["message"]
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_body_too_large(announced: bool) -> None:
+    async def pieces() -> Any:
+        for _ in range(40):
+            yield b" " * (1 << 17)
+
+    content = b" " * (5 << 20) if announced else pieces()
+    async with connected(ScriptedEngine(max_media_mib=1)) as client:
+        response = await client.post(PATH, content=content, headers=JSON)
+    assert response.status_code == 413
+    assert error_of(response)["code"] == "request_too_large"
+
+
+async def test_unknown_model(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    for path, body in [
+        (PATH, question(model="gpt-4")),
+        ("/tokenize", {"prompt": "a", "model": "gpt-4"}),
+        ("/detokenize", {"tokens": [], "model": "gpt-4"}),
+    ]:
+        response = await client.post(path, json=body)
+        assert response.status_code == 404
+        error = error_of(response)
+        assert (error["param"], error["code"]) == ("model", "model_not_found")
+        assert "gpt-4" in error["message"]
+        assert engine.model_name in error["message"]
+
+
+async def test_unknown_route_and_wrong_method(client: httpx.AsyncClient) -> None:
+    missing = await client.get("/v1/nothing")
+    assert missing.status_code == 404
+    assert "/v1/nothing" in error_of(missing)["message"]
+    wrong = await client.get(PATH)
+    assert wrong.status_code == 405
+    assert wrong.headers["allow"] == "POST"
+    assert error_of(wrong)["type"] == "invalid_request_error"
+
+
+FIELDS = {field.rpartition(".")[2] for struct in (ChatRequest, TokenizeRequest) for field in fields_of(struct)}
+NAMES = st.sampled_from(sorted(FIELDS | {"type", "tools", "response_format", "assistant"})) | st.text(max_size=5)
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES
+    | st.sampled_from(["data:;base64,", "data:image/png;base64,AA==", "file:///etc/passwd", "ftp://x", "http://[", ""])
+)  # fmt: skip
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(extra=st.dictionaries(NAMES, VALUES, max_size=4), messages=VALUES | st.just([{"role": "user", "content": "x"}]))
+@pytest.mark.parametrize("path", [PATH, "/tokenize", "/detokenize"])
+async def test_no_body_is_a_server_error(
+    client: httpx.AsyncClient, path: str, extra: dict[str, Any], messages: Any
+) -> None:
+    response = await client.post(path, json={"messages": messages, **extra})
+    assert response.status_code in (200, 400, 404)
+    if response.status_code != 200:
+        error_of(response)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=200))
+async def test_no_bytes_are_a_server_error(client: httpx.AsyncClient, data: bytes) -> None:
+    response = await client.post(PATH, content=data, headers=JSON)
+    assert response.status_code == 400
+    error_of(response)

@@ -1,0 +1,129 @@
+"""The command line: options, one-line errors, and a daemon that comes and goes cleanly."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from unifiedserve import __version__
+from unifiedserve.config import EngineConfig
+
+COMMAND = [sys.executable, "-m", "unifiedserve.cli"]
+
+
+def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env={**os.environ, **(env or {})})
+
+
+def error_of(*arguments: str) -> str:
+    """The one line on stderr of a command that fails with exit code 2."""
+    result = run(*arguments)
+    assert (result.returncode, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("unifiedserve: ")
+    return line
+
+
+def test_version() -> None:
+    assert run("version").stdout == f"{__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_help_lists_the_commands(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.returncode == 0
+    for command in ("serve", "demo", "doctor", "version"):
+        assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE)
+
+
+def test_serve_has_every_option_of_the_config() -> None:
+    text = run("serve", "--help").stdout
+    for field in msgspec.structs.fields(EngineConfig):
+        wanted = "model" if field.name == "model" else "--" + field.name.replace("_", "-")
+        assert re.search(rf"^  {wanted}( |$)", text, re.MULTILINE), wanted
+    assert "unifiedserve serve --trace trace.json" in text
+
+
+def test_help_needs_no_heavy_imports() -> None:
+    code = "import sys, unifiedserve.cli; print({'torch', 'transformers', 'fastapi', 'uvicorn'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nonsense"], ["nonsense"]),
+        (["serve", "--nonsense"], ["--nonsense"]),
+        (["serve", "--port", "many"], ["--port"]),
+        (["serve", "--port", "70000"], ["--port", "65535"]),
+        (["serve", "--placement", "sideways"], ["--placement", "sideways"]),
+        (["serve", "--media-timeout", "0"], ["--media-timeout"]),
+        (["serve", "--port", "0", "/no/such/model"], ["/no/such/model"]),
+        (["serve", "--host", "256.0.0.1"], ["256.0.0.1"]),
+        (["demo", "--video", "/no/such.mp4"], ["/no/such.mp4"]),
+    ],
+)
+def test_mistakes_are_one_line(arguments: list[str], words: list[str]) -> None:
+    line = error_of(*arguments)
+    assert all(word in line for word in words)
+
+
+def test_port_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        line = error_of("serve", "--port", port)
+    assert port in line
+    assert "--port" in line
+
+
+def test_model_directory_without_weights(tmp_path: Path) -> None:
+    assert str(tmp_path) in error_of("serve", "--port", "0", str(tmp_path))
+
+
+@contextlib.contextmanager
+def daemon(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A daemon on a free port, ready; killed if the test leaves it running."""
+    process = subprocess.Popen([*COMMAND, "serve", "--port", "0", *arguments], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        ready = re.fullmatch(r"Serving .* at (http://127\.0\.0\.1:\d+)\n", process.stdout.readline())
+        assert ready
+        yield process, ready[1]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
+    """SIGTERM, which takes the same way, is how the demonstration below stops its daemon."""
+    trace = tmp_path / "trace.json"
+    with daemon("--trace", str(trace), "--kv-cache-mib", "16") as (process, url):
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "ignore_eos": True}
+        answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).raise_for_status().json()
+        assert answer["usage"]["completion_tokens"] == 3
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 0
+    assert not list(Path("/dev/shm").glob(f"*{process.pid}-*"))
+    events = json.loads(trace.read_text())["traceEvents"]
+    assert {"prefill", "decode"} <= {event.get("cat") for event in events}
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/health")
+
+
+def test_demo_answers_and_shows_every_stage(sample_clip: Path) -> None:
+    result = run("demo", "--max-tokens", "4", "--video", str(sample_clip), env={"COLUMNS": "120"})
+    assert result.returncode == 0, result.stderr
+    assert sample_clip.name in result.stdout
+    for stage in ("vision", "encode", "prefill", "decode"):
+        assert re.search(rf"^{stage}.*█", result.stdout, re.MULTILINE)

@@ -1,0 +1,53 @@
+"""The Gantt chart: which cells of the line are queued, running, or neither."""
+
+from typing import Any
+
+from rich.console import Console
+
+from unifiedserve.gantt import bars_of, busy, gantt
+
+
+def trace(*events: tuple[str, str, float, float]) -> dict[str, Any]:
+    """Events (stage, name, start, end) in microseconds."""
+    stages = ["vision", "encode", "prefill", "decode"]
+    names = [{"ph": "M", "name": "process_name", "pid": i, "args": {"name": stage}} for i, stage in enumerate(stages)]
+    spans = [
+        {"ph": "X", "name": name, "pid": stages.index(stage), "ts": start, "dur": end - start}
+        for stage, name, start, end in events
+    ]
+    return {"traceEvents": names + spans}
+
+
+def lines(shown: dict[str, Any], width: int) -> list[str]:
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(gantt(shown, width))
+    return capture.get().splitlines()[1:]
+
+
+def test_cells_follow_the_intervals() -> None:
+    shown = trace(
+        ("vision", "queue", 1000, 2000),
+        ("vision", "decode", 2000, 5000),
+        ("decode", "step", 9000, 10000),
+        ("decode", "step", 10000, 11000),
+    )
+    vision, decode = lines(shown, width=10)
+    assert vision[8:18] == "·███      "
+    assert decode[8:18] == "        ██"
+    assert vision.split()[-3:] == ["1.0", "4.0", "3.0"]
+    assert decode.split()[-3:] == ["8.0", "10.0", "2.0"]
+
+
+def test_short_events_are_still_visible() -> None:
+    (line,) = lines(trace(("encode", "x", 0, 1), ("encode", "x", 1000, 1001)), width=10)
+    assert line[8:18] == "█        █"
+
+
+def test_stages_without_events_are_left_out() -> None:
+    assert [bar.stage for bar in bars_of(trace(("prefill", "x", 0, 1)))] == ["prefill"]
+    assert lines(trace(), 10) == []
+
+
+def test_overlapping_work_is_busy_once() -> None:
+    assert busy([(0, 4), (2, 3), (3, 6), (8, 9)]) == 7

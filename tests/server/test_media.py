@@ -1,0 +1,135 @@
+"""data: and file: URLs."""
+
+import base64
+import os
+from pathlib import Path
+
+import httpx
+import pytest
+from conftest import connected, question
+from scripted import ScriptedEngine
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.errors import RequestError
+from unifiedserve.models.media import MediaOptions
+from unifiedserve.server.media import MediaFetcher
+
+OPTIONS = MediaOptions()
+
+
+def fetcher(**options: object) -> MediaFetcher:
+    return MediaFetcher(EngineConfig(**options))
+
+
+async def refused(url: str, kind: str = "video", **options: object) -> str:
+    with pytest.raises(RequestError) as caught:
+        await fetcher(**options).fetch(kind, url, OPTIONS)
+    assert caught.value.status == 400
+    return caught.value.message
+
+
+@pytest.mark.parametrize("head", ["data:video/mp4;base64,", "data:;base64,", "DATA:Video/MP4;codecs=avc1;base64,"])
+async def test_data_url(head: str) -> None:
+    data = os.urandom(100)
+    media = await fetcher().fetch("video", head + base64.b64encode(data).decode(), OPTIONS)
+    assert (media.kind, media.data, media.path) == ("video", data, None)
+
+
+async def test_percent_encoded_data_url() -> None:
+    media = await fetcher().fetch("image", "data:image/png;base64,%2B%2F8%3D", OPTIONS)
+    assert media.data == b"\xfb\xff"
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("data:", "form"),
+        ("data:video/mp4,plain", "form"),
+        ("data:video/mp4;base64,", "empty"),
+        ("data:video/mp4;base64,@@@", "base64"),
+        ("data:video/mp4;base64,AAA", "base64"),
+        ("data:video/mp4;base64,é", "base64"),
+        ("data:image/png;base64,AAAA", "image/png"),
+        ("", "begin with"),
+        ("ftp://example.com/a.mp4", "begin with"),
+        ("/etc/passwd", "begin with"),
+    ],
+)
+async def test_bad_url(url: str, reason: str) -> None:
+    assert reason in await refused(url)
+
+
+async def test_data_url_of_the_largest_size_and_one_more() -> None:
+    for size in (1 << 20, (1 << 20) - 1):
+        url = "data:;base64," + base64.b64encode(bytes(size)).decode()
+        media = await fetcher(max_media_mib=1).fetch("video", url, OPTIONS)
+        assert len(media.data or b"") == size
+    for size in ((1 << 20) + 1, (1 << 20) + 3):
+        url = "data:;base64," + base64.b64encode(bytes(size)).decode()
+        assert "--max-media-mib" in await refused(url, max_media_mib=1)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A folder that may be read, beside one that may not."""
+    (tmp_path / "open" / "sub").mkdir(parents=True)
+    (tmp_path / "open" / "sub" / "a clip.mp4").write_bytes(b"x")
+    (tmp_path / "open-but-not").mkdir()
+    for secret in (tmp_path / "secret.mp4", tmp_path / "open-but-not" / "secret.mp4"):
+        secret.write_bytes(b"secret")
+    (tmp_path / "open" / "link.mp4").symlink_to(tmp_path / "secret.mp4")
+    (tmp_path / "open" / "good-link.mp4").symlink_to(tmp_path / "open" / "sub" / "a clip.mp4")
+    (tmp_path / "open" / "loop").symlink_to(tmp_path / "open" / "loop")
+    os.mkfifo(tmp_path / "open" / "fifo")
+    return tmp_path / "open"
+
+
+@pytest.mark.parametrize("host", ["", "localhost"])
+async def test_file_url(library: Path, host: str) -> None:
+    inside = fetcher(allowed_local_media_path=str(library))
+    for name in ("sub/a%20clip.mp4", "good-link.mp4", "sub/../sub/a%20clip.mp4"):
+        media = await inside.fetch("video", f"file://{host}{library}/{name}", OPTIONS)
+        assert (media.data, media.path) == (None, str(library / "sub" / "a clip.mp4"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secret.mp4", "%2e%2e/secret.mp4", "link.mp4", "../open-but-not/secret.mp4", "/etc/passwd", "..", "../missing"],
+)
+async def test_file_outside(library: Path, name: str) -> None:
+    message = await refused(f"file://{library}/{name}", allowed_local_media_path=str(library))
+    assert "outside" in message or "no readable file" in message
+    assert "secret" not in message
+
+
+@pytest.mark.parametrize("name", ["missing.mp4", "sub", "fifo", "loop", "", "a%00b", "%ff", "x" * 5000])
+async def test_not_a_readable_file(library: Path, name: str) -> None:
+    message = await refused(f"file://{library}/{name}", allowed_local_media_path=str(library))
+    assert "file" in message
+
+
+async def test_file_url_of_another_host(library: Path) -> None:
+    url = f"file://server{library}/sub/a%20clip.mp4"
+    assert "outside" in await refused(url, allowed_local_media_path=str(library))
+
+
+async def test_files_are_refused_by_default(library: Path) -> None:
+    assert "--allowed-local-media-path" in await refused(f"file://{library}/sub/a%20clip.mp4")
+
+
+async def test_the_part_at_fault_is_named() -> None:
+    engine = ScriptedEngine()
+    good = {"type": "image_url", "image_url": {"url": "data:;base64,AAAA"}}
+    bad = {"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}
+    async with connected(engine) as client:
+        response = await client.post("/v1/chat/completions", json=question([good, bad]))
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "messages[0].content[1].image_url.url"
+    assert engine.requests == []
+
+
+async def test_media_keep_their_order(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    parts = [{"type": "image_url", "image_url": {"url": f"data:;base64,{'ABCD'[i] * 4}"}} for i in range(4)]
+    assert (await client.post("/v1/chat/completions", json=question(parts))).status_code == 200
+    payloads = [base64.b64encode(medium.data).decode() for medium in engine.requests[0].media]
+    assert payloads == ["AAAA", "BBBB", "CCCC", "DDDD"]

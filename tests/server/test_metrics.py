@@ -1,0 +1,66 @@
+"""Metrics as Prometheus reads them."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from unifiedserve.metrics import Metrics
+
+
+class Engine:
+    def stages(self) -> dict[str, tuple[int, int]]:
+        return {"encode": (1, 4), "decode": (3, 0)}
+
+    def buffers(self) -> dict[str, tuple[int, int]]:
+        return {"kv": (5, 20), "patch": (0, 0)}
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Value by sample name (without the prefix) and label values."""
+    return {
+        (sample.name.removeprefix("unifiedserve:"), tuple(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+    }
+
+
+def test_what_the_engine_reports_is_counted() -> None:
+    metrics = Metrics()
+    metrics.request_arrived()
+    metrics.first_token(0.2)
+    metrics.token_gap(0.01)
+    metrics.token_gap(0.02)
+    metrics.request_finished("length", 1.5, 100, 3)
+    metrics.stage_time("encode", "queue", 0.1)
+    metrics.stage_time("encode", "run", 0.3)
+    metrics.preempted()
+    metrics.aborted()
+    values = samples(metrics)
+    assert values["requests_total", ()] == 1
+    assert values["time_to_first_token_seconds_sum", ()] == 0.2
+    assert values["inter_token_latency_seconds_count", ()] == 2
+    assert values["e2e_request_latency_seconds_sum", ()] == 1.5
+    assert values["request_success_total", ("length",)] == 1
+    assert values["prompt_tokens_total", ()] == 100
+    assert values["generation_tokens_total", ()] == 3
+    assert values["request_queue_time_seconds_sum", ("encode",)] == 0.1
+    assert values["request_stage_time_seconds_sum", ("encode",)] == 0.3
+    assert values["num_preemptions_total", ()] == 1
+    assert values["num_aborted_requests_total", ()] == 1
+
+
+def test_gauges_are_read_at_scrape_time() -> None:
+    metrics = Metrics()
+    assert ("num_requests_running", ("decode",)) not in samples(metrics)
+    metrics.bind(Engine())
+    values = samples(metrics)
+    assert values["num_requests_running", ("decode",)] == 3
+    assert values["num_requests_waiting", ("encode",)] == 4
+    assert values["buffer_usage_ratio", ("kv",)] == 0.25
+    assert values["buffer_used_pages", ("kv",)] == 5
+    assert values["buffer_total_pages", ("kv",)] == 20
+    assert values["buffer_usage_ratio", ("patch",)] == 0
+
+
+def test_engines_do_not_share_metrics() -> None:
+    first, second = Metrics(), Metrics()
+    first.preempted()
+    assert samples(second)["num_preemptions_total", ()] == 0

@@ -1,0 +1,98 @@
+"""Python packages: torch, transformers and what the server needs beside them."""
+
+from importlib import metadata
+from typing import Any
+
+from unifiedserve.doctor.check import Check, Status, version_tuple
+from unifiedserve.doctor.isolation import ProbeError, call
+
+OLDEST_TORCH = (2, 11)
+OLDEST_TRANSFORMERS = (5, 17)
+SERVING = (
+    "fastapi",
+    "httpx",
+    "jinja2",
+    "msgspec",
+    "pillow",
+    "prometheus-client",
+    "psutil",
+    "rich",
+    "safetensors",
+    "tokenizers",
+    "typer",
+    "uvicorn",
+)
+INSTALL = "make setup, or pip install 'unifiedserve[serve]'"
+
+
+def probe() -> list[Check]:
+    return [ipc_buffers(), numpy(), torch(), transformers(), serving(), flashinfer()]
+
+
+def ipc_buffers() -> Check:
+    try:
+        call("torch_stack:import_module", "ipc_buffers._core")
+    except ProbeError as error:
+        return Check("ipc_buffers", f"not usable: {error}", Status.MISSING, "make setup", required=True)
+    return Check("ipc_buffers", "its C++ core loads", required=True)
+
+
+def numpy() -> Check:
+    return _package("numpy", (1, 26))
+
+
+def torch() -> Check:
+    try:
+        found = call("torch_stack:import_torch", timeout=120)
+    except ProbeError as error:
+        return Check("torch", f"not usable: {error}", Status.MISSING, INSTALL, required=True)
+    value = f"{found['version']}, {found['threads']} threads, {found['device']}"
+    if version_tuple(found["version"]) < OLDEST_TORCH:
+        return Check("torch", value, Status.MISSING, "torch 2.11 or newer", required=True, details=found)
+    return Check("torch", value, required=True, details=found)
+
+
+def transformers() -> Check:
+    return _package("transformers", OLDEST_TRANSFORMERS)
+
+
+def serving() -> Check:
+    lacking = [name for name in SERVING if _version(name) is None]
+    if lacking:
+        value = f"without {', '.join(lacking)}"
+        return Check("server packages", value, Status.MISSING, INSTALL, required=True)
+    return Check("server packages", f"all {len(SERVING)} found", required=True)
+
+
+def flashinfer() -> Check:
+    found = _version("flashinfer-python")
+    return Check("flashinfer", found or "none (used on GPUs only)")
+
+
+def import_module(name: str) -> str:
+    return str(__import__(name, fromlist=["_"]).__file__)
+
+
+def import_torch() -> dict[str, Any]:
+    import torch
+
+    cuda = torch.version.cuda
+    device = f"CUDA {cuda}" if cuda else "CPU build"
+    return {"version": torch.__version__, "threads": torch.get_num_threads(), "cuda": cuda, "device": device}
+
+
+def _package(name: str, oldest: tuple[int, ...]) -> Check:
+    found = _version(name)
+    wanted = ".".join(map(str, oldest))
+    if found is None:
+        return Check(name, "none", Status.MISSING, INSTALL, required=True)
+    if version_tuple(found) < oldest:
+        return Check(name, found, Status.MISSING, f"{name} {wanted} or newer: {INSTALL}", required=True)
+    return Check(name, found, required=True)
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

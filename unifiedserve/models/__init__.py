@@ -1,0 +1,1 @@
+"""Model families: one thin adapter each over `transformers`."""

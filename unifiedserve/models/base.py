@@ -1,0 +1,185 @@
+"""What every model family provides: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from unifiedserve.attention import RaggedBatch
+from unifiedserve.memory.checkpoint import read_json
+from unifiedserve.memory.kv_cache import KVCache
+from unifiedserve.models.chat import ChatTemplate
+from unifiedserve.models.loading import build_model
+from unifiedserve.models.media import (
+    ALL_FRAMES,
+    MediaKind,
+    MediaOptions,
+    MediaPlan,
+    Prompt,
+    PromptError,
+    VideoInfo,
+)
+
+__all__ = [
+    "ALL_FRAMES",
+    "LanguageAdapter",
+    "MediaKind",
+    "MediaOptions",
+    "MediaPlan",
+    "Processor",
+    "Prompt",
+    "PromptError",
+    "VideoInfo",
+]
+
+
+class Processor(ABC):
+    """Prompts and media of one checkpoint, by its own rules; needs no weights."""
+
+    #: placeholder token id of each kind of media
+    placeholders: Mapping[MediaKind, int]
+    #: bytes of one uint8 patch row, and elements of one visual token
+    patch_row_bytes: int
+    visual_dim: int
+
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        text_config = config.get_text_config()
+        self.config = config
+        self.chat = ChatTemplate(model_dir, chat_template)
+        self.tokenizer: Any = self.chat.tokenizer
+        self.vocab_size: int = text_config.vocab_size
+        self.max_position_embeddings: int = text_config.max_position_embeddings
+        self.eos_token_ids: tuple[int, ...] = _eos_token_ids(model_dir, text_config)
+
+    @abstractmethod
+    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
+        """Raises PromptError for a size or an option that the model cannot take."""
+
+    @abstractmethod
+    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
+        """Raises PromptError for a video or an option that the model cannot take."""
+
+    def prompt(
+        self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
+    ) -> Prompt:
+        """Render, tokenise and expand the placeholders.
+
+        A message's content is a string or a list of {"type": "text", "text": …}, {"type": "image"} and
+        {"type": "video"}. Special tokens written in any text count as plain text. Raises PromptError if the
+        placeholders are not exactly the media, in their order, or the template refuses the messages.
+        """
+        _check_parts(messages)
+        return self.prompt_from_tokens(self.chat.encode(messages, **template_kwargs), media)
+
+    def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
+        """A prompt from token ids with one placeholder a medium; raises PromptError as `prompt` does."""
+        kinds = {token: kind for kind, token in self.placeholders.items()}
+        found = [kinds[token] for token in token_ids if token in kinds]
+        wanted = [plan.kind for plan in media]
+        if found != wanted:
+            raise PromptError(f"the prompt has places for {_count(found)}, but {_count(wanted)} came with it")
+        expanded: list[int] = []
+        plans = iter(media)
+        for token in token_ids:
+            if not 0 <= token < self.vocab_size:
+                raise PromptError(f"token {token} is not in the vocabulary of {self.vocab_size}")
+            expanded += [token] * next(plans).tokens if token in kinds else [token]
+        if not expanded:
+            raise PromptError("the prompt is empty")
+        return Prompt(expanded, list(media))
+
+
+class LanguageAdapter(ABC):
+    """One checkpoint's modules over shared weights (used in place, never written)."""
+
+    #: (pattern, replacement) pairs from old checkpoints' tensor names to the names of transformers 5
+    renames: ClassVar[Sequence[tuple[str, str]]] = ()
+    #: rows of rotary positions: 3 for M-RoPE
+    position_rows: ClassVar[int] = 1
+    placeholder_ids: frozenset[int]
+
+    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+        self.config = config
+        self.dtype = dtype
+        self.model: Any = build_model(config, weights, self.renames, dtype)
+        self.language_model: Any = self.model.get_decoder()
+
+    @abstractmethod
+    def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
+        """Rotary positions of a whole prompt: int64 [P, n], P = `position_rows`."""
+
+    def next_position(self, positions: Tensor) -> int:
+        """The offset such that generated token i (from 0), at index n + i, has position n + i + offset in all rows.
+
+        It counts on from the prompt's last token, as `generate` does, even where a video's times reached further.
+        """
+        return int(positions[:, -1].max()) + 1 - positions.shape[1]
+
+    @abstractmethod
+    def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
+        """Visual tokens [M, hidden] of uint8 patches [N, row_bytes].
+
+        `units` says, in the order of the rows, how many whole units of which medium they are; the result for a
+        unit does not depend on the others in the call.
+        """
+
+    @torch.inference_mode()
+    def embed(self, token_ids: Tensor, visual: Tensor | None, is_visual: Tensor) -> Tensor:
+        """[n, hidden] for int64 [n]; rows where bool `is_visual` [n] holds are those of `visual`, in order."""
+        embeds: Tensor = self.language_model.get_input_embeddings()(token_ids)
+        if visual is not None:
+            embeds[is_visual] = visual.to(embeds.dtype)
+        return embeds
+
+    @torch.inference_mode()
+    def forward(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
+        """Final hidden states [T, hidden] of a ragged batch: embeds [T, hidden], positions [P, T].
+
+        Writes the batch's keys and values to the cache.
+        """
+        hidden: Tensor = self.language_model(
+            inputs_embeds=embeds[None],
+            position_ids=positions[:, None] if positions.shape[0] > 1 else positions,
+            use_cache=False,
+            ragged_batch=batch,
+            kv_cache=kv,
+        ).last_hidden_state
+        return hidden[0]
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        """float32 [k, vocab] of hidden states [k, hidden]."""
+        scores: Tensor = self.model.get_output_embeddings()(hidden)
+        return scores.float()
+
+
+def _eos_token_ids(model_dir: Path, text_config: Any) -> tuple[int, ...]:
+    generation = read_json(model_dir / "generation_config.json", default={})
+    eos = generation.get("eos_token_id", text_config.eos_token_id)
+    if eos is None:
+        return ()
+    return tuple(eos) if isinstance(eos, list) else (eos,)
+
+
+def _check_parts(messages: Sequence[Mapping[str, Any]]) -> None:
+    for message in messages:
+        content = message.get("content")
+        for part in content if isinstance(content, list) else ():
+            if not isinstance(part, Mapping):
+                raise PromptError(f"a content part must be an object, got {part!r}", "messages")
+            kind = part.get("type")
+            if kind not in ("text", "image", "video"):
+                raise PromptError(f"a content part of type {kind!r} is not supported", "messages")
+            if kind == "text" and not isinstance(part.get("text"), str):
+                raise PromptError("a content part of type 'text' needs a string 'text'", "messages")
+
+
+def _count(kinds: Sequence[MediaKind]) -> str:
+    if not kinds:
+        return "no media"
+    if len(set(kinds)) == 1:
+        return f"{len(kinds)} {kinds[0]}{'s' if len(kinds) > 1 else ''}"
+    return f"{len(kinds)} media ({', '.join(kinds)})"

@@ -1,0 +1,130 @@
+"""From chat messages to token ids, through the checkpoint's own template.
+
+Text that users write must not act as control tokens: `<|im_end|>` in a question is eight characters, not the end
+of a turn. Before rendering, a marker is put inside every special token's text found in the messages; the rendered
+prompt is then cut at the genuine special tokens, and what lies between is encoded as plain text without the marker.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.checkpoint import read_json
+from unifiedserve.models.hub import transformers
+from unifiedserve.models.media import PromptError
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
+MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode noncharacters: never in text for interchange
+
+
+class ChatTemplate:
+    """The tokenizer of a checkpoint and its chat template (`override` replaces the latter).
+
+    Raises ConfigError if the tokenizer is missing or cannot be loaded.
+    """
+
+    def __init__(self, model_dir: Path, override: str | None = None) -> None:
+        if not any((model_dir / name).is_file() for name in TOKENIZER_FILES):
+            raise ConfigError(f"{model_dir}: no tokenizer ({' or '.join(TOKENIZER_FILES)})")
+        try:
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(model_dir)
+        except Exception as error:
+            raise ConfigError(f"{model_dir}: cannot load the tokenizer: {error}") from error
+        self._model_dir = model_dir
+        self.template = override or _processor_template(model_dir) or self.tokenizer.chat_template
+        self.special_ids: dict[str, int] = {
+            token.content: index for index, token in self.tokenizer.added_tokens_decoder.items() if token.special
+        }
+        longest_first = sorted(self.special_ids, key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+    def encode(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **template_kwargs: Any,
+    ) -> list[int]:
+        """Token ids of the rendered conversation; raises PromptError if the template refuses it."""
+        if self.template is None:
+            raise PromptError("the checkpoint has no chat template: start the server with --chat-template")
+        given: dict[str, Any] = {"messages": list(messages), "tools": tools, "kwargs": template_kwargs}
+        marker = None
+        if any(self._special.search(text) for text in _strings(given)):
+            marker = _unused_marker(given)
+            given = _map_strings(given, lambda text: self._mark(text, marker))
+        try:
+            text = self.tokenizer.apply_chat_template(
+                given["messages"],
+                chat_template=self.template,
+                tools=given["tools"] or None,
+                tokenize=False,
+                **{"add_generation_prompt": True, **given["kwargs"]},
+            )
+        except Exception as error:
+            raise PromptError(f"the chat template cannot render these messages: {error}", "messages") from error
+        return _ids(self.tokenizer, text) if marker is None else self._tokenize_marked(text, marker)
+
+    def encode_text(self, text: str) -> list[int]:
+        """Token ids of plain text; special tokens in it count as text."""
+        return _ids(self._plain_tokenizer, text)
+
+    @cached_property
+    def _plain_tokenizer(self) -> Any:
+        """One of its own: the option is state of the tokenizer, which threads may share."""
+        return transformers.AutoTokenizer.from_pretrained(self._model_dir, split_special_tokens=True)
+
+    def _mark(self, text: str, marker: str) -> str:
+        return self._special.sub(lambda match: match[0][:1] + marker + match[0][1:], text)
+
+    def _tokenize_marked(self, text: str, marker: str) -> list[int]:
+        ids: list[int] = []
+        start = 0
+        for match in self._special.finditer(text):
+            ids += self.encode_text(text[start : match.start()].replace(marker, ""))
+            ids.append(self.special_ids[match[0]])
+            start = match.end()
+        return ids + self.encode_text(text[start:].replace(marker, ""))
+
+
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _processor_template(model_dir: Path) -> str | None:
+    """The template that checkpoints of before transformers 5 keep beside the processor's config."""
+    template: str | None = read_json(model_dir / "chat_template.json", default={}).get("chat_template")
+    return template
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _strings(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _strings(item)
+
+
+def _map_strings(value: Any, change: Any) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _map_strings(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_map_strings(item, change) for item in value]
+    return value
+
+
+def _unused_marker(value: Any) -> str:
+    used = set().union(*map(set, _strings(value)))
+    for marker in MARKERS:
+        if marker not in used:
+            return marker
+    raise PromptError("the messages contain every Unicode noncharacter next to a special token", "messages")

@@ -1,0 +1,105 @@
+"""A transformers model over weights that are already in memory.
+
+The modules are made on the meta device, then given the shared tensors as parameters; buffers that no checkpoint
+holds (rotary frequencies) are computed as `from_pretrained` computes them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unifiedserve.attention import paged_attention
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.hub import transformers
+
+ATTENTION = "paged"
+
+
+def build_model(
+    config: Any, weights: Mapping[str, Tensor], renames: Sequence[tuple[str, str]], dtype: torch.dtype
+) -> Any:
+    """The conditional-generation model of `config`, whose parameters are `weights`, without a copy.
+
+    Raises ConfigError listing tensors that are missing or have another shape or dtype than the model's.
+    """
+    _register_attention()
+    with torch.device("meta"):
+        model = transformers.AutoModelForImageTextToText.from_config(config, dtype=dtype)
+    model.set_attn_implementation({"text_config": ATTENTION, "vision_config": "sdpa"})
+    _assign(model, {rename(name, renames): tensor for name, tensor in weights.items()})
+    _compute_buffers(model)
+    return model.eval()
+
+
+def rename(name: str, renames: Sequence[tuple[str, str]]) -> str:
+    for pattern, replacement in renames:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _assign(model: Any, weights: Mapping[str, Tensor]) -> None:
+    wanted = model.state_dict(keep_vars=True)
+    tied = model.all_tied_weights_keys if model.config.tie_word_embeddings else {}
+    sources = {name: name if name in weights else tied.get(name, name) for name in wanted}
+    missing = [source for source in sources.values() if source not in weights]
+    if missing:
+        raise ConfigError(f"the checkpoint lacks {len(missing)} tensors of its model: {_some(missing)}")
+    given = {name: weights[source] for name, source in sources.items()}
+    wrong = [
+        f"{name} is {_describe(tensor)} instead of {_describe(wanted[name])}"
+        for name, tensor in given.items()
+        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype)
+    ]
+    if wrong:
+        raise ConfigError(f"the checkpoint does not fit its config.json: {_some(wrong)}")
+    model.load_state_dict(given, assign=True)
+    model.requires_grad_(False)
+
+
+def _compute_buffers(model: Any) -> None:
+    """Materialise the non-persistent buffers and fill them, and nothing else."""
+    for parameter in model.parameters():
+        parameter._is_hf_initialized = True  # transformers leaves such tensors alone
+    for module in model.modules():
+        names = [name for name, buffer in module.named_buffers(recurse=False) if buffer.is_meta]
+        for name in names:
+            setattr(module, name, torch.empty_like(getattr(module, name), device="cpu"))
+        if names:
+            model._init_weights(module)
+
+
+def _register_attention() -> None:
+    transformers.AttentionInterface.register(ATTENTION, _attention)
+    transformers.AttentionMaskInterface.register(ATTENTION, _no_mask)
+
+
+def _attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, *, scaling: float, **kwargs: Any
+) -> tuple[Tensor, None]:
+    """transformers' calling convention: q, k, v are [1, heads, T, head_dim], the result [1, T, heads, head_dim]."""
+    out = paged_attention(
+        query[0].transpose(0, 1),
+        key[0].transpose(0, 1),
+        value[0].transpose(0, 1),
+        module.layer_idx,
+        kwargs["kv_cache"],
+        kwargs["ragged_batch"],
+        scaling,
+    )
+    return out[None], None
+
+
+def _no_mask(*args: Any, **kwargs: Any) -> None:
+    """The ragged batch says what a token may see."""
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def _some(items: Sequence[str], limit: int = 5) -> str:
+    rest = f" and {len(items) - limit} more" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + rest

@@ -1,0 +1,63 @@
+"""The modules of Qwen2.5-VL for staged execution."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.media import MediaKind, MediaPlan
+from unifiedserve.models.qwen2_5_vl.rules import read_rules
+
+
+class Qwen25VLAdapter(LanguageAdapter):
+    position_rows: ClassVar[int] = 3
+    renames: ClassVar[Sequence[tuple[str, str]]] = (
+        (r"^visual\.", "model.visual."),
+        (r"^model\.(?!language_model\.|visual\.)", "model.language_model."),
+    )
+
+    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
+        if "sliding_attention" in config.text_config.layer_types:
+            raise ConfigError(f"{model_dir}: sliding-window attention is not supported")
+        super().__init__(config, weights, dtype)
+        self.visual: Any = self.model.model.visual
+        self.placeholder_ids = frozenset({config.image_token_id, config.video_token_id})
+        image, video = read_rules(model_dir)
+        self._normalisation: dict[MediaKind, tuple[Tensor, Tensor]] = {
+            "image": image.normalisation(),
+            "video": video.normalisation(),
+        }
+
+    def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
+        if not media:
+            return torch.arange(len(token_ids)).expand(3, -1)
+        ids = torch.tensor([token_ids])
+        types = (ids == self.config.image_token_id).int() + 2 * (ids == self.config.video_token_id).int()
+        images = [plan.grid for plan in media if plan.kind == "image"]
+        videos = [plan for plan in media if plan.kind == "video"]
+        positions, _ = self.model.model.get_rope_index(
+            ids,
+            mm_token_type_ids=types,
+            image_grid_thw=torch.tensor(images) if images else None,
+            video_grid_thw=torch.tensor([plan.grid for plan in videos]) if videos else None,
+            second_per_grid_ts=torch.tensor([plan.seconds_per_unit for plan in videos]) if videos else None,
+        )
+        rows: Tensor = positions[:, 0]
+        return rows
+
+    @torch.inference_mode()
+    def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
+        pixels = patches.float()
+        first = 0
+        for plan, count in units:
+            mean, deviation = self._normalisation[plan.kind]
+            rows = pixels[first : first + count * plan.patches_per_unit]
+            rows.sub_(mean).div_(deviation)
+            first += len(rows)
+        grids = [(count, *plan.grid[1:]) for plan, count in units]
+        tokens: Tensor = self.visual(pixels.to(self.dtype), grid_thw=torch.tensor(grids)).pooler_output
+        return tokens

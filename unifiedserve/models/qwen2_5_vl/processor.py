@@ -1,0 +1,74 @@
+"""Prompts and media of Qwen2.5-VL."""
+
+from pathlib import Path
+from typing import Any
+
+from unifiedserve.models.base import Processor
+from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PromptError, VideoInfo
+from unifiedserve.models.qwen2_5_vl.rules import (
+    MediaRules,
+    frame_size,
+    image_size,
+    known_fps,
+    read_rules,
+    sample_frames,
+)
+
+
+class Qwen25VLProcessor(Processor):
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        super().__init__(model_dir, config, chat_template)
+        self.image_rules, self.video_rules = read_rules(model_dir)
+        self.placeholders = {"image": config.image_token_id, "video": config.video_token_id}
+        self.patch_row_bytes = self.image_rules.row_bytes
+        self.visual_dim = config.text_config.hidden_size
+
+    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
+        options.check()
+        for name in ("num_frames", "fps", "max_frames"):
+            if getattr(options, name) is not None:
+                raise PromptError(f"{name} is an option of videos, not of images", name)
+        rows, columns = image_size(self.image_rules, height, width, options)
+        return _plan(self.image_rules, "image", (), rows, columns, units=1, seconds=0.0)
+
+    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
+        options.check()
+        rules = self.video_rules
+        indices = sample_frames(rules, video, options)
+        rows, columns = frame_size(rules, video.height, video.width, len(indices), options)
+        sampled_fps = len(indices) / video.num_frames * known_fps(video)
+        return _plan(
+            rules,
+            "video",
+            indices,
+            rows,
+            columns,
+            units=-(-len(indices) // rules.temporal_patch_size),
+            seconds=rules.temporal_patch_size / sampled_fps,
+        )
+
+
+def _plan(
+    rules: MediaRules,
+    kind: MediaKind,
+    indices: tuple[int, ...],
+    height: int,
+    width: int,
+    *,
+    units: int,
+    seconds: float,
+) -> MediaPlan:
+    patches = (height // rules.patch_size) * (width // rules.patch_size)
+    return MediaPlan(
+        kind=kind,
+        frame_indices=indices,
+        height=height,
+        width=width,
+        units=units,
+        patches_per_unit=patches,
+        tokens_per_unit=patches // rules.merge_size**2,
+        seconds_per_unit=seconds,
+        patch_size=rules.patch_size,
+        temporal_patch_size=rules.temporal_patch_size,
+        merge_size=rules.merge_size,
+    )

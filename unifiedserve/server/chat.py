@@ -1,0 +1,152 @@
+"""From a chat request to the engine's: sampling parameters, messages with placeholders, fetched media."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from unifiedserve.errors import RequestError
+from unifiedserve.messages import GenerateRequest, MediaInput
+from unifiedserve.models.media import MediaKind, MediaOptions
+from unifiedserve.sampling import ParamError, SamplingParams
+from unifiedserve.server.media import MediaFetcher
+from unifiedserve.server.options import media_options
+from unifiedserve.server.schema import ChatRequest, ImagePart, Message, TextPart, VideoPart
+
+# What apply_chat_template and the engine decide themselves; a template is code, so clients bring none.
+_RESERVED_TEMPLATE_KWARGS = {
+    "add_generation_prompt",
+    "chat_template",
+    "continue_final_message",
+    "conversation",
+    "documents",
+    "max_length",
+    "media",
+    "messages",
+    "padding",
+    "return_assistant_tokens_mask",
+    "return_dict",
+    "return_tensors",
+    "tokenize",
+    "tokenizer_kwargs",
+    "tools",
+    "truncation",
+}
+_CONVERTED = {"max_tokens", "stop", "stop_token_ids", "logprobs"}
+_SAME = set(SamplingParams.__struct_fields__) & set(ChatRequest.__struct_fields__) - _CONVERTED
+
+
+class MediaReference(NamedTuple):
+    """Where a medium of a request is; `param` is the path of its URL in the request."""
+
+    kind: MediaKind
+    url: str
+    param: str
+
+
+async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher) -> GenerateRequest:
+    """Raises RequestError, before anything is fetched if it can be."""
+    sampling = sampling_params(chat)
+    template = _template_kwargs(chat)
+    options = media_options(chat)
+    messages, references = _split_media(chat.messages)
+    media = await _fetch_all(references, options, fetcher)
+    return GenerateRequest(id=id, messages=messages, media=media, sampling=sampling, template=template)
+
+
+def sampling_params(chat: ChatRequest) -> SamplingParams:
+    """Raises RequestError 400 for values that contradict each other."""
+    _check_consistent(chat)
+    given = {name: value for name in _SAME if (value := getattr(chat, name)) is not None}
+    given["max_tokens"] = chat.max_completion_tokens or chat.max_tokens
+    given["stop"] = (chat.stop,) if isinstance(chat.stop, str) else tuple(chat.stop or ())
+    given["stop_token_ids"] = tuple(chat.stop_token_ids or ())
+    given["logprobs"] = (chat.top_logprobs or 0) if chat.logprobs else None
+    params = SamplingParams(**given)
+    try:
+        params.check()
+    except ParamError as error:
+        raise RequestError(f"{error}.", param=error.param) from None
+    return params
+
+
+def _check_consistent(chat: ChatRequest) -> None:
+    if None not in (chat.max_tokens, chat.max_completion_tokens):
+        _refuse_unless(
+            chat.max_tokens == chat.max_completion_tokens,
+            "max_tokens",
+            "`max_tokens` and `max_completion_tokens` mean the same, but differ.",
+        )
+    _refuse_unless(
+        chat.stream_options is None or bool(chat.stream),
+        "stream_options",
+        "`stream_options` needs `stream`: true.",
+    )
+    _refuse_unless(
+        not chat.top_logprobs or bool(chat.logprobs),
+        "top_logprobs",
+        "`top_logprobs` needs `logprobs`: true.",
+    )
+
+
+def _refuse_unless(consistent: bool, param: str, message: str) -> None:
+    if not consistent:
+        raise RequestError(message, param=param)
+
+
+def _template_kwargs(chat: ChatRequest) -> dict[str, Any]:
+    given = chat.chat_template_kwargs or {}
+    if reserved := sorted(_RESERVED_TEMPLATE_KWARGS & given.keys()):
+        raise RequestError(
+            f"`chat_template_kwargs` must not contain `{reserved[0]}`.",
+            param=f"chat_template_kwargs.{reserved[0]}",
+        )
+    return {"add_generation_prompt": chat.add_generation_prompt is not False, **given}
+
+
+def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[MediaReference]]:
+    """The messages with a bare placeholder for each medium, and the media in their order."""
+    references: list[MediaReference] = []
+    turns: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        role = "system" if message.role == "developer" else message.role
+        turn: dict[str, Any] = {"role": role, "content": message.content}
+        if not isinstance(message.content, str):
+            turn["content"] = []
+            for position, part in enumerate(message.content):
+                if isinstance(part, TextPart):
+                    turn["content"].append({"type": "text", "text": part.text})
+                else:
+                    reference = _reference(part, f"messages[{number}].content[{position}]")
+                    references.append(reference)
+                    turn["content"].append({"type": reference.kind})
+        turns.append(turn)
+    return turns, references
+
+
+def _reference(part: ImagePart | VideoPart, param: str) -> MediaReference:
+    kind: MediaKind = "image" if isinstance(part, ImagePart) else "video"
+    location = part.image_url if isinstance(part, ImagePart) else part.video_url
+    param += f".{kind}_url"
+    if location is None:
+        raise RequestError(f"This server does not keep media by uuid: send the {kind}'s URL.", param=param)
+    return MediaReference(kind, location.url, param + ".url")
+
+
+async def _fetch_all(
+    references: list[MediaReference], options: Mapping[MediaKind, MediaOptions], fetcher: MediaFetcher
+) -> list[MediaInput]:
+    """All media at once; the first failure cancels the others."""
+
+    async def fetch(reference: MediaReference) -> MediaInput:
+        try:
+            return await fetcher.fetch(reference.kind, reference.url, options[reference.kind])
+        except RequestError as error:
+            error.param = reference.param
+            raise
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(fetch(reference)) for reference in references]
+    except* RequestError as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,74 @@
+"""POST /v1/chat/completions: one request from its bytes to its answer."""
+
+import uuid
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unifiedserve.config import MIB
+from unifiedserve.errors import RequestError
+from unifiedserve.messages import GenerateRequest
+from unifiedserve.server.body import read_body
+from unifiedserve.server.chat import generate_request
+from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
+from unifiedserve.server.generation import Generation
+from unifiedserve.server.media import MediaFetcher
+from unifiedserve.server.parse import parse
+from unifiedserve.server.protocol import ServingEngine
+from unifiedserve.server.reply import ChatCompletion, Reply
+from unifiedserve.server.schema import ChatRequest, StreamOptions
+from unifiedserve.server.stream import EventStream, chunk_events
+
+_CLIENT_CLOSED_REQUEST = 499
+
+
+def body_limit(engine: ServingEngine) -> int:
+    """Bytes of a body that may hold one medium of the largest size, in base64."""
+    return engine.config.max_media_mib * MIB * 4 // 3 + MIB
+
+
+def check_model(model: str | None, engine: ServingEngine) -> None:
+    if model is not None and model != engine.model_name:
+        raise RequestError(
+            f"The model `{model}` does not exist; this server has `{engine.model_name}`.",
+            status=404,
+            param="model",
+            code="model_not_found",
+        )
+
+
+async def chat_completions(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
+    chat = parse(await read_body(request, body_limit(engine)), ChatRequest)
+    check_model(chat.model, engine)
+    id = f"chatcmpl-{uuid.uuid4().hex}"
+    try:
+        work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher))
+        chat.messages.clear()  # media in base64 must not live as long as the answer
+        return await _respond(request, chat, work, engine)
+    except ClientGoneError:
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+
+
+async def _respond(request: Request, chat: ChatRequest, work: GenerateRequest, engine: ServingEngine) -> Response:
+    """The response to a stream begins after the first delta, so that bad requests get their 4xx."""
+    reply = Reply(work.id, engine.model_name, engine.processor.tokenizer, work.sampling.n, bool(chat.return_token_ids))
+    headers = {"X-Request-Id": work.id}
+    generation = Generation(engine.generate(work))
+    try:
+        if chat.stream:
+            await unless_disconnected(request.receive, generation.start())
+            events = chunk_events(generation, reply, chat.stream_options or StreamOptions())
+            return EventStream(events, generation, headers)
+        completion = await unless_disconnected(request.receive, _complete(generation, reply))
+    except BaseException:
+        await generation.aclose()
+        raise
+    return Response(msgspec.json.encode(completion), 200, headers, "application/json")
+
+
+async def _complete(generation: Generation, reply: Reply) -> ChatCompletion:
+    async for delta in generation:
+        reply.add(delta)
+        reply.keep(delta)
+    return reply.completion()

@@ -1,0 +1,74 @@
+"""The daemon: one engine behind one socket, from start to clean shutdown."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine import Engine
+from unifiedserve.server.app import create_app
+from unifiedserve.server.listener import listen
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_GRACE_SECONDS = 10
+_KEEP_ALIVE_SECONDS = 30
+
+
+class Server(uvicorn.Server):
+    """uvicorn, leaving signals to us: it would raise them again before the engine has stopped."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callable[[str, str], None]) -> None:
+    """Serve on a bound socket until SIGINT or SIGTERM; calls `on_ready(model_name, url)` when requests may come.
+
+    Raises ConfigError if the daemon cannot start. The first signal lets a start, or running requests for a while,
+    come to their end; a second one does not.
+    """
+    engine = Engine(config)
+    app = create_app(engine)
+    server = Server(
+        uvicorn.Config(
+            app,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+        )
+    )
+    with _stop_on_signals(server):
+        async with app.router.lifespan_context(app):
+            if not server.should_exit:
+                on_ready(engine.model_name, listen(listener))
+                await server.serve(sockets=[listener])
+
+
+@contextlib.contextmanager
+def _stop_on_signals(server: Server) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def stop() -> None:
+        if not server.should_exit:
+            server.should_exit = True
+        elif server.started:
+            server.force_exit = True
+        else:
+            task.cancel()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)

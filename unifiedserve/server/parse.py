@@ -1,0 +1,98 @@
+"""JSON to a request struct, with errors that name the field and what to write instead."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from unifiedserve.errors import RequestError
+from unifiedserve.server.schema import UNSUPPORTED, ChatRequest
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_UNKNOWN = re.compile(r"^Object contains unknown field `(?P<field>.*?)`", re.DOTALL)
+_MISSING = re.compile(r"^Object missing required field `(?P<field>.*?)`")
+_LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
+
+
+def parse(body: bytes, struct: type[S]) -> S:
+    """Raises RequestError 400 for malformed JSON and for fields that are unknown, missing or out of range."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(f"The body is not valid JSON: {error}.", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise RequestError("The body must be a JSON object.", code="invalid_json")
+    if struct is ChatRequest:
+        value = _without_unsupported(value)
+    try:
+        return msgspec.convert(value, struct)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), struct) from None
+
+
+def _without_unsupported(value: dict[str, Any]) -> dict[str, Any]:
+    """`value` less the unsupported options that ask for nothing; raises RequestError for one that does."""
+    for name in UNSUPPORTED.keys() & value.keys():
+        if value[name] not in UNSUPPORTED[name]:
+            raise RequestError(f"`{name}` is not supported by this server.", param=name, code="unsupported")
+    return {name: item for name, item in value.items() if name not in UNSUPPORTED}
+
+
+def _explain(message: str, struct: type[msgspec.Struct]) -> RequestError:
+    found = _LOCATION.search(message)
+    path = found["path"] if found else ""
+    reason = _LOCATION.sub("", message)
+    if unknown := _UNKNOWN.match(reason):
+        name = unknown["field"]
+        hint = _hint(name, path, struct)
+        return RequestError(f"Unknown field `{_join(path, name)}`.{hint}", param=_join(path, name))
+    if missing := _MISSING.match(reason):
+        path = _join(path, missing["field"])
+        return RequestError(f"`{path}` is missing.", param=path)
+    return RequestError(f"`{path}`: {reason}.", param=path)
+
+
+def _hint(name: str, path: str, struct: type[msgspec.Struct]) -> str:
+    """Where the field belongs if it is one of another place; else the closest name there is."""
+    fields = fields_of(struct)
+    elsewhere = [field for field in fields if field.rpartition(".")[2] == name]
+    if elsewhere:
+        return f" It belongs at {' or '.join(f'`{field}`' for field in elsewhere)}."
+    if name == "extra_body":
+        return " Send its fields at the top level, as the openai client's extra_body= does."
+    here = re.sub(r"\[\d+\]", "[]", path)
+    siblings = [field for field in fields if field.rpartition(".")[0] == here]
+    for candidates in (siblings, fields):
+        by_name = {field.rpartition(".")[2]: field for field in candidates}
+        for match in difflib.get_close_matches(name, by_name, n=1):
+            return f" Did you mean `{match if candidates is siblings else by_name[match]}`?"
+    return ""
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+@cache
+def fields_of(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """Paths of all fields of `struct`, those of its parts included: `messages[].content[].text`."""
+    return tuple(dict.fromkeys(_walk(inspect.type_info(struct), "")))
+
+
+def _walk(node: inspect.Type, path: str) -> Iterator[str]:
+    if isinstance(node, inspect.Metadata):
+        yield from _walk(node.type, path)
+    elif isinstance(node, inspect.UnionType):
+        for member in node.types:
+            yield from _walk(member, path)
+    elif isinstance(node, inspect.ListType):
+        yield from _walk(node.item_type, path + "[]")
+    elif isinstance(node, inspect.StructType):
+        for field in node.fields:
+            yield _join(path, field.encode_name)
+            yield from _walk(field.type, _join(path, field.encode_name))

@@ -1,0 +1,177 @@
+"""What clients may send: OpenAI's chat API as far as it is supported, and vLLM's extensions of it."""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+PositiveInt = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+PositiveFloat = Annotated[float, Meta(gt=0, le=1e6)]
+TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+FrameCount = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="-1: every frame")]
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An object whose unknown fields are an error: a misspelt option must not be silently without effect."""
+
+
+class ImageURL(Strict):
+    url: str
+    detail: Literal["auto", "low", "high"] | None = None
+
+
+class VideoURL(Strict):
+    url: str
+
+
+class TextPart(Strict, tag_field="type", tag="text"):
+    text: str
+
+
+class ImagePart(Strict, tag_field="type", tag="image_url"):
+    image_url: ImageURL | None
+    uuid: str | None = None
+
+
+class VideoPart(Strict, tag_field="type", tag="video_url"):
+    video_url: VideoURL | None
+    uuid: str | None = None
+
+
+Part = TextPart | ImagePart | VideoPart
+
+
+class Message(Strict):
+    """A turn. The fields typed None are those that OpenAI's client sends back with an earlier answer."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Part]
+    name: str | None = None
+    refusal: None = None
+    annotations: None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: None = None
+
+
+Messages = Annotated[list[Message], Meta(min_length=1)]
+
+
+class StreamOptions(Strict):
+    include_usage: bool | None = False
+    continuous_usage_stats: bool | None = False
+    include_obfuscation: bool | None = None
+
+
+class VideoIO(Strict):
+    fps: PositiveFloat | None = None
+    num_frames: FrameCount | None = None
+    max_frames: PositiveInt | None = None
+
+
+class MediaIO(Strict):
+    video: VideoIO | None = None
+
+
+class PixelBounds(Strict):
+    """Qwen-VL processors' own spelling of min_pixels and max_pixels."""
+
+    shortest_edge: PositiveInt | None = None
+    longest_edge: PositiveInt | None = None
+
+
+class ProcessorKwargs(Strict):
+    fps: PositiveFloat | None = None
+    num_frames: FrameCount | None = None
+    min_pixels: PositiveInt | None = None
+    max_pixels: PositiveInt | None = None
+    size: PixelBounds | None = None
+
+
+class ChatRequest(Strict):
+    messages: Messages
+    model: str | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+
+    max_tokens: PositiveInt | None = None
+    max_completion_tokens: PositiveInt | None = None
+    min_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=-1, le=2**31 - 1, description="0 or -1: all tokens")] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    n: Annotated[int, Meta(ge=1, le=64)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=100)] | None = None
+    stop: str | Annotated[list[str], Meta(max_length=64)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Meta(max_length=1024)] | None = None
+    ignore_eos: bool | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+
+    return_token_ids: bool | None = None
+
+    media_io_kwargs: MediaIO | None = None
+    mm_processor_kwargs: ProcessorKwargs | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    service_tier: Literal["auto", "default"] | None = None
+
+
+class TokenizeRequest(Strict):
+    """Exactly one of `prompt` and `messages` (text only)."""
+
+    prompt: str | None = None
+    messages: Messages | None = None
+    model: str | None = None
+    add_special_tokens: bool | None = True
+    add_generation_prompt: bool | None = True
+    return_token_strs: bool | None = False
+
+
+class DetokenizeRequest(Strict):
+    tokens: list[TokenId]
+    model: str | None = None
+
+
+# Options of OpenAI's and vLLM's APIs that are not served, with the values at which they ask for nothing.
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "add_special_tokens": (None, False),
+    "allowed_token_ids": (None,),
+    "audio": (None,),
+    "bad_words": (None, []),
+    "continue_final_message": (None, False),
+    "documents": (None,),
+    "echo": (None, False),
+    "function_call": (None, "none"),
+    "functions": (None, []),
+    "guided_json": (None,),
+    "include_stop_str_in_output": (None, False),
+    "length_penalty": (None, 1),
+    "logit_bias": (None, {}),
+    "modalities": (None, ["text"]),
+    "parallel_tool_calls": (None, True, False),
+    "prediction": (None,),
+    "priority": (None, 0),
+    "prompt_logprobs": (None,),
+    "reasoning_effort": (None,),
+    "response_format": (None, {"type": "text"}),
+    "skip_special_tokens": (None, True),
+    "spaces_between_special_tokens": (None, True),
+    "store": (None, False),
+    "structured_outputs": (None,),
+    "tool_choice": (None, "none", "auto"),
+    "tools": (None, []),
+    "truncate_prompt_tokens": (None,),
+    "use_beam_search": (None, False),
+    "verbosity": (None,),
+    "web_search_options": (None,),
+}

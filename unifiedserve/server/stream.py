@@ -1,0 +1,77 @@
+"""Server-sent events: a reply in chunks, and the HTTP response that carries them."""
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from unifiedserve.errors import RequestError
+from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
+from unifiedserve.server.errors import error_body, internal_error
+from unifiedserve.server.generation import Generation
+from unifiedserve.server.reply import ChunkChoice, ChunkDelta, Reply
+from unifiedserve.server.schema import StreamOptions
+
+_log = logging.getLogger(__name__)
+
+DONE = b"data: [DONE]\n\n"
+
+
+def event(data: msgspec.Struct) -> bytes:
+    return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+async def chunk_events(generation: Generation, reply: Reply, options: StreamOptions) -> AsyncIterator[bytes]:
+    """Events of a reply: roles, then text and ends as they come, usage if asked for, [DONE].
+
+    The response's status is out by now, so an error becomes the last event, without [DONE].
+    """
+
+    def chunk(choice: ChunkChoice) -> bytes:
+        return event(reply.chunk(choice, usage=reply.usage() if options.continuous_usage_stats else None))
+
+    for index in range(reply.answers):
+        yield chunk(ChunkChoice(index, ChunkDelta(role="assistant", content="")))
+    try:
+        async for delta in generation:
+            reply.add(delta)
+            for choice in reply.chunks(delta):
+                yield chunk(choice)
+    except RequestError as error:
+        yield event(error_body(error))
+        return
+    except Exception:
+        _log.exception("request failed while streaming")
+        yield event(error_body(internal_error()))
+        return
+    if options.include_usage:
+        yield event(reply.chunk(usage=reply.usage()))
+    yield DONE
+
+
+class EventStream(Response):
+    """Sends events until they end or the client goes away; either way `generation` is closed."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], generation: Generation, headers: Mapping[str, str]) -> None:
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **headers})
+        del self.headers["content-length"]
+        self._events = events
+        self._generation = generation
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await unless_disconnected(receive, self._send(send))
+        except (ClientGoneError, OSError):
+            _log.info("client left a stream")
+        finally:
+            await self._generation.aclose()
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for data in self._events:
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
