@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ipc_buffers import Arena
 from unifiedserve.admission import Admitted
 from unifiedserve.errors import RequestError
-from unifiedserve.messages import DecodeMedia, Delta, MediaSource, Request
+from unifiedserve.messages import DecodeMedia, Delta, MediaSource, Request, Token
 from unifiedserve.output import Answer
 
 
@@ -25,6 +25,7 @@ class ActiveRequest:
     arenas: list[Arena]
     outputs: asyncio.Queue[Delta | RequestError] = field(default_factory=asyncio.Queue)
     attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it
+    early: dict[tuple[int, int], Token] = field(default_factory=dict)  # (answer, number), before their turn
     last_token: dict[int, float] = field(default_factory=dict)  # answer -> monotonic seconds
     ending: bool = False  # failed or aborted: only to be drained
 
@@ -35,6 +36,17 @@ class ActiveRequest:
     @property
     def unfinished(self) -> list[int]:
         return [index for index, answer in enumerate(self.answers) if not answer.finished]
+
+    def in_order(self, token: Token) -> list[Token]:
+        """The tokens whose turn it is, now that this one has come; one that was there before gives none."""
+        number = len(self.answers[token.index].token_ids)
+        if token.number >= number:
+            self.early[token.index, token.number] = token
+        ready = []
+        while (token.index, number) in self.early:
+            ready.append(self.early.pop((token.index, number)))
+            number += 1
+        return ready
 
     def language_request(self, uid: int, indices: list[int]) -> Request:
         """The stages' view. One answer goes on from its tokens so far; several start at the prompt."""

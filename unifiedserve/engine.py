@@ -64,6 +64,7 @@ class Engine:
         self._changed = asyncio.Event()  # something was reported or released
         self._fatal: str | None = None
         self._lost_generation = -1
+        self._restarting = asyncio.Lock()
         self._supervisor: Supervisor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -179,8 +180,7 @@ class Engine:
     # Requests
 
     async def _prepare(self, request: GenerateRequest) -> ActiveRequest:
-        if self._fatal:
-            raise RequestError(self._fatal, status=503, type="server_error")
+        self._check_alive()
         if len(self._active) >= self.config.max_requests:
             raise RequestError(
                 f"the server is busy with {self.config.max_requests} requests; try again later",
@@ -196,10 +196,15 @@ class Engine:
         self._active.add(active)
         try:
             await self._all_ready.wait()
-        except asyncio.CancelledError:
+            self._check_alive()
+        except BaseException:
             self._release(active)
             raise
         return active
+
+    def _check_alive(self) -> None:
+        if self._fatal:
+            raise RequestError(self._fatal, status=503, type="server_error")
 
     def _admit(self, request: GenerateRequest, arrival: float) -> ActiveRequest:
         admitted = self._admission.admit(request)
@@ -249,12 +254,14 @@ class Engine:
 
     def _end(self, active: ActiveRequest) -> None:
         """The client has read everything, or has gone."""
-        if active.complete and not active.attempts:
+        if active.ending:
+            return
+        active.ending = True
+        if not active.complete:
+            self.metrics.aborted()
+        if not active.attempts:
             self._release(active)
-        elif not active.ending:
-            if not active.complete:
-                self.metrics.aborted()
-            active.ending = True
+        else:
             for uid in active.attempts:
                 self._link.send(self.config.workers.instances[0].name, Abort(uid))
 
@@ -298,7 +305,8 @@ class Engine:
         for token in report.tokens:
             active = self._attempts.get(token.uid)
             if active is not None and not active.ending:
-                self._handle_token(active, token, now)
+                for next_token in active.in_order(token):
+                    self._handle_token(active, next_token, now)
 
     def _handle_token(self, active: ActiveRequest, token: Token, now: float) -> None:
         answer = active.answers[token.index]
@@ -379,25 +387,26 @@ class Engine:
         else:
             _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
             self._all_ready.clear()
-            task = asyncio.create_task(self._recover(generation))
+            task = asyncio.create_task(self._recover())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _recover(self, lost: int) -> None:
+    async def _recover(self) -> None:
         """Restart the workers over fresh pools, then send every unfinished answer through again."""
         assert self._supervisor is not None
+        lost_requests = [active for active in self._active if active.attempts]
+        for active in lost_requests:
+            active.attempts.clear()
         self._ready.clear()
         self._attempts.clear()
-        await asyncio.to_thread(self._restart, self._supervisor)
+        async with self._restarting:
+            await asyncio.to_thread(self._restart, self._supervisor)
         await self._all_ready.wait()
-        if self._lost_generation != lost or self._fatal:
-            return  # the new workers were lost, too: whoever handles that goes on
-        for active in list(self._active):
-            submitted = bool(active.attempts)
-            active.attempts.clear()
-            if active.ending or active.complete:
+        for active in lost_requests:
+            active.early.clear()
+            if active.ending:
                 self._release(active)
-            elif submitted:
+            elif not self._fatal:
                 self._submit(active, active.unfinished)
 
     def _restart(self, supervisor: Supervisor) -> None:

@@ -149,10 +149,14 @@ class Shutdown(msgspec.Struct, tag=True):
 
 
 class Token(msgspec.Struct):
-    """One sampled token of one answer; `finish` ends it."""
+    """Token `number` (from 0) of one answer; `finish` ends it.
+
+    The first comes from prefill and the next from decode, so they may arrive the wrong way round.
+    """
 
     uid: int
     index: int
+    number: int
     token: TokenLogprob
     finish: FinishReason | None = None
     stop_reason: int | None = None

@@ -137,7 +137,7 @@ def test_logprobs_are_those_of_the_tokens(serve: Serve) -> None:
 
 
 def test_requests_that_do_not_fit_a_buffer_are_refused_with_the_numbers(serve: Serve, clips: Clips) -> None:
-    daemon = serve(placement="shared", kv_cache_mib=1, patch_buffer_mib=1, visual_buffer_mib=1)
+    daemon = serve(placement="shared", kv_cache_mib=4, patch_buffer_mib=1, visual_buffer_mib=1)
     with pytest.raises(openai.BadRequestError, match=r"KV cache .* which has \d+.*--kv-cache-mib"):
         ask(daemon, text_part("Hello"), max_tokens=5000)
     every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}

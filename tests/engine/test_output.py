@@ -27,7 +27,7 @@ def stream(processor: Processor, token_ids: list[int], stop: tuple[str, ...] = (
     deltas = []
     for i, token in enumerate(ids):
         finish = None if i + 1 < len(ids) else "stop" if eos else "length"
-        delta = answer.push(Token(7, 0, TokenLogprob(token), finish))
+        delta = answer.push(Token(7, 0, i, TokenLogprob(token), finish))
         if delta is not None:
             deltas.append(delta)
         if answer.finished:

@@ -51,10 +51,11 @@ class Sequence:
 
     def append(self, sampled: SampledToken, eos_token_ids: Collection[int]) -> Token:
         """Add a sampled token; the event says whether it ends the answer."""
+        number = self.num_generated
         self.token_ids.append(sampled.token)
         finish, stop_reason = self._finish(sampled.token, eos_token_ids)
         logprob = TokenLogprob(sampled.token, sampled.logprob, sampled.top)
-        return Token(self.uid, self.index, logprob, finish, stop_reason)
+        return Token(self.uid, self.index, number, logprob, finish, stop_reason)
 
     def _finish(self, token: int, eos_token_ids: Collection[int]) -> tuple[FinishReason | None, int | None]:
         params = self.sampling

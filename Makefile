@@ -1,0 +1,103 @@
+# Two commands get you going: `make serve` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+TORCH_VERSION ?= 2.13.0
+# URL of a package index for torch alone, e.g. PyTorch's own of CPU builds; empty: pip's default.
+TORCH_INDEX ?=
+EXTRAS ?= serve,bench,dev
+# Decoders and transforms that tests compare with; tests skip what is absent.
+REFERENCES := torchcodec==0.13.0 torchvision==0.28.0
+# --system-site-packages lets a machine keep the torch that it already has.
+VENV_FLAGS ?=
+JOBS ?= 2
+MODEL ?=
+ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+BUILD := build/native
+EDITABLE = $(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) --editable
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+
+CPP := $(sort $(wildcard flashcodec/csrc/*.cpp ipc_buffers/csrc/*.cpp))
+NATIVE := $(CPP) $(wildcard flashcodec/csrc/*.h ipc_buffers/csrc/*.h CMakeLists.txt */CMakeLists.txt)
+
+.PHONY: help setup serve demo doctor test bench lint format asan tsan clean distclean
+
+help: ## List the targets
+	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
+
+setup: $(VENV)/.native ## Make .venv and build the C++ cores (done by the other targets, too)
+	@:
+
+serve: setup ## Serve MODEL (default: a tiny built-in one) at http://localhost:8000
+	$(VENV)/bin/unifiedserve serve $(MODEL) $(ARGS)
+
+demo: setup ## Ask a question about a sample clip and print the answer with a timeline
+	$(VENV)/bin/unifiedserve demo $(ARGS)
+
+doctor: setup ## Say what this machine has and what it lacks
+	$(VENV)/bin/unifiedserve doctor $(ARGS)
+
+test: setup ## Run all tests (ARGS="tests/ipc_buffers -k name" for some)
+	$(PY) -m pytest $(ARGS)
+
+bench: setup ## Run the benchmarks; results in bench/results
+	mkdir -p bench/results
+	$(PY) bench/ipc.py --json bench/results/ipc.json
+	$(PY) bench/stall.py
+
+lint: setup ## Check style, types and C++ (changes nothing)
+	@PYTHON=$(PY) tools/system-packages --lint
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	clang-format --dry-run -Werror $(filter %.cpp %.h,$(NATIVE))
+	printf '%s\n' $(CPP) | xargs -n 1 -P $(JOBS) clang-tidy --quiet -p $(BUILD)
+
+format: setup ## Format Python and C++
+	$(VENV)/bin/ruff check --fix-only --exit-zero .
+	$(VENV)/bin/ruff format .
+	clang-format -i $(filter %.cpp %.h,$(NATIVE))
+
+asan: SANITIZER := libasan
+tsan: SANITIZER := libtsan
+asan tsan: $(VENV)/.environment ## Run the C++ cores' tests under sanitizers (CMakePresets.json)
+	@rm -f $(VENV)/.native  # the next target builds the release again
+	$(PIP) --no-build-isolation --no-deps --config-settings=build-dir=build/$@ \
+	  --config-settings=cmake.build-type=RelWithDebInfo --config-settings=cmake.args=--preset=$@ --editable .
+	export LD_PRELOAD="$$($(or $(CXX),c++) -print-file-name=$(SANITIZER).so) $$($(or $(CXX),c++) -print-file-name=libstdc++.so)"
+	export ASAN_OPTIONS=detect_leaks=0:$${ASAN_OPTIONS:-}
+	$(PY) -m pytest $(or $(ARGS),tests/flashcodec tests/ipc_buffers)
+
+clean: ## Remove what was built, but not the virtual environment
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.native
+	rm -f flashcodec/python/flashcodec/*.so ipc_buffers/python/ipc_buffers/*.so
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+distclean: clean ## Remove the virtual environment, too
+	rm -rf $(VENV)
+
+# torch comes first and stays as it is: whatever is installed later is held to that very version.
+$(VENV)/.environment: pyproject.toml
+	@echo 'Setting up $(VENV): a minute or two, once'
+	python=$$(tools/find-python)
+	PYTHON=$$python tools/system-packages
+	[[ -x $(PY) ]] || $$python -m venv $(VENV_FLAGS) $(VENV)
+	$(PIP) 'pip>=24' 'scikit-build-core>=0.11' 'pybind11>=2.13' 'cmake>=3.22' ninja
+	$(PY) -c 'import torch' 2>/dev/null || \
+	  $(PIP) torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(PY) -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >$(VENV)/constraints.txt
+	$(EDITABLE) '.$(if $(EXTRAS),[$(EXTRAS)])' --constraint $(VENV)/constraints.txt
+	$(PIP) --no-deps $(REFERENCES) || echo 'Some tests will be skipped: no $(REFERENCES)'
+	touch $@
+
+$(VENV)/.native: $(VENV)/.environment $(NATIVE)
+	@echo 'Building the C++ cores'
+	$(EDITABLE) . --no-deps
+	touch $@
