@@ -1,0 +1,239 @@
+// The Python face of the core. Sizes and names here are those of flashcodec/_core.pyi.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "bitstream.h"
+#include "plan.h"
+#include "python_source.h"
+#include "scheduler.h"
+#include "session.h"
+
+namespace py = pybind11;
+
+namespace flashcodec {
+
+namespace {
+
+using Frames = py::array_t<int64_t, py::array::c_style>;
+using Release = py::call_guard<py::gil_scoped_release>;
+
+// How often a wait looks for signals such as Ctrl-C.
+constexpr double kSignalInterval = 0.05;
+
+py::object to_python(const DecodeError& error) {
+  const py::object type = py::module_::import("flashcodec.errors").attr("DecodeError");
+  const py::object stream = error.stream() < 0 ? py::object(py::none()) : py::object(py::int_(error.stream()));
+  return type(error.source(), stream, error.reason());
+}
+
+template <class T, class Get>
+py::array_t<T> array_of(py::ssize_t count, Get get) {
+  py::array_t<T> array(count);
+  T* out = array.mutable_data();
+  for (py::ssize_t i = 0; i < count; ++i) out[i] = get(i);
+  return array;
+}
+
+py::array_t<double> pts_seconds(const Bitstream& stream) {
+  return array_of<double>(static_cast<py::ssize_t>(stream.frames().size()),
+                          [&](auto i) { return stream.seconds(stream.frame_pts(static_cast<int32_t>(i))); });
+}
+
+py::array_t<double> durations_seconds(const Bitstream& stream) {
+  return array_of<double>(static_cast<py::ssize_t>(stream.frames().size()),
+                          [&](auto i) { return stream.seconds(stream.frame_duration(static_cast<int32_t>(i))); });
+}
+
+py::array_t<int64_t> key_frames(const Bitstream& stream) {
+  std::vector<int64_t> keys;
+  for (size_t i = 0; i < stream.frames().size(); ++i) {
+    if (stream.packets()[stream.frames()[i]].key) keys.push_back(static_cast<int64_t>(i));
+  }
+  return array_of<int64_t>(static_cast<py::ssize_t>(keys.size()), [&](auto i) { return keys[i]; });
+}
+
+std::vector<int64_t> to_vector(const Frames& frames) {
+  if (frames.ndim() != 1) throw py::value_error("frame indices must be one-dimensional");
+  return {frames.data(), frames.data() + frames.size()};
+}
+
+// The bytes of an output as an array that owns them.
+py::object take_data(Output& output) {
+  if (output.data == nullptr) return py::none();
+  const auto size = static_cast<py::ssize_t>(output.bytes);
+  uint8_t* data = output.data.release();
+  const py::capsule owner(data, [](void* p) { std::unique_ptr<uint8_t[]>(static_cast<uint8_t*>(p)); });
+  return py::array_t<uint8_t>({size}, data, owner);
+}
+
+std::optional<Output> take(Session& session, std::optional<double> timeout) {
+  double left = timeout.value_or(std::numeric_limits<double>::infinity());
+  for (;;) {
+    std::optional<Output> output;
+    const double wait = std::clamp(left, 0.0, kSignalInterval);
+    {
+      const py::gil_scoped_release release;
+      output = session.take(std::chrono::duration<double>(wait));
+    }
+    left -= wait;
+    if (output || left <= 0) return output;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const Layout& layout,
+             std::optional<py::array_t<uint8_t, py::array::c_style>> out) {
+  const std::vector<int64_t> list = to_vector(frames);
+  uint8_t* memory = nullptr;
+  if (out) {
+    const size_t groups = (list.size() + layout.group_frames() - 1) / layout.group_frames();
+    if (static_cast<size_t>(out->nbytes()) != groups * layout.group_bytes())
+      throw py::value_error("out has the wrong size");
+    memory = out->mutable_data();
+  }
+  const py::gil_scoped_release release;
+  return session.add(std::move(stream), list, layout, memory);
+}
+
+py::tuple plan(const Bitstream& stream, const Frames& frames, int group_frames, int engines) {
+  const std::vector<int64_t> list = to_vector(frames);
+  std::vector<Segment> segments;
+  std::vector<PacketCount> counts;
+  {
+    const py::gil_scoped_release release;
+    segments = make_segments(stream, list, group_frames, engines);
+    for (const Segment& segment : segments) {
+      const auto part = std::span(list).subspan(segment.first, segment.last - segment.first);
+      counts.push_back(count_packets(stream, segment.runs, part));
+    }
+  }
+  py::list result;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    py::list runs;
+    for (const Run& run : segments[i].runs) runs.append(py::make_tuple(run.first, run.last));
+    result.append(py::make_tuple(segments[i].first, segments[i].last, py::tuple(runs), segments[i].cost,
+                                 counts[i].needed, counts[i].skipped));
+  }
+  return py::tuple(result);
+}
+
+// The last owner joins the threads, which may need the GIL to finish.
+void end_scheduler(Scheduler* scheduler) {
+  if (scheduler->inherited()) return;
+  std::optional<py::gil_scoped_release> joining;
+  if (PyGILState_Check() != 0) joining.emplace();
+  std::default_delete<Scheduler>()(scheduler);
+}
+
+void bind_bitstream(py::module_& module) {
+  py::class_<Source, SourcePtr>(module, "Source")
+      .def_static("path", &open_file)
+      .def_static("buffer", &open_buffer)
+      .def_static("file_like", &open_file_like)
+      .def_property_readonly("name", &Source::name);
+
+  py::class_<Metadata>(module, "Metadata")
+      .def_readonly("codec", &Metadata::codec)
+      .def_readonly("pixel_format", &Metadata::pixel_format)
+      .def_readonly("width", &Metadata::width)
+      .def_readonly("height", &Metadata::height)
+      .def_readonly("rotation", &Metadata::rotation)
+      .def_readonly("duration_from_header", &Metadata::duration_from_header)
+      .def_readonly("begin_from_header", &Metadata::begin_from_header)
+      .def_readonly("bit_rate", &Metadata::bit_rate)
+      .def_readonly("average_fps_from_header", &Metadata::average_fps_from_header)
+      .def_readonly("num_frames_from_header", &Metadata::num_frames_from_header)
+      .def_readonly("pixel_aspect_ratio", &Metadata::pixel_aspect_ratio)
+      .def_readonly("color_primaries", &Metadata::color_primaries)
+      .def_readonly("color_space", &Metadata::color_space)
+      .def_readonly("color_transfer", &Metadata::color_transfer);
+
+  py::class_<Bitstream, std::shared_ptr<Bitstream>>(module, "Bitstream")
+      .def(py::init([](SourcePtr source, int stream_index, int64_t max_pixels) {
+             const py::gil_scoped_release release;
+             return std::make_shared<Bitstream>(std::move(source), stream_index, Limits{max_pixels});
+           }),
+           py::arg("source"), py::arg("stream_index"), py::arg("max_pixels"))
+      .def_property_readonly("source_name", [](const Bitstream& s) { return s.source()->name(); })
+      .def_property_readonly("stream_index", &Bitstream::stream_index)
+      .def_property_readonly("num_frames", [](const Bitstream& s) { return s.frames().size(); })
+      .def_property_readonly("metadata", &Bitstream::metadata, py::return_value_policy::reference_internal)
+      .def("pts_seconds", &pts_seconds)
+      .def("durations_seconds", &durations_seconds)
+      .def("end_seconds", [](const Bitstream& s) { return s.seconds(s.end_pts()); })
+      .def("key_frames", &key_frames)
+      .def("gops",
+           [](const Bitstream& s) {
+             py::list gops;
+             for (const Gop& gop : s.gops()) {
+               gops.append(py::make_tuple(gop.first_packet, gop.last_packet, gop.first_frame, gop.last_frame));
+             }
+             return gops;
+           })
+      .def("plan", &plan, py::arg("frames"), py::arg("group_frames"), py::arg("engines"));
+}
+
+void bind_decoding(py::module_& module) {
+  py::enum_<LayoutKind>(module, "LayoutKind")
+      .value("PATCHES", LayoutKind::kPatches)
+      .value("CHW", LayoutKind::kChw)
+      .value("HWC", LayoutKind::kHwc)
+      .value("RAW", LayoutKind::kRaw);
+
+  py::class_<Layout>(module, "Layout")
+      .def(py::init([](LayoutKind kind, int height, int width, int patch, int temporal, int merge) {
+             const Layout layout{kind, height, width, patch, temporal, merge};
+             layout.check();
+             return layout;
+           }),
+           py::arg("kind"), py::arg("height"), py::arg("width"), py::arg("patch_size") = 1,
+           py::arg("temporal_patch_size") = 1, py::arg("merge_size") = 1);
+
+  py::class_<Scheduler, std::shared_ptr<Scheduler>>(module, "Scheduler")
+      .def(py::init([](int engines) {
+             const py::gil_scoped_release release;
+             return std::shared_ptr<Scheduler>(new Scheduler(engines), end_scheduler);
+           }),
+           py::arg("engines"))
+      .def("close", &Scheduler::close, Release())
+      .def_property_readonly("engines", &Scheduler::engines);
+
+  py::class_<Output>(module, "Output")
+      .def_readonly("request", &Output::request)
+      .def_readonly("first", &Output::first)
+      .def_readonly("count", &Output::count)
+      .def_readonly("done", &Output::done)
+      .def("take_data", &take_data)
+      .def_property_readonly("error", [](const Output& output) {
+        return output.error ? to_python(*output.error) : py::object(py::none());
+      });
+
+  py::class_<Session>(module, "Session")
+      .def(py::init<std::shared_ptr<Scheduler>>())
+      .def("add", &add, py::arg("bitstream"), py::arg("frames"), py::arg("layout"), py::arg("out") = py::none())
+      .def("take", &take, py::arg("timeout"))
+      .def("cancel", &Session::cancel, Release())
+      .def("cancel_all", &Session::cancel_all, Release());
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(std::move(pointer));
+    } catch (const DecodeError& error) {
+      const py::object instance = to_python(error);
+      PyErr_SetObject(py::type::of(instance).ptr(), instance.ptr());
+    }
+  });
+  bind_bitstream(module);
+  bind_decoding(module);
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,236 @@
+#include "bitstream.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "packet_reader.h"
+
+namespace flashcodec {
+
+namespace {
+
+// Codecs of which MP4/MOV keep one whole picture a sample, as the decoder wants it.
+bool one_sample_one_packet(AVCodecID codec) {
+  constexpr std::array codecs{AV_CODEC_ID_H264,   AV_CODEC_ID_HEVC,  AV_CODEC_ID_VP8,
+                              AV_CODEC_ID_VP9,    AV_CODEC_ID_AV1,   AV_CODEC_ID_MJPEG,
+                              AV_CODEC_ID_PRORES, AV_CODEC_ID_MPEG4, AV_CODEC_ID_H263};
+  return std::find(codecs.begin(), codecs.end(), codec) != codecs.end();
+}
+
+const uint8_t* side_data(const AVStream* stream, AVPacketSideDataType type) {
+#if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
+  const AVPacketSideData* data =
+      av_packet_side_data_get(stream->codecpar->coded_side_data, stream->codecpar->nb_coded_side_data, type);
+  return data == nullptr ? nullptr : data->data;
+#else
+  return av_stream_get_side_data(stream, type, nullptr);
+#endif
+}
+
+bool is_encrypted(const AVStream& stream) {
+  return stream.codecpar->codec_tag == MKTAG('e', 'n', 'c', 'v') ||
+         side_data(&stream, AV_PKT_DATA_ENCRYPTION_INIT_INFO) != nullptr ||
+         av_dict_get(stream.metadata, "enc_key_id", nullptr, 0) != nullptr;  // Matroska
+}
+
+std::optional<double> rotation_of(const AVStream* stream) {
+  const uint8_t* matrix = side_data(stream, AV_PKT_DATA_DISPLAYMATRIX);
+  if (matrix == nullptr) return std::nullopt;
+  const double degrees = av_display_rotation_get(reinterpret_cast<const int32_t*>(matrix));
+  if (std::isnan(degrees)) return std::nullopt;
+  return degrees;
+}
+
+std::optional<std::string> name_or_none(const char* name) {
+  if (name == nullptr) return std::nullopt;
+  return name;
+}
+
+}  // namespace
+
+Bitstream::Bitstream(SourcePtr source, int stream_index, const Limits& limits)
+    : source_(std::move(source)), limits_(limits) {
+  Input input(source_, stream_index, limits_);
+  read_parameters(input);
+  read_packets(input);
+  find_gops();
+}
+
+void Bitstream::fail(const std::string& reason) const { throw DecodeError(source_->name(), stream_index_, reason); }
+
+void Bitstream::read_parameters(const Input& input) {
+  const AVStream& stream = *input.stream();
+  stream_index_ = input.stream_index();
+  parameters_ = owned<ParametersPtr>(avcodec_parameters_alloc());
+  if (avcodec_parameters_copy(parameters_.get(), stream.codecpar) < 0) throw std::bad_alloc();
+  check_decodable(stream);
+  time_base_ = stream.time_base;
+  nal_format_ = NalFormat::of(*parameters_);
+  read_metadata(stream);
+}
+
+void Bitstream::check_decodable(const AVStream& stream) const {
+  const AVCodecParameters& codec = *parameters_;
+  if (is_encrypted(stream)) fail("the stream is encrypted");
+  if (codec.codec_id == AV_CODEC_ID_NONE) {
+    std::array<char, AV_FOURCC_MAX_STRING_SIZE> tag{};
+    av_fourcc_make_string(tag.data(), codec.codec_tag);
+    fail("codec " + std::string(tag.data()) + " is unknown to this FFmpeg");
+  }
+  if (avcodec_find_decoder(codec.codec_id) == nullptr) {
+    fail(std::string("this FFmpeg has no decoder for ") + avcodec_get_name(codec.codec_id));
+  }
+  if (codec.width <= 0 || codec.height <= 0) fail("the picture size is unknown: no decodable frame was found");
+  if (int64_t{codec.width} * codec.height > limits_.max_pixels) {
+    fail("pictures of " + std::to_string(codec.width) + "x" + std::to_string(codec.height) + " are over the limit of " +
+         std::to_string(limits_.max_pixels) + " pixels");
+  }
+}
+
+void Bitstream::read_metadata(const AVStream& stream) {
+  const AVCodecParameters& codec = *parameters_;
+  metadata_.codec = avcodec_get_name(codec.codec_id);
+  metadata_.rotation = rotation_of(&stream);
+  quarter_turns_ = (4 - static_cast<int>(std::lround(metadata_.rotation.value_or(0.0) / 90.0))) % 4;
+  metadata_.width = quarter_turns_ % 2 == 0 ? codec.width : codec.height;
+  metadata_.height = quarter_turns_ % 2 == 0 ? codec.height : codec.width;
+  metadata_.pixel_format = name_or_none(av_get_pix_fmt_name(static_cast<AVPixelFormat>(codec.format)));
+  if (stream.duration > 0) metadata_.duration_from_header = seconds(stream.duration);
+  if (stream.start_time != AV_NOPTS_VALUE) metadata_.begin_from_header = seconds(stream.start_time);
+  if (codec.bit_rate > 0) metadata_.bit_rate = static_cast<double>(codec.bit_rate);
+  const AVRational fps = stream.avg_frame_rate.num > 0 ? stream.avg_frame_rate : stream.r_frame_rate;
+  if (fps.num > 0 && fps.den > 0) metadata_.average_fps_from_header = av_q2d(fps);
+  if (stream.nb_frames > 0) metadata_.num_frames_from_header = stream.nb_frames;
+  if (codec.sample_aspect_ratio.num > 0) {
+    metadata_.pixel_aspect_ratio = {codec.sample_aspect_ratio.num, codec.sample_aspect_ratio.den};
+  }
+  if (codec.color_primaries != AVCOL_PRI_UNSPECIFIED) {
+    metadata_.color_primaries = name_or_none(av_color_primaries_name(codec.color_primaries));
+  }
+  if (codec.color_space != AVCOL_SPC_UNSPECIFIED) {
+    metadata_.color_space = name_or_none(av_color_space_name(codec.color_space));
+  }
+  if (codec.color_trc != AVCOL_TRC_UNSPECIFIED) {
+    metadata_.color_transfer = name_or_none(av_color_transfer_name(codec.color_trc));
+  }
+}
+
+bool Bitstream::gradual(const AVPacket& key) const {
+  const std::span<const uint8_t> data(key.data, static_cast<size_t>(key.size));
+  return parameters_->codec_id == AV_CODEC_ID_H264 && !inspect_h264(data, nal_format_).random_access;
+}
+
+void Bitstream::read_packets(Input& input) {
+  const bool mov = std::string(input.format()->iformat->name).find("mov") != std::string::npos;
+  contiguous_ = mov && one_sample_one_packet(parameters_->codec_id);
+  scanned_ = !contiguous_;
+  const LogCapture log;
+  const std::unique_ptr<Input> tables = contiguous_ ? Input::tables_only(source_, *input.stream()) : nullptr;
+  list_packets(tables != nullptr ? *tables : input);
+  if (packets_.empty()) fail(log.explain("the stream has no frames"));
+  order_frames(!mov);
+  if (frames_.empty()) fail(log.explain("the stream has no frames that are shown"));
+}
+
+void Bitstream::list_packets(Input& input) {
+  auto packet = owned<PacketPtr>(av_packet_alloc());
+  while (input.read(packet.get())) {
+    if (packet->size == 0) continue;
+    const bool key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
+    packets_.push_back({packet->pts, packet->dts, packet->duration, packet->pos, packet->size, -1, key,
+                        (packet->flags & AV_PKT_FLAG_DISCARD) != 0, key && scanned_ && gradual(*packet)});
+    if (av_packet_get_side_data(packet.get(), AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr) {
+      fail("the stream is encrypted");
+    }
+    const bool new_parameters = av_packet_get_side_data(packet.get(), AV_PKT_DATA_NEW_EXTRADATA, nullptr) != nullptr;
+    contiguous_ = contiguous_ && packet->pos >= 0 && !new_parameters;
+  }
+}
+
+// FFmpeg's output order is that of the timestamps. Where a stream starts its timestamps again at a key packet,
+// the frames before come first all the same, and their timestamps go on.
+void Bitstream::order_frames(bool restart_at_keys) {
+  int64_t offset = 0;
+  int64_t end = INT64_MIN;
+  std::vector<std::pair<int64_t, int32_t>> shown;
+  shown.reserve(packets_.size());
+  for (int32_t i = 0; i < static_cast<int32_t>(packets_.size()); ++i) {
+    const Packet& packet = packets_[i];
+    if (packet.discard) continue;
+    ordered_ = ordered_ && packet.pts != AV_NOPTS_VALUE;
+    int64_t pts = packet.pts != AV_NOPTS_VALUE ? packet.pts : packet.dts;
+    if (pts == AV_NOPTS_VALUE) pts = shown.empty() ? 0 : shown.back().first + 1;
+    pts += offset;
+    if (restart_at_keys && packet.key && pts < end && end != INT64_MIN) {
+      offset += end - pts;
+      pts = end;
+    }
+    end = std::max(end, pts + std::max<int64_t>(packet.duration, 1));
+    shown.emplace_back(pts, i);
+  }
+  std::stable_sort(shown.begin(), shown.end(), [](auto& a, auto& b) { return a.first < b.first; });
+  for (const auto& [pts, packet] : shown) {
+    packets_[packet].frame = static_cast<int32_t>(frames_.size());
+    frames_.push_back(packet);
+    frame_pts_.push_back(pts);
+  }
+}
+
+void Bitstream::find_gops() {
+  const auto count = static_cast<int32_t>(packets_.size());
+  for (int32_t i = 0; i < count; ++i) {
+    if (gops_.empty() || packets_[i].key) gops_.push_back({i, i, INT32_MAX, 0});
+    Gop& gop = gops_.back();
+    gop.last_packet = i + 1;
+    if (packets_[i].frame < 0) continue;
+    gop.first_frame = std::min(gop.first_frame, packets_[i].frame);
+    gop.last_frame = std::max(gop.last_frame, packets_[i].frame + 1);
+  }
+  for (Gop& gop : gops_) gop.first_frame = std::min(gop.first_frame, gop.last_frame);
+  clean_ = std::vector<std::atomic<int8_t>>(gops_.size());
+}
+
+int Bitstream::gop_of(int32_t packet) const {
+  const auto after = std::upper_bound(gops_.begin(), gops_.end(), packet,
+                                      [](int32_t p, const Gop& gop) { return p < gop.first_packet; });
+  return static_cast<int>(after - gops_.begin()) - 1;
+}
+
+int64_t Bitstream::frame_duration(int32_t frame) const {
+  const int64_t duration = packets_[frames_[frame]].duration;
+  const bool last = frame + 1 == static_cast<int32_t>(frames_.size());
+  return duration > 0 || last ? duration : frame_pts_[frame + 1] - frame_pts_[frame];
+}
+
+int64_t Bitstream::end_pts() const {
+  int64_t end = INT64_MIN;
+  for (int32_t i = 0; i < static_cast<int32_t>(frames_.size()); ++i) {
+    end = std::max(end, frame_pts_[i] + frame_duration(i));
+  }
+  return end;
+}
+
+bool Bitstream::leading(int32_t packet) const {
+  const Packet& key = packets_[gops_[gop_of(packet)].first_packet];
+  const Packet& p = packets_[packet];
+  return key.pts != AV_NOPTS_VALUE && p.pts != AV_NOPTS_VALUE && p.pts < key.pts;
+}
+
+bool Bitstream::starts_clean(int gop) const {
+  if (gop == 0) return true;
+  if (scanned_) return !packets_[gops_[gop].first_packet].gradual;
+  if (parameters_->codec_id != AV_CODEC_ID_H264) return true;
+  int8_t known = clean_[gop].load(std::memory_order_relaxed);
+  if (known == 0) {
+    auto packet = owned<PacketPtr>(av_packet_alloc());
+    PacketReader(*this).read(gops_[gop].first_packet, packet.get());
+    known = gradual(*packet) ? -1 : 1;
+    clean_[gop].store(known, std::memory_order_relaxed);
+  }
+  return known > 0;
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,59 @@
+#include "ffmpeg.h"
+
+#include <array>
+#include <cstdarg>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+namespace flashcodec {
+
+namespace {
+
+thread_local LogCapture* current_capture = nullptr;
+
+std::string describe(const std::string& source, int stream, const std::string& reason) {
+  if (stream < 0) return source + ": " + reason;
+  return source + ": stream " + std::to_string(stream) + ": " + reason;
+}
+
+}  // namespace
+
+DecodeError::DecodeError(std::string source, int stream, std::string reason)
+    : std::runtime_error(describe(source, stream, reason)),
+      source_(std::move(source)),
+      stream_(stream),
+      reason_(std::move(reason)) {}
+
+std::string error_text(int code) {
+  std::array<char, AV_ERROR_MAX_STRING_SIZE> text{};
+  av_strerror(code, text.data(), text.size());
+  return text.data();
+}
+
+void capture_log(void* context, int level, const char* format, va_list arguments) {
+  if (current_capture == nullptr) {
+    av_log_default_callback(context, level, format, arguments);
+    return;
+  }
+  if (level > AV_LOG_ERROR) return;
+  std::array<char, 512> text{};
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  std::string message = text.data();
+  while (!message.empty() && (message.back() == '\n' || message.back() == ' ')) message.pop_back();
+  if (!message.empty()) current_capture->last_error_ = message;
+}
+
+LogCapture::LogCapture() : outer_(current_capture) {
+  static std::once_flag installed;
+  std::call_once(installed, [] { av_log_set_callback(capture_log); });
+  current_capture = this;
+}
+
+LogCapture::~LogCapture() { current_capture = outer_; }
+
+std::string LogCapture::explain(const std::string& what) const {
+  return last_error_.empty() ? what : what + " (" + last_error_ + ")";
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,177 @@
+#include "input.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace flashcodec {
+
+namespace {
+
+constexpr int kBufferBytes = 1 << 15;
+
+// A container must not make us open other files or URLs (playlists, external tracks).
+int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) { return AVERROR(EPERM); }
+
+struct Options {
+  AVDictionary* dictionary = nullptr;
+  Options() = default;
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+  ~Options() { av_dict_free(&dictionary); }
+};
+
+std::vector<ByteRange> sample_ranges(AVStream* stream) {
+  std::vector<ByteRange> ranges;
+  const int count = avformat_index_get_entries_count(stream);
+  ranges.reserve(count);
+  for (int i = 0; i < count; ++i) {
+    const AVIndexEntry* entry = avformat_index_get_entry(stream, i);
+    if (entry->pos >= 0 && entry->size > 0) ranges.push_back({entry->pos, entry->pos + entry->size});
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    ranges[i].begin = std::max(ranges[i].begin, ranges[i - 1].end);
+    ranges[i].end = std::max(ranges[i].begin, ranges[i].end);
+  }
+  return ranges;
+}
+
+std::string media_name(AVMediaType type) {
+  const char* name = av_get_media_type_string(type);
+  return name != nullptr ? name : "unknown data";
+}
+
+}  // namespace
+
+Input::Input(SourcePtr source) : source_(std::move(source)) {
+  if (source_->size() == 0) fail(-1, "the source is empty (0 bytes)");
+  open();
+}
+
+Input::Input(SourcePtr source, int stream_index, const Limits& limits) : Input(std::move(source)) {
+  find_streams(stream_index, limits);
+}
+
+std::unique_ptr<Input> Input::tables_only(const SourcePtr& source, const AVStream& stream) {
+  std::unique_ptr<Input> input(new Input(source));  // NOLINT(modernize-make-unique): private constructor
+  if (stream.index >= static_cast<int>(input->format_->nb_streams)) input->fail(stream.index, "the stream is gone");
+  input->choose(stream.index);
+  input->stream()->r_frame_rate = stream.r_frame_rate;  // from it packets get their durations
+  input->format_->flags |= AVFMT_FLAG_NOPARSE;
+  input->skipped_ = sample_ranges(input->stream());
+  return input;
+}
+
+void Input::choose(int stream_index) {
+  stream_index_ = stream_index;
+  for (unsigned i = 0; i < format_->nb_streams; ++i) {
+    if (static_cast<int>(i) != stream_index) format_->streams[i]->discard = AVDISCARD_ALL;
+  }
+}
+
+void Input::fail(int stream, const std::string& reason) const {
+  throw DecodeError(source_->name(), stream, read_error_.empty() ? reason : reason + " (" + read_error_ + ")");
+}
+
+void Input::open() {
+  auto* buffer = static_cast<unsigned char*>(av_malloc(kBufferBytes));
+  if (buffer == nullptr) throw std::bad_alloc();
+  io_.reset(avio_alloc_context(buffer, kBufferBytes, 0, this, read_callback, nullptr, seek_callback));
+  if (io_ == nullptr) av_free(buffer);
+  auto* format = avformat_alloc_context();
+  if (io_ == nullptr || format == nullptr) throw std::bad_alloc();
+  format->pb = io_.get();
+  format->io_open = refuse_to_open;
+  const LogCapture log;
+  const int status = avformat_open_input(&format, nullptr, nullptr, nullptr);  // frees it if it fails
+  format_.reset(format);
+  if (status == AVERROR_INVALIDDATA) fail(-1, log.explain("not a video file, or damaged beyond recognition"));
+  if (status < 0) fail(-1, log.explain("cannot be opened: " + error_text(status)));
+}
+
+void Input::find_streams(int wanted, const Limits& limits) {
+  const LogCapture log;
+  std::vector<Options> options(format_->nb_streams);
+  std::vector<AVDictionary*> dictionaries;
+  for (Options& option : options) {
+    av_dict_set_int(&option.dictionary, "max_pixels", limits.max_pixels, 0);
+    dictionaries.push_back(option.dictionary);
+  }
+  const int status = avformat_find_stream_info(format_.get(), dictionaries.empty() ? nullptr : dictionaries.data());
+  for (size_t i = 0; i < options.size(); ++i) options[i].dictionary = dictionaries[i];
+  if (status < 0) fail(-1, log.explain("its streams cannot be read: " + error_text(status)));
+
+  if (wanted >= static_cast<int>(format_->nb_streams)) {
+    throw std::invalid_argument(source_->name() + ": there is no stream " + std::to_string(wanted) + ", only " +
+                                std::to_string(format_->nb_streams));
+  }
+  if (wanted >= 0 && format_->streams[wanted]->codecpar->codec_type != AVMEDIA_TYPE_VIDEO) {
+    throw std::invalid_argument(source_->name() + ": stream " + std::to_string(wanted) + " is " +
+                                media_name(format_->streams[wanted]->codecpar->codec_type) + ", not video");
+  }
+  const int chosen = av_find_best_stream(format_.get(), AVMEDIA_TYPE_VIDEO, wanted, -1, nullptr, 0);
+  if (chosen < 0) fail(-1, "there is no video stream");
+  choose(chosen);
+}
+
+bool Input::read(AVPacket* packet) {
+  for (;;) {
+    av_packet_unref(packet);
+    const int status = av_read_frame(format_.get(), packet);
+    if (status == AVERROR(EAGAIN)) continue;
+    if (status < 0) {
+      if (!read_error_.empty()) fail(stream_index_, "reading failed");
+      return false;
+    }
+    if (packet->stream_index == stream_index_) return true;
+  }
+}
+
+int Input::read_bytes(std::span<uint8_t> out) {
+  const auto range = std::upper_bound(skipped_.begin(), skipped_.end(), position_,
+                                      [](int64_t at, const ByteRange& r) { return at < r.end; });
+  if (range != skipped_.end() && range->begin <= position_) {
+    const auto count = std::min<int64_t>(static_cast<int64_t>(out.size()), range->end - position_);
+    position_ += count;
+    return static_cast<int>(count);
+  }
+  if (range != skipped_.end()) {
+    out = out.first(std::min<size_t>(out.size(), static_cast<size_t>(range->begin - position_)));
+  }
+  const size_t count = source_->read_at(position_, out);
+  position_ += static_cast<int64_t>(count);
+  return count == 0 ? AVERROR_EOF : static_cast<int>(count);
+}
+
+int Input::read_callback(void* self, uint8_t* out, int size) {
+  auto* input = static_cast<Input*>(self);
+  try {
+    return input->read_bytes({out, static_cast<size_t>(size)});
+  } catch (const std::exception& error) {
+    input->read_error_ = error.what();
+    return AVERROR(EIO);
+  }
+}
+
+int64_t Input::seek_callback(void* self, int64_t offset, int whence) {
+  auto* input = static_cast<Input*>(self);
+  switch (whence & ~AVSEEK_FORCE) {
+    case AVSEEK_SIZE:
+      return input->source_->size();
+    case SEEK_SET:
+      break;
+    case SEEK_CUR:
+      offset += input->position_;
+      break;
+    case SEEK_END:
+      offset += input->source_->size();
+      break;
+    default:
+      return AVERROR(EINVAL);
+  }
+  if (offset < 0) return AVERROR(EINVAL);
+  return input->position_ = offset;
+}
+
+}  // namespace flashcodec

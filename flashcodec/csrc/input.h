@@ -1,0 +1,71 @@
+// A source opened by libavformat.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "ffmpeg.h"
+#include "source.h"
+
+namespace flashcodec {
+
+struct Limits {
+  int64_t max_pixels = int64_t{8192} * 8192;
+};
+
+struct ByteRange {
+  int64_t begin;
+  int64_t end;
+};
+
+struct FreeIo {
+  void operator()(AVIOContext* io) const {
+    av_freep(&io->buffer);
+    avio_context_free(&io);
+  }
+};
+using IoPtr = std::unique_ptr<AVIOContext, FreeIo>;
+using FormatPtr = std::unique_ptr<AVFormatContext, FreeByPointer<avformat_close_input>>;
+
+class Input {
+ public:
+  // Opens the source, finds its streams and chooses one: `stream_index`, or the best video stream if it is -1.
+  // The other streams are discarded. Throws DecodeError, or std::invalid_argument for a stream that is no video.
+  Input(SourcePtr source, int stream_index, const Limits& limits);
+
+  // The same source once more, for packets as the container's tables describe them: bytes inside of samples that
+  // the tables list are not read, such packets have undefined content. For MP4/MOV.
+  static std::unique_ptr<Input> tables_only(const SourcePtr& source, const AVStream& stream);
+
+  ~Input() = default;
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  AVFormatContext* format() const { return format_.get(); }
+  AVStream* stream() const { return format_->streams[stream_index_]; }
+  int stream_index() const { return stream_index_; }
+
+  // The next packet of the chosen stream; false at the end. Damaged parts are passed over as FFmpeg does.
+  bool read(AVPacket* packet);
+
+ private:
+  explicit Input(SourcePtr source);
+
+  static int read_callback(void* self, uint8_t* out, int size);
+  static int64_t seek_callback(void* self, int64_t offset, int whence);
+  int read_bytes(std::span<uint8_t> out);
+  void open();
+  void find_streams(int wanted, const Limits& limits);
+  void choose(int stream_index);
+  [[noreturn]] void fail(int stream, const std::string& reason) const;
+
+  SourcePtr source_;
+  int64_t position_ = 0;
+  std::vector<ByteRange> skipped_;  // sorted
+  IoPtr io_;
+  FormatPtr format_;
+  int stream_index_ = -1;
+  std::string read_error_;
+};
+
+}  // namespace flashcodec

@@ -1,0 +1,215 @@
+#include "nal.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace flashcodec {
+
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+
+// Calls visit(nal) for each NAL unit until it returns false.
+template <class Visit>
+void visit_with_lengths(Bytes data, int length_bytes, Visit visit) {
+  while (data.size() > static_cast<size_t>(length_bytes)) {
+    size_t length = 0;
+    for (int i = 0; i < length_bytes; ++i) length = length << 8 | data[i];
+    data = data.subspan(length_bytes);
+    const Bytes nal = data.first(std::min(length, data.size()));
+    if (!nal.empty() && !visit(nal)) return;
+    data = data.subspan(nal.size());
+  }
+}
+
+size_t find_start_code(Bytes data, size_t from) {
+  for (size_t i = from; i + 3 <= data.size(); ++i) {
+    if (data[i] == 0 && data[i + 1] == 0 && data[i + 2] == 1) return i;
+  }
+  return data.size();
+}
+
+template <class Visit>
+void visit_with_start_codes(Bytes data, Visit visit) {
+  size_t at = find_start_code(data, 0);
+  while (at < data.size()) {
+    const size_t begin = at + 3;
+    at = find_start_code(data, begin);
+    const Bytes nal = data.subspan(begin, at - begin);
+    if (!nal.empty() && !visit(nal)) return;
+  }
+}
+
+template <class Visit>
+void visit_nals(Bytes data, int length_bytes, Visit visit) {
+  if (length_bytes > 0) {
+    visit_with_lengths(data, length_bytes, visit);
+  } else {
+    visit_with_start_codes(data, visit);
+  }
+}
+
+// The payload without emulation prevention bytes (H.264 7.3.1), at most `limit` bytes of it.
+std::vector<uint8_t> unescape(Bytes nal, size_t limit) {
+  std::vector<uint8_t> out;
+  int zeros = 0;
+  for (const uint8_t byte : nal) {
+    if (out.size() >= limit) break;
+    if (zeros >= 2 && byte == 3) {
+      zeros = 0;
+      continue;
+    }
+    zeros = byte == 0 ? zeros + 1 : 0;
+    out.push_back(byte);
+  }
+  return out;
+}
+
+class BitReader {
+ public:
+  explicit BitReader(Bytes data) : data_(data) {}
+
+  unsigned bit() {
+    if (at_ >= data_.size() * 8) return 0;
+    const unsigned value = data_[at_ / 8] >> (7 - at_ % 8) & 1U;
+    ++at_;
+    return value;
+  }
+
+  // ue(v), H.264 9.1
+  unsigned exp_golomb() {
+    int zeros = 0;
+    while (zeros < 32 && bit() == 0) ++zeros;
+    if (zeros == 32) return UINT32_MAX;
+    unsigned value = 1;
+    for (int i = 0; i < zeros; ++i) value = value << 1 | bit();
+    return value - 1;
+  }
+
+ private:
+  Bytes data_;
+  size_t at_ = 0;
+};
+
+// recovery_frame_cnt of a recovery point SEI (H.264 D.1.8), or 0 if the NAL unit holds none.
+unsigned recovery_frames(Bytes sei) {
+  constexpr unsigned kRecoveryPoint = 6;
+  const std::vector<uint8_t> data = unescape(sei.subspan(1), 4096);
+  size_t at = 0;
+  while (at + 2 < data.size()) {
+    std::array<unsigned, 2> type_and_size{};
+    for (unsigned& value : type_and_size) {
+      while (at < data.size() && data[at] == 0xFF) {
+        value += 255;
+        ++at;
+      }
+      if (at < data.size()) value += data[at++];
+    }
+    if (type_and_size[0] == kRecoveryPoint) return BitReader(Bytes(data).subspan(at)).exp_golomb();
+    at += type_and_size[1];
+  }
+  return 0;
+}
+
+bool intra_slice(Bytes slice) {
+  const std::vector<uint8_t> header = unescape(slice.subspan(1), 16);
+  BitReader bits(header);
+  bits.exp_golomb();  // first_mb_in_slice
+  const unsigned type = bits.exp_golomb() % 5;
+  return type == 2 || type == 4;  // I, SI
+}
+
+int hevc_type(Bytes nal) { return nal[0] >> 1 & 0x3F; }
+int hevc_layer(Bytes nal) { return (nal[0] & 1) << 5 | nal[1] >> 3; }
+int hevc_temporal_id(Bytes nal) { return (nal[1] & 7) - 1; }
+
+constexpr int kHevcSps = 33;
+
+// sps_max_sub_layers_minus1 (HEVC 7.3.2.2.1)
+int highest_temporal_id(Bytes nal, int known) {
+  if (nal.size() < 3 || hevc_type(nal) != kHevcSps || hevc_layer(nal) != 0) return known;
+  return std::max(known, nal[2] >> 1 & 7);
+}
+
+// The NAL units in an HEVCDecoderConfigurationRecord (ISO/IEC 14496-15, 8.3.3.1).
+int highest_temporal_id_of_hvcc(Bytes record) {
+  int highest = -1;
+  size_t at = 23;
+  for (int arrays = record[22]; arrays > 0 && at + 3 <= record.size(); --arrays) {
+    int count = record[at + 1] << 8 | record[at + 2];
+    at += 3;
+    for (; count > 0 && at + 2 <= record.size(); --count) {
+      const size_t length = static_cast<size_t>(record[at]) << 8 | record[at + 1];
+      at += 2;
+      if (at + length > record.size()) return highest;
+      highest = highest_temporal_id(record.subspan(at, length), highest);
+      at += length;
+    }
+  }
+  return highest;
+}
+
+bool disposable_hevc(Bytes packet, const NalFormat& format) {
+  if (format.highest_temporal_id < 0) return false;
+  bool pictures = false;
+  bool used = false;
+  visit_nals(packet, format.length_bytes, [&](Bytes nal) {
+    if (nal.size() < 2 || hevc_type(nal) >= 32 || hevc_layer(nal) != 0) return true;
+    const bool non_reference = hevc_type(nal) <= 14 && hevc_type(nal) % 2 == 0;
+    pictures = true;
+    used = !non_reference || hevc_temporal_id(nal) < format.highest_temporal_id;
+    return false;
+  });
+  return pictures && !used;
+}
+
+}  // namespace
+
+NalFormat NalFormat::of(const AVCodecParameters& parameters) {
+  NalFormat format;
+  format.codec = parameters.codec_id;
+  const Bytes extra(parameters.extradata, static_cast<size_t>(std::max(parameters.extradata_size, 0)));
+  if (format.codec == AV_CODEC_ID_H264 && extra.size() > 4 && extra[0] == 1) {
+    format.length_bytes = (extra[4] & 3) + 1;
+  }
+  if (format.codec == AV_CODEC_ID_HEVC) {
+    const bool annex_b = extra.size() < 23 || (extra[0] == 0 && extra[1] == 0 && extra[2] <= 1);
+    if (annex_b) {
+      visit_with_start_codes(extra, [&](Bytes nal) {
+        format.highest_temporal_id = flashcodec::highest_temporal_id(nal, format.highest_temporal_id);
+        return true;
+      });
+    } else {
+      format.length_bytes = (extra[21] & 3) + 1;
+      format.highest_temporal_id = highest_temporal_id_of_hvcc(extra);
+    }
+  }
+  return format;
+}
+
+H264Picture inspect_h264(std::span<const uint8_t> packet, const NalFormat& format) {
+  constexpr int kSlice = 1, kPartition = 2, kIdr = 5, kSei = 6;
+  H264Picture picture{.reference = false, .random_access = false};
+  bool pictures = false;
+  bool gradual = false;
+  visit_nals(packet, format.length_bytes, [&](Bytes nal) {
+    const int type = nal[0] & 31;
+    if (type == kSei && nal.size() > 1) gradual = gradual || recovery_frames(nal) > 0;
+    if (type != kSlice && type != kPartition && type != kIdr) return true;
+    if (!pictures) picture.random_access = type == kIdr || (!gradual && nal.size() > 1 && intra_slice(nal));
+    pictures = true;
+    picture.reference = (nal[0] >> 5 & 3) != 0;
+    return !picture.reference;
+  });
+  if (!pictures) picture.reference = true;
+  return picture;
+}
+
+bool disposable(std::span<const uint8_t> packet, const NalFormat& format) {
+  if (format.codec == AV_CODEC_ID_H264) return !inspect_h264(packet, format).reference;
+  if (format.codec == AV_CODEC_ID_HEVC) return disposable_hevc(packet, format);
+  return false;
+}
+
+}  // namespace flashcodec

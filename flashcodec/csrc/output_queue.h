@@ -1,0 +1,48 @@
+// Finished outputs on their way to the caller.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_set>
+
+#include "ffmpeg.h"
+
+namespace flashcodec {
+
+// One temporal group of a request: places [first, first + count) of its frame list. The bytes are here, or
+// already where the caller wanted them (`data` is null).
+struct Output {
+  uint64_t request = 0;
+  int32_t first = 0;
+  int32_t count = 0;
+  std::unique_ptr<uint8_t[]> data;
+  size_t bytes = 0;
+  bool done = false;  // the last of its request
+  std::optional<DecodeError> error;
+};
+
+class OutputQueue {
+ public:
+  // Decoding pauses while this much waits to be taken.
+  static constexpr size_t kFullBytes = size_t{256} << 20;
+
+  void put(Output output);
+  // The oldest output, or nothing if none comes in time.
+  std::optional<Output> take(std::chrono::duration<double> timeout);
+  // Drops what is there of a request.
+  void drop(uint64_t request);
+  bool full() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable ready_;
+  std::deque<Output> outputs_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace flashcodec

@@ -1,0 +1,101 @@
+#include "packet_reader.h"
+
+#include <string>
+
+namespace flashcodec {
+
+namespace {
+
+// Reading on is cheaper than a seek over fewer packets than this.
+constexpr int32_t kSeekDistance = 256;
+// After a seek, so many packets may be strange (cut in the middle) before one is recognised.
+constexpr int kStrangers = 16;
+
+bool same(const Packet& known, const AVPacket& packet) {
+  return known.position == packet.pos && known.size == packet.size && packet.pos >= 0;
+}
+
+// Formats whose packets are found by a byte offset; the others by a timestamp.
+bool seeks_by_byte(const AVInputFormat& format) { return (format.flags & AVFMT_TS_DISCONT) != 0; }
+
+}  // namespace
+
+void PacketReader::read(int32_t index, AVPacket* packet) {
+  av_packet_unref(packet);
+  if (stream_.contiguous()) {
+    read_bytes(index, packet);
+  } else {
+    read_demuxed(index, packet);
+  }
+  const Packet& known = stream_.packets()[index];
+  if (known.key) packet->flags |= AV_PKT_FLAG_KEY;
+  if (known.discard) packet->flags |= AV_PKT_FLAG_DISCARD;
+}
+
+void PacketReader::read_bytes(int32_t index, AVPacket* packet) {
+  const Packet& known = stream_.packets()[index];
+  if (known.position + known.size > stream_.source()->size()) {
+    stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)");
+  }
+  if (av_new_packet(packet, known.size) < 0) throw std::bad_alloc();
+  size_t done = 0;
+  while (done < static_cast<size_t>(known.size)) {
+    const std::span<uint8_t> rest(packet->data + done, static_cast<size_t>(known.size) - done);
+    const size_t count = stream_.source()->read_at(known.position + static_cast<int64_t>(done), rest);
+    if (count == 0) stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)");
+    done += count;
+  }
+}
+
+void PacketReader::read_demuxed(int32_t index, AVPacket* packet) {
+  if (input_ == nullptr || index < next_ || index - next_ > kSeekDistance) {
+    if (!seek(index)) rewind();
+  }
+  for (; next_ <= index; ++next_) {
+    if (pending_ != nullptr) {
+      av_packet_move_ref(packet, pending_.get());
+      pending_.reset();
+    } else {
+      do {
+        if (!input_->read(packet)) stream_.fail("the source ends before packet " + std::to_string(index));
+      } while (packet->size == 0);
+    }
+    if (packet->size != stream_.packets()[next_].size) stream_.fail("the source changed while it was read");
+  }
+}
+
+void PacketReader::rewind() {
+  input_ = std::make_unique<Input>(stream_.source(), stream_.stream_index(), stream_.limits());
+  pending_.reset();
+  next_ = 0;
+}
+
+// Tries to get near the packet without reading all that is before it; false if the place cannot be told.
+bool PacketReader::seek(int32_t index) {
+  if (index <= kSeekDistance) return false;
+  const Packet& target = stream_.packets()[index];
+  if (target.position < 0) return false;
+  if (input_ == nullptr) rewind();
+  const bool by_byte = seeks_by_byte(*input_->format()->iformat);
+  const int64_t timestamp = target.dts != AV_NOPTS_VALUE ? target.dts : target.pts;
+  const int status = by_byte ? av_seek_frame(input_->format(), -1, target.position, AVSEEK_FLAG_BYTE)
+                             : av_seek_frame(input_->format(), stream_.stream_index(), timestamp, AVSEEK_FLAG_BACKWARD);
+  pending_.reset();
+  return status >= 0 && find_place(index);
+}
+
+bool PacketReader::find_place(int32_t index) {
+  const auto& packets = stream_.packets();
+  auto packet = owned<PacketPtr>(av_packet_alloc());
+  for (int strangers = 0; strangers < kStrangers && input_->read(packet.get()); ++strangers) {
+    for (int32_t i = index; i >= 0; --i) {
+      if (!same(packets[i], *packet)) continue;
+      next_ = i;
+      pending_ = std::move(packet);
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace flashcodec

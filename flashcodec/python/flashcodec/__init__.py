@@ -1,0 +1,56 @@
+"""FlashCodec: GOP-parallel video decoding, straight into what a model reads."""
+
+from flashcodec import image
+from flashcodec.bitstream import (
+    Bitstream,
+    Gop,
+    Indices,
+    Plan,
+    Segment,
+    Source,
+    VideoStreamMetadata,
+    analyse_bitstream,
+)
+from flashcodec.errors import DecodeError
+from flashcodec.layouts import Layout, PatchLayout, RGBLayout
+from flashcodec.serving import DecodingOutput, FlashCodec, default_codec
+from flashcodec.video_decoder import Frame, FrameBatch, VideoDecoder, yuv_frames_at
+
+__all__ = [
+    "Bitstream",
+    "DecodeError",
+    "DecodingOutput",
+    "FlashCodec",
+    "Frame",
+    "FrameBatch",
+    "Gop",
+    "Layout",
+    "PatchLayout",
+    "Plan",
+    "RGBLayout",
+    "Segment",
+    "Source",
+    "VideoDecoder",
+    "VideoStreamMetadata",
+    "add_decoding_request",
+    "analyse_bitstream",
+    "cancel",
+    "get_decoding_output",
+    "image",
+    "yuv_frames_at",
+]
+
+
+def add_decoding_request(source: Bitstream | Source, indices: Indices, layout: Layout | None = None) -> int:
+    """`FlashCodec.add_decoding_request` of the process-wide instance."""
+    return default_codec().add_decoding_request(source, indices, layout)
+
+
+def get_decoding_output(timeout: float | None = None) -> DecodingOutput | None:
+    """`FlashCodec.get_decoding_output` of the process-wide instance."""
+    return default_codec().get_decoding_output(timeout)
+
+
+def cancel(request: int) -> None:
+    """`FlashCodec.cancel` of the process-wide instance."""
+    default_codec().cancel(request)

@@ -1,0 +1,102 @@
+"""The C++ core, csrc/bindings.cpp."""
+
+from enum import Enum
+
+import numpy as np
+import numpy.typing as npt
+
+from flashcodec.errors import DecodeError
+
+class Source:
+    @staticmethod
+    def path(path: str) -> Source: ...
+    @staticmethod
+    def buffer(bytes_like: object, name: str) -> Source: ...
+    @staticmethod
+    def file_like(file: object, name: str) -> Source: ...
+    @property
+    def name(self) -> str: ...
+
+class Metadata:
+    codec: str
+    pixel_format: str | None
+    width: int
+    height: int
+    rotation: float | None
+    duration_from_header: float | None
+    begin_from_header: float | None
+    bit_rate: float | None
+    average_fps_from_header: float | None
+    num_frames_from_header: int | None
+    pixel_aspect_ratio: tuple[int, int] | None
+    color_primaries: str | None
+    color_space: str | None
+    color_transfer: str | None
+
+class Bitstream:
+    def __init__(self, source: Source, stream_index: int, max_pixels: int) -> None: ...
+    @property
+    def source_name(self) -> str: ...
+    @property
+    def stream_index(self) -> int: ...
+    @property
+    def num_frames(self) -> int: ...
+    @property
+    def metadata(self) -> Metadata: ...
+    def pts_seconds(self) -> npt.NDArray[np.float64]: ...
+    def durations_seconds(self) -> npt.NDArray[np.float64]: ...
+    def end_seconds(self) -> float: ...
+    def key_frames(self) -> npt.NDArray[np.int64]: ...
+    def gops(self) -> list[tuple[int, int, int, int]]: ...
+    def plan(
+        self, frames: npt.NDArray[np.int64], group_frames: int, engines: int
+    ) -> tuple[tuple[int, int, tuple[tuple[int, int], ...], int, int, int], ...]: ...
+
+class LayoutKind(Enum):
+    PATCHES = 0
+    CHW = 1
+    HWC = 2
+    RAW = 3
+
+class Layout:
+    def __init__(
+        self,
+        kind: LayoutKind,
+        height: int,
+        width: int,
+        patch_size: int = 1,
+        temporal_patch_size: int = 1,
+        merge_size: int = 1,
+    ) -> None: ...
+
+class Scheduler:
+    def __init__(self, engines: int) -> None: ...
+    @property
+    def engines(self) -> int: ...
+    def close(self) -> None: ...
+
+class Output:
+    @property
+    def request(self) -> int: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+    @property
+    def done(self) -> bool: ...
+    @property
+    def error(self) -> DecodeError | None: ...
+    def take_data(self) -> npt.NDArray[np.uint8]: ...
+
+class Session:
+    def __init__(self, scheduler: Scheduler) -> None: ...
+    def add(
+        self,
+        bitstream: Bitstream,
+        frames: npt.NDArray[np.int64],
+        layout: Layout,
+        out: npt.NDArray[np.uint8] | None = None,
+    ) -> int: ...
+    def take(self, timeout: float | None) -> Output | None: ...
+    def cancel(self, request: int) -> None: ...
+    def cancel_all(self) -> None: ...

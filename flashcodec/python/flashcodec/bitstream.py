@@ -1,0 +1,226 @@
+"""What is known of a video without decoding it."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from flashcodec import _core
+
+MAX_PIXELS = 8192 * 8192
+
+
+@runtime_checkable
+class FileLike(Protocol):
+    """A binary file opened for reading; its calls come from other threads, one at a time."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def seek(self, offset: int, whence: int, /) -> int: ...
+
+
+Source = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike
+
+
+Indices = Sequence[int] | npt.NDArray[np.integer[Any]]
+
+
+class Gop(NamedTuple):
+    """Packets [first_packet, last_packet) in decoding order from a key packet up to the next one, and the range
+    [first_frame, last_frame) of their frames in presentation order."""
+
+    first_packet: int
+    last_packet: int
+    first_frame: int
+    last_frame: int
+
+
+class Segment(NamedTuple):
+    """What one engine decodes at a stretch: places [first, last) of the frame list, from the packet `runs`."""
+
+    first: int
+    last: int
+    runs: tuple[tuple[int, int], ...]
+    cost: int
+    packets_needed: int
+    packets_skipped: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which packets are decoded for a list of frames. `packets_skipped` counts those inside of the runs that
+    need no decoding (frames that no other frame refers to); packets outside of the runs are not even read."""
+
+    segments: tuple[Segment, ...]
+
+    @property
+    def packets_needed(self) -> int:
+        return sum(segment.packets_needed for segment in self.segments)
+
+    @property
+    def packets_skipped(self) -> int:
+        return sum(segment.packets_skipped for segment in self.segments)
+
+    @property
+    def cost(self) -> int:
+        return sum(segment.cost for segment in self.segments)
+
+
+@dataclass
+class VideoStreamMetadata:
+    """Metadata of a video stream; names and meanings are TorchCodec's. Times are in seconds, sizes in pixels as
+    displayed (after rotation); `_from_header` is what the container claims, `_from_content` what its packets say."""
+
+    duration_seconds_from_header: float | None
+    begin_stream_seconds_from_header: float | None
+    bit_rate: float | None
+    codec: str | None
+    stream_index: int
+    duration_seconds: float
+    begin_stream_seconds: float
+    begin_stream_seconds_from_content: float
+    end_stream_seconds_from_content: float
+    width: int
+    height: int
+    num_frames_from_header: int | None
+    num_frames_from_content: int
+    average_fps_from_header: float | None
+    pixel_aspect_ratio: Fraction | None
+    rotation: float | None
+    color_primaries: str | None
+    color_space: str | None
+    color_transfer_characteristic: str | None
+    pixel_format: str | None
+    end_stream_seconds: float
+    num_frames: int
+    average_fps: float | None
+
+
+class Bitstream:
+    """An analysed video stream, ready to be decoded in any order by any number of engines.
+
+    Raises DecodeError if the source holds no video that can be decoded, ValueError if `stream_index` is not the
+    index of a video stream.
+    """
+
+    def __init__(self, source: Source, stream_index: int | None = None, max_pixels: int = MAX_PIXELS) -> None:
+        if stream_index is not None and stream_index < 0:
+            raise ValueError(f"stream_index must not be negative, got {stream_index}")
+        self.core = _core.Bitstream(_open(source), -1 if stream_index is None else stream_index, max_pixels)
+
+    @property
+    def num_frames(self) -> int:
+        return self.core.num_frames
+
+    @property
+    def width(self) -> int:
+        return self.core.metadata.width
+
+    @property
+    def height(self) -> int:
+        return self.core.metadata.height
+
+    @cached_property
+    def pts_seconds(self) -> npt.NDArray[np.float64]:
+        """float64 [num_frames], when each frame is shown, in presentation order."""
+        return self.core.pts_seconds()
+
+    @cached_property
+    def durations_seconds(self) -> npt.NDArray[np.float64]:
+        """float64 [num_frames], for how long each frame is shown."""
+        return self.core.durations_seconds()
+
+    @cached_property
+    def key_frames(self) -> npt.NDArray[np.int64]:
+        """int64 [k], which frames are key frames."""
+        return self.core.key_frames()
+
+    @cached_property
+    def gops(self) -> list[Gop]:
+        return [Gop(*gop) for gop in self.core.gops()]
+
+    @cached_property
+    def metadata(self) -> VideoStreamMetadata:
+        header = self.core.metadata
+        begin, end = float(self.pts_seconds[0]), self.core.end_seconds()
+        ratio = header.pixel_aspect_ratio
+        return VideoStreamMetadata(
+            duration_seconds_from_header=header.duration_from_header,
+            begin_stream_seconds_from_header=header.begin_from_header,
+            bit_rate=header.bit_rate,
+            codec=header.codec,
+            stream_index=self.core.stream_index,
+            duration_seconds=end - begin,
+            begin_stream_seconds=begin,
+            begin_stream_seconds_from_content=begin,
+            end_stream_seconds_from_content=end,
+            width=header.width,
+            height=header.height,
+            num_frames_from_header=header.num_frames_from_header,
+            num_frames_from_content=self.num_frames,
+            average_fps_from_header=header.average_fps_from_header,
+            pixel_aspect_ratio=None if ratio is None else Fraction(*ratio),
+            rotation=header.rotation,
+            color_primaries=header.color_primaries,
+            color_space=header.color_space,
+            color_transfer_characteristic=header.color_transfer,
+            pixel_format=header.pixel_format,
+            end_stream_seconds=end,
+            num_frames=self.num_frames,
+            average_fps=self.num_frames / (end - begin) if end > begin else header.average_fps_from_header,
+        )
+
+    def plan(
+        self, indices: Sequence[int] | npt.NDArray[np.int64], engines: int = 1, temporal_patch_size: int = 1
+    ) -> Plan:
+        """Which packets `engines` engines decode for these frames. Reads the packets concerned.
+
+        Raises IndexError for a frame that is not there.
+        """
+        frames = to_indices(indices)
+        if frames.size == 0:
+            return Plan(())
+        if frames.min() < 0 or frames.max() >= self.num_frames:
+            raise IndexError(f"frame indices must be in [0, {self.num_frames})")
+        return Plan(tuple(Segment(*s) for s in self.core.plan(frames, temporal_patch_size, engines)))
+
+    def __repr__(self) -> str:
+        meta = self.metadata
+        return f"Bitstream({self.core.source_name!r}, {meta.codec} {meta.width}x{meta.height}, {len(self.gops)} GOPs)"
+
+
+def analyse_bitstream(source: Source, stream_index: int | None = None, max_pixels: int = MAX_PIXELS) -> Bitstream:
+    """Analyses a video without decoding it.
+
+    Args:
+        source: path of a file, bytes-like object (kept, not copied), or file-like object with read and seek.
+        stream_index: which stream of the container; by default the best video stream.
+        max_pixels: pictures larger than this are refused.
+
+    Raises DecodeError if there is no video that can be decoded, ValueError if the stream is no video stream.
+    """
+    return Bitstream(source, stream_index, max_pixels)
+
+
+def to_indices(indices: Indices) -> npt.NDArray[np.int64]:
+    """Frame indices as an int64 vector; TypeError if they are no integers."""
+    array = np.asarray(indices)
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"frame indices must be integers, got {array.dtype}")
+    return np.ascontiguousarray(array, np.int64)
+
+
+def _open(source: Any) -> _core.Source:
+    if isinstance(source, str | os.PathLike):
+        return _core.Source.path(os.fspath(source))
+    if isinstance(source, bytes | bytearray | memoryview):
+        return _core.Source.buffer(source, f"<{len(memoryview(source).cast('B'))} bytes>")
+    if hasattr(source, "read") and hasattr(source, "seek"):
+        return _core.Source.file_like(source, str(getattr(source, "name", "<file object>")))
+    raise TypeError(f"a video source is a path, bytes-like or file-like, not {type(source).__name__}")

@@ -1,0 +1,162 @@
+"""Asynchronous decoding for servers: requests in, temporal groups of frames out as soon as they are decoded."""
+
+import atexit
+import os
+import threading
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from flashcodec import _core
+from flashcodec.bitstream import Bitstream, Indices, Source, analyse_bitstream, to_indices
+from flashcodec.errors import DecodeError
+from flashcodec.layouts import Layout, RGBLayout
+
+
+@dataclass(frozen=True)
+class DecodingOutput:
+    """Frames [first, first + count) of a request's frame list, that is groups [first_group, first_group +
+    num_groups). Outputs of a request may come out of order.
+
+    Attributes:
+        data: uint8, [num_groups * rows_per_group, row_bytes] for a PatchLayout (the last group of the list is
+            filled up by repeating its last frame), [count, 3, height, width] or [count, height, width, 3] for an
+            RGBLayout; None with an error.
+        done: nothing more comes of this request.
+        error: why the request failed.
+    """
+
+    request: int
+    first: int
+    count: int
+    first_group: int
+    num_groups: int
+    data: npt.NDArray[np.uint8] | None
+    done: bool
+    error: DecodeError | None = None
+
+
+class FlashCodec:
+    """Decoding requests on a pool of engines, each a thread with a single-threaded decoder.
+
+    Args:
+        num_threads: engines of its own; 0 shares the process-wide pool, one engine a core.
+    """
+
+    def __init__(self, num_threads: int = 0) -> None:
+        if num_threads < 0:
+            raise ValueError(f"num_threads must not be negative, got {num_threads}")
+        self._scheduler = _core.Scheduler(num_threads) if num_threads else shared_scheduler()
+        self._session = _core.Session(self._scheduler)
+        self._layouts: dict[int, Layout] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def num_engines(self) -> int:
+        return self._scheduler.engines
+
+    def add_decoding_request(self, source: Bitstream | Source, indices: Indices, layout: Layout | None = None) -> int:
+        """Queues a request and returns its number at once.
+
+        Args:
+            source: an analysed bitstream, or what `analyse_bitstream` takes (analysed here and now).
+            indices: frames in presentation order; any order, repeats allowed.
+            layout: by default RGB at native size.
+
+        Raises IndexError for a frame that is not there, ValueError for an empty list, DecodeError if the source
+        cannot be analysed.
+        """
+        stream = source if isinstance(source, Bitstream) else analyse_bitstream(source)
+        layout = RGBLayout() if layout is None else layout
+        if isinstance(layout, RGBLayout):
+            layout = layout.sized(stream.height, stream.width)
+        with self._lock:  # before its outputs can be taken, the request's layout must be known
+            request = self._session.add(stream.core, to_indices(indices), layout.to_core())
+            self._layouts[request] = layout
+        return request
+
+    def get_decoding_output(self, timeout: float | None = None) -> DecodingOutput | None:
+        """Waits for the next output of any request, at most `timeout` seconds (None: for ever; 0: looks once).
+
+        Returns None if there was none in time.
+        """
+        output = self._session.take(timeout)
+        if output is None:
+            return None
+        with self._lock:
+            layout = self._layouts.get(output.request)
+            if output.done:
+                self._layouts.pop(output.request, None)
+        if layout is None:  # cancelled in this very moment
+            return None
+        if output.error is not None:
+            return DecodingOutput(output.request, 0, 0, 0, 0, None, True, output.error)
+        data = output.take_data().reshape(layout.group_shape(1))
+        group = output.first // layout.group_frames
+        return DecodingOutput(output.request, output.first, output.count, group, 1, data, output.done)
+
+    def cancel(self, request: int) -> None:
+        """Ends a request: no output of it comes after this. Finished and unknown requests are ignored."""
+        self._session.cancel(request)
+        with self._lock:
+            self._layouts.pop(request, None)
+
+    def close(self) -> None:
+        """Cancels all requests and ends the engines, if they are this instance's own."""
+        self._session.cancel_all()
+        if self._scheduler is not _shared.scheduler:
+            self._scheduler.close()
+        with self._lock:
+            self._layouts.clear()
+
+    def __enter__(self) -> "FlashCodec":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Shared:
+    """What the process shares, made when first needed."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.scheduler: _core.Scheduler | None = None
+        self.codec: FlashCodec | None = None
+
+
+_shared = _Shared()
+
+
+def shared_scheduler() -> _core.Scheduler:
+    """The process-wide pool of engines, one for each core this process may use."""
+    with _shared.lock:
+        if _shared.scheduler is None:
+            _shared.scheduler = _core.Scheduler(0)
+        return _shared.scheduler
+
+
+def default_codec() -> FlashCodec:
+    """The process-wide instance behind the module-level functions."""
+    with _shared.lock:
+        if _shared.codec is None:
+            _shared.codec = FlashCodec()
+        return _shared.codec
+
+
+def _start_again_in_child() -> None:
+    global _shared
+    _shared = _Shared()  # threads do not survive a fork
+
+
+os.register_at_fork(after_in_child=_start_again_in_child)
+
+
+@atexit.register
+def _join_shared_engines() -> None:
+    if _shared.scheduler is not None:
+        _shared.scheduler.close()

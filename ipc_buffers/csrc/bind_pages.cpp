@@ -1,0 +1,210 @@
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include <limits>
+
+#include "bindings.h"
+#include "page_pool.h"
+#include "paged_buffer.h"
+
+namespace py = pybind11;
+
+namespace ipc {
+namespace {
+
+using PoolHandle = Handle<PagePool>;
+using Int32Array = py::array_t<std::int32_t, py::array::c_style>;
+
+std::uint32_t checked(const char* field, std::int64_t value, std::int64_t largest) {
+  if (value < 0 || value > largest) {
+    throw std::invalid_argument(std::string(field) + " must be between 0 and " + std::to_string(largest) + ", got " +
+                                std::to_string(value));
+  }
+  return static_cast<std::uint32_t>(value);
+}
+
+std::uint32_t checked_request(std::int64_t request) {
+  return checked("request", request, std::numeric_limits<std::uint32_t>::max());
+}
+
+std::uint32_t checked_instance(std::int64_t instance) { return checked("instance", instance, PagePool::kMaxInstance); }
+
+std::span<const std::int32_t> span_of(const Int32Array& array) {
+  return {array.data(), static_cast<std::size_t>(array.size())};
+}
+
+// Page numbers from any array-like of integers; those that do not fit into 32 bits are in no pool.
+Int32Array page_numbers(const py::object& pages) {
+  if (py::isinstance<Int32Array>(pages)) return py::reinterpret_borrow<Int32Array>(pages);
+  const auto array = py::array::ensure(pages);
+  if (!array) throw py::type_error("page numbers must be an array-like of integers");
+  if (array.size() == 0) return Int32Array(0);
+  if (array.dtype().kind() != 'i' && array.dtype().kind() != 'u') {
+    throw py::type_error("page numbers must be integers, got dtype " + py::str(array.dtype()).cast<std::string>());
+  }
+  const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast> wide(array);
+  Int32Array numbers(wide.size());
+  for (py::ssize_t i = 0; i < wide.size(); ++i) {
+    const auto page = wide.data()[i];
+    if (page < 0 || page > std::numeric_limits<std::int32_t>::max()) {
+      throw PageError("page " + std::to_string(page) + " is in no pool");
+    }
+    numbers.mutable_data()[i] = static_cast<std::int32_t>(page);
+  }
+  return numbers;
+}
+
+std::optional<Int32Array> allocate(const PoolHandle& self, std::int64_t count, std::int64_t request,
+                                   std::int64_t instance) {
+  const auto pool = self.get();
+  const PageOwner owner{checked_request(request), checked_instance(instance)};
+  if (count < 0) throw std::invalid_argument("cannot allocate " + std::to_string(count) + " pages");
+  if (static_cast<std::size_t>(count) > pool->num_pages()) return std::nullopt;
+  Int32Array pages(count);
+  if (!pool->allocate({pages.mutable_data(), static_cast<std::size_t>(count)}, owner)) return std::nullopt;
+  return pages;
+}
+
+std::size_t reclaim(const PoolHandle& self, std::optional<std::int64_t> request, std::optional<std::int64_t> instance) {
+  if (!request && !instance) throw std::invalid_argument("reclaim() needs a request, an instance or both");
+  const auto pool = self.get();
+  const auto of_request = request ? std::optional(checked_request(*request)) : std::nullopt;
+  const auto of_instance = instance ? std::optional(checked_instance(*instance)) : std::nullopt;
+  const py::gil_scoped_release released;
+  return pool->reclaim(of_request, of_instance);
+}
+
+std::optional<std::pair<std::uint32_t, std::uint32_t>> owner(const PoolHandle& self, std::int64_t page) {
+  const auto owner = self.get()->owner(page);
+  if (!owner) return std::nullopt;
+  return std::pair(owner->request, owner->instance);
+}
+
+// The arrays of a Python PageIndex, held while C++ looks at them.
+class HeldIndex {
+ public:
+  explicit HeldIndex(const py::object& index)
+      : indptr_(array(index, "pv_indptr")),
+        page_indptr_(array(index, "pv_page_indptr")),
+        pages_(array(index, "pv_page_indices")),
+        cu_page_len_(array(index, "pv_cu_page_len")) {}
+
+  PageIndexView view() const {
+    return {span_of(indptr_), span_of(page_indptr_), span_of(pages_), span_of(cu_page_len_)};
+  }
+
+ private:
+  static Int32Array array(const py::object& index, const char* field) {
+    const py::object value = index.attr(field);
+    if (!py::isinstance<Int32Array>(value) || py::reinterpret_borrow<py::array>(value).ndim() != 1) {
+      throw py::type_error(std::string(field) + " must be a contiguous int32 array of one dimension");
+    }
+    return py::reinterpret_borrow<Int32Array>(value);
+  }
+
+  Int32Array indptr_, page_indptr_, pages_, cu_page_len_;
+};
+
+bool is_contiguous(const py::array& array) { return (array.flags() & py::array::c_style) != 0; }
+
+void write(PagedBuffer& self, const py::object& index, const py::array& rows) {
+  const auto count = rows.ndim() == 0 ? 0 : static_cast<std::size_t>(rows.shape(0));
+  if (rows.ndim() == 0 || !is_contiguous(rows) || static_cast<std::size_t>(rows.nbytes()) != count * self.row_bytes()) {
+    throw std::invalid_argument("rows must be a C-contiguous array of [n, " + std::to_string(self.row_bytes()) +
+                                " bytes], got " + std::to_string(rows.nbytes()) + " bytes in " + std::to_string(count) +
+                                " rows");
+  }
+  const auto plan = self.plan_write(HeldIndex(index).view(), count);
+  const auto* source = static_cast<const std::byte*>(rows.data());
+  const py::gil_scoped_release released;
+  self.write(plan, source);
+}
+
+py::array output_array(std::optional<py::array> out, std::size_t rows, std::size_t row_bytes) {
+  if (!out) return py::array_t<std::uint8_t>({rows, row_bytes});
+  if (!is_contiguous(*out) || !out->writeable() || static_cast<std::size_t>(out->nbytes()) != rows * row_bytes) {
+    throw std::invalid_argument("out must be a writable C-contiguous array of " + std::to_string(rows) + " x " +
+                                std::to_string(row_bytes) + " bytes, got " + std::to_string(out->nbytes()) + " bytes");
+  }
+  return *out;
+}
+
+py::array read(const PagedBuffer& self, const py::object& index, std::int64_t request, std::int64_t start,
+               std::int64_t stop, std::optional<py::array> out) {
+  const auto plan = self.plan_read(HeldIndex(index).view(), request, start, stop);
+  auto rows = output_array(std::move(out), static_cast<std::size_t>(stop - start), self.row_bytes());
+  auto* target = static_cast<std::byte*>(rows.mutable_data());
+  {
+    const py::gil_scoped_release released;
+    self.read(plan, target);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_page_pool(py::module_& module) {
+  py::class_<PoolHandle>(module, "PagePool")
+      .def_static(
+          "create",
+          [](const std::string& name, std::int64_t num_pages, std::int64_t page_bytes) {
+            const py::gil_scoped_release released;
+            return PoolHandle(PagePool::create(name, num_pages, page_bytes));
+          },
+          py::arg("name"), py::arg("num_pages"), py::arg("page_bytes"))
+      .def_static(
+          "attach", [](const std::string& name) { return PoolHandle(PagePool::attach(name)); }, py::arg("name"))
+      .def_property_readonly("name", &PoolHandle::name)
+      .def_property_readonly("num_pages", [](const PoolHandle& self) { return self.get()->num_pages(); })
+      .def_property_readonly("page_bytes", [](const PoolHandle& self) { return self.get()->page_bytes(); })
+      .def("allocate", &allocate, py::arg("count"), py::arg("request"), py::arg("instance") = 0)
+      .def(
+          "retain",
+          [](const PoolHandle& self, const py::object& pages) { self.get()->retain(span_of(page_numbers(pages))); },
+          py::arg("pages"))
+      .def(
+          "release",
+          [](const PoolHandle& self, const py::object& pages) {
+            return self.get()->release(span_of(page_numbers(pages)));
+          },
+          py::arg("pages"))
+      .def("reclaim", &reclaim, py::arg("request") = py::none(), py::arg("instance") = py::none())
+      .def("owner", &owner, py::arg("page"))
+      .def(
+          "references", [](const PoolHandle& self, std::int64_t page) { return self.get()->references(page); },
+          py::arg("page"))
+      .def("free_pages", [](const PoolHandle& self) { return self.get()->free_pages(); })
+      .def("used_pages",
+           [](const PoolHandle& self) {
+             const auto pool = self.get();
+             return pool->num_pages() - pool->free_pages();
+           })
+      .def("data",
+           [](const PoolHandle& self) {
+             auto pool = self.get();
+             const auto bytes = pool->data();
+             return view_of({std::move(pool), bytes});
+           })
+      .def("close", &PoolHandle::close)
+      .def("unlink", &PoolHandle::unlink);
+}
+
+void bind_paged_buffer(py::module_& module) {
+  py::class_<PagedBuffer>(module, "PagedBuffer")
+      .def(py::init([](const PoolHandle& pool, std::int64_t row_bytes) { return PagedBuffer(pool.get(), row_bytes); }),
+           py::arg("pool"), py::arg("row_bytes"))
+      .def_property_readonly("rows_per_page", &PagedBuffer::rows_per_page)
+      .def_property_readonly("row_bytes", &PagedBuffer::row_bytes)
+      .def("pages_for", &PagedBuffer::pages_for, py::arg("rows"))
+      .def("write", &write, py::arg("index"), py::arg("rows"))
+      .def("read", &read, py::arg("index"), py::arg("request"), py::arg("start"), py::arg("stop"),
+           py::arg("out") = py::none())
+      .def(
+          "consume",
+          [](PagedBuffer& self, const py::object& index, std::int64_t request, std::int64_t start, std::int64_t stop) {
+            return self.consume(HeldIndex(index).view(), request, start, stop);
+          },
+          py::arg("index"), py::arg("request"), py::arg("start"), py::arg("stop"));
+}
+
+}  // namespace ipc

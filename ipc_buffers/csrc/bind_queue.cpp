@@ -1,0 +1,139 @@
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "bindings.h"
+#include "message_queue.h"
+#include "released_gil.h"
+
+namespace py = pybind11;
+
+namespace ipc {
+namespace {
+
+using QueueHandle = Handle<MessageQueue>;
+
+// How long a signal that reached another thread, or came just before this one fell asleep, may wait.
+constexpr auto kSignalCheck = std::chrono::milliseconds(200);
+
+TimePoint deadline_after(std::optional<double> timeout) {
+  constexpr double kForever = 1e9;
+  if (!timeout) return TimePoint::max();
+  if (std::isnan(*timeout) || *timeout < 0) {
+    throw std::invalid_argument("timeout must be at least 0 seconds, got " + std::to_string(*timeout));
+  }
+  if (*timeout > kForever) return TimePoint::max();
+  return now() + std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(*timeout));
+}
+
+// Calls `attempt(gil, until)` without the GIL until it succeeds, the deadline passes or a signal handler raises.
+template <typename Attempt>
+bool keep_trying(const QueueHandle& self, TimePoint deadline, const Attempt& attempt) {
+  for (;;) {
+    const auto queue = self.get();
+    {
+      ReleasedGil gil;
+      if (attempt(*queue, gil, std::min(deadline, now() + kSignalCheck))) return true;
+    }
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (now() >= deadline) return false;
+  }
+}
+
+class HeldBytes {
+ public:
+  explicit HeldBytes(const py::object& object) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw py::error_already_set();
+  }
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+  ~HeldBytes() { PyBuffer_Release(&view_); }
+
+  std::span<const std::byte> span() const {
+    return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
+  }
+
+ private:
+  Py_buffer view_{};
+};
+
+py::bytes to_bytes(MessageView message) {
+  auto* object = PyBytes_FromStringAndSize(nullptr, static_cast<py::ssize_t>(message.size()));
+  if (object == nullptr) throw py::error_already_set();
+  message.copy_to(reinterpret_cast<std::byte*>(PyBytes_AS_STRING(object)));
+  return py::reinterpret_steal<py::bytes>(object);
+}
+
+void send(const QueueHandle& self, const py::object& message, std::optional<double> timeout) {
+  const HeldBytes bytes(message);
+  if (self.get()->try_send(bytes.span())) return;
+  const bool sent = keep_trying(self, deadline_after(timeout),
+                                [&](auto& queue, auto&, TimePoint until) { return queue.send(bytes.span(), until); });
+  if (sent) return;
+  PyErr_Format(PyExc_TimeoutError, "message queue '%s' stayed full for %S seconds", self.name().c_str(),
+               py::cast(timeout).ptr());
+  throw py::error_already_set();
+}
+
+// Messages for Python are made while they still lie in the ring, so that an error loses none.
+void receive_into(const QueueHandle& self, std::size_t limit, std::optional<double> timeout,
+                  const MessageQueue::Take& take) {
+  if (self.get()->try_receive(limit, take) != 0) return;
+  keep_trying(self, deadline_after(timeout), [&](auto& queue, auto& gil, TimePoint until) {
+    return queue.receive(
+               limit,
+               [&](MessageView message) {
+                 gil.reacquire();
+                 take(message);
+               },
+               until) != 0;
+  });
+}
+
+std::optional<py::bytes> receive(const QueueHandle& self, std::optional<double> timeout) {
+  std::optional<py::bytes> received;
+  receive_into(self, 1, timeout, [&](MessageView message) { received = to_bytes(message); });
+  return received;
+}
+
+py::list receive_many(const QueueHandle& self, std::int64_t limit, std::optional<double> timeout) {
+  if (limit < 1) throw std::invalid_argument("limit must be at least 1, got " + std::to_string(limit));
+  py::list received;
+  receive_into(self, static_cast<std::size_t>(limit), timeout,
+               [&](MessageView message) { received.append(to_bytes(message)); });
+  return received;
+}
+
+std::uint64_t pending(const QueueHandle& self) {
+  const auto queue = self.get();
+  const ReleasedGil gil;
+  return queue->pending();
+}
+
+}  // namespace
+
+void bind_message_queue(py::module_& module) {
+  py::class_<QueueHandle>(module, "MessageQueue")
+      .def_static(
+          "create",
+          [](const std::string& name, std::int64_t capacity) {
+            const py::gil_scoped_release released;
+            return QueueHandle(MessageQueue::create(name, capacity));
+          },
+          py::arg("name"), py::arg("capacity"))
+      .def_static(
+          "attach", [](const std::string& name) { return QueueHandle(MessageQueue::attach(name)); }, py::arg("name"))
+      .def_property_readonly("name", &QueueHandle::name)
+      .def_property_readonly("capacity", [](const QueueHandle& self) { return self.get()->capacity(); })
+      .def_property_readonly("max_message", [](const QueueHandle& self) { return self.get()->max_message(); })
+      .def("send", &send, py::arg("message"), py::arg("timeout") = py::none())
+      .def("receive", &receive, py::arg("timeout") = py::none())
+      .def("receive_many", &receive_many, py::arg("limit"), py::arg("timeout") = py::none())
+      .def("pending", &pending)
+      .def("close", &QueueHandle::close)
+      .def("unlink", &QueueHandle::unlink);
+}
+
+}  // namespace ipc

@@ -1,0 +1,250 @@
+#include "page_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+namespace ipc {
+
+struct PagePool::Layout {
+  std::uint64_t num_pages;
+  std::uint64_t page_bytes;
+  alignas(64) std::atomic<std::uint64_t> next_group;  // where the next search starts
+};
+
+namespace {
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+constexpr std::size_t kGroup = 64;  // pages that share a word of hints
+constexpr std::size_t kCacheLine = 64;
+constexpr unsigned kInstanceShift = 20;
+constexpr unsigned kRequestShift = 32;
+constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxPageBytes = std::int64_t{1} << 32;
+
+std::uint64_t pack(PageOwner owner, std::uint32_t references) {
+  return std::uint64_t{owner.request} << kRequestShift | std::uint64_t{owner.instance} << kInstanceShift | references;
+}
+
+PageOwner owner_of(std::uint64_t word) {
+  return {static_cast<std::uint32_t>(word >> kRequestShift),
+          static_cast<std::uint32_t>(word >> kInstanceShift) & PagePool::kMaxInstance};
+}
+
+std::uint32_t references_of(std::uint64_t word) { return static_cast<std::uint32_t>(word) & PagePool::kMaxReferences; }
+
+std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
+
+std::size_t groups_of(std::size_t pages) { return (pages + kGroup - 1) / kGroup; }
+
+// Offsets in the arena's payload: layout | hints | words | data.
+struct Offsets {
+  std::size_t hints, words, data;
+
+  Offsets(std::size_t layout_bytes, std::size_t num_pages)
+      : hints(round_up(layout_bytes, kCacheLine)),
+        words(round_up(hints + groups_of(num_pages) * sizeof(std::uint64_t), kCacheLine)),
+        data(round_up(words + num_pages * sizeof(std::uint64_t), Arena::kAlignment)) {}
+};
+
+PageError page_is_free(std::int64_t page) {
+  return PageError("page " + std::to_string(page) + " is free: it was released too often or never allocated");
+}
+
+}  // namespace
+
+std::shared_ptr<PagePool> PagePool::create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes) {
+  if (num_pages < 1 || num_pages > kMaxPages || page_bytes < 1 || page_bytes > kMaxPageBytes) {
+    throw std::invalid_argument("page pool '" + name + "': " + std::to_string(num_pages) + " pages of " +
+                                std::to_string(page_bytes) + " bytes; allowed are 1 to " + std::to_string(kMaxPages) +
+                                " pages of 1 to " + std::to_string(kMaxPageBytes) + " bytes");
+  }
+  const auto pages = static_cast<std::size_t>(num_pages);
+  const auto bytes = static_cast<std::size_t>(page_bytes);
+  const Offsets offsets(sizeof(Layout), pages);
+  const auto initialise = [&](std::span<std::byte> payload) {
+    auto& layout = *reinterpret_cast<Layout*>(payload.data());
+    layout.num_pages = pages;
+    layout.page_bytes = bytes;
+    const std::span hints(reinterpret_cast<Word*>(payload.data() + offsets.hints), groups_of(pages));
+    for (auto& bits : hints) bits.store(~std::uint64_t{0}, std::memory_order_relaxed);
+    if (pages % kGroup != 0) hints.back().store((std::uint64_t{1} << pages % kGroup) - 1);
+  };
+  return std::make_shared<PagePool>(
+      Arena::create(name, ArenaKind::page_pool, offsets.data + pages * bytes, initialise));
+}
+
+std::shared_ptr<PagePool> PagePool::attach(const std::string& name) {
+  return std::make_shared<PagePool>(Arena::attach(name, ArenaKind::page_pool));
+}
+
+PagePool::PagePool(std::shared_ptr<Arena> arena)
+    : arena_(std::move(arena)),
+      layout_(reinterpret_cast<Layout*>(arena_->payload().data())),
+      page_bytes_(layout_->page_bytes) {
+  const auto payload = arena_->payload();
+  const auto num_pages = static_cast<std::size_t>(layout_->num_pages);
+  const Offsets offsets(sizeof(Layout), num_pages);
+  if (offsets.data + num_pages * page_bytes_ != payload.size()) {
+    throw ArenaError("page pool '" + identity().name + "' is damaged: its size does not match its arena");
+  }
+  hints_ = {reinterpret_cast<Word*>(payload.data() + offsets.hints), groups_of(num_pages)};
+  words_ = {reinterpret_cast<Word*>(payload.data() + offsets.words), num_pages};
+  data_ = payload.subspan(offsets.data, num_pages * page_bytes_);
+}
+
+PagePool::Word& PagePool::word(std::int64_t page) const {
+  if (page < 0 || page >= static_cast<std::int64_t>(words_.size())) {
+    throw PageError("page " + std::to_string(page) + " is not in a pool of " + std::to_string(words_.size()) +
+                    " pages");
+  }
+  return words_[static_cast<std::size_t>(page)];
+}
+
+bool PagePool::claim(std::size_t page, std::uint64_t owned) {
+  std::uint64_t free = 0;
+  return words_[page].compare_exchange_strong(free, owned, std::memory_order_acquire, std::memory_order_relaxed);
+}
+
+// Unlike release(), harmless if the page was reclaimed, and perhaps taken by another, in the meantime.
+void PagePool::give_back(std::size_t page, std::uint64_t owned) {
+  if (words_[page].compare_exchange_strong(owned, 0, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+    hint_free(page);
+  }
+}
+
+void PagePool::hint_free(std::size_t page) {
+  hints_[page / kGroup].fetch_or(std::uint64_t{1} << page % kGroup, std::memory_order_release);
+}
+
+void PagePool::forget_hints(std::size_t group, std::uint64_t bits) {
+  hints_[group].fetch_and(~bits, std::memory_order_acq_rel);
+  for (; bits != 0; bits &= bits - 1) {
+    const auto page = group * kGroup + static_cast<std::size_t>(std::countr_zero(bits));
+    if (words_[page].load(std::memory_order_relaxed) == 0) hint_free(page);
+  }
+}
+
+std::size_t PagePool::take_hinted(std::span<std::int32_t> pages, std::uint64_t owned) {
+  const auto groups = hints_.size();
+  auto group = static_cast<std::size_t>(layout_->next_group.load(std::memory_order_relaxed)) % groups;
+  std::size_t taken = 0;
+  for (std::size_t visited = 0; visited < groups && taken < pages.size(); ++visited) {
+    std::uint64_t tried = 0;
+    auto bits = hints_[group].load(std::memory_order_relaxed);
+    for (; bits != 0 && taken < pages.size(); bits &= bits - 1) {
+      const auto page = group * kGroup + static_cast<std::size_t>(std::countr_zero(bits));
+      tried |= bits & -bits;
+      if (claim(page, owned)) pages[taken++] = static_cast<std::int32_t>(page);
+    }
+    if (tried != 0) forget_hints(group, tried);
+    if (bits == 0 && ++group == groups) group = 0;
+  }
+  layout_->next_group.store(group, std::memory_order_relaxed);
+  return taken;
+}
+
+std::size_t PagePool::take_scanned(std::span<std::int32_t> pages, std::uint64_t owned) {
+  std::size_t taken = 0;
+  for (std::size_t page = 0; page < words_.size() && taken < pages.size(); ++page) {
+    if (words_[page].load(std::memory_order_relaxed) == 0 && claim(page, owned)) {
+      pages[taken++] = static_cast<std::int32_t>(page);
+    }
+  }
+  return taken;
+}
+
+bool PagePool::allocate(std::span<std::int32_t> pages, PageOwner owner) {
+  if (owner.instance > kMaxInstance) {
+    throw std::invalid_argument("instance " + std::to_string(owner.instance) + " is above " +
+                                std::to_string(kMaxInstance));
+  }
+  const auto owned = pack(owner, 1);
+  auto taken = take_hinted(pages, owned);
+  if (taken < pages.size()) taken += take_scanned(pages.subspan(taken), owned);
+  if (taken == pages.size()) return true;
+  for (const auto page : pages.first(taken)) give_back(static_cast<std::size_t>(page), owned);
+  return false;
+}
+
+void PagePool::check_in_use(std::span<const std::int32_t> pages) const {
+  for (const auto page : pages) {
+    if (word(page).load(std::memory_order_relaxed) == 0) throw page_is_free(page);
+  }
+}
+
+void PagePool::retain(std::span<const std::int32_t> pages) {
+  check_in_use(pages);
+  for (std::size_t done = 0; done < pages.size(); ++done) {
+    auto& word = words_[static_cast<std::size_t>(pages[done])];
+    auto seen = word.load(std::memory_order_relaxed);
+    while (seen != 0 && references_of(seen) < kMaxReferences &&
+           !word.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) {
+    }
+    if (seen != 0 && references_of(seen) < kMaxReferences) continue;
+    release(pages.first(done));
+    if (seen == 0) throw page_is_free(pages[done]);
+    throw PageError("page " + std::to_string(pages[done]) + " has its " + std::to_string(kMaxReferences) +
+                    " references already");
+  }
+}
+
+std::uint64_t PagePool::drop_reference(std::int32_t page) {
+  auto& word = words_[static_cast<std::size_t>(page)];
+  auto seen = word.load(std::memory_order_relaxed);
+  std::uint64_t left = 0;
+  do {
+    if (seen == 0) throw page_is_free(page);
+    left = references_of(seen) == 1 ? 0 : seen - 1;
+  } while (!word.compare_exchange_weak(seen, left, std::memory_order_acq_rel, std::memory_order_relaxed));
+  return left;
+}
+
+std::size_t PagePool::release(std::span<const std::int32_t> pages) {
+  check_in_use(pages);
+  std::size_t freed = 0;
+  for (const auto page : pages) {
+    if (drop_reference(page) != 0) continue;
+    hint_free(static_cast<std::size_t>(page));
+    ++freed;
+  }
+  return freed;
+}
+
+std::size_t PagePool::reclaim(std::optional<std::uint32_t> request, std::optional<std::uint32_t> instance) {
+  const auto matches = [&](std::uint64_t word) {
+    const auto owner = owner_of(word);
+    return word != 0 && owner.request == request.value_or(owner.request) &&
+           owner.instance == instance.value_or(owner.instance);
+  };
+  std::size_t freed = 0;
+  for (std::size_t page = 0; page < words_.size(); ++page) {
+    auto seen = words_[page].load(std::memory_order_relaxed);
+    while (matches(seen)) {
+      if (!words_[page].compare_exchange_weak(seen, 0, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+        continue;
+      }
+      hint_free(page);
+      ++freed;
+      break;
+    }
+  }
+  return freed;
+}
+
+std::optional<PageOwner> PagePool::owner(std::int64_t page) const {
+  const auto seen = word(page).load(std::memory_order_relaxed);
+  return seen == 0 ? std::nullopt : std::optional(owner_of(seen));
+}
+
+std::uint32_t PagePool::references(std::int64_t page) const {
+  return references_of(word(page).load(std::memory_order_relaxed));
+}
+
+std::size_t PagePool::free_pages() const {
+  return static_cast<std::size_t>(std::count_if(
+      words_.begin(), words_.end(), [](const Word& word) { return word.load(std::memory_order_relaxed) == 0; }));
+}
+
+}  // namespace ipc

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "arena.h"
+
+namespace ipc {
+
+struct PageError : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+struct PageOwner {
+  std::uint32_t request;
+  std::uint32_t instance;  // 12 bits
+
+  bool operator==(const PageOwner&) const = default;
+};
+
+// Fixed-size pages over an arena, shared by many processes without a lock.
+//
+// One 64-bit word a page — request (32 bits), instance (12), references (20); 0 is free — is the only truth.
+// A process killed at any instruction leaves each page either free or tagged with its owner, for reclaim().
+// The bitmap of pages that may be free only says where to look first: a bit wrongly set costs a failed
+// compare-and-swap, a bit wrongly clear is made up for by the scan of all words before an allocation fails.
+//
+// Orders: a page is freed with release and taken with acquire, so what its last holder did to the data happens
+// before what the next one does. A bit is set (release) after its word was freed; a word is looked at again after
+// its bit was cleared (acquire), so no page freed meanwhile loses its bit.
+class PagePool {
+ public:
+  static constexpr std::uint32_t kMaxInstance = (1U << 12) - 1;
+  static constexpr std::uint32_t kMaxReferences = (1U << 20) - 1;
+
+  static std::shared_ptr<PagePool> create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes);
+  static std::shared_ptr<PagePool> attach(const std::string& name);
+
+  explicit PagePool(std::shared_ptr<Arena> arena);
+
+  const ArenaIdentity& identity() const { return arena_->identity(); }
+  std::size_t num_pages() const { return words_.size(); }
+  std::size_t page_bytes() const { return page_bytes_; }
+  std::span<std::byte> data() const { return data_; }
+
+  // Fills `pages`, or takes none and returns false. Two callers that race for the last pages may both fail.
+  bool allocate(std::span<std::int32_t> pages, PageOwner owner);
+  // Adds a reference to each page, or to none and throws PageError.
+  void retain(std::span<const std::int32_t> pages);
+  // Drops a reference of each page and returns how many became free. A free page among them is a PageError:
+  // nothing is released, unless the same page was given too often or is being released by others.
+  std::size_t release(std::span<const std::int32_t> pages);
+  // Frees the pages of a request, of an instance or of both, whatever their references; returns how many.
+  std::size_t reclaim(std::optional<std::uint32_t> request, std::optional<std::uint32_t> instance);
+
+  std::optional<PageOwner> owner(std::int64_t page) const;
+  std::uint32_t references(std::int64_t page) const;
+  std::size_t free_pages() const;
+  // Throws PageError unless all pages are in range and in use.
+  void check_in_use(std::span<const std::int32_t> pages) const;
+
+ private:
+  using Word = std::atomic<std::uint64_t>;
+  struct Layout;
+
+  Word& word(std::int64_t page) const;
+  bool claim(std::size_t page, std::uint64_t owned);
+  void give_back(std::size_t page, std::uint64_t owned);
+  std::uint64_t drop_reference(std::int32_t page);
+  void hint_free(std::size_t page);
+  void forget_hints(std::size_t group, std::uint64_t bits);
+  std::size_t take_hinted(std::span<std::int32_t> pages, std::uint64_t owned);
+  std::size_t take_scanned(std::span<std::int32_t> pages, std::uint64_t owned);
+
+  std::shared_ptr<Arena> arena_;
+  Layout* layout_;
+  std::size_t page_bytes_;
+  std::span<Word> hints_;  // one bit a page
+  std::span<Word> words_;
+  std::span<std::byte> data_;
+};
+
+}  // namespace ipc

@@ -1,0 +1,29 @@
+"""Clips that FFmpeg's command line makes."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from flashcodec_clips import CLIPS, FFMPEG, ClipMaker, run_ffmpeg
+
+
+@pytest.fixture(scope="session")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> ClipMaker:
+    """clip(name) is the path of a generated clip, made when first asked for."""
+    if FFMPEG is None:
+        pytest.skip("the ffmpeg command line makes the test clips; it is not installed")
+    folder = tmp_path_factory.mktemp("clips")
+
+    def make(name: str) -> Path:
+        path = folder / name
+        if not path.exists():
+            source, arguments = CLIPS[name]
+            try:
+                run_ffmpeg("-f", "lavfi", "-i", source, "-threads", "1", *arguments, "-y", str(path))
+            except subprocess.CalledProcessError as error:
+                if b"Unknown encoder" in error.stderr:
+                    pytest.skip(f"this ffmpeg cannot encode {name}")
+                raise
+        return path
+
+    return make

@@ -1,0 +1,81 @@
+"""Clips that FFmpeg's command line makes, and its own decoding of them as the reference."""
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+FFMPEG = shutil.which("ffmpeg")
+
+X264 = ["-c:v", "libx264", "-preset", "fast", "-pix_fmt", "yuv420p"]
+X265 = ["-c:v", "libx265", "-preset", "ultrafast", "-pix_fmt", "yuv420p"]
+
+# name -> source filter, encoder arguments
+CLIPS = {
+    "h264_bframes.mp4": ("testsrc2=s=320x180:r=25:d=6", [*X264, "-g", "30", "-bf", "3"]),
+    "h264_faststart.mp4": ("testsrc2=s=320x180:r=25:d=6", [*X264, "-g", "30", "-movflags", "+faststart"]),
+    "h264_opengop.mp4": (
+        "mandelbrot=s=192x128:r=25",
+        [*X264, "-t", "4", "-bf", "3", "-x264-params", "keyint=20:min-keyint=1:scenecut=0:open-gop=1"],
+    ),
+    "h264_opengop.ts": (
+        "mandelbrot=s=192x128:r=25",
+        [*X264, "-t", "14", "-bf", "3", "-x264-params", "keyint=20:min-keyint=1:scenecut=0:open-gop=1"],
+    ),
+    "h264_intra_refresh.mp4": (
+        "testsrc2=s=192x128:r=25:d=4",
+        [*X264, "-bf", "0", "-x264-params", "keyint=25:intra-refresh=1"],
+    ),
+    "h264_bframes.mkv": ("testsrc2=s=322x182:r=30:d=12", [*X264, "-g", "45", "-bf", "2"]),
+    "h264_fragmented.mp4": (
+        "testsrc2=s=192x128:r=25:d=3",
+        [*X264, "-g", "25", "-movflags", "frag_keyframe+empty_moov"],
+    ),
+    "h264_edit_list.mp4": ("testsrc2=s=192x128:r=25:d=3", [*X264, "-g", "25", "-ss", "0.5"]),
+    "h264_vfr.mp4": (
+        "testsrc2=s=192x128:r=25:d=6",
+        [*X264, "-vf", "select='lt(mod(n,7),3)'", "-vsync", "vfr", "-g", "12"],
+    ),
+    "h264_10bit_444.mp4": (
+        "testsrc2=s=161x121:r=25:d=1",
+        ["-c:v", "libx264", "-pix_fmt", "yuv444p10le", "-g", "12"],
+    ),
+    "hevc_opengop.mp4": (
+        "mandelbrot=s=192x128:r=25",
+        [*X265, "-t", "4", "-x265-params", "keyint=27:min-keyint=1:scenecut=0:bframes=3:open-gop=1:log-level=none"],
+    ),
+    "vp9.webm": (
+        "testsrc2=s=192x128:r=25:d=3",
+        ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-g", "30"],
+    ),
+    "mpeg2.mpg": ("testsrc2=s=192x128:r=25:d=3", ["-c:v", "mpeg2video", "-g", "12", "-bf", "2"]),
+    "mpeg4.avi": ("testsrc2=s=192x128:r=25:d=3", ["-c:v", "mpeg4", "-g", "25"]),
+    "mjpeg.mov": ("testsrc2=s=192x128:r=25:d=1", ["-c:v", "mjpeg"]),
+    "odd_size.mp4": ("testsrc2=s=162x122:r=25:d=1", [*X264, "-vf", "crop=161:121:0:0,format=yuv444p"]),
+    "rotated.mp4": ("testsrc2=s=160x96:r=25:d=1", [*X264, "-metadata:s:v", "rotate=90"]),
+}
+
+ClipMaker = Callable[[str], Path]  # the `clip` fixture
+
+
+def run_ffmpeg(*arguments: str) -> bytes:
+    assert FFMPEG is not None
+    command = [FFMPEG, "-nostdin", "-v", "error", *arguments]
+    return subprocess.run(command, check=True, capture_output=True).stdout
+
+
+def frame_hashes(path: Path, stream: int) -> list[str]:
+    """MD5 of each frame's raw planes as FFmpeg puts them out, in order."""
+    lines = run_ffmpeg(
+        *("-noautorotate", "-threads", "1", "-i", str(path), "-map", f"0:{stream}"),
+        *("-autoscale", "0", "-vsync", "passthrough", "-f", "framemd5", "-"),
+    ).decode()
+    return [line.split(",")[-1].strip() for line in lines.splitlines() if line and not line.startswith("#")]
+
+
+def hashes(frames: list[npt.NDArray[np.uint8]]) -> list[str]:
+    return [hashlib.md5(frame.tobytes()).hexdigest() for frame in frames]

@@ -1,0 +1,97 @@
+"""Images: as transformers' loader decodes them, as Pillow resizes them, in the patch order of its processor."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from flashcodec.image import MAX_SIDE, decode_image, image_patches, image_size
+
+from flashcodec import DecodeError, PatchLayout
+
+PIL = pytest.importorskip("PIL", reason="Pillow decodes images")
+from PIL import Image, ImageOps  # noqa: E402
+
+
+def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
+    rng = np.random.default_rng(width * height)
+    channels = len(Image.new(mode, (1, 1)).getbands())
+    pixels = rng.integers(0, 256, (height, width, channels), np.uint8)
+    return Image.fromarray(pixels.squeeze(), mode) if channels > 1 else Image.fromarray(pixels[:, :, 0])
+
+
+def encoded(image: Image.Image, file_format: str, **options: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, file_format, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("mode", "file_format"),
+    [("RGB", "JPEG"), ("L", "JPEG"), ("CMYK", "JPEG"), ("RGB", "PNG"), ("RGBA", "PNG"), ("P", "PNG"), ("RGBA", "WEBP")],
+)
+def test_images_decode_as_in_transformers(mode: str, file_format: str) -> None:
+    base = picture(37, 23, "RGBA" if mode == "P" else mode)
+    image = base.convert("RGB").convert("P") if mode == "P" else base
+    data = encoded(image, file_format)
+    reference = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+    np.testing.assert_array_equal(decode_image(data), np.asarray(reference))
+    assert image_size(data) == (37, 23)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(picture(40, 24), "JPEG", exif=exif)
+    rgb = decode_image(data)
+    assert image_size(data) == (rgb.shape[1], rgb.shape[0])
+    assert rgb.shape == ((24, 40, 3) if orientation < 5 else (40, 24, 3))
+    reference = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+    np.testing.assert_array_equal(rgb, np.asarray(reference))
+
+
+@pytest.mark.parametrize("layout", [PatchLayout(56, 84), PatchLayout(32, 48, 16, 1, 1), PatchLayout(60, 40, 10, 3, 2)])
+def test_patches_equal_the_processors(layout: PatchLayout) -> None:
+    image = picture(123, 77)
+    resized = np.asarray(image.resize((layout.width, layout.height), Image.Resampling.BICUBIC))
+    tp, p, m = layout.temporal_patch_size, layout.patch_size, layout.merge_size
+    frames = np.stack([resized.transpose(2, 0, 1)] * tp)
+    grid_h, grid_w = layout.height // p, layout.width // p
+    expected = (
+        frames.reshape(1, tp, 3, grid_h // m, m, p, grid_w // m, m, p)
+        .transpose(0, 3, 6, 4, 7, 2, 1, 5, 8)
+        .reshape(grid_h * grid_w, -1)
+    )
+    np.testing.assert_array_equal(image_patches(encoded(image, "PNG"), layout), expected)
+
+
+def test_a_path_is_as_good_as_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "image.png"
+    picture(20, 10).save(path)
+    np.testing.assert_array_equal(decode_image(path), decode_image(path.read_bytes()))
+    assert image_size(str(path)) == (20, 10)
+
+
+def test_images_over_the_limits_are_refused_from_their_header() -> None:
+    wide = encoded(Image.new("RGB", (100_000, 1)), "PNG")
+    for function in (image_size, decode_image):
+        with pytest.raises(DecodeError, match=f"100000x1, over the limits of {MAX_SIDE} pixels a side"):
+            function(wide)
+    bomb = bytearray(encoded(Image.new("1", (64, 64)), "PNG"))
+    bomb[16:24] = (30_000).to_bytes(4, "big") * 2
+    with pytest.raises(DecodeError):
+        decode_image(bytes(bomb))
+    with pytest.raises(DecodeError, match="over the limits"):
+        decode_image(encoded(picture(40, 40), "PNG"), max_pixels=1000)
+
+
+def test_what_is_no_image(tmp_path: Path) -> None:
+    jpeg = encoded(picture(64, 64), "JPEG")
+    for data in (b"", b"text", jpeg[: len(jpeg) // 2], b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"):
+        with pytest.raises(DecodeError) as caught:
+            decode_image(data)
+        assert caught.value.reason
+        assert caught.value.stream is None
+    with pytest.raises(DecodeError, match="No such file"):
+        image_size(tmp_path / "missing.png")
