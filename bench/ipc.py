@@ -1,7 +1,8 @@
 """Messages between two processes: ipc_buffers beside multiprocessing.Queue, multiprocessing.Pipe and ZeroMQ ipc.
 
 One-way latency is the receiver's CLOCK_MONOTONIC minus the sender's, which travels in the message; "asleep" paces the
-sender so that the receiver sleeps in the kernel, "ping-pong" answers each message at once. Repetitions of all
+sender so that the receiver sleeps in the kernel, "ping-pong" answers each message at once, on cores that the kernel
+chooses or, "own cores", on one each. Repetitions of all
 transports are interleaved, and a figure is the median over repetitions with the lowest and highest.
 """
 
@@ -160,6 +161,7 @@ def run_receiver(
     count: int,
     answers: bool,
     send: Callable[[Channel, Channel | None], None],
+    own_cores: bool = False,
 ) -> Any:
     """Starts the receiving process, sends it one message to warm up and then what `send` does; its result."""
     with ExitStack() as stack:
@@ -168,12 +170,23 @@ def run_receiver(
         results, results_target = SPAWN.Pipe(duplex=False)
         process = SPAWN.Process(target=warm_up_and, args=(work, there, back, count, results_target))
         process.start()
+        if own_cores:
+            pin(stack, process.pid)
         there.send(stamped(SMALL))
         results.recv()
         send(there, back)
         result = results.recv()
         process.join()
         return result
+
+
+def pin(stack: ExitStack, receiver: int | None) -> None:
+    """Gives this process and the receiver a core each, and this one its freedom back in the end."""
+    cores = os.sched_getaffinity(0)
+    assert receiver is not None
+    os.sched_setaffinity(receiver, {max(cores)})
+    os.sched_setaffinity(0, {min(cores)})
+    stack.callback(os.sched_setaffinity, 0, cores)
 
 
 def warm_up_and(
@@ -184,7 +197,7 @@ def warm_up_and(
     work(there, back, count, results)
 
 
-def latency(transport: str, count: int, *, asleep: bool) -> dict[str, float]:
+def latency(transport: str, count: int, *, asleep: bool, own_cores: bool = False) -> dict[str, float]:
     def send(there: Channel, back: Channel | None) -> None:
         for _ in range(count):
             if back is None:
@@ -193,7 +206,7 @@ def latency(transport: str, count: int, *, asleep: bool) -> dict[str, float]:
             if back is not None:
                 back.receive()
 
-    ages = sorted(run_receiver(transport, receive_ages, count, not asleep, send))
+    ages = sorted(run_receiver(transport, receive_ages, count, not asleep, send, own_cores))
     return {"p50_us": ages[count // 2], "p99_us": ages[count * 99 // 100]}
 
 
@@ -215,6 +228,9 @@ def measurements(sizes: Sizes) -> dict[str, Callable[[str], dict[str, float]]]:
     return {
         "latency 256 B, asleep": lambda transport: latency(transport, sizes.latencies, asleep=True),
         "latency 256 B, ping-pong": lambda transport: latency(transport, sizes.latencies, asleep=False),
+        "latency 256 B, ping-pong, own cores": lambda transport: latency(
+            transport, sizes.latencies, asleep=False, own_cores=True
+        ),
         "throughput 256 B": lambda transport: throughput(transport, sizes.small, SMALL),
         "throughput 64 KiB": lambda transport: throughput(transport, sizes.large, LARGE),
     }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "bitstream.h"
+#include "frame_writer.h"
 #include "plan.h"
 #include "python_source.h"
 #include "scheduler.h"
@@ -122,6 +123,23 @@ py::tuple plan(const Bitstream& stream, const Frames& frames, int group_frames, 
   return py::tuple(result);
 }
 
+using Pixels = py::array_t<uint8_t, py::array::c_style>;
+
+// One group that shows a still picture in all of its frames.
+py::array_t<uint8_t> lay_out(const Pixels& rgb, const Layout& layout) {
+  if (rgb.ndim() != 3 || rgb.shape(2) != 3 || rgb.size() == 0) {
+    throw py::value_error("a picture must be uint8 [height, width, 3] and not empty");
+  }
+  py::array_t<uint8_t> group(static_cast<py::ssize_t>(layout.group_bytes()));
+  const RgbView view{rgb.data(), static_cast<size_t>(rgb.strides(0)), static_cast<int>(rgb.shape(1)),
+                     static_cast<int>(rgb.shape(0))};
+  std::vector<Place> places;
+  for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group.mutable_data(), slot});
+  const py::gil_scoped_release release;
+  FrameWriter().write(view, layout, places);
+  return group;
+}
+
 // The last owner joins the threads, which may need the GIL to finish.
 void end_scheduler(Scheduler* scheduler) {
   if (scheduler->inherited()) return;
@@ -185,6 +203,7 @@ void bind_decoding(py::module_& module) {
       .value("HWC", LayoutKind::kHwc)
       .value("RAW", LayoutKind::kRaw);
 
+  module.def("lay_out", &lay_out, py::arg("rgb").noconvert(), py::arg("layout"));
   py::class_<Layout>(module, "Layout")
       .def(py::init([](LayoutKind kind, int height, int width, int patch, int temporal, int merge) {
              const Layout layout{kind, height, width, patch, temporal, merge};

@@ -50,7 +50,10 @@ LogCapture::LogCapture() : outer_(current_capture) {
   current_capture = this;
 }
 
-LogCapture::~LogCapture() { current_capture = outer_; }
+LogCapture::~LogCapture() {
+  current_capture = outer_;
+  if (outer_ != nullptr && !last_error_.empty()) outer_->last_error_ = last_error_;
+}
 
 std::string LogCapture::explain(const std::string& what) const {
   return last_error_.empty() ? what : what + " (" + last_error_ + ")";

@@ -5,7 +5,11 @@
 namespace flashcodec {
 
 void FrameWriter::write(const AVFrame& frame, int quarter_turns, const Layout& layout, std::span<const Place> places) {
-  resizer_.start(converter_.to_rgb(frame, quarter_turns), layout.width, layout.height);
+  write(converter_.to_rgb(frame, quarter_turns), layout, places);
+}
+
+void FrameWriter::write(const RgbView& rgb, const Layout& layout, std::span<const Place> places) {
+  resizer_.start(rgb, layout.width, layout.height);
   for (int y = 0; y < layout.height; ++y) {
     const std::span<const uint8_t> row = resizer_.row(y);
     for (const Place& place : places) layout.write_row(row, y, place.slot, place.group);

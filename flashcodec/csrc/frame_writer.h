@@ -19,6 +19,7 @@ struct Place {
 class FrameWriter {
  public:
   void write(const AVFrame& frame, int quarter_turns, const Layout& layout, std::span<const Place> places);
+  void write(const RgbView& rgb, const Layout& layout, std::span<const Place> places);
 
  private:
   ColorConverter converter_;

@@ -116,6 +116,7 @@ void Input::find_streams(int wanted, const Limits& limits) {
 }
 
 bool Input::read(AVPacket* packet) {
+  const LogCapture log;
   for (;;) {
     av_packet_unref(packet);
     const int status = av_read_frame(format_.get(), packet);

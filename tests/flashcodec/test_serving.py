@@ -202,14 +202,18 @@ def test_waiting_can_be_interrupted() -> None:
 
 
 def test_leaving_with_work_in_flight(clip: ClipMaker) -> None:
-    """The interpreter ends cleanly, also while engines read from a Python file object."""
+    """The interpreter ends cleanly, also while engines use Python objects."""
     script = f"""
         import flashcodec
+        data = open({str(clip("h264_bframes.mp4"))!r}, "rb").read()
         for _ in range(20):
             stream = flashcodec.analyse_bitstream(open({str(clip("h264_bframes.mp4"))!r}, "rb"))
             flashcodec.add_decoding_request(stream, range(150))
         own = flashcodec.FlashCodec(num_threads=2)
         own.add_decoding_request(stream, range(150))
+        bytes_owner = flashcodec.FlashCodec(num_threads=2)
+        bytes_owner.add_decoding_request(data, [0])
+        bytes_owner.get_decoding_output()
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"")

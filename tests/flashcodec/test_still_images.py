@@ -1,4 +1,4 @@
-"""Images: as transformers' loader decodes them, as Pillow resizes them, in the patch order of its processor."""
+"""Images: as transformers' loader decodes them, resized as torch does, in the patch order of its processor."""
 
 import io
 from pathlib import Path
@@ -9,6 +9,7 @@ from flashcodec.image import MAX_SIDE, decode_image, image_patches, image_size
 
 from flashcodec import DecodeError, PatchLayout
 
+torch = pytest.importorskip("torch", reason="torch is the reference")
 PIL = pytest.importorskip("PIL", reason="Pillow decodes images")
 from PIL import Image, ImageOps  # noqa: E402
 
@@ -54,9 +55,11 @@ def test_exif_orientation(orientation: int) -> None:
 @pytest.mark.parametrize("layout", [PatchLayout(56, 84), PatchLayout(32, 48, 16, 1, 1), PatchLayout(60, 40, 10, 3, 2)])
 def test_patches_equal_the_processors(layout: PatchLayout) -> None:
     image = picture(123, 77)
-    resized = np.asarray(image.resize((layout.width, layout.height), Image.Resampling.BICUBIC))
+    native = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
+    size = (layout.height, layout.width)
+    resized = torch.nn.functional.interpolate(native, size, mode="bicubic", antialias=True)[0].numpy()
     tp, p, m = layout.temporal_patch_size, layout.patch_size, layout.merge_size
-    frames = np.stack([resized.transpose(2, 0, 1)] * tp)
+    frames = np.stack([resized] * tp)
     grid_h, grid_w = layout.height // p, layout.width // p
     expected = (
         frames.reshape(1, tp, 3, grid_h // m, m, p, grid_w // m, m, p)

@@ -1,4 +1,4 @@
-"""Still images: Pillow decodes and resizes them, the result is cut into patches as frames of a video are.
+"""Still images: Pillow decodes them; they are resized and cut into patches as the frames of a video are.
 
 Needs Pillow (`pip install pillow`), which is imported when first used.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from flashcodec import _core
 from flashcodec.bitstream import MAX_PIXELS
 from flashcodec.errors import DecodeError
 from flashcodec.layouts import PatchLayout
@@ -50,26 +51,12 @@ def decode_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> npt.NDArr
 
 
 def image_patches(source: ImageSource, layout: PatchLayout, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.uint8]:
-    """An image resized by Pillow (bicubic, antialiased) as one temporal group: uint8 [rows_per_group, row_bytes].
+    """An image resized (antialiased bicubic) as one temporal group: uint8 [rows_per_group, row_bytes].
 
     Raises DecodeError as `decode_image` does.
     """
-    from PIL import Image
-
-    picture = _decode(source, max_pixels)
-    resized = picture.resize((layout.width, layout.height), Image.Resampling.BICUBIC)
-    return patches_of(np.asarray(resized), layout)
-
-
-def patches_of(rgb: npt.NDArray[np.uint8], layout: PatchLayout) -> npt.NDArray[np.uint8]:
-    """Rows of one temporal group that shows the picture uint8 [layout.height, layout.width, 3] throughout."""
-    patch, merge = layout.patch_size, layout.merge_size
-    blocks = rgb.reshape(
-        layout.height // (patch * merge), merge, patch, layout.width // (patch * merge), merge, patch, 3
-    )
-    rows = blocks.transpose(0, 3, 1, 4, 6, 2, 5)[:, :, :, :, :, None]
-    repeated = np.repeat(rows, layout.temporal_patch_size, axis=5)
-    return np.ascontiguousarray(repeated).reshape(layout.group_shape(1))
+    rgb = np.ascontiguousarray(_decode(source, max_pixels))
+    return _core.lay_out(rgb, layout.to_core()).reshape(layout.group_shape(1))
 
 
 def _decode(source: ImageSource, max_pixels: int) -> "Image":

@@ -3,6 +3,7 @@
 import atexit
 import os
 import threading
+import weakref
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -48,7 +49,7 @@ class FlashCodec:
     def __init__(self, num_threads: int = 0) -> None:
         if num_threads < 0:
             raise ValueError(f"num_threads must not be negative, got {num_threads}")
-        self._scheduler = _core.Scheduler(num_threads) if num_threads else shared_scheduler()
+        self._scheduler = scheduler_of(num_threads)
         self._session = _core.Session(self._scheduler)
         self._layouts: dict[int, Layout] = {}
         self._lock = threading.Lock()
@@ -127,17 +128,22 @@ class _Shared:
         self.lock = threading.RLock()
         self.scheduler: _core.Scheduler | None = None
         self.codec: FlashCodec | None = None
+        self.running: weakref.WeakSet[_core.Scheduler] = weakref.WeakSet()
 
 
 _shared = _Shared()
 
 
-def shared_scheduler() -> _core.Scheduler:
-    """The process-wide pool of engines, one for each core this process may use."""
+def scheduler_of(num_threads: int) -> _core.Scheduler:
+    """A pool of engines of one's own, or the process-wide one (one engine for each core) for 0."""
     with _shared.lock:
-        if _shared.scheduler is None:
-            _shared.scheduler = _core.Scheduler(0)
-        return _shared.scheduler
+        if num_threads == 0 and _shared.scheduler is not None:
+            return _shared.scheduler
+        scheduler = _core.Scheduler(num_threads)
+        _shared.running.add(scheduler)
+        if num_threads == 0:
+            _shared.scheduler = scheduler
+        return scheduler
 
 
 def default_codec() -> FlashCodec:
@@ -157,6 +163,6 @@ os.register_at_fork(after_in_child=_start_again_in_child)
 
 
 @atexit.register
-def _join_shared_engines() -> None:
-    if _shared.scheduler is not None:
-        _shared.scheduler.close()
+def _join_engines() -> None:
+    for scheduler in list(_shared.running):  # an engine may need the interpreter to let go of its source
+        scheduler.close()

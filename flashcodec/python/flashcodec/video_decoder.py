@@ -12,7 +12,7 @@ import numpy.typing as npt
 from flashcodec import _core
 from flashcodec.bitstream import Bitstream, Indices, Source, VideoStreamMetadata, to_indices
 from flashcodec.layouts import RGBLayout
-from flashcodec.serving import shared_scheduler
+from flashcodec.serving import scheduler_of
 
 Pixels = npt.NDArray[np.uint8]
 Seconds = npt.NDArray[np.float64]
@@ -82,7 +82,7 @@ class VideoDecoder:
         self._layout = RGBLayout(order=dimension_order)
         self._stream = source if isinstance(source, Bitstream) else Bitstream(source, stream_index)
         self._layout = self._layout.sized(self._stream.height, self._stream.width)
-        self._own_scheduler = _core.Scheduler(num_threads) if num_threads else None
+        self._own_scheduler = scheduler_of(num_threads) if num_threads else None
         self.metadata: VideoStreamMetadata = self._stream.metadata
         self.stream_index = self.metadata.stream_index
 
@@ -189,7 +189,7 @@ class VideoDecoder:
             pass
 
     def _session(self) -> _core.Session:
-        return _core.Session(self._own_scheduler or shared_scheduler())
+        return _core.Session(self._own_scheduler or scheduler_of(0))
 
     def _checked(self, indices: Indices) -> npt.NDArray[np.int64]:
         frames = to_indices(indices)
