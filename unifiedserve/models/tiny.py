@@ -118,8 +118,11 @@ PATCHES = {
 }
 
 
-def make_checkpoint(directory: Path, seed: int = 0) -> Path:
-    """Write the checkpoint's files into `directory` (made if needed), overwriting those of the same names."""
+def make_checkpoint(directory: Path, seed: int = 0, sizes: dict[str, Any] | None = None) -> Path:
+    """Write the checkpoint's files into `directory` (made if needed), overwriting those of the same names.
+
+    `sizes` are fields of config.json to make it larger, those of the vision tower under "vision_config".
+    """
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer(seed)
     vocabulary = tokenizer.get_vocab()
@@ -130,6 +133,8 @@ def make_checkpoint(directory: Path, seed: int = 0) -> Path:
     _write(directory / "preprocessor_config.json", IMAGE_RULES | PATCHES)
     _write(directory / "video_preprocessor_config.json", VIDEO_RULES | PATCHES)
     config = _model_config(len(vocabulary), ids)
+    vision = config["vision_config"] | (sizes or {}).get("vision_config", {})
+    config |= (sizes or {}) | {"vision_config": vision}
     _write(directory / "config.json", config)
     _write(
         directory / "generation_config.json",
