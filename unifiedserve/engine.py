@@ -80,8 +80,9 @@ class Engine:
     async def start(self) -> None:
         """Load the model and start the workers; returns when all are ready. Raises ConfigError."""
         self._loop = asyncio.get_running_loop()
+        loading = asyncio.ensure_future(asyncio.to_thread(self._load))
         try:
-            await asyncio.to_thread(self._load)
+            await asyncio.shield(loading)
             async with asyncio.timeout(self.config.startup_timeout):
                 await self._all_ready.wait()
         except TimeoutError as error:
@@ -91,6 +92,7 @@ class Engine:
                 f"workers {', '.join(sorted(waiting))} were not ready after {self.config.startup_timeout:g} s"
             ) from error
         except BaseException:
+            await asyncio.wait([loading])  # a thread cannot be cancelled
             await self.stop()
             raise
         if self._fatal:
@@ -101,14 +103,23 @@ class Engine:
     async def stop(self) -> None:
         """End the workers, fail what is in flight and leave nothing behind."""
         self.healthy = False
-        for active in list(self._active):
-            active.outputs.put_nowait(RequestError("the server is shutting down", status=503, type="server_error"))
+        self.fail_all("the server is shutting down")
         if self._supervisor is not None:
-            await asyncio.to_thread(self._shut_down, self._supervisor)
+            async with self._restarting:
+                await asyncio.to_thread(self._shut_down, self._supervisor)
+        for task in self._tasks:
+            task.cancel()
         for active in list(self._active):
             self._release(active)
         if self.config.trace:
             Path(self.config.trace).write_text(json.dumps(self.trace()))
+
+    def fail_all(self, reason: str) -> None:
+        """End every request in flight with this error (503), and all that come later."""
+        self._fatal = reason
+        self._all_ready.set()
+        for active in self._active:
+            active.outputs.put_nowait(RequestError(reason, status=503, type="server_error"))
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         """The answers' pieces as they come. Raises RequestError, before the first piece if the request is bad.
@@ -416,10 +427,7 @@ class Engine:
 
     def _give_up(self, reason: str) -> None:
         _log.error("%s", reason)
-        self._fatal = reason
-        self._all_ready.set()
-        for active in self._active:
-            active.outputs.put_nowait(RequestError(reason, status=503, type="server_error"))
+        self.fail_all(reason)
 
 
 def _discard(preparing: "asyncio.Future[ActiveRequest]") -> None:

@@ -121,6 +121,20 @@ def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
         httpx.get(f"{url}/health")
 
 
+def test_a_second_ctrl_c_ends_running_requests_with_a_clear_error() -> None:
+    with daemon("--kv-cache-mib", "64") as (process, url):
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9000, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as response:
+            lines = response.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGINT)
+            process.send_signal(signal.SIGINT)
+            *_, last = [line for line in lines if line]
+        assert "the server is shutting down" in last
+        assert process.wait() == 0
+    assert not list(Path("/dev/shm").glob(f"*{process.pid}-*"))
+
+
 def test_demo_answers_and_shows_every_stage(sample_clip: Path) -> None:
     result = run("demo", "--max-tokens", "4", "--video", str(sample_clip), env={"COLUMNS": "120"})
     assert result.returncode == 0, result.stderr

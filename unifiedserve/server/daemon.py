@@ -14,7 +14,8 @@ from unifiedserve.server.app import create_app
 from unifiedserve.server.listener import listen
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_GRACE_SECONDS = 10
+_GRACE_SECONDS = 10  # for requests to end after a signal; what is left then is failed,
+_LAST_SECONDS = 3  # and has this long to tell its client
 _KEEP_ALIVE_SECONDS = 30
 
 
@@ -41,10 +42,10 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
             log_config=None,
             access_log=False,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_graceful_shutdown=_GRACE_SECONDS + _LAST_SECONDS,
         )
     )
-    with _stop_on_signals(server):
+    with _stop_on_signals(server, engine):
         async with app.router.lifespan_context(app):
             if not server.should_exit:
                 on_ready(engine.model_name, listen(listener))
@@ -52,7 +53,7 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
 
 
 @contextlib.contextmanager
-def _stop_on_signals(server: Server) -> Iterator[None]:
+def _stop_on_signals(server: Server, engine: Engine) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -60,8 +61,9 @@ def _stop_on_signals(server: Server) -> Iterator[None]:
     def stop() -> None:
         if not server.should_exit:
             server.should_exit = True
+            loop.call_later(_GRACE_SECONDS, engine.fail_all, "the server is shutting down")
         elif server.started:
-            server.force_exit = True
+            engine.fail_all("the server is shutting down")
         else:
             task.cancel()
 
