@@ -151,7 +151,8 @@ async def text_stream(client: openai.AsyncOpenAI, model: str) -> AsyncIterator[f
 async def ask_video(client: openai.AsyncOpenAI, model: str, video: Path, frames: int) -> float:
     """Seconds to the first token of a question about the video."""
     start = time.monotonic()
-    parts: Any = [{"type": "video_url", "video_url": {"url": video.as_uri()}}, {"type": "text", "text": "What happens?"}]
+    question = {"type": "text", "text": "What happens?"}
+    parts: Any = [{"type": "video_url", "video_url": {"url": video.as_uri()}}, question]
     await client.chat.completions.create(
         model=model,
         messages=[{"role": "user", "content": parts}],

@@ -39,14 +39,14 @@ class Placement(msgspec.Struct, frozen=True):
         return next(instance.name for instance in self.instances if stage in instance.stages)
 
 
-_VISION = Instance("vision", (Stage.VISION,), nice=10)
+_VISION = Instance("vision", (Stage.VISION,), nice=6)
 
 PLACEMENTS = {
     "shared": Placement(
         "shared",
         (
             _VISION,
-            Instance("encode-prefill", (Stage.ENCODE, Stage.PREFILL), nice=5),
+            Instance("encode-prefill", (Stage.ENCODE, Stage.PREFILL), nice=3),
             Instance("decode", (Stage.DECODE,)),
         ),
     ),
