@@ -108,6 +108,7 @@ py::tuple plan(const Bitstream& stream, const Frames& frames, int group_frames, 
   {
     const py::gil_scoped_release release;
     segments = make_segments(stream, list, group_frames, engines);
+    counts.reserve(segments.size());
     for (const Segment& segment : segments) {
       const auto part = std::span(list).subspan(segment.first, segment.last - segment.first);
       counts.push_back(count_packets(stream, segment.runs, part));
@@ -134,6 +135,7 @@ py::array_t<uint8_t> lay_out(const Pixels& rgb, const Layout& layout) {
   const RgbView view{rgb.data(), static_cast<size_t>(rgb.strides(0)), static_cast<int>(rgb.shape(1)),
                      static_cast<int>(rgb.shape(0))};
   std::vector<Place> places;
+  places.reserve(layout.group_frames());
   for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group.mutable_data(), slot});
   const py::gil_scoped_release release;
   FrameWriter().write(view, layout, places);
@@ -174,7 +176,7 @@ void bind_bitstream(py::module_& module) {
   py::class_<Bitstream, std::shared_ptr<Bitstream>>(module, "Bitstream")
       .def(py::init([](SourcePtr source, int stream_index, int64_t max_pixels) {
              const py::gil_scoped_release release;
-             return std::make_shared<Bitstream>(std::move(source), stream_index, Limits{max_pixels});
+             return std::make_shared<Bitstream>(std::move(source), stream_index, Limits{.max_pixels = max_pixels});
            }),
            py::arg("source"), py::arg("stream_index"), py::arg("max_pixels"))
       .def_property_readonly("source_name", [](const Bitstream& s) { return s.source()->name(); })

@@ -124,6 +124,7 @@ bool Bitstream::gradual(const AVPacket& key) const {
 }
 
 void Bitstream::read_packets(Input& input) {
+  check_count(avformat_index_get_entries_count(input.stream()));
   const bool mov = std::string(input.format()->iformat->name).find("mov") != std::string::npos;
   contiguous_ = mov && one_sample_one_packet(parameters_->codec_id);
   scanned_ = !contiguous_;
@@ -135,9 +136,14 @@ void Bitstream::read_packets(Input& input) {
   if (frames_.empty()) fail(log.explain("the stream has no frames that are shown"));
 }
 
+void Bitstream::check_count(int64_t packets) const {
+  if (packets > limits_.max_packets) fail("more than " + std::to_string(limits_.max_packets) + " packets");
+}
+
 void Bitstream::list_packets(Input& input) {
   auto packet = owned<PacketPtr>(av_packet_alloc());
   while (input.read(packet.get())) {
+    check_count(static_cast<int64_t>(packets_.size()) + 1);
     if (packet->size == 0) continue;
     const bool key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
     packets_.push_back({packet->pts, packet->dts, packet->duration, packet->pos, packet->size, -1, key,

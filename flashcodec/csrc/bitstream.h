@@ -87,6 +87,7 @@ class Bitstream {
   void check_decodable(const AVStream& stream) const;
   void read_metadata(const AVStream& stream);
   void read_packets(Input& input);
+  void check_count(int64_t packets) const;
   void list_packets(Input& input);
   bool gradual(const AVPacket& key) const;
   void order_frames(bool restart_at_keys);

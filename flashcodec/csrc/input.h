@@ -11,6 +11,7 @@ namespace flashcodec {
 
 struct Limits {
   int64_t max_pixels = int64_t{8192} * 8192;
+  int32_t max_packets = 1 << 22;  // 19 hours at 60 frames a second; a few bytes can claim billions
 };
 
 struct ByteRange {

@@ -21,6 +21,7 @@ bool seeks_by_byte(const AVInputFormat& format) { return (format.flags & AVFMT_T
 }  // namespace
 
 void PacketReader::read(int32_t index, AVPacket* packet) {
+  const LogCapture log;
   av_packet_unref(packet);
   if (stream_.contiguous()) {
     read_bytes(index, packet);

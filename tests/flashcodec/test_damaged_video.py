@@ -112,6 +112,14 @@ def test_file_objects_that_fail(clip: ClipMaker) -> None:
         VideoDecoder(Wrong(b"something"))
 
 
+def test_tables_that_claim_millions_of_frames_are_refused(clip: ClipMaker) -> None:
+    data = bytearray(clip("h264_fragmented.mp4").read_bytes())
+    run = data.index(b"trun") + 4
+    data[run : run + 8] = bytes(4) + (20_000_000).to_bytes(4, "big")  # no flags: all samples alike, none listed
+    with pytest.raises(DecodeError, match="more than 4194304 packets"):
+        flashcodec.analyse_bitstream(bytes(data))
+
+
 def mutate(data: bytes, rng: random.Random) -> bytes:
     """Flips, overwrites, cuts or repeats some of it."""
     damaged = bytearray(data)

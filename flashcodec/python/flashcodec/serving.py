@@ -83,20 +83,24 @@ class FlashCodec:
 
         Returns None if there was none in time.
         """
-        output = self._session.take(timeout)
-        if output is None:
-            return None
-        with self._lock:
-            layout = self._layouts.get(output.request)
-            if output.done:
-                self._layouts.pop(output.request, None)
-        if layout is None:  # cancelled in this very moment
+        output, layout = self._take(timeout)
+        if output is None or layout is None:
             return None
         if output.error is not None:
             return DecodingOutput(output.request, 0, 0, 0, 0, None, True, output.error)
         data = output.take_data().reshape(layout.group_shape(1))
         group = output.first // layout.group_frames
         return DecodingOutput(output.request, output.first, output.count, group, 1, data, output.done)
+
+    def _take(self, timeout: float | None) -> tuple[_core.Output | None, Layout | None]:
+        while (output := self._session.take(timeout)) is not None:
+            with self._lock:
+                layout = self._layouts.get(output.request)
+                if output.done:
+                    self._layouts.pop(output.request, None)
+            if layout is not None:  # else cancelled between the two lines above
+                return output, layout
+        return None, None
 
     def cancel(self, request: int) -> None:
         """Ends a request: no output of it comes after this. Finished and unknown requests are ignored."""
