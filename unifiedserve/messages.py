@@ -58,13 +58,17 @@ class Delta(msgspec.Struct, kw_only=True):
 
 
 class Span(msgspec.Struct):
-    """A piece of work on the timeline; times are seconds of the system-wide monotonic clock."""
+    """A piece of work on the timeline; times are seconds of the system-wide monotonic clock.
+
+    `track` tells apart what one stage does at the same time: the decoder engines of vision.
+    """
 
     stage: Stage
     name: str
     start: float
     end: float
     requests: list[int]
+    track: int = 0
 
 
 class Request(msgspec.Struct, tag=True, kw_only=True):

@@ -39,7 +39,7 @@ class Timeline:
         return sorted((s for s in self._spans if uids.intersection(s.requests)), key=lambda s: s.start)
 
     def chrome_trace(self, request_id: str | None = None) -> dict[str, Any]:
-        """Trace Event Format: a process for each stage, a complete ("X") event for each span."""
+        """Trace Event Format: a process for each stage, a thread for its queue and each of its tracks."""
         spans = self.of(request_id) if request_id is not None else list(self._spans)
         rows = {stage: row for row, stage in enumerate(Stage)}
         names = [
@@ -52,7 +52,7 @@ class Timeline:
                 "name": span.name,
                 "cat": span.stage.value,
                 "pid": rows[span.stage],
-                "tid": 1 if span.name == "queue" else 0,
+                "tid": 0 if span.name == "queue" else 1 + span.track,
                 "ts": round((span.start - self._origin) * 1e6, 1),
                 "dur": round((span.end - span.start) * 1e6, 1),
                 "args": {"requests": [self._names.get(uid, str(uid)) for uid in span.requests]},

@@ -72,6 +72,11 @@ py::object take_data(Output& output) {
   return py::array_t<uint8_t>({size}, data, owner);
 }
 
+// As Python's time.monotonic() counts them.
+double seconds(Output::Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
 std::optional<Output> take(Session& session, std::optional<double> timeout) {
   double left = timeout.value_or(std::numeric_limits<double>::infinity());
   for (;;) {
@@ -228,6 +233,9 @@ void bind_decoding(py::module_& module) {
       .def_readonly("request", &Output::request)
       .def_readonly("first", &Output::first)
       .def_readonly("count", &Output::count)
+      .def_readonly("engine", &Output::engine)
+      .def_property_readonly("began", [](const Output& output) { return seconds(output.began); })
+      .def_property_readonly("ended", [](const Output& output) { return seconds(output.ended); })
       .def_readonly("done", &Output::done)
       .def("take_data", &take_data)
       .def_property_readonly("error", [](const Output& output) {

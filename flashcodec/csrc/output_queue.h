@@ -15,13 +15,18 @@
 namespace flashcodec {
 
 // One temporal group of a request: places [first, first + count) of its frame list. The bytes are here, or
-// already where the caller wanted them (`data` is null).
+// already where the caller wanted them (`data` is null). `began` and `ended` are when engine `engine` worked on it, by
+// the system-wide monotonic clock.
 struct Output {
+  using Clock = std::chrono::steady_clock;
   uint64_t request = 0;
   int32_t first = 0;
   int32_t count = 0;
   std::unique_ptr<uint8_t[]> data;
   size_t bytes = 0;
+  int32_t engine = 0;
+  Clock::time_point began{};
+  Clock::time_point ended{};
   bool done = false;  // the last of its request
   std::optional<DecodeError> error;
 };

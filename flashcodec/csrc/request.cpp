@@ -18,8 +18,8 @@ uint64_t next_id() {
 // The temporal groups of a segment while they fill up.
 class Request::Groups : public FrameSink {
  public:
-  Groups(Request& request, const Segment& segment, FrameWriter& writer)
-      : request_(request), segment_(segment), writer_(writer), size_(request.layout_.group_frames()) {
+  Groups(Request& request, const Segment& segment, FrameWriter& writer, int engine)
+      : request_(request), segment_(segment), writer_(writer), engine_(engine), size_(request.layout_.group_frames()) {
     for (int32_t place = segment.first; place < segment.last; ++place)
       slots_.push_back({request.frames_[place], place});
     std::sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) { return a.frame < b.frame; });
@@ -89,13 +89,18 @@ class Request::Groups : public FrameSink {
     output.count = std::min(size_, request_.count_ - output.first);
     output.data = std::move(group.data);
     output.bytes = group.bytes;
+    output.engine = engine_;
+    output.began = since_;
+    output.ended = since_ = Output::Clock::now();
     request_.put(std::move(output));
   }
 
   Request& request_;
   const Segment& segment_;
   FrameWriter& writer_;
+  const int engine_;
   const int32_t size_;
+  Output::Clock::time_point since_ = Output::Clock::now();
   std::vector<Slot> slots_;
   std::vector<Group> groups_;
 };
@@ -129,8 +134,8 @@ std::vector<Segment> Request::plan(int engines) const {
   return make_segments(*stream_, frames_, layout_.group_frames(), engines);
 }
 
-void Request::decode(const Segment& segment, SegmentDecoder& decoder, FrameWriter& writer) {
-  Groups groups(*this, segment, writer);
+void Request::decode(const Segment& segment, SegmentDecoder& decoder, FrameWriter& writer, int engine) {
+  Groups groups(*this, segment, writer, engine);
   const std::vector<int64_t> wanted = groups.wanted();
   decoder.decode(segment.runs, wanted, groups);
 }

@@ -45,13 +45,19 @@ void guard(Request& request, Work work) {
 
 // What a decoding thread keeps from one segment to the next.
 struct Scheduler::Engine {
+  explicit Engine(int number) : number(number) {}
+
+  const int number;
   std::unique_ptr<SegmentDecoder> decoder;
   FrameWriter writer;
 
   bool idle() const { return decoder == nullptr; }
 
   // Lets go of the stream and the scratch memory.
-  void rest() { *this = Engine(); }
+  void rest() {
+    decoder.reset();
+    writer = FrameWriter();
+  }
 
   bool ready_for(const Request& request) const { return decoder != nullptr && decoder->stream() == request.stream(); }
 
@@ -61,7 +67,7 @@ struct Scheduler::Engine {
         decoder.reset();
         decoder = std::make_unique<SegmentDecoder>(request.stream());
       }
-      request.decode(segment, *decoder, writer);
+      request.decode(segment, *decoder, writer, number);
     });
   }
 };
@@ -69,7 +75,7 @@ struct Scheduler::Engine {
 Scheduler::Scheduler(int engines) : process_(getpid()) {
   const int count = engines > 0 ? engines : usable_cores();
   threads_.reserve(count);
-  for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+  for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { run(i); });
 }
 
 Scheduler::~Scheduler() { close(); }
@@ -115,8 +121,8 @@ void Scheduler::remove(const RequestPtr& request) {
   entries_.remove_if([&](const Entry& entry) { return entry.request == request; });
 }
 
-void Scheduler::run() {
-  auto engine = std::make_unique<Engine>();
+void Scheduler::run(int number) {
+  auto engine = std::make_unique<Engine>(number);
   while (std::optional<Work> work = next(*engine)) {
     if (!work->segment) {
       plan(work->request);

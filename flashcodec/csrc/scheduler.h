@@ -52,7 +52,7 @@ class Scheduler {
   };
   struct Engine;
 
-  void run();
+  void run(int number);
   std::optional<Work> next(Engine& engine);
   Entry* find_ready(const Engine& engine);
   Work take(Entry& entry);

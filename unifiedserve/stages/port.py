@@ -57,9 +57,12 @@ class Port:
     def tokens(self, tokens: list[Token]) -> None:
         self._report.tokens.extend(tokens)
 
-    def span(self, stage: Stage, name: str, start: float, requests: list[int], end: float | None = None) -> None:
-        """Record work that began at `start` (monotonic seconds) and has ended now, or at `end`."""
-        self._report.spans.append(Span(stage, name, start, time.monotonic() if end is None else end, requests))
+    def span(self, stage: Stage, name: str, start: float, requests: list[int]) -> None:
+        """Record work that began at `start` (monotonic seconds) and has ended now."""
+        self.record(Span(stage, name, start, time.monotonic(), requests))
+
+    def record(self, span: Span) -> None:
+        self._report.spans.append(span)
 
     def queued(self, stage: Stage, uid: int) -> None:
         """Something of the request could be worked on by `stage` from now on."""

@@ -32,6 +32,7 @@ class Output:
     first_unit: int = 0
     plan: MediaPlan | None = None
     patches: np.ndarray | None = None  # uint8 [units * patches_per_unit, row bytes]
+    engine: int = 0
     error: str = ""
 
 
@@ -43,7 +44,6 @@ class _Video:
     name: str
     first_unit: int
     plan: MediaPlan
-    since: float  # when it was started, or gave its latest output
 
 
 @dataclass(slots=True)
@@ -157,7 +157,7 @@ class VisionStage:
         layout = flashcodec.PatchLayout(
             plan.height, plan.width, plan.patch_size, plan.temporal_patch_size, plan.merge_size
         )
-        video = _Video(job.state.uid, source.name, first_unit, plan, time.monotonic())
+        video = _Video(job.state.uid, source.name, first_unit, plan)
         if plan.kind == "image":
             self._images.submit(self._decode_image, video, data, layout)
             return
@@ -192,13 +192,12 @@ class VisionStage:
                 video = self._videos.get(decoded.request)
             if video is None:
                 continue
-            output = Output(video.uid, video.since, time.monotonic(), plan=video.plan)
-            video.since = output.ended
             if decoded.error is not None:
-                output.error = f"{video.name}: {decoded.error}"
-            else:
-                output.first_unit = video.first_unit + decoded.first_group
-                output.patches = decoded.data
+                now = time.monotonic()
+                self._finished(Output(video.uid, now, now, error=f"{video.name}: {decoded.error}"))
+                continue
+            unit = video.first_unit + decoded.first_group
+            output = Output(video.uid, decoded.began, decoded.ended, unit, video.plan, decoded.data, decoded.engine)
             self._finished(output)
 
     def _finished(self, output: Output) -> None:

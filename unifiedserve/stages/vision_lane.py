@@ -1,7 +1,7 @@
 """The vision lane: admits requests to the decoder engines, and passes finished patches on."""
 
 from unifiedserve.config import Stage
-from unifiedserve.messages import DecodeMedia, Message
+from unifiedserve.messages import DecodeMedia, Message, Span
 from unifiedserve.scheduling import schedule_vision
 from unifiedserve.stages.port import Port
 from unifiedserve.stages.vision import VisionStage
@@ -22,7 +22,7 @@ class VisionLane:
     def step(self) -> bool:
         outputs = self._stage.take_outputs()
         for output in outputs:
-            self._port.span(Stage.VISION, "decode", output.started, [output.uid], output.ended)
+            self._port.record(Span(Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine))
             if output.error:
                 self._port.fail([output.uid], output.error, 400)
                 self.drop(output.uid)

@@ -26,6 +26,8 @@ class DecodingOutput:
             filled up by repeating its last frame), [count, 3, height, width] or [count, height, width, 3] for an
             RGBLayout; None with an error.
         done: nothing more comes of this request.
+        engine: which engine decoded it, from 0.
+        began, ended: when it worked on it, in seconds of time.monotonic().
         error: why the request failed.
     """
 
@@ -36,6 +38,9 @@ class DecodingOutput:
     num_groups: int
     data: npt.NDArray[np.uint8] | None
     done: bool
+    engine: int = 0
+    began: float = 0.0
+    ended: float = 0.0
     error: DecodeError | None = None
 
 
@@ -87,10 +92,21 @@ class FlashCodec:
         if output is None or layout is None:
             return None
         if output.error is not None:
-            return DecodingOutput(output.request, 0, 0, 0, 0, None, True, output.error)
+            return DecodingOutput(output.request, 0, 0, 0, 0, None, True, error=output.error)
         data = output.take_data().reshape(layout.group_shape(1))
         group = output.first // layout.group_frames
-        return DecodingOutput(output.request, output.first, output.count, group, 1, data, output.done)
+        return DecodingOutput(
+            request=output.request,
+            first=output.first,
+            count=output.count,
+            first_group=group,
+            num_groups=1,
+            data=data,
+            done=output.done,
+            engine=output.engine,
+            began=output.began,
+            ended=output.ended,
+        )
 
     def _take(self, timeout: float | None) -> tuple[_core.Output | None, Layout | None]:
         while (output := self._session.take(timeout)) is not None:
