@@ -29,7 +29,8 @@ class Request {
   const OutputQueue& outputs() const { return *outputs_; }
 
   std::vector<Segment> plan(int engines) const;
-  // Decodes one segment and puts out its groups, as the work of engine number `engine`. A failure ends the whole request.
+  // Decodes one segment and puts out its groups, as the work of engine number `engine`. A failure ends the whole
+  // request.
   void decode(const Segment& segment, SegmentDecoder& decoder, FrameWriter& writer, int engine);
   void fail(const DecodeError& error);
 
