@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import dataclass, field
 
+import msgspec
+
 from ipc_buffers import Arena
 from unifiedserve.admission import Admitted
 from unifiedserve.errors import RequestError
@@ -27,6 +29,7 @@ class ActiveRequest:
     attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it
     early: dict[tuple[int, int], Token] = field(default_factory=dict)  # (answer, number), before their turn
     last_token: dict[int, float] = field(default_factory=dict)  # answer -> monotonic seconds
+    crashes: int = 0  # workers that died while it was in flight
     ending: bool = False  # failed or aborted: only to be drained
 
     @property
@@ -48,6 +51,10 @@ class ActiveRequest:
             number += 1
         return ready
 
+    def forget_early(self, index: int) -> None:
+        """Drop tokens of an attempt that is being replaced."""
+        self.early = {key: token for key, token in self.early.items() if key[0] != index}
+
     def language_request(self, uid: int, indices: list[int]) -> Request:
         """The stages' view. One answer goes on from its tokens so far; several start at the prompt."""
         prompt = self.admitted.prompt
@@ -58,7 +65,7 @@ class ActiveRequest:
             token_ids=prompt.token_ids + generated,
             num_prompt=len(prompt.token_ids),
             media=prompt.media,
-            sampling=self.admitted.sampling,
+            sampling=msgspec.structs.replace(self.admitted.sampling, stop=()),  # stop strings are found here
             indices=indices,
         )
 

@@ -96,7 +96,9 @@ class Admission:
                 code="context_length_exceeded",
             )
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed  # a recomputation draws alike
-        return msgspec.structs.replace(sampling, max_tokens=sampling.max_tokens or room, seed=seed)
+        cached = self._layout.kv.pages // sampling.n * self._config.kv_page_tokens
+        longest = max(1, min(room, cached - prompt_tokens + 1))
+        return msgspec.structs.replace(sampling, max_tokens=sampling.max_tokens or longest, seed=seed)
 
     def _check_buffers(self, prompt: Prompt, sampling: SamplingParams) -> None:
         config, layout = self._config, self._layout

@@ -9,7 +9,8 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from unifiedserve.messages import (
     GenerateRequest,
     MediaSource,
     Message,
+    PagesFreed,
     Preempted,
     Ready,
     Report,
@@ -43,7 +45,10 @@ from unifiedserve.supervisor import Supervisor
 from unifiedserve.tracing import Timeline
 
 _log = logging.getLogger(__name__)
-_MOST_RESTARTS = 3
+_COPY_BYTES = 1 << 20
+_MOST_CRASHES = 3  # of workers, while one request was in flight: then it is held to be the cause
+_MOST_RESTARTS = 5  # within
+_RESTART_SECONDS = 120.0
 
 
 class Engine:
@@ -63,7 +68,9 @@ class Engine:
         self._all_ready = asyncio.Event()
         self._changed = asyncio.Event()  # something was reported or released
         self._fatal: str | None = None
+        self._admitting = 0
         self._lost_generation = -1
+        self._restarts: deque[float] = deque(maxlen=_MOST_RESTARTS)
         self._restarting = asyncio.Lock()
         self._supervisor: Supervisor | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,21 +90,13 @@ class Engine:
         loading = asyncio.ensure_future(asyncio.to_thread(self._load))
         try:
             await asyncio.shield(loading)
-            async with asyncio.timeout(self.config.startup_timeout):
-                await self._all_ready.wait()
-        except TimeoutError as error:
-            waiting = {i.name for i in self.config.workers.instances} - self._ready
-            await self.stop()
-            raise ConfigError(
-                f"workers {', '.join(sorted(waiting))} were not ready after {self.config.startup_timeout:g} s"
-            ) from error
+            await self._wait_ready()
+            if self._fatal:
+                raise ConfigError(self._fatal)
         except BaseException:
             await asyncio.wait([loading])  # a thread cannot be cancelled
             await self.stop()
             raise
-        if self._fatal:
-            await self.stop()
-            raise ConfigError(self._fatal)
         self.metrics.bind(self)
 
     async def stop(self) -> None:
@@ -116,10 +115,11 @@ class Engine:
 
     def fail_all(self, reason: str) -> None:
         """End every request in flight with this error (503), and all that come later."""
-        self._fatal = reason
+        self._fatal = self._fatal or reason
         self._all_ready.set()
         for active in self._active:
-            active.outputs.put_nowait(RequestError(reason, status=503, type="server_error"))
+            if not active.complete:
+                active.outputs.put_nowait(RequestError(reason, status=503, type="server_error"))
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         """The answers' pieces as they come. Raises RequestError, before the first piece if the request is bad.
@@ -128,8 +128,8 @@ class Engine:
         """
         self.metrics.request_arrived()
         active = await self._prepare(request)
-        self._submit(active, active.unfinished)
         try:
+            self._submit(active, active.unfinished)
             while not (active.complete and active.outputs.empty()):
                 item = await active.outputs.get()
                 if isinstance(item, RequestError):
@@ -151,15 +151,19 @@ class Engine:
         """Requests that have not ended, aborted ones that are still being drained included."""
         return len(self._active)
 
-    async def wait_idle(self) -> None:
-        """Returns as soon as no request is in flight and all pages are free."""
-        while self._active or any(used for used, _ in self.buffers().values()):
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Returns as soon as the condition holds; it is looked at whenever something changes."""
+        while not condition():
             self._changed.clear()
             await self._changed.wait()
 
+    async def wait_idle(self) -> None:
+        """Returns as soon as no request is in flight and all pages are free."""
+        await self.wait_for(lambda: not self._active and not any(used for used, _ in self.buffers().values()))
+
     def buffers(self) -> dict[str, tuple[int, int]]:
-        """Used and total pages of each buffer."""
-        if self._supervisor is None:
+        """Used and total pages of each buffer; empty while there are none."""
+        if self._supervisor is None or not self.healthy:
             return {}
         pools = self._supervisor.memory.pools
         return {name: (pool.used_pages(), pool.num_pages) for name, pool in pools.items()}
@@ -174,6 +178,16 @@ class Engine:
 
     # Start and stop
 
+    async def _wait_ready(self) -> None:
+        try:
+            async with asyncio.timeout(self.config.startup_timeout):
+                await self._all_ready.wait()
+        except TimeoutError as error:
+            waiting = {instance.name for instance in self.config.workers.instances} - self._ready
+            raise ConfigError(
+                f"workers {', '.join(sorted(waiting))} were not ready after {self.config.startup_timeout:g} s"
+            ) from error
+
     def _load(self) -> None:
         model_dir = resolve_model(self.config.model) if self.config.model else default_checkpoint()
         template = Path(self.config.chat_template).read_text() if self.config.chat_template else None
@@ -181,29 +195,34 @@ class Engine:
         self._supervisor = Supervisor(self.config, model_dir, self.processor)
         self._supervisor.start(self._on_exit)
         self._admission = Admission(self.config, self.processor, self._supervisor.memory.layout)
-        self._link = Link(self._supervisor.memory, self._on_messages)
+        self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
 
     def _shut_down(self, supervisor: Supervisor) -> None:
-        if hasattr(self, "_link"):
-            self._link.close()
-        supervisor.stop()
+        try:
+            if hasattr(self, "_link"):
+                self._link.close()
+        finally:
+            supervisor.stop()
 
     # Requests
 
     async def _prepare(self, request: GenerateRequest) -> ActiveRequest:
         self._check_alive()
-        if len(self._active) >= self.config.max_requests:
+        if len(self._active) + self._admitting >= self.config.max_requests:
             raise RequestError(
                 f"the server is busy with {self.config.max_requests} requests; try again later",
                 status=503,
                 type="server_error",
             )
         preparing = asyncio.ensure_future(asyncio.to_thread(self._admit, request, time.monotonic()))
+        self._admitting += 1
         try:
             active = await asyncio.shield(preparing)
         except asyncio.CancelledError:
             preparing.add_done_callback(_discard)
             raise
+        finally:
+            self._admitting -= 1
         self._active.add(active)
         try:
             await self._all_ready.wait()
@@ -240,8 +259,9 @@ class Engine:
             if media.data is not None:
                 arena = Arena.create(self._supervisor.arena_name(f"media-{number}-{i}"), len(media.data))
                 active.arenas.append(arena)
-                arena.buffer()[: len(media.data)] = media.data
+                _copy(media.data, arena.buffer())
                 source.arena, source.size = arena.name, len(media.data)
+                media.data = None  # from here on it is in the arena
             active.sources.append(source)
 
     def _submit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
@@ -254,14 +274,20 @@ class Engine:
         placement = self.config.workers
         for group in ([fresh] if fresh else []) + begun:
             uid = next(self._uids)
-            active.attempts[uid] = set(group)
-            self._attempts[uid] = active
-            self._timeline.name(uid, active.admitted.request.id)
             request = active.language_request(uid, group)
             for host in dict.fromkeys([placement.host(Stage.ENCODE), placement.host(Stage.PREFILL)]):
                 self._link.send(host, request)
+            active.attempts[uid] = set(group)
+            self._attempts[uid] = active
+            self._timeline.name(uid, active.admitted.request.id)
             if vision := active.vision_request(uid):
                 self._link.send(placement.host(Stage.VISION), vision)
+
+    def _resubmit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
+        try:
+            self._submit(active, indices)
+        except RequestError as error:
+            self._fail(active, error.message, error.status)
 
     def _end(self, active: ActiveRequest) -> None:
         """The client has read everything, or has gone."""
@@ -290,7 +316,10 @@ class Engine:
 
     def _handle_all(self, messages: list[Message]) -> None:
         for message in messages:
-            self._handle(message)
+            try:
+                self._handle(message)
+            except Exception:  # one message must not cost the others their turn
+                _log.exception("could not handle %s", type(message).__name__)
         self._changed.set()
 
     def _handle(self, message: Message) -> None:
@@ -317,7 +346,14 @@ class Engine:
             active = self._attempts.get(token.uid)
             if active is not None and not active.ending:
                 for next_token in active.in_order(token):
-                    self._handle_token(active, next_token, now)
+                    self._take_token(active, next_token, now)
+
+    def _take_token(self, active: ActiveRequest, token: Token, now: float) -> None:
+        try:
+            self._handle_token(active, token, now)
+        except Exception as error:
+            _log.exception("could not handle a token")
+            self._fail(active, f"internal error: {error}", 500)
 
     def _handle_token(self, active: ActiveRequest, token: Token, now: float) -> None:
         answer = active.answers[token.index]
@@ -346,16 +382,21 @@ class Engine:
         if active is None or active.ending:
             return
         self.metrics.preempted()
+        active.forget_early(message.index)
         self._leave(active, message.uid, message.index)
         if not active.answers[message.index].finished:
-            self._submit(active, [message.index])
+            self._resubmit(active, [message.index])
 
     def _handle_failed(self, message: Failed) -> None:
         active = self._attempts.get(message.uid)
         if active is not None and not active.ending:
-            kind = "invalid_request_error" if message.status < 500 else "server_error"
-            active.outputs.put_nowait(RequestError(message.message, status=message.status, type=kind))
-            self._end(active)
+            self._fail(active, message.message, message.status)
+
+    def _fail(self, active: ActiveRequest, reason: str, status: int) -> None:
+        """End one request with an error."""
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        active.outputs.put_nowait(RequestError(reason, status=status, type=kind))
+        self._end(active)
 
     def _handle_drained(self, message: Drained) -> None:
         active = self._attempts.pop(message.uid, None)
@@ -363,6 +404,8 @@ class Engine:
             return
         if leaked := self._supervisor.memory.reclaim(message.uid):
             _log.error("request %d left %d pages behind", message.uid, leaked)
+            for instance in self.config.workers.instances:
+                self._link.send(instance.name, PagesFreed())
         active.attempts.pop(message.uid, None)
         if not active.attempts:
             self._release(active)
@@ -387,14 +430,17 @@ class Engine:
         self._loop.call_soon_threadsafe(self._begin_recovery, instance, code, generation)
 
     def _begin_recovery(self, instance: str, code: int, generation: int) -> None:
-        if generation <= self._lost_generation:
-            return  # another worker of it died before, and all are being replaced
+        if self._fatal or generation <= self._lost_generation:
+            return  # the end has come, or another worker of it died before and all are being replaced
         self._lost_generation = generation
         self.healthy = False
+        self._changed.set()
         if not self._all_ready.is_set() and generation == 0:
             self._give_up(f"worker {instance} ended with code {code} at start; its log is above")
-        elif generation >= _MOST_RESTARTS:
-            self._give_up(f"worker {instance} ended with code {code}, after {_MOST_RESTARTS} restarts")
+        elif self._restarts_too_often():
+            self._give_up(
+                f"worker {instance} ended with code {code}, after {_MOST_RESTARTS} restarts in {_RESTART_SECONDS:g} s"
+            )
         else:
             _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
             self._all_ready.clear()
@@ -402,31 +448,52 @@ class Engine:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    def _restarts_too_often(self) -> bool:
+        now = time.monotonic()
+        often = len(self._restarts) == _MOST_RESTARTS and now - self._restarts[0] < _RESTART_SECONDS
+        self._restarts.append(now)
+        return often
+
     async def _recover(self) -> None:
         """Restart the workers over fresh pools, then send every unfinished answer through again."""
         assert self._supervisor is not None
-        lost_requests = [active for active in self._active if active.attempts]
-        for active in lost_requests:
+        lost = [active for active in self._active if active.attempts]
+        for active in lost:
             active.attempts.clear()
+            active.early.clear()
+            active.crashes += 1
         self._ready.clear()
         self._attempts.clear()
-        async with self._restarting:
-            await asyncio.to_thread(self._restart, self._supervisor)
-        await self._all_ready.wait()
-        for active in lost_requests:
-            active.early.clear()
-            if active.ending:
-                self._release(active)
-            elif not self._fatal:
-                self._submit(active, active.unfinished)
+        try:
+            async with self._restarting:
+                await asyncio.to_thread(self._restart, self._supervisor)
+            await self._wait_ready()
+        except Exception as error:
+            _log.exception("the restart failed")
+            self._give_up(f"the workers could not be restarted: {error}")
+        for active in lost:
+            self._resume(active)
+
+    def _resume(self, active: ActiveRequest) -> None:
+        """Go on with a request whose workers were lost."""
+        if active.ending:
+            self._release(active)
+        elif active.crashes >= _MOST_CRASHES and not active.complete:
+            self._fail(active, f"workers died {active.crashes} times while they worked on this request", 500)
+        elif not self._fatal:
+            self._resubmit(active, active.unfinished)
 
     def _restart(self, supervisor: Supervisor) -> None:
         self._link.close()
         supervisor.restart(self._on_exit)
-        self._link = Link(supervisor.memory, self._on_messages)
+        self._link = Link(supervisor.memory, self._on_messages, self._on_link_failure)
+
+    def _on_link_failure(self, reason: str) -> None:
+        self._loop.call_soon_threadsafe(self._give_up, reason)
 
     def _give_up(self, reason: str) -> None:
         _log.error("%s", reason)
+        self.healthy = False
         self.fail_all(reason)
 
 
@@ -434,3 +501,10 @@ def _discard(preparing: "asyncio.Future[ActiveRequest]") -> None:
     """A request whose client left while it was being admitted."""
     if not preparing.cancelled() and preparing.exception() is None:
         preparing.result().close()
+
+
+def _copy(data: bytes, buffer: memoryview) -> None:
+    """In pieces, so that other threads get their turns."""
+    for start in range(0, len(data), _COPY_BYTES):
+        piece = data[start : start + _COPY_BYTES]
+        buffer[start : start + len(piece)] = piece

@@ -14,7 +14,7 @@ class Answer:
     def __init__(self, tokenizer: Any, sampling: SamplingParams, prompt_tokens: int) -> None:
         self._tokenizer = tokenizer
         self._stream = DecodeStream(skip_special_tokens=True)
-        self._stops = [sampling.stop] if isinstance(sampling.stop, str) else list(sampling.stop or ())
+        self._stops = sampling.stop
         self._want_logprobs = sampling.logprobs is not None
         self._prompt_tokens = prompt_tokens
         self._emitted = ""

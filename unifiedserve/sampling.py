@@ -18,6 +18,9 @@ CANDIDATES = 1024
 MAX_LOGPROBS = 20
 MAX_CHOICES = 128
 SEED_LIMIT = 2**63
+INT_LIMIT = 2**31 - 1
+MAX_STOP_CHARACTERS = 4096
+_COLDEST = 1e-5  # below it, logits divided by the temperature may overflow
 
 
 class ParamError(ValueError):
@@ -57,22 +60,24 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _require("temperature", self.temperature, 0, 100)
         _require("top_p", self.top_p, 0, 1, above=True)
         _require("min_p", self.min_p, 0, 1)
-        _require("top_k", self.top_k, -1, math.inf)
+        _require("top_k", self.top_k, -1, INT_LIMIT)
         _require("repetition_penalty", self.repetition_penalty, 0, 100, above=True)
         _require("presence_penalty", self.presence_penalty, -2, 2)
         _require("frequency_penalty", self.frequency_penalty, -2, 2)
         _require("n", self.n, 1, MAX_CHOICES)
-        _require("min_tokens", self.min_tokens, 0, math.inf)
+        _require("min_tokens", self.min_tokens, 0, INT_LIMIT)
         if self.seed is not None:
             _require("seed", self.seed, -SEED_LIMIT, SEED_LIMIT - 1)
         if self.max_tokens is not None:
-            _require("max_tokens", self.max_tokens, 1, math.inf)
+            _require("max_tokens", self.max_tokens, 1, INT_LIMIT)
             if self.min_tokens > self.max_tokens:
                 raise ParamError("min_tokens", f"must not be above max_tokens {self.max_tokens}, got {self.min_tokens}")
         if self.logprobs is not None:
             _require("logprobs", self.logprobs, 0, MAX_LOGPROBS)
         if not all(self.stop):
             raise ParamError("stop", "must not contain an empty string")
+        if sum(map(len, self.stop)) > MAX_STOP_CHARACTERS:
+            raise ParamError("stop", f"must not have more than {MAX_STOP_CHARACTERS} characters in all")
         if any(token < 0 for token in self.stop_token_ids):
             raise ParamError("stop_token_ids", "must not contain negative token ids")
 
@@ -83,7 +88,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def greedy(self) -> bool:
-        return self.temperature == 0
+        return self.temperature < _COLDEST
 
     @property
     def penalised(self) -> bool:

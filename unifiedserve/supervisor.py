@@ -126,6 +126,7 @@ class Supervisor:
             config=self.config,
             instance=instance,
             number=number,
+            supervisor=os.getpid(),
             layout=self.memory.layout,
             model_dir=str(self._model_dir),
             dtype=self._dtype,

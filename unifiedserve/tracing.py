@@ -11,7 +11,7 @@ from typing import Any
 from unifiedserve.config import Stage
 from unifiedserve.messages import Span
 
-_KEPT_SPANS = 200_000
+_KEPT_SPANS = 20_000
 
 
 class Timeline:

@@ -42,6 +42,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     config: EngineConfig
     instance: Instance
     number: int
+    supervisor: int  # its process id
     layout: MemoryLayout
     model_dir: str
     dtype: str
@@ -63,7 +64,8 @@ class Worker:
         """Serve until told to shut down."""
         inbox, worked = self._port.inbox, False
         while True:
-            for data in inbox.receive_many(_MOST_MESSAGES, timeout=0 if worked else None):
+            early = self._port.take_early()
+            for data in early + inbox.receive_many(_MOST_MESSAGES, timeout=0 if worked or early else None):
                 message = unpack(data)
                 if isinstance(message, Shutdown):
                     return
@@ -137,8 +139,11 @@ def _language_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, p
 def main() -> None:
     """Entry of the process."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # never outlive the supervisor
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the supervisor's; it sends Shutdown
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group; the supervisor sends Shutdown
+        signal.signal(number, signal.SIG_IGN)
     spec = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSpec)
+    if os.getppid() != spec.supervisor:
+        return  # it died before the line above took hold
     form = f"%(asctime)s {spec.instance.name} %(levelname)s %(message)s"
     logging.basicConfig(level=logging.INFO, format=form)
     os.nice(spec.instance.nice)

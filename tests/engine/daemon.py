@@ -21,9 +21,11 @@ class Daemon:
     loop: asyncio.AbstractEventLoop
     client: openai.OpenAI
 
-    def is_idle(self) -> bool:
-        """All pages free and no request in any stage."""
-        return all(used == 0 for used, _ in self.engine.buffers().values()) and not self.engine.in_flight
+    def wait_healthy(self, healthy: bool = True) -> None:
+        """Returns when the engine is (or is not) healthy."""
+        asyncio.run_coroutine_threadsafe(
+            self.engine.wait_for(lambda: self.engine.healthy == healthy), self.loop
+        ).result()
 
     def wait_idle(self) -> None:
         """Returns when everything is free again; the test's time-out is the limit."""

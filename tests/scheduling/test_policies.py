@@ -84,6 +84,11 @@ def test_stage_level_encodes_only_when_no_prefill_runs() -> None:
     assert (plan.decode, plan.encode) == ([(9, 0)], [EncodeWork(2, [0, 1])])
 
 
+def test_stage_level_encodes_the_oldest_request_although_later_ones_prefill() -> None:
+    plan = stage_level(state([video(1, 2), text(2, 50)], [DecodeState(9, 0, 0.0, 20, 2)]), BUDGET)
+    assert (plan.prefill, plan.encode) == ([Chunk(2, 0, 50)], [EncodeWork(1, [0, 1])])
+
+
 def test_the_youngest_sequence_gives_its_pages_back() -> None:
     sequences = [DecodeState(uid, 0, float(uid), 33, 2) for uid in (3, 1, 2)]
     run, preempted = schedule_decode(sequences, kv_free=1, page_tokens=16, max_running=8)

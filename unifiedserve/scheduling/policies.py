@@ -23,13 +23,18 @@ def continuous_batching(state: State, budget: Budget) -> Plan:
 
 
 def stage_level(state: State, budget: Budget) -> Plan:
-    """HydraInfer Alg. 1: decode first, then prefill chunks, and encode only if no prefill runs."""
+    """HydraInfer Alg. 1: decode first, then prefill chunks, and encode only if no prefill runs.
+
+    Except for the oldest request: later arrivals must not keep it from being encoded for ever.
+    """
     run, preempt = schedule_decode(state.decodes, state.kv_free, budget.kv_page_tokens, budget.max_running)
     if preempt:
         return Plan(decode=run, preempt=preempt)
     kept_for_growth = replace(budget, kv_reserve=budget.kv_reserve + len(run))
     prefill = schedule_prefill(state, kept_for_growth)
-    encode = [] if prefill else schedule_encode(state, budget)
+    running = {chunk.uid for chunk in prefill}
+    starved = state.prefills[:1] and state.prefills[0].uid not in running
+    encode = schedule_encode(state, budget) if starved or not prefill else []
     return Plan(encode, prefill, run)
 
 

@@ -87,6 +87,7 @@ class LanguageLane:
         if index is None and uid in self._prompts:
             self._encode.drop(self._prompts.pop(uid))
             self._prefill.drop(uid)
+        if index is None:  # also for patches that came after the request had failed
             self._port.send(Stage.VISION, PagesFreed())
 
     def counts(self) -> dict[Stage, tuple[int, int]]:

@@ -8,6 +8,9 @@ from unifiedserve.config import Placement, Stage
 from unifiedserve.memory.shared import ENGINE_INBOX
 from unifiedserve.messages import Abort, Drained, Failed, Message, Report, Span, Token, pack
 
+_PATIENCE_SECONDS = 0.05
+_MOST_MESSAGES = 256
+
 
 class Port:
     """The connections of one worker. Tokens and spans are gathered into one report a step."""
@@ -17,6 +20,7 @@ class Port:
         self._instance = instance
         self._inboxes = inboxes
         self._local: list[Message] = []
+        self._early: list[bytes] = []
         self._report = Report(instance=instance)
         self._queued: dict[tuple[Stage, int], float] = {}
 
@@ -26,11 +30,16 @@ class Port:
         if host == self._instance:
             self._local.append(message)
         else:
-            self._inboxes[host].send(pack(message))
+            self._put(host, message)
 
     def take_local(self) -> list[Message]:
         """Messages that this worker's stages have sent to each other."""
         messages, self._local = self._local, []
+        return messages
+
+    def take_early(self) -> list[bytes]:
+        """Messages that had to be received while another worker's inbox was full."""
+        messages, self._early = self._early, []
         return messages
 
     @property
@@ -38,8 +47,19 @@ class Port:
         """This worker's own."""
         return self._inboxes[self._instance]
 
+    def _put(self, host: str, message: Message) -> None:
+        """Send, and keep receiving while it must wait: two workers with full inboxes must not block each other."""
+        data = pack(message)
+        while True:
+            try:
+                self._inboxes[host].send(data, timeout=_PATIENCE_SECONDS)
+            except TimeoutError:
+                self._early += self.inbox.receive_many(_MOST_MESSAGES, timeout=0)
+            else:
+                return
+
     def to_engine(self, message: Message) -> None:
-        self._inboxes[ENGINE_INBOX].send(pack(message))
+        self._put(ENGINE_INBOX, message)
 
     def fail(self, uids: Iterable[int], message: str, status: int) -> None:
         for uid in uids:
@@ -50,7 +70,7 @@ class Port:
         names = [instance.name for instance in self._placement.instances]
         later = names[names.index(self._instance) + 1 :]
         if later:
-            self._inboxes[later[0]].send(pack(message))
+            self._put(later[0], message)
         else:
             self.to_engine(Drained(message.uid))
 

@@ -30,7 +30,8 @@ class Prompt:
         rows = [0]
         for plan in plans:
             rows.append(rows[-1] + plan.tokens_per_unit)
-        positions = [i for i, token in enumerate(request.token_ids) if token in placeholders] if plans else []
+        prompt = request.token_ids[: request.num_prompt] if plans else []
+        positions = [i for i, token in enumerate(prompt) if token in placeholders]
         units = [
             Unit(plan.tokens_per_unit, positions[row], visual_pages(plan.tokens_per_unit))
             for plan, row in zip(plans, rows, strict=False)

@@ -1,5 +1,6 @@
 """Vision: media bytes to patches, through FlashCodec, into the patch buffer."""
 
+import logging
 import threading
 import time
 from collections import deque
@@ -19,7 +20,9 @@ from unifiedserve.messages import DecodeMedia, MediaSource, Patches
 from unifiedserve.models.media import MediaPlan
 from unifiedserve.scheduling import VisionState
 
-_IMAGE_THREADS = 2
+_STARTERS = 2
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -34,11 +37,12 @@ class Output:
     patches: np.ndarray | None = None  # uint8 [units * patches_per_unit, row bytes]
     engine: int = 0
     error: str = ""
+    status: int = 400  # HTTP status of the error
 
 
 @dataclass(slots=True)
-class _Video:
-    """A video in FlashCodec."""
+class _Medium:
+    """An image or a video that is being decoded."""
 
     uid: int
     name: str
@@ -55,13 +59,14 @@ class _Job:
     units_left: int
     arenas: list[Arena] = field(default_factory=list)
     videos: set[int] = field(default_factory=set)  # FlashCodec's requests
+    dropped: bool = False
 
 
 class VisionStage:
     """Decodes admitted requests on all engines at once.
 
-    Videos run on FlashCodec's engines, images on a small thread pool. Finished pieces are queued here and
-    `wake` is called: the worker's loop never waits for a decoder.
+    Videos run on FlashCodec's engines; images, and the analysis of videos, on a small thread pool. Finished
+    pieces are queued here and `wake` is called: the worker's loop never waits for a decoder.
     """
 
     def __init__(self, patches: RowBuffer, instance: int, threads: int, wake: Callable[[], None]) -> None:
@@ -69,9 +74,9 @@ class VisionStage:
         self._instance = instance
         self._wake = wake
         self._codec = flashcodec.FlashCodec(num_threads=threads)
-        self._images = ThreadPoolExecutor(_IMAGE_THREADS, thread_name_prefix="image")
+        self._starters = ThreadPoolExecutor(_STARTERS, thread_name_prefix="medium")
         self._outputs: deque[Output] = deque()
-        self._videos: dict[int, _Video] = {}
+        self._videos: dict[int, _Medium] = {}
         self._videos_lock = threading.Lock()
         self._jobs: dict[int, _Job] = {}
         self._closing = threading.Event()
@@ -101,12 +106,9 @@ class VisionStage:
         job.state.admitted = True
         first_unit = 0
         for source in job.message.media:
-            begin = time.monotonic()
-            try:
-                self._start_one(job, source, first_unit)
-            except (flashcodec.DecodeError, OSError, ValueError) as error:
-                self._finished(Output(uid, begin, time.monotonic(), error=f"{source.name}: {error}"))
-                return
+            medium = _Medium(uid, source.name, first_unit, source.plan)
+            decode = self._decode_image if source.plan.kind == "image" else self._begin_video
+            self._starters.submit(self._guarded, medium, decode, job, source)
             first_unit += source.plan.units
 
     def take_outputs(self) -> list[Output]:
@@ -140,6 +142,7 @@ class VisionStage:
         if job is None:
             return
         with self._videos_lock:
+            job.dropped = True
             running = [request for request in job.videos if self._videos.pop(request, None)]
         for request in running:
             self._codec.cancel(request)
@@ -148,23 +151,36 @@ class VisionStage:
         """Stop all decoding and its threads."""
         self._closing.set()
         self._codec.close()
-        self._images.shutdown(cancel_futures=True)
+        self._starters.shutdown(cancel_futures=True)
         self._collector.join()
 
-    def _start_one(self, job: _Job, source: MediaSource, first_unit: int) -> None:
-        data = self._open(job, source)
-        plan = source.plan
-        layout = flashcodec.PatchLayout(
-            plan.height, plan.width, plan.patch_size, plan.temporal_patch_size, plan.merge_size
-        )
-        video = _Video(job.state.uid, source.name, first_unit, plan)
-        if plan.kind == "image":
-            self._images.submit(self._decode_image, video, data, layout)
+    def _guarded(self, medium: _Medium, decode: Callable[..., None], job: _Job, source: MediaSource) -> None:
+        """Thread: begin with one medium; whatever goes wrong ends its request, and nothing else."""
+        begin = time.monotonic()
+        output = Output(medium.uid, begin, begin)
+        try:
+            decode(medium, job, source)
             return
+        except (flashcodec.DecodeError, OSError, ValueError, IndexError, MemoryError) as error:
+            output.error = f"{medium.name}: {error}"
+        except Exception as error:
+            _log.exception("%s", medium.name)
+            output.error, output.status = f"{medium.name}: internal error: {error}", 500
+        output.ended = time.monotonic()
+        self._finished(output)
+
+    def _begin_video(self, medium: _Medium, job: _Job, source: MediaSource) -> None:
+        bitstream = flashcodec.analyse_bitstream(self._open(job, source))
         with self._videos_lock:  # held until it is entered, so that no output comes before
-            request = self._codec.add_decoding_request(data, plan.frame_indices, layout)
-            self._videos[request] = video
-        job.videos.add(request)
+            if not job.dropped:
+                request = self._codec.add_decoding_request(bitstream, medium.plan.frame_indices, _layout(medium.plan))
+                self._videos[request] = medium
+                job.videos.add(request)
+
+    def _decode_image(self, medium: _Medium, job: _Job, source: MediaSource) -> None:
+        begin = time.monotonic()
+        patches = image_patches(self._open(job, source), _layout(medium.plan))
+        self._finished(Output(medium.uid, begin, time.monotonic(), medium.first_unit, medium.plan, patches))
 
     def _open(self, job: _Job, source: MediaSource) -> memoryview | Path:
         if source.arena is None:
@@ -172,15 +188,6 @@ class VisionStage:
         arena = Arena.attach(source.arena)
         job.arenas.append(arena)
         return arena.buffer()[: source.size]
-
-    def _decode_image(self, image: _Video, data: memoryview | Path, layout: flashcodec.PatchLayout) -> None:
-        output = Output(image.uid, time.monotonic(), 0.0, image.first_unit, image.plan)
-        try:
-            output.patches = image_patches(data, layout)
-        except (flashcodec.DecodeError, OSError, ValueError, MemoryError) as error:
-            output.error = f"{image.name}: {error}"
-        output.ended = time.monotonic()
-        self._finished(output)
 
     def _collect(self) -> None:
         """Thread: hand FlashCodec's outputs to the loop, until the stage is closed."""
@@ -203,3 +210,7 @@ class VisionStage:
     def _finished(self, output: Output) -> None:
         self._outputs.append(output)
         self._wake()
+
+
+def _layout(plan: MediaPlan) -> flashcodec.PatchLayout:
+    return flashcodec.PatchLayout(plan.height, plan.width, plan.patch_size, plan.temporal_patch_size, plan.merge_size)

@@ -1,10 +1,14 @@
 """The vision lane: admits requests to the decoder engines, and passes finished patches on."""
 
+import logging
+
 from unifiedserve.config import Stage
 from unifiedserve.messages import DecodeMedia, Message, Span
 from unifiedserve.scheduling import schedule_vision
 from unifiedserve.stages.port import Port
-from unifiedserve.stages.vision import VisionStage
+from unifiedserve.stages.vision import Output, VisionStage
+
+_log = logging.getLogger(__name__)
 
 
 class VisionLane:
@@ -22,17 +26,27 @@ class VisionLane:
     def step(self) -> bool:
         outputs = self._stage.take_outputs()
         for output in outputs:
-            self._port.record(Span(Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine))
-            if output.error:
-                self._port.fail([output.uid], output.error, 400)
-                self.drop(output.uid)
-            elif message := self._stage.write(output):
-                self._port.send(Stage.ENCODE, message)
+            try:
+                self._pass_on(output)
+            except Exception as error:  # ends one request, never the worker
+                _log.exception("could not pass on decoded media")
+                self._fail(output.uid, f"internal error: {error}", 500)
         admitted = schedule_vision(self._stage.states(), self._stage.free_pages)
         for uid in admitted:
             self._port.dequeued(Stage.VISION, uid)
             self._stage.start(uid)
         return bool(outputs or admitted)
+
+    def _pass_on(self, output: Output) -> None:
+        self._port.record(Span(Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine))
+        if output.error:
+            self._fail(output.uid, output.error, output.status)
+        elif message := self._stage.write(output):
+            self._port.send(Stage.ENCODE, message)
+
+    def _fail(self, uid: int, reason: str, status: int) -> None:
+        self._port.fail([uid], reason, status)
+        self.drop(uid)
 
     def drop(self, uid: int, index: int | None = None) -> None:
         if index is None:

@@ -1,0 +1,135 @@
+"""Requests that once could stop the daemon, starve others or be refused without need."""
+
+import concurrent.futures
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from threading import Event
+
+import openai
+import pytest
+import torch
+from daemon import Daemon
+from media import Clip, text_part
+from test_life_of_requests import ask, tokens
+
+from ipc_buffers import PagePool
+from unifiedserve.config import Stage
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages import DecodeMedia, MediaSource, Request, Span
+from unifiedserve.models.media import MediaPlan
+from unifiedserve.sampling import SamplingParams
+from unifiedserve.stages.prompt import Prompt
+from unifiedserve.stages.vision import VisionStage
+from unifiedserve.tracing import Timeline
+
+Serve = Callable[..., Daemon]
+ROW_BYTES = 3 * 2 * 14 * 14
+
+
+def video_plan(frames: tuple[int, ...]) -> MediaPlan:
+    return MediaPlan("video", frames, 56, 56, len(frames) // 2, 16, 4, 0.25, 14, 2, 2)
+
+
+def test_an_enormous_stop_string_is_refused_and_the_engine_goes_on(serve: Serve) -> None:
+    daemon = serve(placement="shared")
+    with pytest.raises(openai.BadRequestError, match="stop"):
+        ask(daemon, text_part("Hello"), stop="x" * 3_000_000)
+    assert tokens(daemon, text_part("Hello"))
+    daemon.wait_idle()
+
+
+def test_the_answer_may_take_what_the_cache_holds_when_no_limit_is_given(serve: Serve) -> None:
+    daemon = serve(placement="shared", kv_cache_mib=1)
+    completion = ask(daemon, text_part("Hello"), max_tokens=None, extra_body={"ignore_eos": True})
+    pages, page_tokens = daemon.engine.buffers()["kv"][1], daemon.engine.config.kv_page_tokens
+    assert completion.choices[0].finish_reason == "length"
+    assert completion.usage.total_tokens == pages * page_tokens + 1  # the last token is never cached
+    daemon.wait_idle()
+
+
+def test_more_requests_than_allowed_are_refused_at_once(serve: Serve) -> None:
+    daemon = serve(placement="shared", max_requests=2)
+
+    def attempt(number: int) -> str:
+        try:
+            return "served" if tokens(daemon, text_part(f"Hello {number}"), max_tokens=100) else "empty"
+        except openai.InternalServerError as error:
+            return str(error.status_code)
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        outcomes = list(pool.map(attempt, range(16)))
+    assert outcomes.count("served") >= 2
+    assert set(outcomes) == {"served", "503"}
+    daemon.wait_idle()
+
+
+def test_a_request_that_keeps_killing_workers_is_given_up_and_others_are_served(serve: Serve) -> None:
+    daemon = serve(placement="shared", kv_cache_mib=48)
+    chunks = iter(ask(daemon, text_part("Hello"), stream=True, max_tokens=8000, extra_body={"ignore_eos": True}))
+    for _ in range(3):
+        next(chunks)
+        os.kill(daemon.engine.worker_pids()["decode"], signal.SIGKILL)
+        daemon.wait_healthy(False)
+        daemon.wait_healthy()
+    with pytest.raises(openai.APIError, match="workers died 3 times"):
+        list(chunks)
+    assert tokens(daemon, text_part("Still there?"))
+    daemon.wait_idle()
+
+
+@pytest.fixture
+def patches() -> Iterator[RowBuffer]:
+    pool = PagePool.create(f"test-vision-{uuid.uuid4().hex[:12]}", 64, 16 * ROW_BYTES)
+    yield RowBuffer(pool, ROW_BYTES, torch.uint8)
+    pool.close()
+    pool.unlink()
+
+
+def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_request_only(
+    patches: RowBuffer, clips: Callable[[int], Clip]
+) -> None:
+    finished = Event()
+    stage = VisionStage(patches, 1, 1, finished.set)
+    try:
+        path = str(clips(8).path)
+        for uid, frames in ((1, (6, 9)), (2, (0, 7))):
+            source = MediaSource(plan=video_plan(frames), name="video 1", path=path)
+            stage.accept(DecodeMedia(uid=uid, arrival=uid, media=[source]))
+            stage.start(uid)
+            finished.wait()
+            finished.clear()
+            (output,) = stage.take_outputs()
+            if uid == 1:
+                assert output.error.startswith("video 1: ")
+                stage.drop(uid)
+            else:
+                message = stage.write(output)
+                assert message is not None
+                assert [patches.pool.release(pages) for pages in message.pages] == [1]
+    finally:
+        stage.close()
+    assert patches.pool.used_pages() == 0
+
+
+def test_a_placeholder_that_was_generated_is_a_token_like_any_other() -> None:
+    placeholder = 9
+    request = Request(
+        uid=1,
+        arrival=0.0,
+        token_ids=[1, *[placeholder] * 4, 2, placeholder, 3],
+        num_prompt=6,
+        media=[video_plan((0, 1))],
+        sampling=SamplingParams(),
+        indices=[0],
+    )
+    prompt = Prompt.receive(request, frozenset({placeholder}), 1, lambda rows: rows)
+    assert [unit.position for unit in prompt.state.units] == [1]
+    assert prompt.rows == [0, 4]
+
+
+def test_the_timeline_keeps_only_the_latest_work() -> None:
+    timeline = Timeline(0.0)
+    timeline.add(Span(Stage.DECODE, "decode", i, i + 1.0, [1]) for i in range(100_000))
+    assert len(timeline.chrome_trace()["traceEvents"]) < 30_000
