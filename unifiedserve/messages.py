@@ -120,8 +120,11 @@ class Embeddings(msgspec.Struct, tag=True, kw_only=True):
     pages: list[int]
 
 
-class Handoff(msgspec.Struct, tag=True, kw_only=True):
-    """A prefilled sequence: its KV stays where it is, decode takes over the page table."""
+class Sequence(msgspec.Struct, tag=True, kw_only=True):
+    """One answer: its tokens so far, and the KV pages that hold all but the last.
+
+    Prefill hands it to decode: the KV stays where it is, only the page table travels.
+    """
 
     uid: int
     index: int
@@ -131,6 +134,10 @@ class Handoff(msgspec.Struct, tag=True, kw_only=True):
     pages: list[int]
     position_offset: int
     sampling: SamplingParams
+
+    @property
+    def num_generated(self) -> int:
+        return len(self.token_ids) - self.num_prompt
 
 
 class Abort(msgspec.Struct, tag=True):
@@ -207,7 +214,7 @@ Message = (
     | DecodeMedia
     | Patches
     | Embeddings
-    | Handoff
+    | Sequence
     | Abort
     | PagesFreed
     | OutputReady

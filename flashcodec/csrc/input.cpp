@@ -8,6 +8,11 @@ namespace flashcodec {
 
 namespace {
 
+// The container formats that are read, as FFmpeg names its demuxers.
+constexpr const char* kFormats =
+    "mov,matroska,webm,mpegts,mpeg,avi,flv,ogg,asf,mxf,nut,rm,dv,gxf,wtv,ivf,obu,av1,h264,hevc,vvc,h263,h261,m4v,"
+    "mpegvideo,vc1,mjpeg,gif,apng,webp_pipe,yuv4mpegpipe,3gp,mp4";
+
 constexpr int kBufferBytes = 1 << 15;
 
 // A container must not make us open other files or URLs (playlists, external tracks).
@@ -82,11 +87,16 @@ void Input::open() {
   auto* format = avformat_alloc_context();
   if (io_ == nullptr || format == nullptr) throw std::bad_alloc();
   format->pb = io_.get();
+  // A video is one sequence of bytes: formats that name other files or addresses (playlists, DASH, concat, SDP)
+  // would read them for whoever sent the video.
   format->io_open = refuse_to_open;
+  format->protocol_whitelist = av_strdup("none");
+  format->format_whitelist = av_strdup(kFormats);
   const LogCapture log;
   const int status = avformat_open_input(&format, nullptr, nullptr, nullptr);  // frees it if it fails
   format_.reset(format);
   if (status == AVERROR_INVALIDDATA) fail(-1, log.explain("not a video file, or damaged beyond recognition"));
+  if (status == AVERROR(EINVAL)) fail(-1, "not in a video container format that is read here");
   if (status < 0) fail(-1, log.explain("cannot be opened: " + error_text(status)));
 }
 

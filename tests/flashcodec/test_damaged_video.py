@@ -2,6 +2,7 @@
 
 import io
 import random
+import socket
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,26 @@ def test_a_codec_change_of_picture_size_within_the_limit(clip: ClipMaker, tmp_pa
     assert decoder.get_frame_at(20).data.shape == (3, 64, 64)
     with pytest.raises(DecodeError, match="could not be decoded"):
         decoder.get_frame_at(len(decoder) - 1)
+
+
+DASH = """<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011"
+profiles="urn:mpeg:dash:profile:isoff-live:2011" type="static" mediaPresentationDuration="PT4S"><Period>
+<AdaptationSet contentType="video"><Representation id="1" mimeType="video/mp4" bandwidth="1">
+<BaseURL>http://127.0.0.1:{port}/a.mp4</BaseURL></Representation></AdaptationSet></Period></MPD>"""
+HLS = "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nhttp://127.0.0.1:{port}/a.ts\n#EXT-X-ENDLIST\n"
+SDP = (
+    "v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\nm=video {port} RTP/AVP 96\na=rtpmap:96 H264/90000\n"
+)
+CONCAT = "ffconcat version 1.0\nfile {path}\n"
+
+
+@pytest.mark.parametrize("text", [DASH, HLS, SDP, CONCAT], ids=["dash", "hls", "sdp", "concat"])
+def test_a_file_that_names_other_files_or_addresses_reads_none(clip: ClipMaker, text: str) -> None:
+    path = clip("h264_bframes.mp4")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(flashcodec.DecodeError, match="not in a video container format|not a video file"):
+            flashcodec.analyse_bitstream(text.format(port=port, path=path).encode())
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()

@@ -29,6 +29,14 @@ def with_part(part: dict[str, Any]) -> dict[str, Any]:
     return question([part])
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """`levels` containers in each other, objects and arrays in turn."""
+    value: Any = "<|im_start|>"
+    for level in reversed(range(levels)):
+        value = [value] if level % 2 else {"a": value}
+    return dict(value)
+
+
 BAD = [
     ({}, "messages", "missing"),
     ({"messages": []}, "messages", "length >= 1"),
@@ -62,6 +70,10 @@ BAD = [
     (question(stream_options={"include_usage": True}), "stream_options", "`stream`"),
     (question(top_logprobs=3), "top_logprobs", "`logprobs`"),
     (question(chat_template_kwargs={"chat_template": "{{ 1 }}"}), "chat_template_kwargs.chat_template", "must not"),
+    (question(chat_template_kwargs={"self": 1}), "chat_template_kwargs.self", "must not"),
+    (question(chat_template_kwargs={"conversations": []}), "chat_template_kwargs.conversations", "must not"),
+    (question(chat_template_kwargs=nested(33)), "chat_template_kwargs", "deeper than 32"),
+    (question(chat_template_kwargs=nested(400)), "chat_template_kwargs", "deeper than 32"),
     (question(media_io_kwargs={"video": {"fps": 0}}), "media_io_kwargs.video.fps", "> 0"),
     (question(media_io_kwargs={"video": {"fps": 1, "num_frames": 8}}), "fps", "exclude"),
     (question(media_io_kwargs={"video": {"num_frames": 0}}), "num_frames", "at least 1"),
@@ -94,6 +106,12 @@ async def test_field_and_reason_are_named(
     assert hint in error["message"]
     assert error["type"] == "invalid_request_error"
     assert engine.requests == []
+
+
+async def test_template_options_reach_the_engine(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    response = await client.post(PATH, json=question(chat_template_kwargs=nested(32)))
+    assert response.status_code == 200
+    assert engine.requests[0].template == {"add_generation_prompt": True, **nested(32)}
 
 
 @pytest.mark.parametrize(

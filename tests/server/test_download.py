@@ -155,6 +155,11 @@ async def test_private_addresses_are_refused_before_connecting() -> None:
         assert site.heads == []
 
 
+@pytest.mark.parametrize("url", ["http://xn--a.invalid/", "https://[::1", "http://x:port/", "http://\u200b.x/"])
+async def test_name_that_cannot_be_one_is_refused(url: str) -> None:
+    assert "Not a valid URL" in await refused(url)
+
+
 async def test_redirect_to_a_private_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first hop is taken for public, the second is what it is."""
     checked: list[list[str]] = []

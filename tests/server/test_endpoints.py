@@ -1,6 +1,7 @@
 """The small endpoints."""
 
 import httpx
+import pytest
 from conftest import connected
 from prometheus_client.parser import text_string_to_metric_families
 from scripted import ScriptedEngine
@@ -58,6 +59,17 @@ async def test_tokenize_messages(client: httpx.AsyncClient) -> None:
     assert (bytes(with_prompt), bytes(without)) == (b"user:a\nassistant:", b"user:a\n")
 
 
+@pytest.mark.parametrize("content", ["a", [{"type": "text", "text": "a"}]])
+async def test_tokenize_knows_developers_as_chat_does(
+    client: httpx.AsyncClient, engine: ScriptedEngine, content: object
+) -> None:
+    body = {"messages": [{"role": "developer", "content": content}]}
+    tokens = (await client.post("/tokenize", json=body)).json()["tokens"]
+    assert bytes(tokens) == b"system:a\nassistant:"
+    await client.post("/v1/chat/completions", json=body)
+    assert engine.requests[0].messages[0]["role"] == "system"
+
+
 async def test_tokenize_refuses(client: httpx.AsyncClient) -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     for body, param in [
@@ -83,6 +95,22 @@ async def test_openapi_describes_what_is_parsed(client: httpx.AsyncClient) -> No
     assert names <= schemas.keys()
     responses = {status for path in document["paths"].values() for op in path.values() for status in op["responses"]}
     assert "422" not in responses
+
+
+async def test_openapi_describes_what_is_sent(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    for path in ("/metrics", "/health", "/v1/models", "/version", "/debug/trace"):
+        (described,) = document["paths"][path]["get"]["responses"]["200"]["content"]
+        sent = (await client.get(path)).headers["content-type"]
+        assert sent.partition(";")[0] == described
+    answers = document["paths"]["/v1/chat/completions"]["post"]["responses"]["200"]["content"]
+    assert answers["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatCompletion"}
+    closing, chunk = answers["text/event-stream"]["itemSchema"]["properties"]["data"]["anyOf"]
+    assert closing == {"const": "[DONE]"}
+    assert chunk["contentSchema"]["anyOf"] == [
+        {"$ref": "#/components/schemas/ChatCompletionChunk"},
+        {"$ref": "#/components/schemas/ErrorBody"},
+    ]
 
 
 async def test_lifespan_starts_and_stops_the_engine() -> None:

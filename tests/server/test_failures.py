@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ from scripted import ScriptedEngine, delta
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages import Delta, GenerateRequest
+from unifiedserve.server.app import create_app
 
 PATH = "/v1/chat/completions"
 
@@ -100,6 +102,26 @@ async def test_client_that_leaves_aborts_its_request(stream: bool, script: objec
         assert engine.events == ["start", "abort"]
         async with httpx.AsyncClient(base_url=url) as client:
             assert (await client.get("/health")).status_code == 200
+
+
+@pytest.mark.parametrize("path", [PATH, "/tokenize", "/detokenize"])
+async def test_client_that_leaves_within_its_body_is_no_failure(path: str) -> None:
+    """What an app raises, uvicorn logs as an error with its traceback."""
+    incoming = [{"type": "http.request", "body": b'{"mess', "more_body": True}, {"type": "http.disconnect"}]
+    sent: list[Any] = []
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"100")]
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+
+    async def receive() -> Any:
+        return incoming.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    engine = ScriptedEngine()
+    await create_app(engine)(scope, receive, send)
+    assert sent[0]["status"] == 499
+    assert engine.requests == []
 
 
 async def test_client_that_stays_is_not_aborted() -> None:

@@ -18,6 +18,7 @@ _RESERVED_TEMPLATE_KWARGS = {
     "chat_template",
     "continue_final_message",
     "conversation",
+    "conversations",
     "documents",
     "max_length",
     "media",
@@ -26,11 +27,14 @@ _RESERVED_TEMPLATE_KWARGS = {
     "return_assistant_tokens_mask",
     "return_dict",
     "return_tensors",
+    "sanitize_control_tokens",
+    "self",
     "tokenize",
     "tokenizer_kwargs",
     "tools",
     "truncation",
 }
+_TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its own already
 _CONVERTED = {"max_tokens", "stop", "stop_token_ids", "logprobs"}
 _SAME = set(SamplingParams.__struct_fields__) & set(ChatRequest.__struct_fields__) - _CONVERTED
 
@@ -100,7 +104,23 @@ def _template_kwargs(chat: ChatRequest) -> dict[str, Any]:
             f"`chat_template_kwargs` must not contain `{reserved[0]}`.",
             param=f"chat_template_kwargs.{reserved[0]}",
         )
+    _refuse_unless(
+        not _deeper_than(_TEMPLATE_DEPTH, given),
+        "chat_template_kwargs",
+        f"`chat_template_kwargs` is nested deeper than {_TEMPLATE_DEPTH} levels.",
+    )
     return {"add_generation_prompt": chat.add_generation_prompt is not False, **given}
+
+
+def _deeper_than(levels: int, value: Any) -> bool:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return isinstance(value, list) and (levels == 0 or any(_deeper_than(levels - 1, item) for item in value))
+
+
+def template_role(message: Message) -> str:
+    """The role as templates know it: `developer` is OpenAI's newer name of `system`."""
+    return "system" if message.role == "developer" else message.role
 
 
 def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[MediaReference]]:
@@ -108,8 +128,7 @@ def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[Me
     references: list[MediaReference] = []
     turns: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
-        role = "system" if message.role == "developer" else message.role
-        turn: dict[str, Any] = {"role": role, "content": message.content}
+        turn: dict[str, Any] = {"role": template_role(message), "content": message.content}
         if not isinstance(message.content, str):
             turn["content"] = []
             for position, part in enumerate(message.content):

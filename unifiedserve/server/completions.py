@@ -12,6 +12,7 @@ from unifiedserve.messages import GenerateRequest
 from unifiedserve.server.body import read_body
 from unifiedserve.server.chat import generate_request
 from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
+from unifiedserve.server.errors import CLIENT_CLOSED_REQUEST
 from unifiedserve.server.generation import Generation
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.parse import parse
@@ -19,8 +20,6 @@ from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.reply import ChatCompletion, Reply
 from unifiedserve.server.schema import ChatRequest, StreamOptions
 from unifiedserve.server.stream import EventStream, chunk_events
-
-_CLIENT_CLOSED_REQUEST = 499
 
 
 def body_limit(engine: ServingEngine) -> int:
@@ -47,7 +46,7 @@ async def chat_completions(request: Request, engine: ServingEngine, fetcher: Med
         chat.messages.clear()  # media in base64 must not live as long as the answer
         return await _respond(request, chat, work, engine)
     except ClientGoneError:
-        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _respond(request: Request, chat: ChatRequest, work: GenerateRequest, engine: ServingEngine) -> Response:

@@ -127,9 +127,10 @@ class Downloader:
 def _parse(url: str) -> httpx.URL:
     try:
         parsed = httpx.URL(url)
+        host = parsed.host  # decodes xn--, which may be no name at all
     except (httpx.InvalidURL, ValueError) as error:
         raise RequestError(f"Not a valid URL: {error}.", code="invalid_media_url") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host:
+    if parsed.scheme not in ("http", "https") or not host:
         raise RequestError("A media URL must be http(s)://HOST/….", code="invalid_media_url")
     if parsed.userinfo:
         raise RequestError("A media URL must not contain a user or password.", code="invalid_media_url")

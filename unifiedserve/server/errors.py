@@ -5,10 +5,12 @@ from collections.abc import Mapping
 import msgspec
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from unifiedserve.errors import RequestError
+
+CLIENT_CLOSED_REQUEST = 499  # nobody reads it; proxies log it
 
 
 class ErrorDetail(msgspec.Struct):
@@ -39,6 +41,7 @@ def error_response(error: RequestError, headers: Mapping[str, str] | None = None
 def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestError, _on_request_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
     app.add_exception_handler(Exception, _on_exception)
 
 
@@ -56,6 +59,10 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     }.get(error.status_code, str(error.detail))
     code = "not_found" if error.status_code == 404 else None
     return error_response(RequestError(message, status=error.status_code, code=code), error.headers)
+
+
+async def _on_disconnect(request: Request, error: Exception) -> Response:
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def _on_exception(request: Request, error: Exception) -> Response:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 from fastapi import FastAPI
+from starlette.responses import Response
 
 from unifiedserve.server.errors import ErrorBody
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
@@ -43,10 +44,11 @@ def describe(
     """Keyword arguments of a FastAPI route: what it takes and gives, as a whole and as a stream of events."""
     content = {media_type: _schema(answer)}
     if event is not None:
-        content["text/event-stream"] = _schema(event)
+        content["text/event-stream"] = {"itemSchema": _event_schema(event)}
     failure = {"application/json": _schema(ErrorBody)}
     described: dict[str, Any] = {
         "summary": summary,
+        "response_class": Response,  # any other adds its own media type to `responses`
         "response_model": None,
         "responses": {
             200: {"description": "Success", "content": content},
@@ -61,3 +63,10 @@ def describe(
 
 def _schema(struct: type[msgspec.Struct] | None) -> dict[str, Any]:
     return {"schema": {"$ref": f"#/components/schemas/{struct.__name__}"}} if struct else {}
+
+
+def _event_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """One server-sent event: a struct, the error that ended the stream, or the closing word."""
+    members = [_schema(struct)["schema"], _schema(ErrorBody)["schema"]]
+    body = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"anyOf": members}}
+    return {"type": "object", "required": ["data"], "properties": {"data": {"anyOf": [{"const": "[DONE]"}, body]}}}

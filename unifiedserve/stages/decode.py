@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from unifiedserve.messages import Handoff, Token
+from unifiedserve.messages import Sequence, Token
 from unifiedserve.sampling import sample
 from unifiedserve.scheduling import DecodeState
 from unifiedserve.stages.language import LanguageModel, Rows
-from unifiedserve.stages.sequence import Sequence
+from unifiedserve.stages.sequence import append_token
 
 Key = tuple[int, int]
 
@@ -22,8 +22,8 @@ class DecodeStage:
         self._eos = eos_token_ids
         self.sequences: dict[Key, Sequence] = {}
 
-    def accept(self, message: Handoff) -> None:
-        self.sequences[message.uid, message.index] = Sequence.receive(message)
+    def accept(self, sequence: Sequence) -> None:
+        self.sequences[sequence.uid, sequence.index] = sequence
 
     def states(self) -> list[DecodeState]:
         return [DecodeState(s.uid, s.index, s.arrival, len(s.token_ids), len(s.pages)) for s in self.sequences.values()]
@@ -49,7 +49,7 @@ class DecodeStage:
             [s.num_generated for s in sequences],
             self._eos,
         )
-        tokens = [s.append(token, self._eos) for s, token in zip(sequences, sampled, strict=True)]
+        tokens = [append_token(s, token, self._eos) for s, token in zip(sequences, sampled, strict=True)]
         for key, token in zip(keys, tokens, strict=True):
             if token.finish:
                 self.drop(key)

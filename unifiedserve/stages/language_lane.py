@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unifiedserve.config import Stage
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import Embeddings, Handoff, Message, PagesFreed, Patches, Preempted, Request
+from unifiedserve.messages import Embeddings, Message, PagesFreed, Patches, Preempted, Request, Sequence
 from unifiedserve.scheduling import Budget, Chunk, EncodeWork, Plan, State, policy_for
 from unifiedserve.stages.decode import DecodeStage, Key
 from unifiedserve.stages.encode import EncodeStage
@@ -60,7 +60,7 @@ class LanguageLane:
             case Embeddings():
                 self._prefill.accept(message, self._prompts.get(message.uid))
                 self._port.queued(Stage.PREFILL, message.uid)
-            case Handoff():
+            case Sequence():
                 self._decode.accept(message)
                 self._port.queued(Stage.DECODE, message.uid)
 
@@ -166,8 +166,8 @@ class LanguageLane:
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float) -> None:
         finished = self._prefill.finish(chunks, logits, self._prompts)
-        for handoff in finished.handoffs:
-            self._port.send(Stage.DECODE, handoff)
+        for sequence in finished.sequences:
+            self._port.send(Stage.DECODE, sequence)
         self._port.tokens(finished.tokens)
         for uid in finished.complete:
             self._encode.drop(self._prompts.pop(uid))

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import Embeddings, Handoff, Request, Token
+from unifiedserve.messages import Embeddings, Request, Sequence, Token
 from unifiedserve.sampling import sample
 from unifiedserve.scheduling import Chunk
 from unifiedserve.stages.language import LanguageModel, Rows
 from unifiedserve.stages.prompt import Prompt
-from unifiedserve.stages.sequence import Sequence
+from unifiedserve.stages.sequence import append_token
 
 
 class _VisualPage(NamedTuple):
@@ -39,7 +39,7 @@ class Finished(NamedTuple):
     """What a step of prefill gave: first tokens, sequences for decode, and prompts that are through."""
 
     tokens: list[Token]
-    handoffs: list[Handoff]
+    sequences: list[Sequence]
     complete: list[int]
 
 
@@ -105,7 +105,7 @@ class PrefillStage:
                     if token.finish:
                         self._kv.pool.release(sequence.pages)
                     else:
-                        finished.handoffs.append(sequence.handoff())
+                        finished.sequences.append(sequence)
         return finished
 
     def drop(self, uid: int) -> None:
@@ -161,14 +161,14 @@ class PrefillStage:
         request, progress = prompt.request, self._progress.pop(prompt.state.uid)
         sequences = [
             Sequence(
-                request.uid,
-                index,
-                request.arrival,
-                list(request.token_ids),
-                request.num_prompt,
-                pages,
-                progress.position_offset,
-                request.sampling.for_choice(index),
+                uid=request.uid,
+                index=index,
+                arrival=request.arrival,
+                token_ids=list(request.token_ids),
+                num_prompt=request.num_prompt,
+                pages=pages,
+                position_offset=progress.position_offset,
+                sampling=request.sampling.for_choice(index),
             )
             for index, pages in zip(request.indices, self._fork(request.indices, progress.pages, prompt), strict=True)
         ]
@@ -179,7 +179,7 @@ class PrefillStage:
             [s.num_generated for s in sequences],
             self._eos,
         )
-        return [(s, s.append(token, self._eos)) for s, token in zip(sequences, sampled, strict=True)]
+        return [(s, append_token(s, token, self._eos)) for s, token in zip(sequences, sampled, strict=True)]
 
     def _fork(self, indices: list[int], pages: list[int], prompt: Prompt) -> list[list[int]]:
         """Page tables of the answers: full pages are shared, a partly filled last one is copied for each."""
