@@ -195,7 +195,7 @@ def test_a_file_that_names_other_files_or_addresses_reads_none(clip: ClipMaker, 
     path = clip("h264_bframes.mp4")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(flashcodec.DecodeError, match="not in a video container format|not a video file"):
+        with pytest.raises(flashcodec.DecodeError, match=r"not in a video container format|not a video file"):
             flashcodec.analyse_bitstream(text.format(port=port, path=path).encode())
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):

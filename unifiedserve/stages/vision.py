@@ -1,6 +1,7 @@
 """Vision: media bytes to patches, through FlashCodec, into the patch buffer."""
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -80,7 +81,7 @@ class VisionStage:
         self._videos_lock = threading.Lock()
         self._jobs: dict[int, _Job] = {}
         self._closing = threading.Event()
-        self._collector = threading.Thread(target=self._collect, name="decoded")
+        self._collector = threading.Thread(target=self._collect_or_die, name="decoded")
         self._collector.start()
 
     def accept(self, message: DecodeMedia) -> None:
@@ -188,6 +189,14 @@ class VisionStage:
         arena = Arena.attach(source.arena)
         job.arenas.append(arena)
         return arena.buffer()[: source.size]
+
+    def _collect_or_die(self) -> None:
+        """Without its collector the stage would hang: better that the supervisor replaces the worker."""
+        try:
+            self._collect()
+        except Exception:
+            _log.exception("cannot take decoded frames")
+            os._exit(1)
 
     def _collect(self) -> None:
         """Thread: hand FlashCodec's outputs to the loop, until the stage is closed."""
