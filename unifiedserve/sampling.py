@@ -238,7 +238,7 @@ def _require(name: str, value: float, low: float, high: float, *, above: bool = 
     """low ≤ value ≤ high, or low < value if `above`; NaN is never in range."""
     if (low < value if above else low <= value) and value <= high:
         return
-    if high == math.inf:
+    if high == INT_LIMIT:
         wanted = f"at least {low}"
     elif above:
         wanted = f"above {low} and at most {high}"
