@@ -1,17 +1,11 @@
-"""An app over a scripted engine, in process or behind a real socket."""
+"""A scripted engine, and ways to talk to an app over it."""
 
-import asyncio
-import contextlib
-import socket
 from collections.abc import AsyncIterator
-from typing import Any
 
 import httpx
 import pytest
-import uvicorn
 from scripted import ScriptedEngine
-
-from unifiedserve.server.app import create_app
+from scripted_app import connected, listening
 
 
 @pytest.fixture
@@ -31,29 +25,3 @@ async def url(engine: ScriptedEngine) -> AsyncIterator[str]:
     """The app behind uvicorn on a free port."""
     async with listening(engine) as url:
         yield url
-
-
-@contextlib.asynccontextmanager
-async def connected(engine: ScriptedEngine) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(engine)
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with (
-        app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-    ):
-        yield client
-
-
-@contextlib.asynccontextmanager
-async def listening(engine: ScriptedEngine) -> AsyncIterator[str]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(engine), log_config=None, timeout_graceful_shutdown=5))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    await serving
-    listener.close()
-
-
-def question(text: Any = "hi", **fields: Any) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": text}], **fields}

@@ -5,10 +5,10 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import connected, question
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scripted import ScriptedEngine
+from scripted_app import connected, question
 
 from unifiedserve.server.parse import fields_of
 from unifiedserve.server.schema import ChatRequest, TokenizeRequest

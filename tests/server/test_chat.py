@@ -5,8 +5,8 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import question
 from scripted import WORDS, ScriptedEngine
+from scripted_app import question
 
 PATH = "/v1/chat/completions"
 TEXT = "".join(WORDS)

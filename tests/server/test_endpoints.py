@@ -2,9 +2,9 @@
 
 import httpx
 import pytest
-from conftest import connected
 from prometheus_client.parser import text_string_to_metric_families
 from scripted import ScriptedEngine
+from scripted_app import connected
 
 from unifiedserve import __version__
 

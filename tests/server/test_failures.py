@@ -7,8 +7,8 @@ from typing import Any
 
 import httpx
 import pytest
-from conftest import connected, listening, question
 from scripted import ScriptedEngine, delta
+from scripted_app import connected, listening, question
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages import Delta, GenerateRequest

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import connected, question
 from scripted import ScriptedEngine
+from scripted_app import connected, question
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError

@@ -4,8 +4,8 @@ import asyncio
 
 import openai
 import pytest
-from conftest import listening
 from scripted import WORDS, ScriptedEngine
+from scripted_app import listening
 
 TEXT = "".join(WORDS)
 MESSAGES = [{"role": "user", "content": "hi"}]

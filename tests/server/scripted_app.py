@@ -1,0 +1,39 @@
+"""An app over a scripted engine, in process or behind a real socket, and the smallest question."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import uvicorn
+from scripted import ScriptedEngine
+
+from unifiedserve.server.app import create_app
+
+
+@contextlib.asynccontextmanager
+async def connected(engine: ScriptedEngine) -> AsyncIterator[httpx.AsyncClient]:
+    app = create_app(engine)
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+    ):
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def listening(engine: ScriptedEngine) -> AsyncIterator[str]:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(create_app(engine), log_config=None, timeout_graceful_shutdown=5))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    await serving
+    listener.close()
+
+
+def question(text: Any = "hi", **fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}], **fields}
