@@ -58,7 +58,6 @@ class _Job:
     message: DecodeMedia
     state: VisionState
     units_left: int
-    arenas: list[Arena] = field(default_factory=list)
     videos: set[int] = field(default_factory=set)  # FlashCodec's requests
     dropped: bool = False
 
@@ -171,7 +170,7 @@ class VisionStage:
         self._finished(output)
 
     def _begin_video(self, medium: _Medium, job: _Job, source: MediaSource) -> None:
-        bitstream = flashcodec.analyse_bitstream(self._open(job, source))
+        bitstream = flashcodec.analyse_bitstream(_open(source))
         with self._videos_lock:  # held until it is entered, so that no output comes before
             if not job.dropped:
                 request = self._codec.add_decoding_request(bitstream, medium.plan.frame_indices, _layout(medium.plan))
@@ -180,15 +179,8 @@ class VisionStage:
 
     def _decode_image(self, medium: _Medium, job: _Job, source: MediaSource) -> None:
         begin = time.monotonic()
-        patches = image_patches(self._open(job, source), _layout(medium.plan))
+        patches = image_patches(_open(source), _layout(medium.plan))
         self._finished(Output(medium.uid, begin, time.monotonic(), medium.first_unit, medium.plan, patches))
-
-    def _open(self, job: _Job, source: MediaSource) -> memoryview | Path:
-        if source.arena is None:
-            return Path(source.path or "")
-        arena = Arena.attach(source.arena)
-        job.arenas.append(arena)
-        return arena.buffer()[: source.size]
 
     def _collect_or_die(self) -> None:
         """Without its collector the stage would hang: better that the supervisor replaces the worker."""
@@ -219,6 +211,12 @@ class VisionStage:
     def _finished(self, output: Output) -> None:
         self._outputs.append(output)
         self._wake()
+
+
+def _open(source: MediaSource) -> memoryview | Path:
+    if source.arena is None:
+        return Path(source.path or "")
+    return Arena.attach(source.arena).buffer()[: source.size]  # the view keeps the memory mapped
 
 
 def _layout(plan: MediaPlan) -> flashcodec.PatchLayout:
