@@ -190,12 +190,19 @@ class Engine:
 
     def _load(self) -> None:
         model_dir = resolve_model(self.config.model) if self.config.model else default_checkpoint()
-        template = Path(self.config.chat_template).read_text() if self.config.chat_template else None
-        self.processor = load_processor(model_dir, template)
+        self.processor = load_processor(model_dir, self._chat_template())
         self._supervisor = Supervisor(self.config, model_dir, self.processor)
         self._supervisor.start(self._on_exit)
         self._admission = Admission(self.config, self.processor, self._supervisor.memory.layout)
         self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
+
+    def _chat_template(self) -> str | None:
+        if not self.config.chat_template:
+            return None
+        try:
+            return Path(self.config.chat_template).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--chat-template {self.config.chat_template}: {error}") from error
 
     def _shut_down(self, supervisor: Supervisor) -> None:
         try:

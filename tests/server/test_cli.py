@@ -69,6 +69,7 @@ def test_help_needs_no_heavy_imports() -> None:
         (["serve", "--placement", "sideways"], ["--placement", "sideways"]),
         (["serve", "--media-timeout", "0"], ["--media-timeout"]),
         (["serve", "--port", "0", "/no/such/model"], ["/no/such/model"]),
+        (["serve", "--port", "0", "--chat-template", "/no/such.jinja"], ["--chat-template", "/no/such.jinja"]),
         (["serve", "--host", "256.0.0.1"], ["256.0.0.1"]),
         (["demo", "--video", "/no/such.mp4"], ["/no/such.mp4"]),
     ],
