@@ -59,7 +59,9 @@ Bitstream::Bitstream(SourcePtr source, int stream_index, const Limits& limits)
   find_gops();
 }
 
-void Bitstream::fail(const std::string& reason) const { throw DecodeError(source_->name(), stream_index_, reason); }
+void Bitstream::fail(const std::string& reason, ErrorKind kind, int64_t position) const {
+  throw DecodeError(source_->name(), stream_index_, reason, kind, position);
+}
 
 void Bitstream::read_parameters(const Input& input) {
   const AVStream& stream = *input.stream();
@@ -74,19 +76,20 @@ void Bitstream::read_parameters(const Input& input) {
 
 void Bitstream::check_decodable(const AVStream& stream) const {
   const AVCodecParameters& codec = *parameters_;
-  if (is_encrypted(stream)) fail("the stream is encrypted");
+  if (is_encrypted(stream)) fail("the stream is encrypted: decrypt it first", ErrorKind::kUnsupported);
   if (codec.codec_id == AV_CODEC_ID_NONE) {
     std::array<char, AV_FOURCC_MAX_STRING_SIZE> tag{};
     av_fourcc_make_string(tag.data(), codec.codec_tag);
-    fail("codec " + std::string(tag.data()) + " is unknown to this FFmpeg");
+    fail("codec " + std::string(tag.data()) + " is unknown to this FFmpeg", ErrorKind::kUnsupported);
   }
   if (avcodec_find_decoder(codec.codec_id) == nullptr) {
-    fail(std::string("this FFmpeg has no decoder for ") + avcodec_get_name(codec.codec_id));
+    fail(std::string("this FFmpeg has no decoder for ") + avcodec_get_name(codec.codec_id), ErrorKind::kUnsupported);
   }
   if (codec.width <= 0 || codec.height <= 0) fail("the picture size is unknown: no decodable frame was found");
   if (int64_t{codec.width} * codec.height > limits_.max_pixels) {
     fail("pictures of " + std::to_string(codec.width) + "x" + std::to_string(codec.height) + " are over the limit of " +
-         std::to_string(limits_.max_pixels) + " pixels");
+             std::to_string(limits_.max_pixels) + " pixels (max_pixels)",
+         ErrorKind::kLimit);
   }
 }
 
@@ -149,7 +152,7 @@ void Bitstream::list_packets(Input& input) {
     packets_.push_back({packet->pts, packet->dts, packet->duration, packet->pos, packet->size, -1, key,
                         (packet->flags & AV_PKT_FLAG_DISCARD) != 0, key && scanned_ && gradual(*packet)});
     if (av_packet_get_side_data(packet.get(), AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr) {
-      fail("the stream is encrypted");
+      fail("the stream is encrypted: decrypt it first", ErrorKind::kUnsupported);
     }
     const bool new_parameters = av_packet_get_side_data(packet.get(), AV_PKT_DATA_NEW_EXTRADATA, nullptr) != nullptr;
     contiguous_ = contiguous_ && packet->pos >= 0 && !new_parameters;

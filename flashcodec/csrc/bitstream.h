@@ -80,7 +80,7 @@ class Bitstream {
   // Decoding may start at this GOP: its key packet is no recovery point in the middle of an intra refresh.
   bool starts_clean(int gop) const;
 
-  [[noreturn]] void fail(const std::string& reason) const;
+  [[noreturn]] void fail(const std::string& reason, ErrorKind kind = ErrorKind::kDamaged, int64_t position = -1) const;
 
  private:
   void read_parameters(const Input& input);

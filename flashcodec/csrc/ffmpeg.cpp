@@ -19,11 +19,13 @@ std::string describe(const std::string& source, int stream, const std::string& r
 
 }  // namespace
 
-DecodeError::DecodeError(std::string source, int stream, std::string reason)
+DecodeError::DecodeError(std::string source, int stream, std::string reason, ErrorKind kind, int64_t position)
     : std::runtime_error(describe(source, stream, reason)),
       source_(std::move(source)),
       stream_(stream),
-      reason_(std::move(reason)) {}
+      reason_(std::move(reason)),
+      kind_(kind),
+      position_(position) {}
 
 std::string error_text(int code) {
   std::array<char, AV_ERROR_MAX_STRING_SIZE> text{};

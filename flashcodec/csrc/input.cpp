@@ -50,7 +50,7 @@ std::string media_name(AVMediaType type) {
 }  // namespace
 
 Input::Input(SourcePtr source) : source_(std::move(source)) {
-  if (source_->size() == 0) fail(-1, "the source is empty (0 bytes)");
+  if (source_->size() == 0) fail(-1, "the source is empty (0 bytes)", ErrorKind::kSource);
   open();
 }
 
@@ -60,7 +60,8 @@ Input::Input(SourcePtr source, int stream_index, const Limits& limits) : Input(s
 
 std::unique_ptr<Input> Input::tables_only(const SourcePtr& source, const AVStream& stream) {
   std::unique_ptr<Input> input(new Input(source));  // NOLINT(modernize-make-unique): private constructor
-  if (stream.index >= static_cast<int>(input->format_->nb_streams)) input->fail(stream.index, "the stream is gone");
+  if (stream.index >= static_cast<int>(input->format_->nb_streams))
+    input->fail(stream.index, "the stream is gone", ErrorKind::kSource);
   input->choose(stream.index);
   input->stream()->r_frame_rate = stream.r_frame_rate;  // from it packets get their durations
   input->format_->flags |= AVFMT_FLAG_NOPARSE;
@@ -75,8 +76,9 @@ void Input::choose(int stream_index) {
   }
 }
 
-void Input::fail(int stream, const std::string& reason) const {
-  throw DecodeError(source_->name(), stream, read_error_.empty() ? reason : reason + " (" + read_error_ + ")");
+void Input::fail(int stream, const std::string& reason, ErrorKind kind) const {
+  if (read_error_.empty()) throw DecodeError(source_->name(), stream, reason, kind);
+  throw DecodeError(source_->name(), stream, reason + " (" + read_error_ + ")", ErrorKind::kSource, position_);
 }
 
 void Input::open() {
@@ -95,9 +97,10 @@ void Input::open() {
   const LogCapture log;
   const int status = avformat_open_input(&format, nullptr, nullptr, nullptr);  // frees it if it fails
   format_.reset(format);
-  if (status == AVERROR_INVALIDDATA) fail(-1, log.explain("not a video file, or damaged beyond recognition"));
-  if (status == AVERROR(EINVAL)) fail(-1, "not in a video container format that is read here");
-  if (status < 0) fail(-1, log.explain("cannot be opened: " + error_text(status)));
+  if (status == AVERROR_INVALIDDATA)
+    fail(-1, log.explain("not a video file, or damaged beyond recognition"), ErrorKind::kSource);
+  if (status == AVERROR(EINVAL)) fail(-1, "not in a video container format that is read here", ErrorKind::kUnsupported);
+  if (status < 0) fail(-1, log.explain("cannot be opened: " + error_text(status)), ErrorKind::kSource);
 }
 
 void Input::find_streams(int wanted, const Limits& limits) {
@@ -110,7 +113,7 @@ void Input::find_streams(int wanted, const Limits& limits) {
   }
   const int status = avformat_find_stream_info(format_.get(), dictionaries.empty() ? nullptr : dictionaries.data());
   for (size_t i = 0; i < options.size(); ++i) options[i].dictionary = dictionaries[i];
-  if (status < 0) fail(-1, log.explain("its streams cannot be read: " + error_text(status)));
+  if (status < 0) fail(-1, log.explain("its streams cannot be read: " + error_text(status)), ErrorKind::kSource);
 
   if (wanted >= static_cast<int>(format_->nb_streams)) {
     throw std::invalid_argument(source_->name() + ": there is no stream " + std::to_string(wanted) + ", only " +
@@ -121,7 +124,7 @@ void Input::find_streams(int wanted, const Limits& limits) {
                                 media_name(format_->streams[wanted]->codecpar->codec_type) + ", not video");
   }
   const int chosen = av_find_best_stream(format_.get(), AVMEDIA_TYPE_VIDEO, wanted, -1, nullptr, 0);
-  if (chosen < 0) fail(-1, "there is no video stream");
+  if (chosen < 0) fail(-1, "there is no video stream", ErrorKind::kUnsupported);
   choose(chosen);
 }
 
@@ -132,7 +135,7 @@ bool Input::read(AVPacket* packet) {
     const int status = av_read_frame(format_.get(), packet);
     if (status == AVERROR(EAGAIN)) continue;
     if (status < 0) {
-      if (!read_error_.empty()) fail(stream_index_, "reading failed");
+      if (!read_error_.empty()) fail(stream_index_, "reading failed", ErrorKind::kSource);
       return false;
     }
     if (packet->stream_index == stream_index_) return true;

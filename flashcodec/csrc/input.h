@@ -58,7 +58,7 @@ class Input {
   void open();
   void find_streams(int wanted, const Limits& limits);
   void choose(int stream_index);
-  [[noreturn]] void fail(int stream, const std::string& reason) const;
+  [[noreturn]] void fail(int stream, const std::string& reason, ErrorKind kind) const;
 
   SourcePtr source_;
   int64_t position_ = 0;

@@ -36,14 +36,17 @@ void PacketReader::read(int32_t index, AVPacket* packet) {
 void PacketReader::read_bytes(int32_t index, AVPacket* packet) {
   const Packet& known = stream_.packets()[index];
   if (known.position + known.size > stream_.source()->size()) {
-    stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)");
+    stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)", ErrorKind::kSource,
+                 known.position);
   }
   if (av_new_packet(packet, known.size) < 0) throw std::bad_alloc();
   size_t done = 0;
   while (done < static_cast<size_t>(known.size)) {
     const std::span<uint8_t> rest(packet->data + done, static_cast<size_t>(known.size) - done);
     const size_t count = stream_.source()->read_at(known.position + static_cast<int64_t>(done), rest);
-    if (count == 0) stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)");
+    if (count == 0)
+      stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)", ErrorKind::kSource,
+                   known.position);
     done += count;
   }
 }
@@ -58,10 +61,12 @@ void PacketReader::read_demuxed(int32_t index, AVPacket* packet) {
       pending_.reset();
     } else {
       do {
-        if (!input_->read(packet)) stream_.fail("the source ends before packet " + std::to_string(index));
+        if (!input_->read(packet))
+          stream_.fail("the source ends before packet " + std::to_string(index), ErrorKind::kSource);
       } while (packet->size == 0);
     }
-    if (packet->size != stream_.packets()[next_].size) stream_.fail("the source changed while it was read");
+    if (packet->size != stream_.packets()[next_].size)
+      stream_.fail("the source changed while it was read", ErrorKind::kSource);
   }
 }
 

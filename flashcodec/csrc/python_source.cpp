@@ -35,13 +35,14 @@ class FileLikeSource : public Source {
       file_.attr("seek")(offset, 0);
       const py::object data = file_.attr("read")(out.size());
       if (!py::isinstance<py::bytes>(data))
-        throw DecodeError(name_, -1, "read() of the file object did not return bytes");
+        throw DecodeError(name_, -1, "read() of the file object did not return bytes", ErrorKind::kSource, offset);
       const auto view = data.cast<std::string_view>();
       const size_t count = std::min(view.size(), out.size());
       std::memcpy(out.data(), view.data(), count);
       return count;
     } catch (py::error_already_set& error) {
-      throw DecodeError(name_, -1, std::string("reading the file object failed: ") + error.what());
+      throw DecodeError(name_, -1, std::string("reading the file object failed: ") + error.what(), ErrorKind::kSource,
+                        offset);
     }
   }
 

@@ -21,11 +21,12 @@ std::string errno_text() { return std::generic_category().message(errno); }
 class FileSource : public Source {
  public:
   explicit FileSource(const std::string& path) : name_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) throw DecodeError(name_, -1, errno_text());
+    if (fd_ < 0) throw DecodeError(name_, -1, errno_text(), ErrorKind::kSource);
     struct stat status {};
     if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
       ::close(fd_);
-      throw DecodeError(name_, -1, S_ISDIR(status.st_mode) ? "is a directory" : "not a regular file");
+      throw DecodeError(name_, -1, S_ISDIR(status.st_mode) ? "is a directory" : "not a regular file",
+                        ErrorKind::kSource);
     }
     size_ = status.st_size;
   }
@@ -40,7 +41,7 @@ class FileSource : public Source {
     for (;;) {
       const ssize_t got = ::pread(fd_, out.data(), out.size(), offset);
       if (got >= 0) return static_cast<size_t>(got);
-      if (errno != EINTR) throw DecodeError(name_, -1, errno_text());
+      if (errno != EINTR) throw DecodeError(name_, -1, errno_text(), ErrorKind::kSource, offset);
     }
   }
 
