@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <utility>
 
@@ -27,9 +28,13 @@ using Release = py::call_guard<py::gil_scoped_release>;
 constexpr double kSignalInterval = 0.05;
 
 py::object to_python(const DecodeError& error) {
-  const py::object type = py::module_::import("flashcodec.errors").attr("DecodeError");
-  const py::object stream = error.stream() < 0 ? py::object(py::none()) : py::object(py::int_(error.stream()));
-  return type(error.source(), stream, error.reason());
+  constexpr std::array types{"SourceError", "UnsupportedError", "DamagedError", "LimitError"};
+  const char* type = types.at(static_cast<size_t>(error.kind()));
+  const auto number_or_none = [](int64_t value) {
+    return value < 0 ? py::object(py::none()) : py::object(py::int_(value));
+  };
+  return py::module_::import("flashcodec.errors")
+      .attr(type)(error.source(), number_or_none(error.stream()), error.reason(), number_or_none(error.position()));
 }
 
 template <class T, class Get>
@@ -93,7 +98,7 @@ std::optional<Output> take(Session& session, std::optional<double> timeout) {
 }
 
 uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const Layout& layout,
-             std::optional<py::array_t<uint8_t, py::array::c_style>> out) {
+             std::optional<py::array_t<uint8_t, py::array::c_style>> out, int priority, bool fast, bool report) {
   const std::vector<int64_t> list = to_vector(frames);
   uint8_t* memory = nullptr;
   if (out) {
@@ -103,7 +108,7 @@ uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const 
     memory = out->mutable_data();
   }
   const py::gil_scoped_release release;
-  return session.add(std::move(stream), list, layout, memory);
+  return session.add(std::move(stream), list, layout, {priority, fast, report}, memory);
 }
 
 py::tuple plan(const Bitstream& stream, const Frames& frames, int group_frames, int engines) {
@@ -124,7 +129,7 @@ py::tuple plan(const Bitstream& stream, const Frames& frames, int group_frames, 
     py::list runs;
     for (const Run& run : segments[i].runs) runs.append(py::make_tuple(run.first, run.last));
     result.append(py::make_tuple(segments[i].first, segments[i].last, py::tuple(runs), segments[i].cost,
-                                 counts[i].needed, counts[i].skipped));
+                                 counts[i].needed, counts[i].skipped, segments[i].wide));
   }
   return py::tuple(result);
 }
@@ -162,6 +167,12 @@ void bind_bitstream(py::module_& module) {
       .def_static("file_like", &open_file_like)
       .def_property_readonly("name", &Source::name);
 
+  py::class_<Limits>(module, "Limits")
+      .def(py::init<>())
+      .def_readwrite("max_pixels", &Limits::max_pixels)
+      .def_readwrite("max_packets", &Limits::max_packets)
+      .def_readwrite("max_decode_seconds", &Limits::max_decode_seconds);
+
   py::class_<Metadata>(module, "Metadata")
       .def_readonly("codec", &Metadata::codec)
       .def_readonly("pixel_format", &Metadata::pixel_format)
@@ -179,11 +190,12 @@ void bind_bitstream(py::module_& module) {
       .def_readonly("color_transfer", &Metadata::color_transfer);
 
   py::class_<Bitstream, std::shared_ptr<Bitstream>>(module, "Bitstream")
-      .def(py::init([](SourcePtr source, int stream_index, int64_t max_pixels) {
+      .def(py::init([](SourcePtr source, int stream_index, const Limits& limits) {
              const py::gil_scoped_release release;
-             return std::make_shared<Bitstream>(std::move(source), stream_index, Limits{.max_pixels = max_pixels});
+             return std::make_shared<Bitstream>(std::move(source), stream_index, limits);
            }),
-           py::arg("source"), py::arg("stream_index"), py::arg("max_pixels"))
+           py::arg("source"), py::arg("stream_index"), py::arg("limits"))
+      .def_property_readonly("num_packets", [](const Bitstream& s) { return s.packets().size(); })
       .def_property_readonly("source_name", [](const Bitstream& s) { return s.source()->name(); })
       .def_property_readonly("stream_index", &Bitstream::stream_index)
       .def_property_readonly("num_frames", [](const Bitstream& s) { return s.frames().size(); })
@@ -221,11 +233,11 @@ void bind_decoding(py::module_& module) {
            py::arg("temporal_patch_size") = 1, py::arg("merge_size") = 1);
 
   py::class_<Scheduler, std::shared_ptr<Scheduler>>(module, "Scheduler")
-      .def(py::init([](int engines) {
+      .def(py::init([](int engines, int64_t memory_limit) {
              const py::gil_scoped_release release;
-             return std::shared_ptr<Scheduler>(new Scheduler(engines), end_scheduler);
+             return std::shared_ptr<Scheduler>(new Scheduler(engines, memory_limit), end_scheduler);
            }),
-           py::arg("engines"))
+           py::arg("engines"), py::arg("memory_limit"))
       .def("close", &Scheduler::close, Release())
       .def_property_readonly("engines", &Scheduler::engines);
 
@@ -236,6 +248,7 @@ void bind_decoding(py::module_& module) {
       .def_readonly("engine", &Output::engine)
       .def_property_readonly("began", [](const Output& output) { return seconds(output.began); })
       .def_property_readonly("ended", [](const Output& output) { return seconds(output.ended); })
+      .def_readonly("damaged", &Output::damaged)
       .def_readonly("done", &Output::done)
       .def("take_data", &take_data)
       .def_property_readonly("error", [](const Output& output) {
@@ -243,8 +256,9 @@ void bind_decoding(py::module_& module) {
       });
 
   py::class_<Session>(module, "Session")
-      .def(py::init<std::shared_ptr<Scheduler>>())
-      .def("add", &add, py::arg("bitstream"), py::arg("frames"), py::arg("layout"), py::arg("out") = py::none())
+      .def(py::init<std::shared_ptr<Scheduler>, size_t>(), py::arg("scheduler"), py::arg("output_limit"))
+      .def("add", &add, py::arg("bitstream"), py::arg("frames"), py::arg("layout"), py::arg("out") = py::none(),
+           py::arg("priority") = 0, py::arg("fast") = false, py::arg("report") = false)
       .def("take", &take, py::arg("timeout"))
       .def("cancel", &Session::cancel, Release())
       .def("cancel_all", &Session::cancel_all, Release());

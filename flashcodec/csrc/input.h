@@ -12,6 +12,7 @@ namespace flashcodec {
 struct Limits {
   int64_t max_pixels = int64_t{8192} * 8192;
   int32_t max_packets = 1 << 22;  // 19 hours at 60 frames a second; a few bytes can claim billions
+  double max_decode_seconds = 0;  // of a request, from its first segment on; 0: no limit
 };
 
 struct ByteRange {

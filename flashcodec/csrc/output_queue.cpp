@@ -34,7 +34,7 @@ void OutputQueue::drop(uint64_t request) {
 
 bool OutputQueue::full() const {
   const std::lock_guard lock(mutex_);
-  return bytes_ >= kFullBytes;
+  return bytes_ >= full_bytes_;
 }
 
 }  // namespace flashcodec

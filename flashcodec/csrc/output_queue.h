@@ -16,7 +16,7 @@ namespace flashcodec {
 
 // One temporal group of a request: places [first, first + count) of its frame list. The bytes are here, or
 // already where the caller wanted them (`data` is null). `began` and `ended` are when engine `engine` worked on it, by
-// the system-wide monotonic clock.
+// the system-wide monotonic clock. `damaged`: FFmpeg concealed errors in it, or in what it may refer to.
 struct Output {
   using Clock = std::chrono::steady_clock;
   uint64_t request = 0;
@@ -27,14 +27,15 @@ struct Output {
   int32_t engine = 0;
   Clock::time_point began{};
   Clock::time_point ended{};
+  bool damaged = false;
   bool done = false;  // the last of its request
   std::optional<DecodeError> error;
 };
 
 class OutputQueue {
  public:
-  // Decoding pauses while this much waits to be taken.
-  static constexpr size_t kFullBytes = size_t{256} << 20;
+  // Decoding pauses while `full_bytes` wait to be taken.
+  explicit OutputQueue(size_t full_bytes) : full_bytes_(full_bytes) {}
 
   void put(Output output);
   // The oldest output, or nothing if none comes in time.
@@ -44,6 +45,7 @@ class OutputQueue {
   bool full() const;
 
  private:
+  const size_t full_bytes_;
   mutable std::mutex mutex_;
   std::condition_variable ready_;
   std::deque<Output> outputs_;

@@ -1,26 +1,59 @@
 #include "plan.h"
 
 #include <algorithm>
+#include <functional>
+#include <queue>
 #include <set>
 
+#include "cost_model.h"
 #include "packet_reader.h"
 
 namespace flashcodec {
 
 namespace {
 
-// Segments for each engine: more even out the load and give the first frames sooner, each costs a seek.
-constexpr int kSegmentsPerEngine = 4;
-// What a new run costs beside its packets (decoder flush, seek), in packets.
-constexpr int64_t kRunCost = 2;
+// A segment is at most this part of what is left for each engine.
+constexpr int64_t kShare = 2;
+// Not worth a segment of its own, microseconds.
+constexpr int64_t kLeastSegment = 2000;
+// What a new run costs beside its packets (decoder flush, seek), microseconds.
+constexpr int64_t kRunCost = 2000;
 // The longer a segment has become, the more may be decoded twice for ending it: this part of what it is too long.
 constexpr int64_t kWasteShare = 4;
+// What frame threads cost more than one thread, percent.
+constexpr int64_t kWidePercent = 113;
 
 int first_gop(const Bitstream& stream, int32_t packet) {
   int gop = stream.gop_of(packet);
   if (stream.leading(packet) && gop > 0) --gop;
   while (!stream.starts_clean(gop)) --gop;
   return gop;
+}
+
+// When `engines` engines are done that take the segments in order, the last `wide` of them with frame threads.
+int64_t time_to_finish(std::span<const Segment> segments, size_t wide, int engines) {
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> busy_until;
+  for (int i = 0; i < engines; ++i) busy_until.push(0);
+  int64_t last = 0;
+  int64_t work = 0;
+  for (const Segment& segment : segments.first(segments.size() - wide)) {
+    const int64_t end = busy_until.top() + segment.cost;
+    busy_until.pop();
+    busy_until.push(end);
+    last = std::max(last, end);
+    work += segment.cost;
+  }
+  for (const Segment& segment : segments.last(wide)) work += segment.cost * kWidePercent / 100;
+  return std::max(last, work / engines);
+}
+
+void choose_wide(std::vector<Segment>& segments, int engines) {
+  size_t best = 0;
+  const size_t most = std::min(segments.size(), static_cast<size_t>(engines));
+  for (size_t wide = 1; wide <= most; ++wide) {
+    if (time_to_finish(segments, wide, engines) < time_to_finish(segments, best, engines)) best = wide;
+  }
+  for (Segment& segment : std::span(segments).last(best)) segment.wide = true;
 }
 
 }  // namespace
@@ -53,12 +86,6 @@ bool undecodable(const Bitstream& stream, const Run& run, int32_t packet) {
   return run.first > 0 && stream.gops()[stream.gop_of(packet)].first_packet == run.first && stream.leading(packet);
 }
 
-int64_t cost_of(std::span<const Run> runs) {
-  int64_t cost = 0;
-  for (const Run& run : runs) cost += run.last - run.first + kRunCost;
-  return cost;
-}
-
 PacketCount count_packets(const Bitstream& stream, std::span<const Run> runs, std::span<const int64_t> frames) {
   const std::set<int64_t> wanted(frames.begin(), frames.end());
   PacketReader reader(stream);
@@ -78,32 +105,37 @@ PacketCount count_packets(const Bitstream& stream, std::span<const Run> runs, st
 std::vector<Segment> make_segments(const Bitstream& stream, std::span<const int64_t> frames, int group_frames,
                                    int engines) {
   const auto count = static_cast<int32_t>(frames.size());
+  const CostModel model(stream);
   const auto runs_of = [&](int32_t first, int32_t last) {
     return find_runs(stream, frames.subspan(first, last - first));
   };
-  if (!stream.ordered()) {
-    const std::vector<Run> all = runs_of(0, count);
-    return {{0, count, all, cost_of(all)}};
-  }
-  const int64_t share = std::max<int64_t>(1, cost_of(runs_of(0, count)) / (int64_t{engines} * kSegmentsPerEngine));
+  const auto cost_of = [&](const std::vector<Run>& runs) {
+    return model.of(runs) + kRunCost * static_cast<int64_t>(runs.size());
+  };
   std::vector<Segment> segments;
+  const auto cut = [&](int32_t first, int32_t last, int64_t cost) {
+    segments.push_back({first, last, runs_of(first, last), cost});
+  };
+  int64_t left = cost_of(runs_of(0, count));
   int32_t first = 0;
   int64_t cost = 0;
-  for (int32_t group = 0; group < count; group += group_frames) {
+  for (int32_t group = 0; stream.ordered() && group < count; group += group_frames) {
     const int32_t next = std::min(group + group_frames, count);
     const int64_t alone = cost_of(runs_of(group, next));
     const int32_t before = std::max(group - group_frames, first);
     const int64_t after = group == first ? alone : cost_of(runs_of(before, next)) - cost_of(runs_of(before, group));
-    const int64_t excess = cost + after - share;
+    const int64_t excess = cost + after - std::max(kLeastSegment, left / (kShare * engines));
     if (group > first && excess > 0 && alone - after <= kRunCost + excess / kWasteShare) {
-      segments.push_back({first, group, runs_of(first, group), cost});
+      cut(first, group, cost);
+      left -= cost;
       first = group;
       cost = alone;
     } else {
       cost += after;
     }
   }
-  segments.push_back({first, count, runs_of(first, count), cost});
+  cut(first, count, stream.ordered() ? cost : left);
+  choose_wide(segments, engines);
   return segments;
 }
 

@@ -21,7 +21,8 @@ struct Segment {
   int32_t first;
   int32_t last;
   std::vector<Run> runs;
-  int64_t cost;  // packets
+  int64_t cost;       // estimated CPU time, microseconds
+  bool wide = false;  // if it runs last and alone, all engines should help: frame threads
 };
 
 // The runs that decode `frames` (any order, repeats allowed): only GOPs that hold one, and each only up to the
@@ -31,8 +32,6 @@ std::vector<Run> find_runs(const Bitstream& stream, std::span<const int64_t> fra
 // Whether feeding `packet` within `run` is pointless: leading pictures of the run's own key frame lack references.
 bool undecodable(const Bitstream& stream, const Run& run, int32_t packet);
 
-int64_t cost_of(std::span<const Run> runs);
-
 struct PacketCount {
   int64_t needed = 0;
   int64_t skipped = 0;  // inside the runs, but not decoded
@@ -41,9 +40,10 @@ struct PacketCount {
 // Reads the packets of the runs to tell which of them are decoded for `frames`.
 PacketCount count_packets(const Bitstream& stream, std::span<const Run> runs, std::span<const int64_t> frames);
 
-// Splits the frame list into segments of consecutive GOPs (UnifiedServe, Algorithm 1): small enough for `engines`
-// decoders to finish together, cut where hardly anything is decoded twice. Groups are `group_frames` long: a
-// segment takes frames from its right neighbour's GOP rather than leave a group incomplete.
+// Splits the frame list into segments of consecutive GOPs (UnifiedServe, Algorithm 1), cut where hardly anything is
+// decoded twice and ever smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987), so that
+// `engines` decoders finish together. Groups are `group_frames` long: a segment takes frames from its right
+// neighbour's GOP rather than leave a group incomplete.
 std::vector<Segment> make_segments(const Bitstream& stream, std::span<const int64_t> frames, int group_frames,
                                    int engines);
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -15,6 +14,8 @@ namespace {
 
 // An engine without work keeps its decoder so long: the next request is often for the same stream.
 constexpr std::chrono::seconds kKeepDecoder(1);
+// A request's turn, in estimated microseconds for each engine.
+constexpr int64_t kTurnCost = 500'000;
 
 int usable_cores() {
 #ifdef __linux__
@@ -23,6 +24,8 @@ int usable_cores() {
 #endif
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
+
+int64_t quarter_of_memory() { return sysconf(_SC_PHYS_PAGES) / 4 * sysconf(_SC_PAGE_SIZE); }
 
 // Runs `work`; whatever it throws becomes the failure of the request.
 template <class Work>
@@ -50,32 +53,26 @@ struct Scheduler::Engine {
   const int number;
   std::unique_ptr<SegmentDecoder> decoder;
   FrameWriter writer;
+  int64_t memory = 0;  // of its decoder
 
-  bool idle() const { return decoder == nullptr; }
-
-  // Lets go of the stream and the scratch memory.
-  void rest() {
-    decoder.reset();
-    writer = FrameWriter();
-  }
-
-  bool ready_for(const Request& request) const { return decoder != nullptr && decoder->stream() == request.stream(); }
-
-  void decode(Request& request, const Segment& segment) {
-    guard(request, [&] {
-      if (!ready_for(request)) {
-        decoder.reset();
-        decoder = std::make_unique<SegmentDecoder>(request.stream());
-      }
-      request.decode(segment, *decoder, writer, number);
+  // False if the job has paused.
+  bool decode(const Work& work) {
+    bool finished = true;
+    if (work.job->begun()) decoder.reset();
+    guard(*work.request, [&] {
+      if (!work.job->begun()) work.job->begin(std::move(decoder), work.threads);
+      finished = work.job->advance(writer, number);
     });
+    return finished;
   }
 };
 
-Scheduler::Scheduler(int engines) : process_(getpid()) {
-  const int count = engines > 0 ? engines : usable_cores();
-  threads_.reserve(count);
-  for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { run(i); });
+Scheduler::Scheduler(int engines, int64_t memory_limit)
+    : engines_(engines > 0 ? engines : usable_cores()),
+      memory_limit_(memory_limit > 0 ? memory_limit : quarter_of_memory()),
+      process_(getpid()) {
+  threads_.reserve(engines_);
+  for (int i = 0; i < engines_; ++i) threads_.emplace_back([this, i] { run(i); });
 }
 
 Scheduler::~Scheduler() { close(); }
@@ -84,11 +81,12 @@ bool Scheduler::inherited() const { return process_ != getpid(); }
 
 void Scheduler::close() {
   if (inherited()) return;
+  Entries dropped;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     for (const Entry& entry : entries_) entry.request->stop();
-    entries_.clear();
+    dropped.swap(entries_);
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) {
@@ -101,9 +99,18 @@ void Scheduler::add(RequestPtr request) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) throw std::runtime_error("this decoder pool is closed");
-    entries_.push_back({std::move(request), Stage::kUnplanned, {}});
+    Entry entry;
+    entry.request = std::move(request);
+    insert(std::move(entry));
   }
   changed_.notify_one();
+}
+
+void Scheduler::insert(Entry entry) {
+  const int priority = entry.request->options().priority;
+  const auto behind = std::find_if(entries_.begin(), entries_.end(),
+                                   [&](const Entry& other) { return other.request->options().priority < priority; });
+  entries_.insert(behind, std::move(entry));
 }
 
 void Scheduler::cancel(const RequestPtr& request) {
@@ -116,20 +123,56 @@ void Scheduler::wake() {
   changed_.notify_all();
 }
 
+Scheduler::Entries::iterator Scheduler::find(const RequestPtr& request) {
+  return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.request == request; });
+}
+
 void Scheduler::remove(const RequestPtr& request) {
-  const std::lock_guard lock(mutex_);
-  entries_.remove_if([&](const Entry& entry) { return entry.request == request; });
+  Entries dropped;  // ends after the lock: decoders and sources take their time
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = find(request);
+    if (entry == entries_.end()) return;
+    memory_ -= static_cast<int64_t>(entry->parked.size()) * Decoder::memory(*request->stream(), 1);
+    dropped.splice(dropped.begin(), entries_, entry);
+  }
+  changed_.notify_all();
 }
 
 void Scheduler::run(int number) {
-  auto engine = std::make_unique<Engine>(number);
-  while (std::optional<Work> work = next(*engine)) {
-    if (!work->segment) {
+  Engine engine(number);
+  while (std::optional<Work> work = next(engine)) {
+    if (work->job == nullptr) {
       plan(work->request);
-      continue;
+    } else if (engine.decode(*work)) {
+      engine.decoder = work->job->release_decoder();
+      work->job.reset();
+      hand_back(std::move(*work), engine);
+    } else {
+      hand_back(std::move(*work), engine);
     }
-    engine->decode(*work->request, *work->segment);
-    if (work->request->stopped()) remove(work->request);
+  }
+}
+
+// The job has ended, or has paused if it is still there.
+void Scheduler::hand_back(Work work, Engine& engine) {
+  Entries dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = find(work.request);
+    const bool wanted = entry != entries_.end() && !work.request->stopped();
+    if (work.job != nullptr && wanted) {
+      entry->parked.push_back(std::move(work.job));
+      engine.memory = 0;  // counted on with the job
+    } else if (engine.decoder == nullptr) {
+      hold(engine, 0);
+    }
+    if (entry == entries_.end()) return;
+    --entry->running;
+    const bool done = entry->running == 0 && entry->segments.empty() && entry->parked.empty();
+    if (!done && wanted) return;
+    memory_ -= static_cast<int64_t>(entry->parked.size()) * Decoder::memory(*work.request->stream(), 1);
+    dropped.splice(dropped.begin(), entries_, entry);
   }
 }
 
@@ -137,54 +180,97 @@ std::optional<Scheduler::Work> Scheduler::next(Engine& engine) {
   std::unique_lock lock(mutex_);
   for (;;) {
     if (stopping_) return std::nullopt;
-    if (Entry* entry = find_ready(engine)) return take(*entry);
-    if (engine.idle()) {
+    const auto entry = find_ready(engine);
+    if (entry != entries_.end()) return take(entry, engine);
+    if (engine.decoder == nullptr) {
       changed_.wait(lock);
     } else if (changed_.wait_for(lock, kKeepDecoder) == std::cv_status::timeout) {
       lock.unlock();
-      engine.rest();
+      rest(engine);
       lock.lock();
     }
   }
 }
 
-Scheduler::Entry* Scheduler::find_ready(const Engine& engine) {
-  Entry* first = nullptr;
-  for (Entry& entry : entries_) {
-    const bool ready = entry.stage != Stage::kPlanning && !entry.request->outputs().full();
-    if (!ready) continue;
-    if (engine.ready_for(*entry.request)) return &entry;
-    if (first == nullptr) first = &entry;
+// Lets go of the stream and the scratch memory.
+void Scheduler::rest(Engine& engine) {
+  engine.decoder.reset();
+  engine.writer = FrameWriter();
+  {
+    const std::lock_guard lock(mutex_);
+    hold(engine, 0);
   }
-  return first;
+  changed_.notify_all();
 }
 
-Scheduler::Work Scheduler::take(Entry& entry) {
-  Work work{entry.request, std::nullopt};
-  if (entry.stage == Stage::kUnplanned) {
-    entry.stage = Stage::kPlanning;
+void Scheduler::hold(Engine& engine, int64_t memory) {
+  memory_ += memory - engine.memory;
+  engine.memory = memory;
+}
+
+Scheduler::Entries::iterator Scheduler::find_ready(const Engine& engine) {
+  return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    if (entry.stage == Stage::kUnplanned) return true;
+    if (entry.stage == Stage::kPlanning || entry.request->outputs().full()) return false;
+    if (!entry.parked.empty()) return true;
+    return !entry.segments.empty() && affordable(engine, *entry.request);
+  });
+}
+
+bool Scheduler::affordable(const Engine& engine, const Request& request) const {
+  const int64_t others = memory_ - engine.memory;
+  return others == 0 || others + Decoder::memory(*request.stream(), 1) <= memory_limit_;
+}
+
+Scheduler::Work Scheduler::take(Entries::iterator entry, Engine& engine) {
+  if (entry->stage == Stage::kUnplanned) {
+    entry->stage = Stage::kPlanning;
+    return {entry->request, nullptr};
+  }
+  ++entry->running;
+  Work work = take_segment(*entry, engine);
+  entry->turn += work.job->segment().cost;
+  if (entry->turn >= kTurnCost * engines_) end_turn(entry);
+  return work;
+}
+
+Scheduler::Work Scheduler::take_segment(Entry& entry, Engine& engine) {
+  if (!entry.parked.empty()) {
+    Work work{entry.request, std::move(entry.parked.front())};
+    entry.parked.pop_front();
+    hold(engine, 0);
+    engine.memory = Decoder::memory(*entry.request->stream(), 1);
     return work;
   }
-  work.segment = std::move(entry.segments.front());
+  const bool alone = entries_.size() == 1;
+  Segment segment = std::move(entry.segments.front());
   entry.segments.pop_front();
-  if (entry.segments.empty()) entries_.remove_if([&](const Entry& e) { return &e == &entry; });
-  return work;
+  const int threads = segment.wide && alone ? engines_ : 1;
+  hold(engine, Decoder::memory(*entry.request->stream(), 1));
+  return {entry.request, std::make_unique<SegmentJob>(entry.request, std::move(segment)), threads};
+}
+
+void Scheduler::end_turn(Entries::iterator entry) {
+  entry->turn = 0;
+  const int priority = entry->request->options().priority;
+  const auto behind = std::find_if(entry, entries_.end(),
+                                   [&](const Entry& other) { return other.request->options().priority < priority; });
+  entries_.splice(behind, entries_, entry);
 }
 
 void Scheduler::plan(const RequestPtr& request) {
   std::vector<Segment> segments;
-  guard(*request, [&] { segments = request->plan(engines()); });
+  guard(*request, [&] { segments = request->plan(engines_); });
   if (segments.empty()) {
     remove(request);
     return;
   }
   {
     const std::lock_guard lock(mutex_);
-    for (Entry& entry : entries_) {
-      if (entry.request != request) continue;
-      entry.stage = Stage::kPlanned;
-      entry.segments.assign(std::make_move_iterator(segments.begin()), std::make_move_iterator(segments.end()));
-    }
+    const auto entry = find(request);
+    if (entry == entries_.end()) return;
+    entry->stage = Stage::kPlanned;
+    entry->segments.assign(std::make_move_iterator(segments.begin()), std::make_move_iterator(segments.end()));
   }
   changed_.notify_all();
 }

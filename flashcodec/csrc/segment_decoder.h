@@ -1,15 +1,21 @@
-// Decodes runs of packets with one single-threaded decoder.
+// Decodes runs of packets with one decoder, with pauses where the taker of the frames asks for them.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
+#include <unordered_map>
+#include <vector>
 
 #include "bitstream.h"
+#include "decoder.h"
 #include "packet_reader.h"
 #include "plan.h"
 
 namespace flashcodec {
 
-// Takes decoded frames; `index` is the place in presentation order.
+// Takes decoded frames; `index` is the place in presentation order. `damaged`: something went wrong in decoding it or
+// a picture it may refer to.
 class FrameSink {
  public:
   FrameSink() = default;
@@ -17,29 +23,59 @@ class FrameSink {
   FrameSink(const FrameSink&) = delete;
   FrameSink& operator=(const FrameSink&) = delete;
 
-  virtual void put(int64_t index, const AVFrame& frame) = 0;
+  virtual void put(int64_t index, const AVFrame& frame, bool damaged) = 0;
   virtual bool cancelled() const = 0;
+  virtual bool paused() const = 0;
 };
 
 class SegmentDecoder {
  public:
-  // Throws DecodeError if the stream's decoder cannot be opened.
-  explicit SegmentDecoder(BitstreamPtr stream);
+  SegmentDecoder();
 
-  const BitstreamPtr& stream() const { return stream_; }
+  // Prepares for segments of this stream, keeping the decoder if it fits. Throws DecodeError if one cannot be opened.
+  void attach(BitstreamPtr stream, int threads);
 
-  // Gives the sink each frame of `wanted` (sorted, unique) once, in presentation order within a run, unless it
-  // cancels. Throws DecodeError if one does not come out.
-  void decode(std::span<const Run> runs, std::span<const int64_t> wanted, FrameSink& sink);
+  // Begins a segment. `wanted` is sorted and unique. `fast`: leave out the loop filter where no wanted frame is
+  // concerned itself, which changes the pictures that refer to such a frame a little.
+  void begin(std::vector<Run> runs, std::vector<int64_t> wanted, bool fast);
+
+  // Gives the sink each wanted frame once, in presentation order within a run. Returns false when the sink wants a
+  // pause: to be called again; true when nothing more comes.
+  bool advance(FrameSink& sink);
+
+  // After the end: the wanted frames that did not come out, and why the first of them did not.
+  std::vector<int64_t> missing() const;
+  DecodeError why_missing(int64_t frame) const;
 
  private:
-  class Job;
+  bool work(FrameSink& sink);
+  bool complete() const { return found_count_ == wanted_.size(); }
+  bool is_wanted(int32_t frame) const;
+  void start_run();
+  void next();
+  void feed(int32_t number);
+  void deliver(FrameSink& sink);
+  void mark_damaged(int32_t packet);
+  bool damaged(const AVFrame& frame, int64_t index);
 
   BitstreamPtr stream_;
-  CodecPtr codec_;
-  PacketReader reader_;
+  std::optional<PacketReader> reader_;
+  std::unique_ptr<Decoder> decoder_;
   PacketPtr packet_;
   FramePtr frame_;
+
+  std::vector<Run> runs_;
+  std::vector<int64_t> wanted_;
+  std::vector<bool> found_;
+  size_t found_count_ = 0;
+  bool fast_ = false;
+  size_t run_ = 0;
+  int32_t next_packet_ = 0;
+  bool draining_ = false;
+  int64_t counted_ = 0;                             // frames so far, where timestamps do not tell them apart
+  std::unordered_map<int, int32_t> first_damaged_;  // packet, by GOP
+  std::optional<DecodeError> read_error_;
+  std::string log_;
 };
 
 }  // namespace flashcodec

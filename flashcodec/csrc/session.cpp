@@ -6,11 +6,13 @@
 
 namespace flashcodec {
 
-Session::Session(std::shared_ptr<Scheduler> scheduler) : scheduler_(std::move(scheduler)) {}
+Session::Session(std::shared_ptr<Scheduler> scheduler, size_t output_limit)
+    : scheduler_(std::move(scheduler)), outputs_(std::make_shared<OutputQueue>(output_limit)) {}
 
 Session::~Session() { cancel_all(); }
 
-uint64_t Session::add(BitstreamPtr stream, const std::vector<int64_t>& frames, Layout layout, uint8_t* out) {
+uint64_t Session::add(BitstreamPtr stream, const std::vector<int64_t>& frames, Layout layout, RequestOptions options,
+                      uint8_t* out) {
   if (layout.height == 0) layout.height = stream->metadata().height;
   if (layout.width == 0) layout.width = stream->metadata().width;
   layout.check();
@@ -21,7 +23,7 @@ uint64_t Session::add(BitstreamPtr stream, const std::vector<int64_t>& frames, L
     throw std::out_of_range("frame " + std::to_string(frame) + " is outside of the video's " + std::to_string(count) +
                             " frames");
   }
-  auto request = std::make_shared<Request>(std::move(stream), frames, layout, outputs_, out);
+  auto request = std::make_shared<Request>(std::move(stream), frames, layout, options, outputs_, out);
   const uint64_t id = request->id();
   {
     const std::lock_guard lock(mutex_);

@@ -70,8 +70,8 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
 def test_pictures_over_the_limit_are_refused(clip: ClipMaker) -> None:
     path = clip("h264_bframes.mp4")
     with pytest.raises(DecodeError, match=r"320x180 are over the limit of 1000 pixels"):
-        flashcodec.analyse_bitstream(path, max_pixels=1000)
-    assert flashcodec.analyse_bitstream(path, max_pixels=320 * 180).num_frames == 150
+        flashcodec.analyse_bitstream(path, limits=flashcodec.Limits(max_pixels=1000))
+    assert flashcodec.analyse_bitstream(path, limits=flashcodec.Limits(max_pixels=320 * 180)).num_frames == 150
 
 
 def test_playlists_open_no_other_files(clip: ClipMaker, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_damaged_files_give_frames_or_an_error(clip: ClipMaker, name: str) -> No
     with FlashCodec(num_threads=2) as codec:
         for _ in range(25):
             try:
-                stream = flashcodec.analyse_bitstream(mutate(data, rng), max_pixels=1 << 20)
+                stream = flashcodec.analyse_bitstream(mutate(data, rng), limits=flashcodec.Limits(max_pixels=1 << 20))
                 frames = sorted(rng.choices(range(stream.num_frames), k=6))
                 request = codec.add_decoding_request(stream, frames, layout)
             except DecodeError:
@@ -173,7 +173,7 @@ def test_a_codec_change_of_picture_size_within_the_limit(clip: ClipMaker, tmp_pa
     run_ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x64:d=1", "-c:v", "libx264", "-y", str(small))
     both = tmp_path / "both.ts"
     both.write_bytes(small.read_bytes() + clip("h264_opengop.ts").read_bytes())
-    decoder = VideoDecoder(flashcodec.analyse_bitstream(both, max_pixels=64 * 64))
+    decoder = VideoDecoder(flashcodec.analyse_bitstream(both, limits=flashcodec.Limits(max_pixels=64 * 64)))
     assert decoder.get_frame_at(20).data.shape == (3, 64, 64)
     with pytest.raises(DecodeError, match="could not be decoded"):
         decoder.get_frame_at(len(decoder) - 1)

@@ -11,13 +11,15 @@ from flashcodec.bitstream import (
     VideoStreamMetadata,
     analyse_bitstream,
 )
-from flashcodec.errors import DecodeError
+from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
 from flashcodec.layouts import Layout, PatchLayout, RGBLayout
+from flashcodec.limits import Limits
 from flashcodec.serving import DecodingOutput, FlashCodec, default_codec
 from flashcodec.video_decoder import Frame, FrameBatch, VideoDecoder, yuv_frames_at
 
 __all__ = [
     "Bitstream",
+    "DamagedError",
     "DecodeError",
     "DecodingOutput",
     "FlashCodec",
@@ -25,11 +27,15 @@ __all__ = [
     "FrameBatch",
     "Gop",
     "Layout",
+    "LimitError",
+    "Limits",
     "PatchLayout",
     "Plan",
     "RGBLayout",
     "Segment",
     "Source",
+    "SourceError",
+    "UnsupportedError",
     "VideoDecoder",
     "VideoStreamMetadata",
     "add_decoding_request",

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core
-
-MAX_PIXELS = 8192 * 8192
+from flashcodec.limits import Limits
 
 
 @runtime_checkable
@@ -40,7 +39,9 @@ class Gop(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What one engine decodes at a stretch: places [first, last) of the frame list, from the packet `runs`."""
+    """What one engine decodes at a stretch: places [first, last) of the frame list, from the packet `runs`. `cost`
+    is an estimate, in microseconds of CPU time; `wide`: by all engines together (frame threads) if nothing else is
+    to be done by then."""
 
     first: int
     last: int
@@ -48,14 +49,19 @@ class Segment(NamedTuple):
     cost: int
     packets_needed: int
     packets_skipped: int
+    wide: bool
 
 
 @dataclass(frozen=True)
 class Plan:
     """Which packets are decoded for a list of frames. `packets_skipped` counts those inside of the runs that
-    need no decoding (frames that no other frame refers to); packets outside of the runs are not even read."""
+    need no decoding (frames that no other frame refers to); packets outside of the runs are not even read. GOPs cut
+    by two segments are decoded by both, and count twice."""
 
     segments: tuple[Segment, ...]
+    packets_total: int = 0
+    gops_total: int = 0
+    gops_touched: int = 0
 
     @property
     def packets_needed(self) -> int:
@@ -66,8 +72,13 @@ class Plan:
         return sum(segment.packets_skipped for segment in self.segments)
 
     @property
-    def cost(self) -> int:
-        return sum(segment.cost for segment in self.segments)
+    def packets_unread(self) -> int:
+        return self.packets_total - self.packets_needed - self.packets_skipped
+
+    @property
+    def estimated_seconds(self) -> float:
+        """CPU time, about."""
+        return sum(segment.cost for segment in self.segments) / 1e6
 
 
 @dataclass
@@ -107,10 +118,11 @@ class Bitstream:
     index of a video stream.
     """
 
-    def __init__(self, source: Source, stream_index: int | None = None, max_pixels: int = MAX_PIXELS) -> None:
+    def __init__(self, source: Source, stream_index: int | None = None, limits: Limits | None = None) -> None:
         if stream_index is not None and stream_index < 0:
             raise ValueError(f"stream_index must not be negative, got {stream_index}")
-        self.core = _core.Bitstream(_open(source), -1 if stream_index is None else stream_index, max_pixels)
+        limits = Limits() if limits is None else limits
+        self.core = _core.Bitstream(_open(source), -1 if stream_index is None else stream_index, limits.to_core())
 
     @property
     def num_frames(self) -> int:
@@ -183,27 +195,49 @@ class Bitstream:
         """
         frames = to_indices(indices)
         if frames.size == 0:
-            return Plan(())
+            return Plan((), self.core.num_packets, len(self.gops))
         if frames.min() < 0 or frames.max() >= self.num_frames:
             raise IndexError(f"frame indices must be in [0, {self.num_frames})")
-        return Plan(tuple(Segment(*s) for s in self.core.plan(frames, temporal_patch_size, engines)))
+        segments = tuple(Segment(*s) for s in self.core.plan(frames, temporal_patch_size, engines))
+        runs = [run for segment in segments for run in segment.runs]
+        touched = sum(any(a < gop.last_packet and gop.first_packet < b for a, b in runs) for gop in self.gops)
+        return Plan(segments, self.core.num_packets, len(self.gops), touched)
+
+    def snap(self, indices: Indices, tolerance_seconds: float | None = None) -> npt.NDArray[np.int64]:
+        """int64 [n], the key frame nearest in time to each frame, or the frame itself if that is further away than
+        `tolerance_seconds`. Decoding key frames costs a fraction of decoding any others.
+
+        Raises IndexError for a frame that is not there.
+        """
+        frames = to_indices(indices)
+        if frames.size and (frames.min() < 0 or frames.max() >= self.num_frames):
+            raise IndexError(f"frame indices must be in [0, {self.num_frames})")
+        times, keys = self.pts_seconds[frames], self.key_frames
+        if keys.size == 0:
+            return frames
+        key_times = self.pts_seconds[keys]
+        after = np.clip(np.searchsorted(key_times, times), 1, max(len(keys) - 1, 1)) if len(keys) > 1 else 0
+        before = np.maximum(np.asarray(after) - 1, 0)
+        nearer = np.where(np.abs(key_times[before] - times) <= np.abs(key_times[after] - times), before, after)
+        near_enough = np.abs(key_times[nearer] - times) <= (np.inf if tolerance_seconds is None else tolerance_seconds)
+        return np.where(near_enough, keys[nearer], frames)
 
     def __repr__(self) -> str:
         meta = self.metadata
         return f"Bitstream({self.core.source_name!r}, {meta.codec} {meta.width}x{meta.height}, {len(self.gops)} GOPs)"
 
 
-def analyse_bitstream(source: Source, stream_index: int | None = None, max_pixels: int = MAX_PIXELS) -> Bitstream:
+def analyse_bitstream(source: Source, stream_index: int | None = None, limits: Limits | None = None) -> Bitstream:
     """Analyses a video without decoding it.
 
     Args:
         source: path of a file, bytes-like object (kept, not copied), or file-like object with read and seek.
         stream_index: which stream of the container; by default the best video stream.
-        max_pixels: pictures larger than this are refused.
+        limits: by default `Limits()`.
 
     Raises DecodeError if there is no video that can be decoded, ValueError if the stream is no video stream.
     """
-    return Bitstream(source, stream_index, max_pixels)
+    return Bitstream(source, stream_index, limits)
 
 
 def to_indices(indices: Indices) -> npt.NDArray[np.int64]:

@@ -13,14 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core
-from flashcodec.bitstream import MAX_PIXELS
 from flashcodec.errors import DecodeError
 from flashcodec.layouts import PatchLayout
+from flashcodec.limits import Limits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 ImageSource = str | os.PathLike[str] | bytes | bytearray | memoryview
+
+MAX_PIXELS = Limits.max_pixels
 
 MAX_SIDE = 32768
 """Pixels; images wider or higher are refused."""

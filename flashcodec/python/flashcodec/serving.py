@@ -6,6 +6,7 @@ import threading
 import weakref
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from flashcodec import _core
 from flashcodec.bitstream import Bitstream, Indices, Source, analyse_bitstream, to_indices
 from flashcodec.errors import DecodeError
 from flashcodec.layouts import Layout, RGBLayout
+
+OUTPUT_LIMIT = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class DecodingOutput:
         done: nothing more comes of this request.
         engine: which engine decoded it, from 0.
         began, ended: when it worked on it, in seconds of time.monotonic().
-        error: why the request failed.
+        damaged: FFmpeg concealed errors in these frames or in what they may refer to.
+        error: why these frames are not there (`data` is then None). It is the request's end unless the request has
+            on_error="skip".
     """
 
     request: int
@@ -41,6 +46,7 @@ class DecodingOutput:
     engine: int = 0
     began: float = 0.0
     ended: float = 0.0
+    damaged: bool = False
     error: DecodeError | None = None
 
 
@@ -49,13 +55,22 @@ class FlashCodec:
 
     Args:
         num_threads: engines of its own; 0 shares the process-wide pool, one engine a core.
+        output_limit: bytes. Decoding pauses while this much waits to be taken.
+        memory_limit: bytes that the decoders' pictures of the own pool may take; None: a quarter of the machine's
+            memory. Where it would not do, fewer engines work at a time, but always one.
     """
 
-    def __init__(self, num_threads: int = 0) -> None:
+    def __init__(
+        self, num_threads: int = 0, *, output_limit: int = OUTPUT_LIMIT, memory_limit: int | None = None
+    ) -> None:
         if num_threads < 0:
             raise ValueError(f"num_threads must not be negative, got {num_threads}")
-        self._scheduler = scheduler_of(num_threads)
-        self._session = _core.Session(self._scheduler)
+        if output_limit <= 0 or (memory_limit is not None and memory_limit <= 0):
+            raise ValueError("output_limit and memory_limit must be positive")
+        if memory_limit is not None and num_threads == 0:
+            raise ValueError("a memory_limit needs engines of its own: give num_threads, too")
+        self._scheduler = scheduler_of(num_threads, memory_limit)
+        self._session = _core.Session(self._scheduler, output_limit)
         self._layouts: dict[int, Layout] = {}
         self._lock = threading.Lock()
 
@@ -63,23 +78,46 @@ class FlashCodec:
     def num_engines(self) -> int:
         return self._scheduler.engines
 
-    def add_decoding_request(self, source: Bitstream | Source, indices: Indices, layout: Layout | None = None) -> int:
+    def add_decoding_request(
+        self,
+        source: Bitstream | Source,
+        indices: Indices,
+        layout: Layout | None = None,
+        *,
+        priority: int = 0,
+        fast: bool = False,
+        on_error: Literal["raise", "skip"] = "raise",
+    ) -> int:
         """Queues a request and returns its number at once.
 
         Args:
             source: an analysed bitstream, or what `analyse_bitstream` takes (analysed here and now).
             indices: frames in presentation order; any order, repeats allowed.
             layout: by default RGB at native size.
+            priority: requests of a higher one go first; those of the same one take turns.
+            fast: leave out the loop filter where no frame asked for is concerned itself: quicker, but the frames
+                then differ a little.
+            on_error: "raise": the first group that does not come out ends the request, and concealed errors only
+                show as `damaged`. "skip": each group missing or damaged is an output with an `error`.
 
         Raises IndexError for a frame that is not there, ValueError for an empty list, DecodeError if the source
         cannot be analysed.
         """
+        if on_error not in ("raise", "skip"):
+            raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
         stream = source if isinstance(source, Bitstream) else analyse_bitstream(source)
         layout = RGBLayout() if layout is None else layout
         if isinstance(layout, RGBLayout):
             layout = layout.sized(stream.height, stream.width)
         with self._lock:  # before its outputs can be taken, the request's layout must be known
-            request = self._session.add(stream.core, to_indices(indices), layout.to_core())
+            request = self._session.add(
+                stream.core,
+                to_indices(indices),
+                layout.to_core(),
+                priority=priority,
+                fast=fast,
+                report=on_error == "skip",
+            )
             self._layouts[request] = layout
         return request
 
@@ -91,21 +129,21 @@ class FlashCodec:
         output, layout = self._take(timeout)
         if output is None or layout is None:
             return None
-        if output.error is not None:
-            return DecodingOutput(output.request, 0, 0, 0, 0, None, True, error=output.error)
-        data = output.take_data().reshape(layout.group_shape(1))
+        data = None if output.error is not None else output.take_data().reshape(layout.group_shape(1))
         group = output.first // layout.group_frames
         return DecodingOutput(
             request=output.request,
             first=output.first,
             count=output.count,
             first_group=group,
-            num_groups=1,
+            num_groups=0 if output.count == 0 else 1,
             data=data,
             done=output.done,
             engine=output.engine,
             began=output.began,
             ended=output.ended,
+            damaged=output.damaged,
+            error=output.error,
         )
 
     def _take(self, timeout: float | None) -> tuple[_core.Output | None, Layout | None]:
@@ -154,12 +192,12 @@ class _Shared:
 _shared = _Shared()
 
 
-def scheduler_of(num_threads: int) -> _core.Scheduler:
+def scheduler_of(num_threads: int, memory_limit: int | None = None) -> _core.Scheduler:
     """A pool of engines of one's own, or the process-wide one (one engine for each core) for 0."""
     with _shared.lock:
         if num_threads == 0 and _shared.scheduler is not None:
             return _shared.scheduler
-        scheduler = _core.Scheduler(num_threads)
+        scheduler = _core.Scheduler(num_threads, memory_limit or 0)
         _shared.running.add(scheduler)
         if num_threads == 0:
             _shared.scheduler = scheduler

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from flashcodec import _core
 from flashcodec.bitstream import Bitstream, Indices, Source, VideoStreamMetadata, to_indices
 from flashcodec.layouts import RGBLayout
-from flashcodec.serving import scheduler_of
+from flashcodec.serving import OUTPUT_LIMIT, scheduler_of
 
 Pixels = npt.NDArray[np.uint8]
 Seconds = npt.NDArray[np.float64]
@@ -189,7 +189,7 @@ class VideoDecoder:
             pass
 
     def _session(self) -> _core.Session:
-        return _core.Session(self._own_scheduler or scheduler_of(0))
+        return _core.Session(self._own_scheduler or scheduler_of(0), OUTPUT_LIMIT)
 
     def _checked(self, indices: Indices) -> npt.NDArray[np.int64]:
         frames = to_indices(indices)

@@ -1,0 +1,43 @@
+#include "cost_model.h"
+
+namespace flashcodec {
+
+namespace {
+
+struct Coefficients {
+  double pixel;  // nanoseconds
+  double byte;
+};
+
+Coefficients coefficients_of(AVCodecID codec) {
+  switch (codec) {
+    case AV_CODEC_ID_H264:
+      return {1.2, 60};
+    case AV_CODEC_ID_HEVC:
+      return {2.0, 60};
+    case AV_CODEC_ID_AV1:
+      return {1.0, 40};
+    default:
+      return {1.0, 30};
+  }
+}
+
+}  // namespace
+
+CostModel::CostModel(const Bitstream& stream) {
+  const Coefficients coefficients = coefficients_of(stream.parameters().codec_id);
+  const double picture = coefficients.pixel * stream.parameters().width * stream.parameters().height;
+  before_.reserve(stream.packets().size() + 1);
+  before_.push_back(0);
+  for (const Packet& packet : stream.packets()) {
+    before_.push_back(before_.back() + static_cast<int64_t>(picture + coefficients.byte * packet.size));
+  }
+}
+
+int64_t CostModel::of(std::span<const Run> runs) const {
+  int64_t cost = 0;
+  for (const Run& run : runs) cost += before_[run.last] - before_[run.first];
+  return cost / 1000;
+}
+
+}  // namespace flashcodec

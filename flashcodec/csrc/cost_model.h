@@ -1,0 +1,26 @@
+// What decoding a packet costs, before it is decoded.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "bitstream.h"
+#include "plan.h"
+
+namespace flashcodec {
+
+// CPU time is about linear in the pixels of a picture (prediction, transform, filters) and the bytes of its packet
+// (entropy coding). The coefficients are those of one 3 GHz core; only their proportions matter to a plan.
+class CostModel {
+ public:
+  explicit CostModel(const Bitstream& stream);
+
+  // Microseconds.
+  int64_t of(std::span<const Run> runs) const;
+
+ private:
+  std::vector<int64_t> before_;  // cost of the packets before each, nanoseconds
+};
+
+}  // namespace flashcodec

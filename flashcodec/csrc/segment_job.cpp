@@ -1,0 +1,135 @@
+#include "segment_job.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace flashcodec {
+
+namespace {
+
+std::span<uint8_t> memory_of(std::unique_ptr<uint8_t[]>& data, size_t& known_bytes, size_t bytes) {
+  if (data == nullptr) {
+    data = std::make_unique_for_overwrite<uint8_t[]>(bytes);
+    known_bytes = bytes;
+  }
+  return {data.get(), known_bytes};
+}
+
+}  // namespace
+
+SegmentJob::SegmentJob(RequestPtr request, Segment segment)
+    : request_(std::move(request)), segment_(std::move(segment)) {
+  for (int32_t place = segment_.first; place < segment_.last; ++place)
+    slots_.push_back({request_->frames()[place], place});
+  std::stable_sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) { return a.frame < b.frame; });
+  groups_.resize((segment_.last - segment_.first) / group_frames());
+  for (Group& group : groups_) group.missing = group_frames();
+}
+
+void SegmentJob::begin(std::unique_ptr<SegmentDecoder> decoder, int threads) {
+  decoder_ = decoder != nullptr ? std::move(decoder) : std::make_unique<SegmentDecoder>();
+  decoder_->attach(request_->stream(), threads);
+  std::vector<int64_t> wanted;
+  for (const Slot& slot : slots_) {
+    if (wanted.empty() || wanted.back() != slot.frame) wanted.push_back(slot.frame);
+  }
+  decoder_->begin(segment_.runs, std::move(wanted), request_->options().fast);
+}
+
+bool SegmentJob::advance(FrameWriter& writer, int engine) {
+  writer_ = &writer;
+  engine_ = engine;
+  since_ = Output::Clock::now();
+  if (!decoder_->advance(*this)) return false;
+  if (!cancelled()) report_missing();
+  return true;
+}
+
+bool SegmentJob::cancelled() const {
+  request_->check_time();
+  return request_->stopped();
+}
+
+std::span<const SegmentJob::Slot> SegmentJob::slots_of(int64_t frame) const {
+  const auto [begin, end] = std::equal_range(slots_.begin(), slots_.end(), Slot{frame, 0},
+                                             [](const Slot& a, const Slot& b) { return a.frame < b.frame; });
+  return {begin, end};
+}
+
+void SegmentJob::put(int64_t index, const AVFrame& frame, bool damaged) {
+  const std::span<const Slot> slots = slots_of(index);
+  if (!(damaged && request_->options().report)) write(slots, frame);
+  for (const Slot& slot : slots) {
+    Group& group = group_of(slot);
+    group.damaged = group.damaged || damaged;
+    if (--group.missing == 0) finish(slot);
+  }
+}
+
+void SegmentJob::write(std::span<const Slot> slots, const AVFrame& frame) {
+  const Layout& layout = request_->layout();
+  if (layout.kind == LayoutKind::kRaw) {
+    for (const Slot& slot : slots) {
+      Group& group = group_of(slot);
+      write_raw(frame, memory_of(group.data, group.bytes, raw_bytes(frame)));
+    }
+    return;
+  }
+  std::vector<Place> places;
+  for (const Slot& slot : slots) {
+    places.push_back({destination(slot), (slot.place - segment_.first) % group_frames()});
+  }
+  writer_->write(frame, request_->stream()->quarter_turns(), layout, places);
+}
+
+uint8_t* SegmentJob::destination(const Slot& slot) {
+  const size_t bytes = request_->layout().group_bytes();
+  if (request_->out() != nullptr) return request_->out() + bytes * request_->group_at(slot.place);
+  Group& group = group_of(slot);
+  return memory_of(group.data, group.bytes, bytes).data();
+}
+
+Output SegmentJob::output_of(const Slot& slot) {
+  Output output;
+  output.first = request_->group_at(slot.place) * group_frames();
+  output.count = std::min(group_frames(), request_->count() - output.first);
+  output.engine = engine_;
+  output.began = since_;
+  output.ended = since_ = Output::Clock::now();
+  return output;
+}
+
+void SegmentJob::finish(const Slot& slot) {
+  Group& group = group_of(slot);
+  Output output = output_of(slot);
+  output.damaged = group.damaged;
+  if (group.damaged && request_->options().report) {
+    const Bitstream& stream = *request_->stream();
+    output.error = DecodeError(stream.source()->name(), stream.stream_index(),
+                               "frame " + std::to_string(slot.frame) + " is damaged", ErrorKind::kDamaged, slot.frame);
+    group.data.reset();
+  } else {
+    output.data = std::move(group.data);
+    output.bytes = group.bytes;
+  }
+  request_->put(std::move(output));
+}
+
+// Ends the request, or tells of each group that is incomplete.
+void SegmentJob::report_missing() {
+  for (const int64_t frame : decoder_->missing()) {
+    const DecodeError error = decoder_->why_missing(frame);
+    if (!request_->options().report) return request_->fail(error);
+    for (const Slot& slot : slots_of(frame)) {
+      Group& group = group_of(slot);
+      if (group.missing == 0) continue;
+      group.missing = 0;
+      Output output = output_of(slot);
+      output.damaged = true;
+      output.error = error;
+      request_->put(std::move(output));
+    }
+  }
+}
+
+}  // namespace flashcodec
