@@ -12,13 +12,21 @@ struct Coefficients {
 Coefficients coefficients_of(AVCodecID codec) {
   switch (codec) {
     case AV_CODEC_ID_H264:
-      return {1.2, 60};
+      return {0.9, 75};
     case AV_CODEC_ID_HEVC:
-      return {2.0, 60};
+      return {1.5, 150};
+    case AV_CODEC_ID_VP8:
+      return {0.5, 140};
+    case AV_CODEC_ID_VP9:
+      return {1.2, 80};
     case AV_CODEC_ID_AV1:
-      return {1.0, 40};
+      return {0.8, 400};
+    case AV_CODEC_ID_MPEG1VIDEO:
+    case AV_CODEC_ID_MPEG2VIDEO:
+    case AV_CODEC_ID_MPEG4:
+      return {0.3, 30};
     default:
-      return {1.0, 30};
+      return {1.0, 40};
   }
 }
 

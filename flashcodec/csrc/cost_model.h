@@ -11,7 +11,8 @@
 namespace flashcodec {
 
 // CPU time is about linear in the pixels of a picture (prediction, transform, filters) and the bytes of its packet
-// (entropy coding). The coefficients are those of one 3 GHz core; only their proportions matter to a plan.
+// (entropy coding). The coefficients were fitted to FFmpeg's decoders on one AVX-512 server core; a plan needs only
+// their proportions.
 class CostModel {
  public:
   explicit CostModel(const Bitstream& stream);

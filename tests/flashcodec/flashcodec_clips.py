@@ -18,6 +18,11 @@ X265 = ["-c:v", "libx265", "-preset", "ultrafast", "-pix_fmt", "yuv420p"]
 CLIPS = {
     "h264_bframes.mp4": ("testsrc2=s=320x180:r=25:d=6", [*X264, "-g", "30", "-bf", "3"]),
     "h264_faststart.mp4": ("testsrc2=s=320x180:r=25:d=6", [*X264, "-g", "30", "-movflags", "+faststart"]),
+    "h264_one_gop.mp4": ("testsrc2=s=320x180:r=25:d=6", [*X264, "-g", "999", "-sc_threshold", "0"]),
+    "h264_long.mp4": (
+        "testsrc2=s=1280x720:r=25:d=32",
+        ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "50"],
+    ),
     "h264_opengop.mp4": (
         "mandelbrot=s=192x128:r=25",
         [*X264, "-t", "4", "-bf", "3", "-x264-params", "keyint=20:min-keyint=1:scenecut=0:open-gop=1"],

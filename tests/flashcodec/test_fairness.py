@@ -1,0 +1,156 @@
+"""Many requests on one pool: turns, priorities, memory, and takers that do not take."""
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pytest
+from flashcodec_clips import ClipMaker
+
+import flashcodec
+from flashcodec import Bitstream, DecodingOutput, FlashCodec, RGBLayout, VideoDecoder
+
+TIMEOUT = 60.0
+SMALL = RGBLayout(32, 32)
+
+
+class Gate:
+    """A video file whose reading waits until the gate is opened, so that an engine is busy until then."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: BinaryIO = path.open("rb")
+        self._open = threading.Event()
+        self._open.set()
+        self._used = threading.Event()
+
+    def read(self, size: int) -> bytes:
+        if not self._open.is_set():
+            self._used.set()
+        assert self._open.wait(TIMEOUT)
+        return self._file.read(size)
+
+    def seek(self, offset: int, whence: int) -> int:
+        return self._file.seek(offset, whence)
+
+    def open(self) -> None:
+        self._open.set()
+
+    def occupy(self, codec: FlashCodec) -> None:
+        """A request that keeps an engine of the codec waiting at the gate; it is there by the time this returns."""
+        stream = flashcodec.analyse_bitstream(self)
+        self._open.clear()
+        codec.add_decoding_request(stream, [0], SMALL)
+        assert self._used.wait(TIMEOUT)
+
+
+@pytest.fixture
+def gate(clip: ClipMaker) -> Iterator[Gate]:
+    gate = Gate(clip("h264_bframes.mp4"))
+    yield gate
+    gate.open()
+
+
+@pytest.fixture(scope="module")
+def stream(clip: ClipMaker) -> Bitstream:
+    return flashcodec.analyse_bitstream(clip("h264_bframes.mp4"))
+
+
+def outputs_of(codec: FlashCodec, requests: int) -> list[DecodingOutput]:
+    outputs = []
+    while requests:
+        output = codec.get_decoding_output(TIMEOUT)
+        assert output is not None
+        assert output.error is None
+        outputs.append(output)
+        requests -= output.done
+    return outputs
+
+
+def test_a_higher_priority_goes_first(stream: Bitstream, gate: Gate) -> None:
+    with FlashCodec(num_threads=1) as codec:
+        gate.occupy(codec)
+        low = codec.add_decoding_request(stream, range(0, 150, 10), SMALL, priority=-1)
+        middle = codec.add_decoding_request(stream, range(0, 150, 10), SMALL)
+        high = codec.add_decoding_request(stream, range(0, 150, 10), SMALL, priority=7)
+        gate.open()
+        order = [output.request for output in outputs_of(codec, 4)]
+    assert order[1:] == [high] * 15 + [middle] * 15 + [low] * 15
+
+
+def test_a_long_request_lets_others_have_their_turn(stream: Bitstream, clip: ClipMaker, gate: Gate) -> None:
+    long = flashcodec.analyse_bitstream(clip("h264_long.mp4"))
+    frames = range(0, long.num_frames, 20)
+    assert long.plan(frames).estimated_seconds > 0.6
+    with FlashCodec(num_threads=1) as codec:
+        gate.occupy(codec)
+        first = codec.add_decoding_request(long, frames, SMALL)
+        second = codec.add_decoding_request(stream, [149], SMALL)
+        gate.open()
+        order = [output.request for output in outputs_of(codec, 3)]
+    assert order.index(first) < order.index(second) < len(order) - 1
+
+
+def test_outputs_that_nobody_takes_hold_up_nobody_else(stream: Bitstream) -> None:
+    with FlashCodec(output_limit=1) as idle, FlashCodec() as busy:
+        for _ in range(8):
+            idle.add_decoding_request(stream, range(150))
+        for _ in range(4):
+            busy.add_decoding_request(stream, range(0, 150, 7))
+        assert len(outputs_of(busy, 4)) == 4 * 22
+        assert len(outputs_of(idle, 8)) == 8 * 150
+
+
+@pytest.mark.parametrize("name", ["h264_bframes.mp4", "h264_opengop.ts", "mpeg2.mpg"])
+def test_frames_are_right_after_pauses(clip: ClipMaker, name: str) -> None:
+    stream = flashcodec.analyse_bitstream(clip(name))
+    frames = range(0, stream.num_frames, 2)
+    with FlashCodec(num_threads=2, output_limit=1) as codec:
+        codec.add_decoding_request(stream, frames, RGBLayout())
+        outputs = sorted(outputs_of(codec, 1), key=lambda output: output.first)
+    expected = VideoDecoder(stream).get_frames_at(frames).data
+    np.testing.assert_array_equal(
+        np.concatenate([output.data for output in outputs if output.data is not None]), expected
+    )
+
+
+def test_engines_work_one_at_a_time_where_memory_allows_no_more(stream: Bitstream) -> None:
+    with FlashCodec(num_threads=4, memory_limit=1) as codec:
+        for _ in range(6):
+            codec.add_decoding_request(stream, range(150), SMALL)
+        outputs = outputs_of(codec, 6)
+    spans = sorted((output.began, output.ended) for output in outputs)
+    assert len(outputs) == 6 * 150
+    assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
+
+
+def test_one_decoder_serves_many_files_of_the_same_kind(clip: ClipMaker) -> None:
+    names = ["h264_bframes.mp4", "h264_faststart.mp4", "h264_bframes.mp4", "h264_vfr.mp4"] * 3
+    streams = [flashcodec.analyse_bitstream(clip(name)) for name in names]
+    with FlashCodec(num_threads=1) as codec:
+        requests = [codec.add_decoding_request(stream, [62, 40], RGBLayout(order="NHWC")) for stream in streams]
+        outputs = {(output.request, output.first): output.data for output in outputs_of(codec, len(requests))}
+    for request, stream in zip(requests, streams, strict=True):
+        expected = VideoDecoder(stream, dimension_order="NHWC", num_threads=1).get_frames_at([62, 40]).data
+        np.testing.assert_array_equal(outputs[request, 0], expected[:1])
+        np.testing.assert_array_equal(outputs[request, 1], expected[1:])
+
+
+def test_a_video_of_one_gop_is_decoded_by_all_engines(clip: ClipMaker) -> None:
+    stream = flashcodec.analyse_bitstream(clip("h264_one_gop.mp4"))
+    (segment,) = stream.plan([100, 149], engines=2).segments
+    assert segment.wide
+    alone = VideoDecoder(stream, num_threads=1).get_frames_at([0, 77, 100, 149])
+    together = VideoDecoder(stream, num_threads=4).get_frames_at([0, 77, 100, 149])
+    np.testing.assert_array_equal(together.data, alone.data)
+
+
+def test_bad_limits_are_refused() -> None:
+    with pytest.raises(ValueError, match="positive"):
+        FlashCodec(output_limit=0)
+    with pytest.raises(ValueError, match="engines of its own"):
+        FlashCodec(memory_limit=1 << 30)
+    with pytest.raises(ValueError, match="max_frames must be positive"):
+        flashcodec.Limits(max_frames=0)
