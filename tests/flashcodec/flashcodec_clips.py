@@ -23,6 +23,10 @@ CLIPS = {
         "testsrc2=s=1280x720:r=25:d=32",
         ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "50"],
     ),
+    "h264_4k.mp4": (
+        "testsrc2=s=3840x2160:r=25:d=0.2",
+        ["-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-g", "2"],
+    ),
     "h264_opengop.mp4": (
         "mandelbrot=s=192x128:r=25",
         [*X264, "-t", "4", "-bf", "3", "-x264-params", "keyint=20:min-keyint=1:scenecut=0:open-gop=1"],

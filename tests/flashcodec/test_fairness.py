@@ -1,6 +1,9 @@
 """Many requests on one pool: turns, priorities, memory, and takers that do not take."""
 
 import itertools
+import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +127,29 @@ def test_engines_work_one_at_a_time_where_memory_allows_no_more(stream: Bitstrea
     spans = sorted((output.began, output.ended) for output in outputs)
     assert len(outputs) == 6 * 150
     assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(spans))
+
+
+def test_a_hundred_queued_4k_videos_fit_into_memory(clip: ClipMaker) -> None:
+    script = f"""
+        import resource
+        from flashcodec import FlashCodec, VideoDecoder, analyse_bitstream
+
+        def peak():
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+        data = open({str(clip("h264_4k.mp4"))!r}, "rb").read()
+        before = peak()
+        with FlashCodec(output_limit=64 << 20) as codec:
+            for _ in range(100):
+                codec.add_decoding_request(data, [0, 2])
+            VideoDecoder(analyse_bitstream(data))[:4]
+            taken = sum(codec.get_decoding_output(60).data.shape == (1, 3, 2160, 3840) for _ in range(200))
+            assert taken == 200
+        print(peak() - before)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, timeout=300, check=True)
+    assert int(done.stdout) < 900, "MiB; all frames together take 4,750"
 
 
 def test_one_decoder_serves_many_files_of_the_same_kind(clip: ClipMaker) -> None:
