@@ -171,6 +171,8 @@ void bind_bitstream(py::module_& module) {
       .def(py::init<>())
       .def_readwrite("max_pixels", &Limits::max_pixels)
       .def_readwrite("max_packets", &Limits::max_packets)
+      .def_readwrite("max_source_bytes", &Limits::max_source_bytes)
+      .def_readwrite("max_analysis_seconds", &Limits::max_analysis_seconds)
       .def_readwrite("max_decode_seconds", &Limits::max_decode_seconds);
 
   py::class_<Metadata>(module, "Metadata")

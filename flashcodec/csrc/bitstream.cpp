@@ -53,9 +53,10 @@ std::optional<std::string> name_or_none(const char* name) {
 
 Bitstream::Bitstream(SourcePtr source, int stream_index, const Limits& limits)
     : source_(std::move(source)), limits_(limits) {
-  Input input(source_, stream_index, limits_);
+  const Deadline deadline(limits_.max_analysis_seconds);
+  Input input(source_, stream_index, limits_, deadline);
   read_parameters(input);
-  read_packets(input);
+  read_packets(input, deadline);
   find_gops();
 }
 
@@ -126,13 +127,14 @@ bool Bitstream::gradual(const AVPacket& key) const {
   return parameters_->codec_id == AV_CODEC_ID_H264 && !inspect_h264(data, nal_format_).random_access;
 }
 
-void Bitstream::read_packets(Input& input) {
+void Bitstream::read_packets(Input& input, Deadline deadline) {
   check_count(avformat_index_get_entries_count(input.stream()));
   const bool mov = std::string(input.format()->iformat->name).find("mov") != std::string::npos;
   contiguous_ = mov && one_sample_one_packet(parameters_->codec_id);
   scanned_ = !contiguous_;
   const LogCapture log;
-  const std::unique_ptr<Input> tables = contiguous_ ? Input::tables_only(source_, *input.stream()) : nullptr;
+  const std::unique_ptr<Input> tables =
+      contiguous_ ? Input::tables_only(source_, *input.stream(), limits_, deadline) : nullptr;
   list_packets(tables != nullptr ? *tables : input);
   if (packets_.empty()) fail(log.explain("the stream has no frames"));
   order_frames(!mov);
@@ -140,7 +142,9 @@ void Bitstream::read_packets(Input& input) {
 }
 
 void Bitstream::check_count(int64_t packets) const {
-  if (packets > limits_.max_packets) fail("more than " + std::to_string(limits_.max_packets) + " packets");
+  if (packets <= limits_.max_packets) return;
+  fail("the stream has more than " + std::to_string(limits_.max_packets) + " packets, the limit (max_frames)",
+       ErrorKind::kLimit);
 }
 
 void Bitstream::list_packets(Input& input) {

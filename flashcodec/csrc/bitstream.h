@@ -86,7 +86,7 @@ class Bitstream {
   void read_parameters(const Input& input);
   void check_decodable(const AVStream& stream) const;
   void read_metadata(const AVStream& stream);
-  void read_packets(Input& input);
+  void read_packets(Input& input, Deadline deadline);
   void check_count(int64_t packets) const;
   void list_packets(Input& input);
   bool gradual(const AVPacket& key) const;

@@ -1,6 +1,7 @@
 #include "input.h"
 
 #include <algorithm>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -26,20 +27,31 @@ struct Options {
   ~Options() { av_dict_free(&dictionary); }
 };
 
-std::vector<ByteRange> sample_ranges(AVStream* stream) {
+// Where the samples of all streams lie; neighbours are one range.
+std::vector<ByteRange> sample_ranges(const AVFormatContext& format) {
   std::vector<ByteRange> ranges;
-  const int count = avformat_index_get_entries_count(stream);
-  ranges.reserve(count);
-  for (int i = 0; i < count; ++i) {
-    const AVIndexEntry* entry = avformat_index_get_entry(stream, i);
-    if (entry->pos >= 0 && entry->size > 0) ranges.push_back({entry->pos, entry->pos + entry->size});
+  for (unsigned s = 0; s < format.nb_streams; ++s) {
+    AVStream* stream = format.streams[s];
+    for (int i = 0; i < avformat_index_get_entries_count(stream); ++i) {
+      const AVIndexEntry* entry = avformat_index_get_entry(stream, i);
+      if (entry->pos < 0 || entry->size <= 0) continue;
+      if (!ranges.empty() && ranges.back().end == entry->pos) {
+        ranges.back().end += entry->size;
+      } else {
+        ranges.push_back({entry->pos, entry->pos + entry->size});
+      }
+    }
   }
   std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) { return a.begin < b.begin; });
-  for (size_t i = 1; i < ranges.size(); ++i) {
-    ranges[i].begin = std::max(ranges[i].begin, ranges[i - 1].end);
-    ranges[i].end = std::max(ranges[i].begin, ranges[i].end);
+  std::vector<ByteRange> joined;
+  for (const ByteRange& range : ranges) {
+    if (!joined.empty() && range.begin <= joined.back().end) {
+      joined.back().end = std::max(joined.back().end, range.end);
+    } else {
+      joined.push_back(range);
+    }
   }
-  return ranges;
+  return joined;
 }
 
 std::string media_name(AVMediaType type) {
@@ -49,23 +61,33 @@ std::string media_name(AVMediaType type) {
 
 }  // namespace
 
-Input::Input(SourcePtr source) : source_(std::move(source)) {
+Input::Input(SourcePtr source, const Limits& limits, Deadline deadline)
+    : source_(std::move(source)), limits_(limits), deadline_(deadline) {
   if (source_->size() == 0) fail(-1, "the source is empty (0 bytes)", ErrorKind::kSource);
+  if (source_->size() > limits_.max_source_bytes) {
+    fail(-1,
+         "the source has " + std::to_string(source_->size()) + " bytes, over the limit of " +
+             std::to_string(limits_.max_source_bytes) + " (max_source_bytes)",
+         ErrorKind::kLimit);
+  }
   open();
 }
 
-Input::Input(SourcePtr source, int stream_index, const Limits& limits) : Input(std::move(source)) {
-  find_streams(stream_index, limits);
+Input::Input(SourcePtr source, int stream_index, const Limits& limits, Deadline deadline)
+    : Input(std::move(source), limits, deadline) {
+  find_streams(stream_index);
 }
 
-std::unique_ptr<Input> Input::tables_only(const SourcePtr& source, const AVStream& stream) {
-  std::unique_ptr<Input> input(new Input(source));  // NOLINT(modernize-make-unique): private constructor
-  if (stream.index >= static_cast<int>(input->format_->nb_streams))
+std::unique_ptr<Input> Input::tables_only(const SourcePtr& source, const AVStream& stream, const Limits& limits,
+                                          Deadline deadline) {
+  std::unique_ptr<Input> input(new Input(source, limits, deadline));  // NOLINT(modernize-make-unique): private
+  if (stream.index >= static_cast<int>(input->format_->nb_streams)) {
     input->fail(stream.index, "the stream is gone", ErrorKind::kSource);
+  }
   input->choose(stream.index);
   input->stream()->r_frame_rate = stream.r_frame_rate;  // from it packets get their durations
   input->format_->flags |= AVFMT_FLAG_NOPARSE;
-  input->skipped_ = sample_ranges(input->stream());
+  input->skipped_ = sample_ranges(*input->format_);
   return input;
 }
 
@@ -77,8 +99,16 @@ void Input::choose(int stream_index) {
 }
 
 void Input::fail(int stream, const std::string& reason, ErrorKind kind) const {
-  if (read_error_.empty()) throw DecodeError(source_->name(), stream, reason, kind);
-  throw DecodeError(source_->name(), stream, reason + " (" + read_error_ + ")", ErrorKind::kSource, position_);
+  if (!read_error_) throw DecodeError(source_->name(), stream, reason, kind);
+  throw DecodeError(source_->name(), stream, reason + " (" + read_error_->reason() + ")", read_error_->kind(),
+                    read_error_->position());
+}
+
+void Input::check_deadline() const {
+  if (!deadline_.passed()) return;
+  std::ostringstream reason;
+  reason << "the analysis takes longer than " << limits_.max_analysis_seconds << " s (max_analysis_seconds)";
+  throw DecodeError(source_->name(), stream_index_, reason.str(), ErrorKind::kLimit);
 }
 
 void Input::open() {
@@ -89,6 +119,7 @@ void Input::open() {
   auto* format = avformat_alloc_context();
   if (io_ == nullptr || format == nullptr) throw std::bad_alloc();
   format->pb = io_.get();
+  format->interrupt_callback = {interrupt_callback, this};
   // A video is one sequence of bytes: formats that name other files or addresses (playlists, DASH, concat, SDP)
   // would read them for whoever sent the video.
   format->io_open = refuse_to_open;
@@ -97,22 +128,24 @@ void Input::open() {
   const LogCapture log;
   const int status = avformat_open_input(&format, nullptr, nullptr, nullptr);  // frees it if it fails
   format_.reset(format);
+  check_deadline();
   if (status == AVERROR_INVALIDDATA)
     fail(-1, log.explain("not a video file, or damaged beyond recognition"), ErrorKind::kSource);
   if (status == AVERROR(EINVAL)) fail(-1, "not in a video container format that is read here", ErrorKind::kUnsupported);
   if (status < 0) fail(-1, log.explain("cannot be opened: " + error_text(status)), ErrorKind::kSource);
 }
 
-void Input::find_streams(int wanted, const Limits& limits) {
+void Input::find_streams(int wanted) {
   const LogCapture log;
   std::vector<Options> options(format_->nb_streams);
   std::vector<AVDictionary*> dictionaries;
   for (Options& option : options) {
-    av_dict_set_int(&option.dictionary, "max_pixels", limits.max_pixels, 0);
+    av_dict_set_int(&option.dictionary, "max_pixels", limits_.max_pixels, 0);
     dictionaries.push_back(option.dictionary);
   }
   const int status = avformat_find_stream_info(format_.get(), dictionaries.empty() ? nullptr : dictionaries.data());
   for (size_t i = 0; i < options.size(); ++i) options[i].dictionary = dictionaries[i];
+  check_deadline();
   if (status < 0) fail(-1, log.explain("its streams cannot be read: " + error_text(status)), ErrorKind::kSource);
 
   if (wanted >= static_cast<int>(format_->nb_streams)) {
@@ -123,19 +156,32 @@ void Input::find_streams(int wanted, const Limits& limits) {
     throw std::invalid_argument(source_->name() + ": stream " + std::to_string(wanted) + " is " +
                                 media_name(format_->streams[wanted]->codecpar->codec_type) + ", not video");
   }
-  const int chosen = av_find_best_stream(format_.get(), AVMEDIA_TYPE_VIDEO, wanted, -1, nullptr, 0);
-  if (chosen < 0) fail(-1, "there is no video stream", ErrorKind::kUnsupported);
-  choose(chosen);
+  choose(best_stream(wanted));
+}
+
+// FFmpeg's choice, but no cover art unless it was asked for.
+int Input::best_stream(int wanted) const {
+  const int best = av_find_best_stream(format_.get(), AVMEDIA_TYPE_VIDEO, wanted, -1, nullptr, 0);
+  if (best < 0) fail(-1, "there is no video stream", ErrorKind::kUnsupported);
+  if (wanted >= 0) return best;
+  const auto is_picture = [&](int i) { return (format_->streams[i]->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0; };
+  if (!is_picture(best)) return best;
+  for (int i = 0; i < static_cast<int>(format_->nb_streams); ++i) {
+    if (format_->streams[i]->codecpar->codec_type == AVMEDIA_TYPE_VIDEO && !is_picture(i)) return i;
+  }
+  fail(-1, "there is no video stream, only an attached picture (stream " + std::to_string(best) + ")",
+       ErrorKind::kUnsupported);
 }
 
 bool Input::read(AVPacket* packet) {
   const LogCapture log;
   for (;;) {
+    check_deadline();
     av_packet_unref(packet);
     const int status = av_read_frame(format_.get(), packet);
     if (status == AVERROR(EAGAIN)) continue;
     if (status < 0) {
-      if (!read_error_.empty()) fail(stream_index_, "reading failed", ErrorKind::kSource);
+      if (read_error_) fail(stream_index_, "reading failed", ErrorKind::kSource);
       return false;
     }
     if (packet->stream_index == stream_index_) return true;
@@ -160,13 +206,18 @@ int Input::read_bytes(std::span<uint8_t> out) {
 
 int Input::read_callback(void* self, uint8_t* out, int size) {
   auto* input = static_cast<Input*>(self);
+  if (input->deadline_.passed()) return AVERROR_EXIT;
   try {
     return input->read_bytes({out, static_cast<size_t>(size)});
+  } catch (const DecodeError& error) {
+    input->read_error_ = error;
   } catch (const std::exception& error) {
-    input->read_error_ = error.what();
-    return AVERROR(EIO);
+    input->read_error_ = DecodeError(input->source_->name(), -1, error.what(), ErrorKind::kSource, input->position_);
   }
+  return AVERROR(EIO);
 }
+
+int Input::interrupt_callback(void* self) { return static_cast<Input*>(self)->deadline_.passed() ? 1 : 0; }
 
 int64_t Input::seek_callback(void* self, int64_t offset, int whence) {
   auto* input = static_cast<Input*>(self);

@@ -1,19 +1,14 @@
 // A source opened by libavformat.
 #pragma once
 
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "ffmpeg.h"
 #include "source.h"
+#include "source_limits.h"
 
 namespace flashcodec {
-
-struct Limits {
-  int64_t max_pixels = int64_t{8192} * 8192;
-  int32_t max_packets = 1 << 22;  // 19 hours at 60 frames a second; a few bytes can claim billions
-  double max_decode_seconds = 0;  // of a request, from its first segment on; 0: no limit
-};
 
 struct ByteRange {
   int64_t begin;
@@ -32,12 +27,14 @@ using FormatPtr = std::unique_ptr<AVFormatContext, FreeByPointer<avformat_close_
 class Input {
  public:
   // Opens the source, finds its streams and chooses one: `stream_index`, or the best video stream if it is -1.
-  // The other streams are discarded. Throws DecodeError, or std::invalid_argument for a stream that is no video.
-  Input(SourcePtr source, int stream_index, const Limits& limits);
+  // The other streams are discarded. Throws DecodeError, also once the deadline has passed, or std::invalid_argument
+  // for a stream that is no video.
+  Input(SourcePtr source, int stream_index, const Limits& limits, Deadline deadline = {});
 
   // The same source once more, for packets as the container's tables describe them: bytes inside of samples that
   // the tables list are not read, such packets have undefined content. For MP4/MOV.
-  static std::unique_ptr<Input> tables_only(const SourcePtr& source, const AVStream& stream);
+  static std::unique_ptr<Input> tables_only(const SourcePtr& source, const AVStream& stream, const Limits& limits,
+                                            Deadline deadline);
 
   ~Input() = default;
   Input(const Input&) = delete;
@@ -51,23 +48,28 @@ class Input {
   bool read(AVPacket* packet);
 
  private:
-  explicit Input(SourcePtr source);
+  Input(SourcePtr source, const Limits& limits, Deadline deadline);
 
   static int read_callback(void* self, uint8_t* out, int size);
   static int64_t seek_callback(void* self, int64_t offset, int whence);
+  static int interrupt_callback(void* self);
   int read_bytes(std::span<uint8_t> out);
   void open();
-  void find_streams(int wanted, const Limits& limits);
+  void find_streams(int wanted);
+  int best_stream(int wanted) const;
   void choose(int stream_index);
+  void check_deadline() const;
   [[noreturn]] void fail(int stream, const std::string& reason, ErrorKind kind) const;
 
   SourcePtr source_;
+  Limits limits_;
+  Deadline deadline_;
   int64_t position_ = 0;
   std::vector<ByteRange> skipped_;  // sorted
   IoPtr io_;
   FormatPtr format_;
   int stream_index_ = -1;
-  std::string read_error_;
+  std::optional<DecodeError> read_error_;  // FFmpeg is only told that reading failed
 };
 
 }  // namespace flashcodec

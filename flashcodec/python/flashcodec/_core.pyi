@@ -20,6 +20,8 @@ class Source:
 class Limits:
     max_pixels: int
     max_packets: int
+    max_source_bytes: int
+    max_analysis_seconds: float
     max_decode_seconds: float
     def __init__(self) -> None: ...
 
