@@ -1,6 +1,6 @@
 """FlashCodec: GOP-parallel video decoding, straight into what a model reads."""
 
-from flashcodec import image
+from flashcodec import image, samplers
 from flashcodec.bitstream import (
     Bitstream,
     Gop,
@@ -12,10 +12,12 @@ from flashcodec.bitstream import (
     analyse_bitstream,
 )
 from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
+from flashcodec.frames import Frame, FrameBatch
 from flashcodec.layouts import Layout, PatchLayout, RGBLayout
 from flashcodec.limits import Limits
+from flashcodec.sampling import sample
 from flashcodec.serving import DecodingOutput, FlashCodec, default_codec
-from flashcodec.video_decoder import Frame, FrameBatch, VideoDecoder, yuv_frames_at
+from flashcodec.video_decoder import VideoDecoder, yuv_frames_at
 
 __all__ = [
     "Bitstream",
@@ -43,6 +45,8 @@ __all__ = [
     "cancel",
     "get_decoding_output",
     "image",
+    "sample",
+    "samplers",
     "yuv_frames_at",
 ]
 

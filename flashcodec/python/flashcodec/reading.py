@@ -1,0 +1,236 @@
+"""Lists of frames of one stream, decoded into arrays: at once, or chunk by chunk as they come."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from flashcodec import _core
+from flashcodec.bitstream import Bitstream
+from flashcodec.errors import DamagedError, DecodeError
+from flashcodec.frames import FrameBatch
+from flashcodec.layouts import RGBLayout
+from flashcodec.serving import OUTPUT_LIMIT, scheduler_of
+
+Pixels = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Progress = Callable[[int, int], None]
+OnError = Literal["raise", "skip", "nearest"]
+
+WINDOW_BYTES = 128 << 20
+"""A stream of frames is decoded in windows of about this size, two of which are in memory at a time."""
+
+
+class Engines:
+    """The process-wide pool of decoding threads, or one of one's own, which a forked child starts anew."""
+
+    def __init__(self, num_threads: int) -> None:
+        if num_threads < 0:
+            raise ValueError(f"num_threads must not be negative, got {num_threads}")
+        self._num_threads = num_threads
+        self._own: tuple[int, _core.Scheduler] | None = None
+
+    @property
+    def scheduler(self) -> _core.Scheduler:
+        if self._num_threads == 0:
+            return scheduler_of(0)
+        if self._own is None or self._own[0] != os.getpid():
+            self._own = os.getpid(), scheduler_of(self._num_threads)
+        return self._own[1]
+
+    def session(self) -> _core.Session:
+        return _core.Session(self.scheduler, OUTPUT_LIMIT)
+
+    def close(self) -> None:
+        if self._own is not None:
+            self._own[1].close()
+        self._own = None
+
+
+@dataclass(frozen=True)
+class FrameReader:
+    """Frames of a stream by their numbers, which must be there.
+
+    Attributes:
+        layout: with a size, and of the order NHWC.
+        fast, on_error: see VideoDecoder.
+    """
+
+    stream: Bitstream
+    layout: RGBLayout
+    engines: Engines
+    fast: bool = False
+    on_error: OnError = "raise"
+
+    def read(self, frames: Numbers, progress: Progress | None = None) -> FrameBatch:
+        """The frames in the order given, repeats allowed: data [n, height, width, 3]."""
+        window = _Window(self, frames)
+        for _ in window.arrivals():
+            if progress is not None:
+                progress(window.num_arrived, len(frames))
+        if window.all_lost:
+            raise window.first_error
+        return window.batch(0, len(frames))
+
+    def chunks(self, frames: Numbers) -> Iterator[FrameBatch]:
+        """The same in chunks of one or more frames, each as soon as it and all before it are there."""
+        error: DecodeError | None = None
+        anything = False
+        for window in self._windows(frames):
+            for chunk in window.chunks():
+                anything = True
+                yield chunk
+            if window.all_lost:
+                error = error or window.first_error
+                if self.on_error == "nearest":
+                    raise error
+        if error is not None and not anything:
+            raise error
+
+    def raw(self, frames: Numbers) -> list[Pixels]:
+        """The decoder's own planes of each frame, uint8 [bytes]."""
+        planes: dict[int, Pixels] = {}
+        session = self.engines.session()
+        if len(frames):
+            session.add(self.stream.core, frames, _core.Layout(_core.LayoutKind.RAW, 0, 0), fast=self.fast)
+        while len(planes) < len(frames):
+            output = session.take(None)
+            assert output is not None
+            if output.error is not None:
+                raise output.error
+            planes[output.first] = output.take_data()
+        return [planes[place] for place in range(len(frames))]
+
+    def _windows(self, frames: Numbers) -> Iterator["_Window"]:
+        """Each is given out once the next one has been asked for, too."""
+        ahead: _Window | None = None
+        for first, last in self._cuts(frames):
+            window = _Window(self, frames[first:last])
+            if ahead is not None:
+                yield ahead
+            ahead = window
+        if ahead is not None:
+            yield ahead
+
+    def _cuts(self, frames: Numbers) -> Iterator[tuple[int, int]]:
+        """Places [first, last) of windows. Where a key frame parts all places before from all after, hardly any
+        packet is decoded for both."""
+        gops = np.searchsorted(self.stream.key_frames, frames, side="right")
+        highest_before = np.maximum.accumulate(gops)[:-1]
+        lowest_after = np.minimum.accumulate(gops[::-1])[::-1][1:]
+        frame_bytes = int(np.prod(self.layout.group_shape(1)))
+        first = 0
+        for cut in np.flatnonzero(highest_before < lowest_after) + 1:
+            if (cut - first) * frame_bytes >= WINDOW_BYTES:
+                yield first, int(cut)
+                first = int(cut)
+        if first < len(frames):
+            yield first, len(frames)
+
+
+class _Window:
+    """Frames being decoded into one array, and what became of each place of it so far."""
+
+    def __init__(self, reader: FrameReader, frames: Numbers) -> None:
+        self._stream = reader.stream
+        self._frames = frames
+        self._on_error = reader.on_error
+        self._out = np.empty(reader.layout.group_shape(len(frames)), np.uint8)
+        self._arrived = np.zeros(len(frames), bool)
+        self.num_arrived = 0
+        self.errors: dict[int, DecodeError] = {}
+        self._session = reader.engines.session()
+        if len(frames):
+            report = reader.on_error != "raise"
+            core = reader.stream.core
+            self._session.add(core, frames, reader.layout.to_core(), self._out, fast=reader.fast, report=report)
+
+    @property
+    def all_lost(self) -> bool:
+        return self._on_error != "raise" and 0 < len(self.errors) == len(self._frames)
+
+    @property
+    def first_error(self) -> DecodeError:
+        return self.errors[min(self.errors)]
+
+    def arrivals(self) -> Iterator[None]:
+        """Waits for places to be filled, or found damaged, again and again until all are."""
+        try:
+            while self.num_arrived < len(self._frames):
+                self._note(self._session.take(None))
+                while self._note(self._session.take(0)):
+                    pass
+                yield
+        finally:
+            self._session.cancel_all()
+
+    def chunks(self) -> Iterator[FrameBatch]:
+        """Batches of the places from the first to the last, as soon as they have arrived."""
+        first = last = 0
+        for _ in self.arrivals():
+            while last < len(self._frames) and self._arrived[last]:
+                last += 1
+            if first < last and (self._on_error != "nearest" or self._intact(last).size):
+                chunk = self.batch(first, last)
+                first = last
+                if len(chunk):
+                    yield chunk
+
+    def batch(self, first: int, last: int) -> FrameBatch:
+        """Places [first, last), all of which have arrived; those with errors left out or replaced, in place."""
+        chosen = self._chosen(first, last)
+        for to in np.flatnonzero(chosen != np.arange(first, first + len(chosen))):
+            self._out[first + to] = self._out[chosen[to]]
+        frames = self._frames[chosen]
+        concerned = sorted(place for place in self.errors if first <= place < last)
+        damaged = {int(self._frames[place]): self.errors[place] for place in concerned}
+        return FrameBatch(
+            self._out[first : first + len(chosen)],
+            self._stream.pts_seconds[frames],
+            self._stream.durations_seconds[frames],
+            frames,
+            damaged,
+        )
+
+    def _chosen(self, first: int, last: int) -> Numbers:
+        """Which places take the places from `first` on."""
+        places = np.arange(first, last)
+        if self._on_error == "raise" or not self.errors:
+            return places
+        intact = self._intact(last)
+        if self._on_error == "skip":
+            return intact[intact >= first]
+        return np.where(np.isin(places, intact), places, self._nearest(places, intact))
+
+    def _nearest(self, places: Numbers, intact: Numbers) -> Numbers:
+        """Of the intact places, those whose frames are shown nearest in time to the frames of `places`."""
+        times = self._stream.pts_seconds[self._frames]
+        candidates = intact[np.argsort(times[intact], kind="stable")]
+        known = times[candidates]
+        after = np.searchsorted(known, times[places]).clip(0, len(known) - 1)
+        before = (after - 1).clip(0)
+        earlier = times[places] - known[before] <= known[after] - times[places]
+        return candidates[np.where(earlier, before, after)]
+
+    def _intact(self, last: int) -> Numbers:
+        return np.setdiff1d(np.arange(last), list(self.errors))
+
+    def _note(self, output: _core.Output | None) -> bool:
+        if output is None:
+            return False
+        if output.error is not None:
+            if output.count == 0 or self._on_error == "raise":
+                raise output.error
+            self.errors[output.first] = output.error
+        elif output.damaged:
+            self.errors[output.first] = self._concealed(int(self._frames[output.first]))
+        self._arrived[output.first] = True
+        self.num_arrived += 1
+        return True
+
+    def _concealed(self, frame: int) -> DamagedError:
+        core = self._stream.core
+        return DamagedError(core.source_name, core.stream_index, f"errors in frame {frame} were concealed", frame)

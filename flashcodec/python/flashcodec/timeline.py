@@ -1,0 +1,67 @@
+"""Which frame is shown when, by TorchCodec's rules."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+Seconds = Sequence[float] | npt.NDArray[np.floating[Any]]
+Times = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Frames are shown from their times on, `pts_seconds` [n], until the next one is; the last until `end`."""
+
+    pts_seconds: Times
+    end: float
+
+    @property
+    def begin(self) -> float:
+        return float(self.pts_seconds[0])
+
+    def at(self, seconds: Seconds) -> Numbers:
+        """int64 [n], the frames shown at these times, n numbers or a single one.
+
+        Raises IndexError before the first frame and from the end on, ValueError for what are no numbers.
+        """
+        times = np.atleast_1d(np.asarray(seconds))
+        if times.ndim != 1 or (times.size and times.dtype.kind not in "biuf"):
+            raise ValueError(f"times must be a list of seconds, got {seconds!r}")
+        bad = ~((times >= self.begin) & (times < self.end))
+        if bad.any():
+            raise IndexError(f"Invalid pts in seconds: {times[bad][0]}. It must be in [{self.begin}, {self.end}).")
+        return self._shown(times.astype(np.float64))
+
+    def between(self, start: float, stop: float) -> Numbers:
+        """The frames shown in [start, stop), beginning with the one on show at the start; none if that is empty."""
+        self._check_range(start, stop)
+        if start == stop:
+            return np.empty(0, np.int64)
+        first = int(self._shown(np.array([start]))[0])
+        last = int(np.searchsorted(self.pts_seconds, stop, side="left"))
+        return np.arange(first, max(first + 1, last))
+
+    def at_rate(self, start: float, stop: float, fps: float) -> tuple[Times, Numbers]:
+        """Times in [start, stop) every 1 / fps seconds, as many as (stop - start) * fps rounded (half up), and the
+        frames shown then."""
+        self._check_range(start, stop)
+        if not 0 < fps < math.inf:
+            raise ValueError(f"fps must be positive and finite, got {fps}")
+        times = start + np.arange(math.floor((stop - start) * fps + 0.5)) / fps
+        return times, self._shown(times)
+
+    def _shown(self, times: Times) -> Numbers:
+        return np.searchsorted(self.pts_seconds, times, side="right").astype(np.int64) - 1
+
+    def _check_range(self, start: float, stop: float) -> None:
+        if not start <= stop:
+            raise ValueError(f"Invalid start seconds: {start} is after the stop seconds, {stop}.")
+        if not self.begin <= start < self.end:
+            raise ValueError(f"Invalid start seconds: {start}. It must be in [{self.begin}, {self.end}).")
+        if not stop <= self.end:
+            raise ValueError(f"Invalid stop seconds: {stop}. It must be at most {self.end}.")
