@@ -1,5 +1,6 @@
 """What is known of a video without decoding it."""
 
+import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -255,6 +256,8 @@ def _open(source: Any) -> _core.Source:
         return _core.Source.path(os.fspath(source))
     if isinstance(source, bytes | bytearray | memoryview):
         return _core.Source.buffer(source, f"<{len(memoryview(source).cast('B'))} bytes>")
+    if isinstance(source, io.TextIOBase):
+        raise TypeError("the file is opened for reading text; open it with mode 'rb'")
     if hasattr(source, "read") and hasattr(source, "seek"):
         return _core.Source.file_like(source, str(getattr(source, "name", "<file object>")))
     raise TypeError(f"a video source is a path, bytes-like or file-like, not {type(source).__name__}")

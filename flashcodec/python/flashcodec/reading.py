@@ -1,5 +1,6 @@
 """Lists of frames of one stream, decoded into arrays: at once, or chunk by chunk as they come."""
 
+import operator
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ class Engines:
     def __init__(self, num_threads: int) -> None:
         if num_threads < 0:
             raise ValueError(f"num_threads must not be negative, got {num_threads}")
-        self._num_threads = num_threads
+        self._num_threads = operator.index(num_threads)
         self._own: tuple[int, _core.Scheduler] | None = None
 
     @property
