@@ -266,6 +266,33 @@ void bind_decoding(py::module_& module) {
       .def("cancel_all", &Session::cancel_all, Release());
 }
 
+std::string version_text(unsigned version) {
+  return std::to_string(AV_VERSION_MAJOR(version)) + "." + std::to_string(AV_VERSION_MINOR(version)) + "." +
+         std::to_string(AV_VERSION_MICRO(version));
+}
+
+py::dict ffmpeg_versions() {
+  py::dict versions;
+  versions["FFmpeg"] = av_version_info();
+  versions["libavformat"] = version_text(avformat_version());
+  versions["libavcodec"] = version_text(avcodec_version());
+  versions["libavutil"] = version_text(avutil_version());
+  return versions;
+}
+
+// The decoder that is used for a codec, by FFmpeg's names.
+std::optional<std::string> decoder_name(const std::string& codec) {
+  const AVCodecDescriptor* descriptor = avcodec_descriptor_get_by_name(codec.c_str());
+  const AVCodec* decoder = descriptor == nullptr ? nullptr : avcodec_find_decoder(descriptor->id);
+  if (decoder == nullptr) return std::nullopt;
+  return decoder->name;
+}
+
+void bind_ffmpeg(py::module_& module) {
+  module.def("ffmpeg_versions", &ffmpeg_versions);
+  module.def("decoder_name", &decoder_name, py::arg("codec"));
+}
+
 }  // namespace
 
 PYBIND11_MODULE(_core, module) {
@@ -279,6 +306,7 @@ PYBIND11_MODULE(_core, module) {
   });
   bind_bitstream(module);
   bind_decoding(module);
+  bind_ffmpeg(module);
 }
 
 }  // namespace flashcodec

@@ -1,0 +1,49 @@
+"""The commands put together, and how their errors are told."""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from flashcodec.cli.bench import bench
+from flashcodec.cli.console import complain
+from flashcodec.cli.doctor import doctor
+from flashcodec.cli.plan import plan
+from flashcodec.cli.probe import probe
+from flashcodec.cli.sample import sample
+from flashcodec.errors import DecodeError
+
+_COULD_NOT_DECODE = 1
+_BAD_USAGE = 2
+_INTERRUPTED = 130
+
+app = typer.Typer(
+    help="Look into videos, sample their frames, compare decoders.",
+    epilog="Start with: flashcodec doctor, then flashcodec probe FILE.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+for command in (probe, plan, sample, bench, doctor):
+    app.command()(command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code of a command line. Errors are one line on stderr."""
+    try:
+        return int(app(arguments or ["--help"], prog_name="flashcodec", standalone_mode=False) or 0)
+    except typer.TyperException as error:
+        complain(error.format_message())
+        return _BAD_USAGE
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (DecodeError, OSError) as error:
+        complain(str(error))
+        return _COULD_NOT_DECODE
+    except MemoryError:
+        complain("out of memory: ask for fewer or smaller frames")
+        return _COULD_NOT_DECODE
+    except (KeyboardInterrupt, typer.Abort):
+        return _INTERRUPTED

@@ -1,0 +1,73 @@
+"""What the commands have in common: the video, and which of its frames are meant."""
+
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from flashcodec.bitstream import Bitstream, Source, analyse_bitstream
+
+Indices = npt.NDArray[np.int64]
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A video file", show_default=False)]
+StreamIndex = Annotated[
+    int | None, typer.Option("--stream", min=0, metavar="N", help="Which stream; default: the best video stream")
+]
+NumFrames = Annotated[int | None, typer.Option("--frames", min=1, metavar="N", help="N frames at even distances")]
+Fps = Annotated[float | None, typer.Option("--fps", metavar="F", help="F frames for each second of video")]
+IndexList = Annotated[
+    str | None, typer.Option("--indices", metavar="I,I,…", help="These frames; negative: counted from the end")
+]
+Json = Annotated[bool, typer.Option("--json", help="As JSON instead of a table")]
+
+DEFAULT_FRAMES = 64
+_MOST_FRAMES = 1_000_000
+
+
+def open_video(source: Source, stream_index: int | None) -> Bitstream:
+    """Raises DecodeError as `analyse_bitstream`; a stream that is no video is a mistake in the command line."""
+    try:
+        return analyse_bitstream(source, stream_index)
+    except ValueError as error:
+        raise typer.BadParameter(f"--stream: {error}") from error
+
+
+def chosen_frames(video: Bitstream, frames: int | None, fps: float | None, indices: str | None) -> Indices:
+    """The frames that the options ask for, by default 64 at even distances, or all of a shorter video."""
+    given = [
+        name for name, value in (("--frames", frames), ("--fps", fps), ("--indices", indices)) if value is not None
+    ]
+    if len(given) > 1:
+        raise typer.BadParameter(f"{' and '.join(given)} exclude each other")
+    if indices is not None:
+        return _listed(indices, video.num_frames)
+    if fps is not None:
+        return _one_per_interval(video, fps)
+    return _evenly(frames or DEFAULT_FRAMES, video.num_frames)
+
+
+def _evenly(count: int, total: int) -> Indices:
+    count = min(count, total)
+    return np.arange(count, dtype=np.int64) * total // count
+
+
+def _one_per_interval(video: Bitstream, fps: float) -> Indices:
+    if not 0 < fps < float("inf"):
+        raise typer.BadParameter(f"--fps: must be positive, got {fps}")
+    begin, end = video.metadata.begin_stream_seconds, video.metadata.end_stream_seconds
+    if (end - begin) * fps > _MOST_FRAMES:
+        raise typer.BadParameter(f"--fps: {fps:g} is more than {_MOST_FRAMES} frames of this video")
+    times = np.arange(begin, end, 1 / fps)
+    return np.searchsorted(video.pts_seconds, times, side="right").astype(np.int64) - 1
+
+
+def _listed(text: str, total: int) -> Indices:
+    try:
+        listed = np.array([int(item) for item in text.split(",")], np.int64)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(f"--indices: expected numbers and commas, got {text!r}") from None
+    bad = listed[(listed < -total) | (listed >= total)]
+    if bad.size:
+        raise typer.BadParameter(f"--indices: there is no frame {bad[0]}, the video has {total} frames")
+    return np.where(listed < 0, listed + total, listed)
