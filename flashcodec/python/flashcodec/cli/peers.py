@@ -7,6 +7,7 @@ import bisect
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -91,9 +92,8 @@ def _split(read: Callable[[Sequence[int]], Frames], indices: Sequence[int]) -> F
 
 
 def _torchcodec(path: str, indices: Sequence[int], threads: int) -> Frames:
-    from torchcodec.decoders import VideoDecoder as TorchCodec
-
-    decoder = TorchCodec(path, dimension_order="NHWC", num_ffmpeg_threads=threads)
+    decoders: Any = import_module("torchcodec.decoders")
+    decoder = decoders.VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=threads)
     frames: Frames = decoder.get_frames_at(list(indices)).data.numpy()
     return frames
 

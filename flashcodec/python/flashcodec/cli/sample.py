@@ -1,5 +1,6 @@
 """`flashcodec sample`: frames of a video as one contact sheet, or as single pictures."""
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -31,9 +32,7 @@ Output = Annotated[
 ]
 SizeOption = Annotated[
     str | None,
-    typer.Option(
-        "--size", metavar="SIZE", help="WIDTHxHEIGHT, or the short side; default: 180 in a sheet, native in DIR/"
-    ),
+    typer.Option("--size", metavar="SIZE", help="WIDTHxHEIGHT, or the short side; default: 180, or native in DIR/"),
 ]
 Columns = Annotated[int | None, typer.Option("--columns", min=1, metavar="N", help="Cells in a row of the sheet")]
 
@@ -129,7 +128,7 @@ def _write_sheet(video: Bitstream, targets: Indices, size: Size, path: Path, col
 
 def _columns(count: int, size: Size) -> int:
     """So that the sheet comes near to 16:10."""
-    return max(1, round((count * 1.6 * size[1] / size[0]) ** 0.5))
+    return max(1, round(math.sqrt(count * 1.6 * size[1] / size[0])))
 
 
 def _write_time(cell: "Image", time: str) -> None:

@@ -1,0 +1,53 @@
+"""FlashCodec as a video backend of Hugging Face transformers.
+
+import flashcodec.plugins.transformers
+from transformers.video_utils import load_video
+
+frames, metadata = load_video("video.mp4", num_frames=8, backend="flashcodec")
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from transformers.video_utils import VIDEO_DECODERS, VideoMetadata
+
+from flashcodec.bitstream import Source
+from flashcodec.video_decoder import VideoDecoder
+
+BACKEND = "flashcodec"
+
+
+def read_video(
+    video: Source, sample_indices_fn: Callable[..., Any], **kwargs: Any
+) -> tuple[npt.NDArray[np.uint8], VideoMetadata]:
+    """What `load_video` calls: frames as uint8 [n, height, width, 3], in the order of the indices, and metadata.
+
+    `sample_indices_fn(metadata=…, **kwargs)` chooses the frames. Raises DecodeError if the video cannot be decoded,
+    IndexError for a frame that is not there, ValueError for a `device` other than "cpu".
+    """
+    if str(device := kwargs.get("device", "cpu")) != "cpu":
+        raise ValueError(f"FlashCodec decodes on the CPU, not on device {device}")
+    decoder = VideoDecoder(video, dimension_order="NHWC")
+    found = decoder.metadata
+    metadata = VideoMetadata(
+        total_num_frames=found.num_frames,
+        fps=found.average_fps,
+        width=found.width,
+        height=found.height,
+        duration=found.duration_seconds,
+        video_backend=BACKEND,
+    )
+    indices = sample_indices_fn(metadata=metadata, **kwargs)
+    metadata.frames_indices = indices
+    return decoder.get_frames_at(indices).data, metadata
+
+
+def register() -> None:
+    """Makes `backend="flashcodec"` known to transformers; importing this module does so, too."""
+    decoders: dict[str, Any] = VIDEO_DECODERS
+    decoders[BACKEND] = read_video
+
+
+register()
