@@ -291,6 +291,8 @@ std::optional<std::string> decoder_name(const std::string& codec) {
 void bind_ffmpeg(py::module_& module) {
   module.def("ffmpeg_versions", &ffmpeg_versions);
   module.def("decoder_name", &decoder_name, py::arg("codec"));
+  // What matters of FFmpeg's messages is in the errors; a command line shows those and nothing else.
+  module.def("mute_ffmpeg", [] { av_log_set_level(AV_LOG_QUIET); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
+from flashcodec import _core
 from flashcodec.cli.bench import bench
 from flashcodec.cli.console import complain
 from flashcodec.cli.doctor import doctor
@@ -31,6 +32,7 @@ for command in (probe, plan, sample, bench, doctor):
 
 def run(arguments: Sequence[str]) -> int:
     """The exit code of a command line. Errors are one line on stderr."""
+    _core.mute_ffmpeg()
     try:
         return int(app(arguments or ["--help"], prog_name="flashcodec", standalone_mode=False) or 0)
     except typer.TyperException as error:

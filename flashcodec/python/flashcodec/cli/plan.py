@@ -3,15 +3,25 @@
 import json
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.bar import Bar
 from rich.table import Table
 
 from flashcodec.bitstream import Bitstream, Plan
 from flashcodec.cli.console import facts, heading, plain_table, stdout
-from flashcodec.cli.picture import colour_of, gops_of_run, legend, picture
-from flashcodec.cli.video import File, Fps, IndexList, Indices, Json, NumFrames, StreamIndex, chosen_frames, open_video
+from flashcodec.cli.picture import colour_of, legend, picture
+from flashcodec.cli.video import (
+    File,
+    Fps,
+    IndexList,
+    Indices,
+    Json,
+    NumFrames,
+    Snap,
+    StreamIndex,
+    chosen_frames,
+    open_video,
+)
 from flashcodec.serving import default_codec
 
 _MOST_ROWS = 16
@@ -25,6 +35,7 @@ def plan(
     frames: NumFrames = None,
     fps: Fps = None,
     indices: IndexList = None,
+    snap: Snap = False,
     stream: StreamIndex = None,
     threads: Threads = 0,
     json: Json = False,
@@ -42,7 +53,7 @@ def plan(
       flashcodec plan lecture.mp4 --indices 0,5,-1 --threads 4
     """
     video = open_video(file, stream)
-    targets = chosen_frames(video, frames, fps, indices)
+    targets = chosen_frames(video, frames, fps, indices, snap)
     engines = threads or default_codec().num_engines
     planned = video.plan(targets, engines)
     report = _report(file, video, targets, planned, engines)
@@ -53,26 +64,26 @@ def plan(
 
 
 def _report(file: str, video: Bitstream, targets: Indices, planned: Plan, engines: int) -> dict[str, Any]:
-    total = video.gops[-1].last_packet
-    needed, skipped = planned.packets_needed, planned.packets_skipped
     return {
         "file": file,
         "frames": targets.tolist(),
         "num_frames": video.num_frames,
         "engines": engines,
         "packets": {
-            "total": total,
-            "needed": needed,
-            "skipped": skipped,
-            "never_read": max(0, total - needed - skipped),
+            "total": planned.packets_total,
+            "needed": planned.packets_needed,
+            "skipped": planned.packets_skipped,
+            "never_read": max(0, planned.packets_unread),
         },
-        "gops": {"total": len(video.gops), "touched": _gops_touched(video, planned)},
+        "gops": {"total": planned.gops_total, "touched": planned.gops_touched},
+        "estimated_cpu_seconds": planned.estimated_seconds,
         "segments": [
             {
                 "frames": segment.last - segment.first,
                 "packets_needed": segment.packets_needed,
                 "packets_skipped": segment.packets_skipped,
-                "cost": segment.cost,
+                "estimated_cpu_seconds": segment.cost / 1e6,
+                "all_engines": segment.wide,
             }
             for segment in planned.segments
         ],
@@ -81,15 +92,6 @@ def _report(file: str, video: Bitstream, targets: Indices, planned: Plan, engine
 
 def _as_json(report: dict[str, Any]) -> str:
     return json.dumps(report, indent=2)
-
-
-def _gops_touched(video: Bitstream, planned: Plan) -> int:
-    starts = np.array([gop.first_packet for gop in video.gops])
-    touched = np.zeros(len(starts), bool)
-    for segment in planned.segments:
-        for first, last in segment.runs:
-            touched[gops_of_run(starts, first, last)] = True
-    return int(touched.sum())
 
 
 def _show(report: dict[str, Any], video: Bitstream, targets: Indices, planned: Plan) -> None:
@@ -101,6 +103,7 @@ def _show(report: dict[str, Any], video: Bitstream, targets: Indices, planned: P
     table.add_row("skipped", _share(packets["skipped"], packets["total"]) + "  no frame wanted refers to them")
     table.add_row("never read", _share(packets["never_read"], packets["total"]))
     table.add_row("GOPs touched", f"{gops['touched']} of {gops['total']}")
+    table.add_row("estimated", f"{report['estimated_cpu_seconds']:.3f} s of CPU time")
     console.print(table)
     console.print()
     console.print(picture(video, targets, planned, console.width))
@@ -119,12 +122,14 @@ def _segments(segments: list[dict[str, Any]]) -> Table:
     table = plain_table()
     for name in ("segment", "frames", "needed", "skipped"):
         table.add_column(name, justify="right")
-    table.add_column("cost", width=_BAR_WIDTH)
-    most = max(segment["cost"] for segment in segments)
+    table.add_column("CPU s", justify="right")
+    table.add_column()
+    most = max(segment["estimated_cpu_seconds"] for segment in segments)
     for number, segment in enumerate(segments[:_MOST_ROWS]):
-        bar = Bar(most, 0, segment["cost"], width=_BAR_WIDTH, color=colour_of(number))
-        counts = (segment["frames"], segment["packets_needed"], segment["packets_skipped"])
-        table.add_row(str(number), *map(str, counts), bar)
+        seconds = segment["estimated_cpu_seconds"]
+        bar = Bar(most, 0, seconds, width=_BAR_WIDTH, color=colour_of(number))
+        counts = (number, segment["frames"], segment["packets_needed"], segment["packets_skipped"])
+        table.add_row(*map(str, counts), f"{seconds:.3f}", bar)
     if len(segments) > _MOST_ROWS:
         table.add_row(f"… {len(segments) - _MOST_ROWS} more")
     return table

@@ -1,31 +1,28 @@
 """`flashcodec sample`: frames of a video as one contact sheet, or as single pictures."""
 
-import math
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import typer
 
 from flashcodec.bitstream import Bitstream
-from flashcodec.cli.console import clock, progress_bar, stdout
-from flashcodec.cli.video import File, Fps, IndexList, Indices, NumFrames, StreamIndex, chosen_frames, open_video
+from flashcodec.cli.console import clock, complain, progress_bar, stdout
+from flashcodec.cli.video import File, Fps, IndexList, Indices, NumFrames, Snap, StreamIndex, chosen_frames, open_video
+from flashcodec.errors import DecodeError
 from flashcodec.layouts import RGBLayout
 from flashcodec.serving import FlashCodec
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 _CELL_SHORT_SIDE = 180
-_MOST_SHEET_PIXELS = 1 << 28
+_MOST_PIXELS = 1 << 28
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
-_GAP = 4  # pixels between cells
 
 Size = tuple[int, int]  # width, height
+Pixels = npt.NDArray[np.uint8]
 
 Output = Annotated[
     str, typer.Option("--output", "-o", metavar="PATH", help="A picture for a contact sheet, DIR/ for single PNGs")
@@ -43,13 +40,15 @@ def sample(
     frames: NumFrames = None,
     fps: Fps = None,
     indices: IndexList = None,
+    snap: Snap = False,
     stream: StreamIndex = None,
     size: SizeOption = None,
     columns: Columns = None,
 ) -> None:
     """Write frames of a video as a contact sheet, or as single pictures.
 
-    Without a choice, it is 64 frames at even distances. Each cell shows its time in the video.
+    Without a choice, it is 64 frames at even distances. Each cell shows its time in the video. Damaged
+    frames are left out (red cells); the exit code is then 1.
 
     \b
     A sheet of 64 frames:
@@ -62,15 +61,15 @@ def sample(
     single = _is_folder(output)
     if single and columns is not None:
         raise typer.BadParameter("--columns: single pictures have none")
-
     video = open_video(file, stream)
-    targets = chosen_frames(video, frames, fps, indices)
+    targets = chosen_frames(video, frames, fps, indices, snap)
     picture_size = _picture_size(video, size, single)
-    if single:
-        written = _write_pictures(video, targets, picture_size, Path(output), Path(file).stem)
-    else:
-        written = _write_sheet(video, targets, picture_size, Path(output), columns)
-    stdout().print(written, soft_wrap=True)
+    write = _write_pictures if single else _write_sheet
+    failures: list[DecodeError] = []
+    stdout().print(write(Decoding(video, targets, picture_size, failures), output, columns), soft_wrap=True)
+    if failures:
+        complain(f"{len(failures)} of {len(targets)} frames are missing: {failures[0]}")
+        raise typer.Exit(1)
 
 
 def _is_folder(output: str) -> bool:
@@ -81,76 +80,75 @@ def _is_folder(output: str) -> bool:
     return False
 
 
-def _picture_size(video: Bitstream, size: str | None, single: bool) -> Size:
+def _picture_size(video: Bitstream, text: str | None, single: bool) -> Size:
     """With pixels made square, unless width and height are both given."""
-    ratio = video.metadata.pixel_aspect_ratio or 1
-    width, height = float(video.width * ratio), float(video.height)
-    if size is None and single:
+    if text is None and single:
         return video.width, video.height
-    if both := re.fullmatch(r"(\d{1,5})x(\d{1,5})", size or ""):
-        width, height, short = int(both[1]), int(both[2]), min(int(both[1]), int(both[2]))
-    elif size is None or re.fullmatch(r"\d{1,5}", size):
-        short = int(size or _CELL_SHORT_SIDE)
+    if both := re.fullmatch(r"(\d{1,5})x(\d{1,5})", text or ""):
+        size = int(both[1]), int(both[2])
+    elif text is None or re.fullmatch(r"\d{1,5}", text):
+        shape = float(video.width * (video.metadata.pixel_aspect_ratio or 1)), float(video.height)
+        scale = int(text or _CELL_SHORT_SIDE) / min(shape)
+        size = round(shape[0] * scale), round(shape[1] * scale)
     else:
-        raise typer.BadParameter(f"--size: expected WIDTHxHEIGHT or one number, got {size!r}")
-    if short < 1:
-        raise typer.BadParameter("--size: must be positive")
-    scale = short / min(width, height)
-    return max(1, round(width * scale)), max(1, round(height * scale))
+        raise typer.BadParameter(f"--size: expected WIDTHxHEIGHT or one number, got {text!r}")
+    if min(size) < 1 or size[0] * size[1] > _MOST_PIXELS:
+        raise typer.BadParameter(f"--size: no pictures of {size[0]}×{size[1]}")
+    return size
 
 
-def _write_pictures(video: Bitstream, targets: Indices, size: Size, folder: Path, stem: str) -> str:
+class Decoding(NamedTuple):
+    """Which frames of what, resized to what; `failures` fills with the errors of frames that do not come out."""
+
+    video: Bitstream
+    targets: Indices
+    size: Size
+    failures: list[DecodeError]
+
+    def time(self, place: int) -> str:
+        return clock(self.video.pts_seconds[self.targets[place]])
+
+    def frames(self) -> Iterator[tuple[int, Pixels | None]]:
+        """(place in `targets`, uint8 [height, width, 3] or None) of each frame, as they are decoded."""
+        layout = RGBLayout(self.size[1], self.size[0], "NHWC")
+        with FlashCodec() as codec, progress_bar() as progress:
+            task = progress.add_task("decoding", total=len(self.targets))
+            codec.add_decoding_request(self.video, self.targets, layout, on_error="skip")
+            done = False
+            while not done:
+                output = codec.get_decoding_output()
+                assert output is not None
+                done = output.done
+                if output.error is not None:
+                    self.failures.extend([output.error] * output.count)
+                for place in range(output.first, output.first + output.count):
+                    yield place, None if output.data is None else output.data[place - output.first]
+                progress.advance(task, output.count)
+        if len(self.failures) == len(self.targets):
+            raise self.failures[0]
+
+
+def _write_pictures(decoding: Decoding, folder: str, _: int | None) -> str:
     from PIL import Image
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for place, pixels in _decoded(video, targets, size):
-        Image.fromarray(pixels).save(folder / f"{stem}-{targets[place]:06}.png")
-    return f"{len(set(targets.tolist()))} pictures of {size[0]}×{size[1]} in {folder}{os.sep}"
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    stem = Path(decoding.video.core.source_name).stem
+    for place, pixels in decoding.frames():
+        if pixels is not None:
+            Image.fromarray(pixels).save(Path(folder, f"{stem}-{decoding.targets[place]:06}.png"))
+    count = len(decoding.targets) - len(decoding.failures)
+    return f"{count} pictures of {decoding.size[0]}×{decoding.size[1]} in {folder}"
 
 
-def _write_sheet(video: Bitstream, targets: Indices, size: Size, path: Path, columns: int | None) -> str:
-    from PIL import Image
+def _write_sheet(decoding: Decoding, path: str, columns: int | None) -> str:
+    from flashcodec.cli.sheet import Sheet, grid
 
-    columns = min(columns or _columns(len(targets), size), len(targets))
-    rows = -(-len(targets) // columns)
-    width, height = columns * (size[0] + _GAP) + _GAP, rows * (size[1] + _GAP) + _GAP
-    if width * height > _MOST_SHEET_PIXELS:
+    count, size = len(decoding.targets), decoding.size
+    _, _, (width, height) = grid(count, size, columns)
+    if width * height > _MOST_PIXELS:
         raise typer.BadParameter(f"a sheet of {width}×{height} is too large: a smaller --size, or -o DIR/")
-    sheet = Image.new("RGB", (width, height), (24, 24, 24))
-    for place, pixels in _decoded(video, targets, size):
-        cell = Image.fromarray(pixels)
-        _write_time(cell, clock(video.pts_seconds[targets[place]]))
-        row, column = divmod(place, columns)
-        sheet.paste(cell, (_GAP + column * (size[0] + _GAP), _GAP + row * (size[1] + _GAP)))
+    sheet = Sheet(count, size, columns)
+    for place, pixels in decoding.frames():
+        sheet.put(place, pixels, decoding.time(place))
     sheet.save(path)
-    return f"{path}: {len(targets)} frames, {columns}×{rows} cells of {size[0]}×{size[1]}"
-
-
-def _columns(count: int, size: Size) -> int:
-    """So that the sheet comes near to 16:10."""
-    return max(1, round(math.sqrt(count * 1.6 * size[1] / size[0])))
-
-
-def _write_time(cell: "Image", time: str) -> None:
-    from PIL import ImageDraw, ImageFont
-
-    size = max(8, min(cell.height // 9, cell.width // 7, 28))
-    font = ImageFont.load_default(size)
-    place = (size // 3, cell.height - size // 3)
-    ImageDraw.Draw(cell).text(place, time, "white", font, "ls", stroke_width=max(1, size // 8), stroke_fill="black")
-
-
-def _decoded(video: Bitstream, targets: Indices, size: Size) -> Iterator[tuple[int, npt.NDArray[np.uint8]]]:
-    """(place in `targets`, uint8 [height, width, 3]) of each frame, as they are decoded."""
-    layout = RGBLayout(size[1], size[0], "NHWC")
-    with FlashCodec() as codec, progress_bar() as progress:
-        task = progress.add_task("decoding", total=len(targets))
-        codec.add_decoding_request(video, targets, layout)
-        for _ in targets:
-            output = codec.get_decoding_output()
-            assert output is not None
-            if output.error is not None:
-                raise output.error
-            assert output.data is not None
-            yield output.first, output.data[0]
-            progress.advance(task)
+    return f"{path}: {count} frames, {sheet.columns}×{sheet.rows} cells of {size[0]}×{size[1]}"

@@ -19,6 +19,7 @@ Fps = Annotated[float | None, typer.Option("--fps", metavar="F", help="F frames 
 IndexList = Annotated[
     str | None, typer.Option("--indices", metavar="I,I,…", help="These frames; negative: counted from the end")
 ]
+Snap = Annotated[bool, typer.Option("--snap", help="The nearest key frames instead: inexact, but much quicker")]
 Json = Annotated[bool, typer.Option("--json", help="As JSON instead of a table")]
 
 DEFAULT_FRAMES = 64
@@ -33,8 +34,15 @@ def open_video(source: Source, stream_index: int | None) -> Bitstream:
         raise typer.BadParameter(f"--stream: {error}") from error
 
 
-def chosen_frames(video: Bitstream, frames: int | None, fps: float | None, indices: str | None) -> Indices:
+def chosen_frames(
+    video: Bitstream, frames: int | None, fps: float | None, indices: str | None, snap: bool = False
+) -> Indices:
     """The frames that the options ask for, by default 64 at even distances, or all of a shorter video."""
+    chosen = _chosen(video, frames, fps, indices)
+    return video.snap(chosen) if snap else chosen
+
+
+def _chosen(video: Bitstream, frames: int | None, fps: float | None, indices: str | None) -> Indices:
     given = [
         name for name, value in (("--frames", frames), ("--fps", fps), ("--indices", indices)) if value is not None
     ]
