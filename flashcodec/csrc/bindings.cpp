@@ -200,6 +200,7 @@ void bind_bitstream(py::module_& module) {
       .def_property_readonly("num_packets", [](const Bitstream& s) { return s.packets().size(); })
       .def_property_readonly("source_name", [](const Bitstream& s) { return s.source()->name(); })
       .def_property_readonly("stream_index", &Bitstream::stream_index)
+      .def_property_readonly("scanned", &Bitstream::scanned)
       .def_property_readonly("num_frames", [](const Bitstream& s) { return s.frames().size(); })
       .def_property_readonly("metadata", &Bitstream::metadata, py::return_value_policy::reference_internal)
       .def("pts_seconds", &pts_seconds)

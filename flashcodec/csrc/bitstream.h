@@ -73,6 +73,8 @@ class Bitstream {
 
   // A packet is its bytes [position, position + size) of the source, so that no demuxer is needed to read it.
   bool contiguous() const { return contiguous_; }
+  // There were no tables to tell where the packets are: all of the source was read to find them.
+  bool scanned() const { return scanned_; }
   // Timestamps tell which packet a decoded frame comes from. If not, frames are counted from the first packet.
   bool ordered() const { return ordered_; }
   // Shown before the key frame of its GOP, so it may need frames of the GOP before.

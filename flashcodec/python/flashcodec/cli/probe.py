@@ -1,7 +1,6 @@
 """`flashcodec probe`: what is known of a video without decoding it."""
 
 import dataclasses
-import io
 import json
 import os
 import time
@@ -38,34 +37,21 @@ def probe(file: File, stream: StreamIndex = None, json: Json = False) -> None:
 def examine(file: str, stream: int | None) -> dict[str, Any]:
     """The report as JSON values, but for fractions."""
     began = time.perf_counter()
-    with _CountingFile(file) as source:
-        video = open_video(source, stream)
-        seconds = time.perf_counter() - began
-        read, size = source.bytes_read, os.fstat(source.fileno()).st_size
+    video = open_video(file, stream)
+    seconds = time.perf_counter() - began
     return {
         "file": file,
-        "size": size,
+        "bytes": os.stat(file).st_size,
         "metadata": dataclasses.asdict(video.metadata),
         "gops": _gop_structure(video),
-        "analysis": {"seconds": seconds, "bytes_read": read},
-        "warnings": [{"code": code, "message": text} for code, text in findings(video, read, size)],
+        "analysis": {"seconds": seconds, "whole_file_read": video.core.scanned},
+        "warnings": [{"code": code, "message": text} for code, text in findings(video)],
     }
 
 
 def as_json(report: Any) -> str:
     """Fractions become "n/d"."""
     return json.dumps(report, indent=2, default=_plain)
-
-
-class _CountingFile(io.FileIO):
-    """Counts what the analysis reads, which tells whether the file has an index."""
-
-    bytes_read = 0
-
-    def read(self, size: int | None = -1, /) -> bytes:
-        data = super().read(-1 if size is None else size)
-        self.bytes_read += len(data)
-        return data
 
 
 def _gop_structure(video: Bitstream) -> dict[str, Any]:
@@ -94,8 +80,8 @@ def _show(report: dict[str, Any]) -> None:
     table.add_row("bit rate", f"{meta['bit_rate'] / 1e6:.2f} Mbit/s" if meta["bit_rate"] else "unknown")
     table.add_row("GOPs", _gops(gops))
     table.add_row("", Text(_sparkline(gops["lengths"], max(8, console.width - 12)), style="green", no_wrap=True))
-    read = f"{megabytes(analysis['bytes_read'])} of {megabytes(report['size'])} read"
-    table.add_row("analysis", f"{analysis['seconds'] * 1000:.1f} ms, {read}")
+    read = "the whole file" if analysis["whole_file_read"] else "the tables"
+    table.add_row("analysis", f"{analysis['seconds'] * 1000:.1f} ms, from {read} ({megabytes(report['bytes'])})")
     console.print(table)
     for warning in report["warnings"]:
         console.print(Text.assemble((" ! ", "bold yellow"), warning["message"]))
