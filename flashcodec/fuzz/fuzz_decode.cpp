@@ -1,0 +1,14 @@
+// Bytes all the way to frames.
+#include "exercise.h"
+#include "libfuzzer_mutator.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span<const uint8_t> bytes(data, size);
+  std::string error;
+  const flashcodec::BitstreamPtr stream = flashcodec::fuzz::analyse(bytes, error);
+  if (stream == nullptr) return 0;
+  flashcodec::fuzz::Random random = flashcodec::fuzz::random_of(bytes);
+  const std::vector<int64_t> frames = flashcodec::fuzz::choose_frames(*stream, random);
+  flashcodec::fuzz::decode(stream, frames, random, error);
+  return 0;
+}

@@ -1,0 +1,31 @@
+// Decoder configuration and packets straight into the header parsers. An input is: codec (1 byte), length of the
+// configuration (1 byte), the configuration, a packet.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "nal.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace flashcodec;
+  constexpr std::array codecs{AV_CODEC_ID_H264, AV_CODEC_ID_HEVC,  AV_CODEC_ID_VP8,        AV_CODEC_ID_VP9,
+                              AV_CODEC_ID_AV1,  AV_CODEC_ID_MPEG4, AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG1VIDEO};
+  if (size < 2) return 0;
+  const std::span<const uint8_t> bytes(data + 2, size - 2);
+  const std::span<const uint8_t> extra = bytes.first(std::min<size_t>(data[1], bytes.size()));
+  const auto parameters = owned<ParametersPtr>(avcodec_parameters_alloc());
+  parameters->codec_type = AVMEDIA_TYPE_VIDEO;
+  parameters->codec_id = codecs[data[0] % codecs.size()];
+  parameters->extradata = static_cast<uint8_t*>(av_mallocz(extra.size() + AV_INPUT_BUFFER_PADDING_SIZE));
+  if (parameters->extradata == nullptr) return 0;
+  parameters->extradata_size = static_cast<int>(extra.size());
+  std::copy(extra.begin(), extra.end(), parameters->extradata);
+  const NalFormat format = NalFormat::of(*parameters);
+  // A copy of exactly its size: a read past the end is seen.
+  const std::vector<uint8_t> packet(bytes.begin() + static_cast<std::ptrdiff_t>(extra.size()), bytes.end());
+  disposable(packet, format);
+  if (format.codec == AV_CODEC_ID_H264) inspect_h264(packet, format);
+  return 0;
+}
