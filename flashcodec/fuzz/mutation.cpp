@@ -30,7 +30,7 @@ class Mutator {
                                &Mutator::shuffle_chunks,
                                &Mutator::double_chunk,
                                &Mutator::remove_chunk};
-    for (size_t left = 1 + below(4); left > 0 && !bytes_.empty(); --left) {
+    for (size_t left = below(2) == 0 ? 1 : 2 + below(3); left > 0 && !bytes_.empty(); --left) {
       found_ = find_chunks(bytes_);
       (this->*kinds[below(kinds.size())])();
     }
