@@ -151,6 +151,7 @@ class Mutator {
 }  // namespace
 
 std::vector<uint8_t> mutate(std::vector<uint8_t> bytes, uint64_t seed) {
+  if (seed == 0) return bytes;
   return Mutator(std::move(bytes), seed).mutate();
 }
 
