@@ -15,6 +15,9 @@ namespace {
 // Enough for 1080p; a few decoders of such pictures fit into the memory that a run may take.
 constexpr int64_t kMaxPixels = int64_t{1920} * 1200;
 constexpr int kEngines = 2;
+constexpr int64_t kDecoderBytes = int64_t{512} << 20;
+// A few large frames fill it, so that jobs pause.
+constexpr size_t kOutputBytes = size_t{16} << 20;
 
 void check(bool holds, const char* what) {
   if (holds) return;
@@ -110,15 +113,17 @@ void plan(const Bitstream& stream, std::span<const int64_t> frames, Random& rand
 }
 
 int decode(const BitstreamPtr& stream, const std::vector<int64_t>& frames, Random& random, std::string& error) {
-  static const auto scheduler = std::make_shared<Scheduler>(kEngines);
+  static const auto scheduler = std::make_shared<Scheduler>(kEngines, kDecoderBytes);
   const Layout layout = choose_layout(random);
-  Session session(scheduler);
-  session.add(stream, frames, layout, nullptr);
+  const RequestOptions options{.fast = random() % 4 == 0, .report = random() % 2 == 0};
+  Session session(scheduler, kOutputBytes);
+  session.add(stream, frames, layout, options, nullptr);
   int groups = 0;
   for (bool done = false; !done;) {
     std::optional<Output> output = session.take(std::chrono::hours(1));
     check(output.has_value(), "outputs come");
     done = output->done;
+    check(done || !output->error || options.report, "an error ends a request that wants no report");
     if (output->error) {
       error = output->error->what();
       continue;

@@ -22,6 +22,9 @@ using namespace std::chrono_literals;
 constexpr int kEngines = 3;
 constexpr int kCallers = 4;
 constexpr int kSteps = 24;
+// So little that jobs pause again and again.
+constexpr size_t kOutputBytes = 4 * 16 * 16 * 3;
+constexpr Layout kLayout{LayoutKind::kHwc, 16, 16};
 
 [[noreturn]] void die(const char* what) {
   std::fprintf(stderr, "%s\n", what);
@@ -47,7 +50,7 @@ void wait_for(Session& session, uint64_t request) {
 // One caller with a session of its own. The scheduler may be closed at any time: then adding throws.
 void call(const std::shared_ptr<Scheduler>& scheduler, const std::vector<BitstreamPtr>& streams, uint64_t seed) {
   std::mt19937_64 random(seed);
-  Session session(scheduler);
+  Session session(scheduler, kOutputBytes);
   std::vector<uint64_t> requests;
   for (int step = 0; step < kSteps; ++step) {
     switch (random() % 6) {
@@ -62,9 +65,9 @@ void call(const std::shared_ptr<Scheduler>& scheduler, const std::vector<Bitstre
         break;
       default: {
         const BitstreamPtr& stream = streams[random() % streams.size()];
-        const Layout layout{LayoutKind::kHwc, 16, 16};
+        const RequestOptions options{static_cast<int>(random() % 3), random() % 2 == 0, random() % 2 == 0};
         try {
-          requests.push_back(session.add(stream, some_frames(*stream, random), layout, nullptr));
+          requests.push_back(session.add(stream, some_frames(*stream, random), kLayout, options, nullptr));
         } catch (const std::runtime_error&) {
           return;
         }
@@ -75,13 +78,13 @@ void call(const std::shared_ptr<Scheduler>& scheduler, const std::vector<Bitstre
 
 // One session, many threads: some add and cancel, one takes.
 void share_a_session(const std::shared_ptr<Scheduler>& scheduler, const BitstreamPtr& stream, uint64_t seed) {
-  Session session(scheduler);
+  Session session(scheduler, kOutputBytes);
   std::vector<std::thread> callers;
   for (int i = 0; i < kCallers; ++i) {
     callers.emplace_back([&, i] {
       std::mt19937_64 random(seed + i);
       for (int step = 0; step < kSteps; ++step) {
-        const uint64_t request = session.add(stream, some_frames(*stream, random), {LayoutKind::kHwc, 16, 16}, nullptr);
+        const uint64_t request = session.add(stream, some_frames(*stream, random), kLayout, {}, nullptr);
         if (random() % 2 == 0) session.cancel(request);
       }
     });
@@ -89,7 +92,7 @@ void share_a_session(const std::shared_ptr<Scheduler>& scheduler, const Bitstrea
   for (int i = 0; i < kSteps; ++i) session.take(1ms);
   for (std::thread& caller : callers) caller.join();
   session.cancel_all();
-  wait_for(session, session.add(stream, {0, 1}, {LayoutKind::kHwc, 16, 16}, nullptr));
+  wait_for(session, session.add(stream, {0, 1}, kLayout, {}, nullptr));
 }
 
 // A child must see at once that the threads are not there, and leave the scheduler alone.
@@ -104,7 +107,7 @@ void fork_while_decoding(Scheduler& scheduler) {
 }
 
 void round(const std::vector<BitstreamPtr>& streams, uint64_t seed) {
-  const auto scheduler = std::make_shared<Scheduler>(kEngines);
+  const auto scheduler = std::make_shared<Scheduler>(kEngines, seed % 2 == 0 ? int64_t{1} << 30 : 1);
   std::vector<std::thread> callers;
   for (int i = 0; i < kCallers; ++i) callers.emplace_back(call, scheduler, streams, seed * 1000 + i);
   if (seed % 3 == 0) share_a_session(scheduler, streams.front(), seed);
@@ -112,8 +115,8 @@ void round(const std::vector<BitstreamPtr>& streams, uint64_t seed) {
   if (seed % 2 == 0) scheduler->close();
   for (std::thread& caller : callers) caller.join();
   if (seed % 2 != 0) {
-    Session session(scheduler);
-    wait_for(session, session.add(streams.front(), {0}, {LayoutKind::kHwc, 16, 16}, nullptr));
+    Session session(scheduler, kOutputBytes);
+    wait_for(session, session.add(streams.front(), {0}, kLayout, {}, nullptr));
   }
 }
 
