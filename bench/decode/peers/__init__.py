@@ -1,0 +1,49 @@
+"""The contestants. Each module decodes in its library's own way behind one function:
+
+    frames(path, indices, size, threads) -> uint8 [n, height, width, 3], RGB
+
+`indices` are frame numbers in presentation order, in any order; `size` is (height, width) or None for the native one;
+`threads` are the cores it may use. A module may have variants of that function, and `patches` (see patches.py).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[3] / "build" / "peers"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Which function of which module runs, and the distribution that it needs in a folder of its own, if any."""
+
+    module: str
+    function: str = "frames"
+    package: str | None = None
+    note: str = ""
+
+
+CONTESTANTS = {
+    "FlashCodec": Contestant("flashcodec", note="antialiased bicubic, its own"),
+    "TorchCodec": Contestant("torchcodec", note="exact, one thread (its defaults); its Resize (swscale bilinear)"),
+    "TorchCodec approximate": Contestant("torchcodec", "approximate", note="as above, seek_mode approximate"),
+    "TorchCodec split": Contestant("torchcodec", "split", note="a decoder a core, each with a share of the indices"),
+    "PyAV": Contestant("pyav", package="av==18.1.0", note="seeks, FFmpeg's own threads; swscale bilinear"),
+    "PyAV split": Contestant("pyav", "split", "av==18.1.0", "a single-threaded decoder a core; swscale bilinear"),
+    "decord": Contestant("decord", package="decord==0.6.0", note="num_threads = cores; its own bicubic"),
+    "decord2": Contestant("decord", package="decord2==3.4.0", note="num_threads = cores; its own bicubic"),
+    "OpenCV": Contestant("opencv", package="opencv-python-headless==5.0.0.93", note="grab all; cv2 INTER_AREA"),
+    "deepcodec": Contestant("deepcodec", package="deepcodec==0.0.8", note="a process a core; swscale bilinear"),
+    "video-reader-rs": Contestant("video_reader", package="video-reader-rs==0.4.5", note="swscale bilinear"),
+}
+PATCHES = {
+    "FlashCodec": Contestant("flashcodec_patches", "patches", note="PatchLayout"),
+    "TorchCodec": Contestant("torchcodec_patches", "patches", note="one thread + transformers' video processor"),
+    "TorchCodec split": Contestant("torchcodec_patches", "split", note="a decoder a core + the processor"),
+}
+FLOOR = Contestant("floor", "floor", "av==18.1.0")
+SPLITS = ("TorchCodec split", "PyAV split")  # like their namesakes where clips already run side by side
+
+
+def folder_of(package: str, root: Path = FOLDER) -> Path:
+    """Where a distribution such as `av==18.1.0` is installed, alone."""
+    return root / package.split("==")[0]

@@ -1,0 +1,59 @@
+"""PyAV as an expert writes it: times of all frames from the packets, a seek only where it saves decoding."""
+
+from collections.abc import Iterator
+
+import av
+import numpy as np
+import numpy.typing as npt
+from av.container import InputContainer
+
+from peers.sharing import Indices, Pixels, Size, shared
+
+
+def frames(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
+    return decoded(path, indices, size, threads)
+
+
+def split(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
+    return shared(frames, path, indices, size, threads)
+
+
+def decoded(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
+    with av.open(path) as container:
+        times, keys = timeline(container)
+        wanted, places = np.unique(times[indices], return_inverse=True)
+        context = container.streams.video[0].codec_context
+        context.thread_count = threads
+        context.thread_type = "AUTO" if threads > 1 else "NONE"
+        height, width = size or (context.height, context.width)
+        pictures = np.empty((len(wanted), height, width, 3), np.uint8)
+        for place, frame in enumerate(shown_at(container, wanted, keys)):
+            picture = frame.reformat(width, height, "rgb24", interpolation=av.video.reformatter.Interpolation.BILINEAR)
+            pictures[place] = picture.to_ndarray()
+        return pictures if np.array_equal(places, np.arange(len(wanted))) else pictures[places]
+
+
+def timeline(container: InputContainer) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Times of all frames in order, and those of the key frames."""
+    packets = [packet for packet in container.demux(video=0) if packet.pts is not None]
+    times = np.sort(np.array([packet.pts for packet in packets]))
+    return times, np.sort(np.array([packet.pts for packet in packets if packet.is_keyframe]))
+
+
+def shown_at(
+    container: InputContainer, wanted: npt.NDArray[np.int64], keys: npt.NDArray[np.int64]
+) -> Iterator[av.VideoFrame]:
+    """The frames of these times, which ascend."""
+    stream = container.streams.video[0]
+    decoding: Iterator[av.VideoFrame] = iter(())
+    position: int | None = None
+    for time in wanted.tolist():
+        key = int(keys[max(0, np.searchsorted(keys, time, side="right") - 1)])
+        if position is None or key > position:
+            container.seek(time, stream=stream)
+            decoding = container.decode(stream)
+        for frame in decoding:
+            position = frame.pts
+            if frame.pts is not None and frame.pts >= time:
+                yield frame
+                break

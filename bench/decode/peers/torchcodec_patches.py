@@ -1,0 +1,31 @@
+"""A file to the rows that Qwen2.5-VL's vision tower reads, by TorchCodec and transformers' fast video processor."""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from peers import torchcodec, torchvision_operators
+from peers.sharing import MAX_PIXELS, Frames, Indices
+
+torchvision_operators.define()
+from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor  # noqa: E402
+
+
+def patches(path: str, indices: Indices, size: tuple[int, int], threads: int) -> npt.NDArray[np.float32]:
+    return processed(torchcodec.frames, path, indices, size, threads)
+
+
+def split(path: str, indices: Indices, size: tuple[int, int], threads: int) -> npt.NDArray[np.float32]:
+    return processed(torchcodec.split, path, indices, size, threads)
+
+
+def processed(
+    frames: Frames, path: str, indices: Indices, size: tuple[int, int], threads: int
+) -> npt.NDArray[np.float32]:
+    """float32 [rows, 1176], normalised."""
+    torch.set_num_threads(threads)
+    video = torch.from_numpy(frames(path, indices, None, threads)).permute(0, 3, 1, 2)
+    limits = {"shortest_edge": 1, "longest_edge": MAX_PIXELS}
+    processor = Qwen2VLVideoProcessor(size=limits, cap_pixels_per_frame=False)
+    result = processor(videos=[video], do_sample_frames=False, return_tensors="pt")
+    return result["pixel_values_videos"].numpy()  # type: ignore[no-any-return]

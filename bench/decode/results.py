@@ -1,0 +1,98 @@
+"""The figures of a run, and what is computed from them."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Figures:
+    """One contestant on one row; a value a round. Seconds and bytes."""
+
+    note: str = ""
+    walls: list[float] = field(default_factory=list)
+    cpus: list[float] = field(default_factory=list)
+    peak: int | None = None  # memory above that before the first round, which includes what is handed out
+    handed_out: int | None = None
+    wrong: int | None = None  # frames that are not those asked for; None if nothing was compared
+    difference: str | None = None  # patches only: how far from transformers' own
+    failure: str | None = None
+    slow: bool = False  # left out after the first round
+
+    @property
+    def right(self) -> bool:
+        return self.failure is None and bool(self.walls) and not self.wrong
+
+
+@dataclass
+class Floors:
+    """The floor of one row; a value a round. `packets` must be decoded of `of_packets`; costs are CPU ms a packet."""
+
+    walls: list[float] = field(default_factory=list)
+    cpus: list[float] = field(default_factory=list)
+    packets: int = 0
+    of_packets: int = 0
+    reference_ms: float = 0.0
+    other_ms: float = 0.0
+
+
+@dataclass
+class RowResult:
+    title: str
+    meaning: str
+    video: str
+    asked: int  # frames
+    floors: Floors = field(default_factory=Floors)
+    figures: dict[str, Figures] = field(default_factory=dict)
+
+    def peers(self) -> dict[str, Figures]:
+        return {name: figures for name, figures in self.figures.items() if name != "FlashCodec"}
+
+    def best_peer(self) -> str | None:
+        """The fastest of those whose frames are all right."""
+        right = {name: statistics.median(figures.walls) for name, figures in self.peers().items() if figures.right}
+        return min(right, key=lambda name: right[name]) if right else None
+
+    def ratios(self, name: str) -> list[float]:
+        """The peer's time over FlashCodec's, round by round: over 1, FlashCodec is faster."""
+        return paired(self.figures[name].walls, self.figures["FlashCodec"].walls)
+
+
+def paired(above: list[float], below: list[float]) -> list[float]:
+    return [a / b for a, b in zip(above, below, strict=False)]
+
+
+def spread(values: list[float], form: Callable[[float], str]) -> str:
+    """The median, with the lowest and the highest where there are several."""
+    if not values:
+        return ""
+    middle = form(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({form(min(values))}–{form(max(values))})"
+
+
+def digits(value: float) -> str:
+    """Three significant digits."""
+    return (
+        f"{value:.0f}"
+        if value >= 100
+        else f"{value:.1f}"
+        if value >= 10
+        else f"{value:.2f}"
+        if value >= 0.1
+        else f"{value:.4f}"
+    )
+
+
+def rows_of(document: dict[str, Any]) -> list[RowResult]:
+    """The rows of a result file."""
+    return [
+        RowResult(
+            **{
+                **row,
+                "floors": Floors(**row["floors"]),
+                "figures": {name: Figures(**figures) for name, figures in row["figures"].items()},
+            }
+        )
+        for row in document["rows"]
+    ]

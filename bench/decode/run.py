@@ -1,0 +1,233 @@
+"""FlashCodec beside other decoders: the same frames of the same files, in turn, each in a process of its own.
+
+python bench/decode/install_peers.py
+python bench/decode/run.py
+"""
+
+import dataclasses
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+from checking import reference, wrong_frames
+from contestant import Task
+from measure import Contender, Result
+from peers import FLOOR, FOLDER
+from peers.flashcodec_patches import STD
+from report import RESULTS, write
+from results import Figures, RowResult
+from rich.console import Console
+from rich.progress import Progress
+from tasks import DEFAULT_ROWS, OTHER_ROWS, TASKS, Row
+from videos import CLIPS, DEFAULT_FOLDER, ensure
+
+CORES = len(os.sched_getaffinity(0))
+QUICK_CLIPS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    rounds: int
+    patience: float
+    timeout: float
+    peers: list[str] | None
+    installed: Path
+    references: Path
+
+
+class Course:
+    """One row: its files, the right pictures of them, and the contestants at work on it."""
+
+    def __init__(self, row: Row, paths: list[Path], options: Options, scratch: Path) -> None:
+        self._row, self._paths, self._options, self._scratch = row, paths, options, scratch
+        self._references = [reference(path, options.references) for path in paths]
+        self._indices = row.indices([len(pictures) for pictures in self._references])
+        asked = sum(map(len, self._indices))
+        self.result = RowResult(row.title, row.task.meaning, row.video, asked)
+
+    @contextmanager
+    def contenders(self) -> Iterator[tuple[Contender, dict[str, Contender]]]:
+        """The processes: that of the floor, and the contestants' by name."""
+        with ExitStack() as stack:
+            started = {}
+            for name, contestant in self._row.task.contestants().items():
+                if self._options.peers is not None and name not in ("FlashCodec", *self._options.peers):
+                    continue
+                started[name] = Contender(contestant, self._options.installed, self._options.timeout)
+                stack.callback(started[name].close)
+                self.result.figures[name] = Figures(contestant.note, failure=started[name].failure)
+            floor = Contender(FLOOR, self._options.installed, self._options.timeout)
+            stack.callback(floor.close)
+            yield floor, started
+
+    def run_floor(self, floor: Contender) -> None:
+        if floor.failure is None and (result := floor.run(self._task("floor", "floor", self._right_indices(True)))):
+            floors = self.result.floors
+            floors.walls.append(result.pop("wall"))
+            floors.cpus.append(result.pop("cpu"))
+            vars(floors).update(result)
+
+    def run(self, name: str, contender: Contender) -> None:
+        """A round of one contestant, unless it has failed or was too slow; the first round's frames are looked at."""
+        figures = self.result.figures[name]
+        if contender.failure is not None or figures.slow:
+            return
+        task = self._row.task
+        function = task.ours if name == "FlashCodec" and task.kind == "frames" else task.contestants()[name].function
+        kept = self._scratch / "kept.npy"
+        first = not figures.walls
+        run = self._task(task.kind, function, self._indices)
+        result = contender.run(dataclasses.replace(run, keep=str(kept) if first else None))
+        figures.failure = contender.failure
+        if result is None:
+            return
+        figures.walls.append(result["wall"])
+        figures.cpus.append(result["cpu"])
+        if first:
+            figures.peak, figures.handed_out = result["peak"], result["bytes"]
+            self._look_at(name, result, np.load(kept, mmap_mode="r"))
+
+    def leave_out_the_slow(self) -> None:
+        """After the first round: who took much longer than FlashCodec is not run again."""
+        ours = self.result.figures.get("FlashCodec")
+        if ours is not None and ours.walls:
+            for figures in self.result.peers().values():
+                figures.slow = bool(figures.walls) and figures.walls[0] > self._options.patience * ours.walls[0]
+
+    def _task(self, kind: str, function: str, indices: list[npt.NDArray[np.int64]]) -> Task:
+        task = self._row.task
+        return Task(
+            kind=kind,
+            function=function,
+            paths=[str(path) for path in self._paths],
+            indices=[numbers.tolist() for numbers in indices],
+            size=task.size,
+            threads=CORES,
+            concurrency=task.concurrency,
+            repeat=task.repeat,
+        )
+
+    def _right_indices(self, ours: bool) -> list[npt.NDArray[np.int64]]:
+        """Which frames are the right answer; those of a snap differ between FlashCodec and the peers."""
+        if self._row.task.ours != "snapped" or not ours:
+            return self._indices
+        from peers.flashcodec import nearest_key_frames
+
+        pairs = zip(self._paths, self._indices, strict=True)
+        return [nearest_key_frames(str(path), indices) for path, indices in pairs]
+
+    def _look_at(self, name: str, result: Result, kept: npt.NDArray[Any]) -> None:
+        figures = self.result.figures[name]
+        if self._row.task.kind == "patches":
+            figures.difference = self._difference(name, kept)
+            return
+        expected = self._right_indices(name == "FlashCodec")
+        parts = np.split(kept, np.cumsum(result["frames"])[:-1])
+        answers = zip(parts, expected, self._references, strict=True)
+        figures.wrong = sum(wrong_frames(part, indices, pictures) for part, indices, pictures in answers)
+
+    def _difference(self, name: str, kept: npt.NDArray[np.float32]) -> str:
+        """How far the patches are from FlashCodec's, in steps of 255."""
+        ours = self._scratch / "patches.npy"
+        if name == "FlashCodec":
+            np.save(ours, kept)
+            return ""
+        apart = np.abs(kept - np.load(ours, mmap_mode="r")) * 255 * np.mean(STD)
+        return f"from FlashCodec's: mean {apart.mean():.2f}, largest {apart.max():.0f} of 255"
+
+
+def chosen_rows(tasks: str | None, videos: str | None, everything: bool) -> list[Row]:
+    rows = DEFAULT_ROWS + (OTHER_ROWS if everything or videos is not None else [])
+    names = tasks.split(",") if tasks else list(TASKS)
+    if unknown := set(names) - set(TASKS):
+        raise typer.BadParameter(f"no task {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
+    beginnings = tuple(videos.split(",")) if videos else ("",)
+    rows = [row for row in rows if row.task.name in names and row.video.startswith(beginnings)]
+    if not rows:
+        raise typer.BadParameter("no row of the benchmark has such a task and video")
+    return rows
+
+
+def machine() -> dict[str, str]:
+    sys.path.append(str(RESULTS.parent))  # beside bench/machine.py
+    from machine import describe_machine
+
+    return describe_machine()
+
+
+def main(
+    rounds: Annotated[int, typer.Option(help="How often each contestant runs, in turn")] = 5,
+    tasks: Annotated[str | None, typer.Option(help=f"Some of {','.join(TASKS)}")] = None,
+    videos: Annotated[str | None, typer.Option(help="Beginnings of file names, with commas; 'clips' for these")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All files, not just the tasks on their main file")] = False,
+    peers: Annotated[str | None, typer.Option(help="Names of contestants beside FlashCodec, with commas")] = None,
+    quick: Annotated[bool, typer.Option(help="Tiny files, one round: to see that it runs")] = False,
+    patience: Annotated[float, typer.Option(help="Peers this many times slower than FlashCodec run once")] = 2.0,
+    timeout: Annotated[float, typer.Option(help="Seconds that a contestant may take for one round")] = 240.0,
+    folder: Annotated[Path, typer.Option(help="Folder of the videos, made there if missing")] = DEFAULT_FOLDER,
+    installed: Annotated[Path, typer.Option(help="Folder that install_peers.py filled")] = FOLDER,
+    out: Annotated[Path, typer.Option(help="Folder for decode.json, decode.md and the pictures")] = RESULTS,
+) -> None:
+    """Compare FlashCodec with other decoders."""
+    console = Console(stderr=True)
+    rows = chosen_rows(tasks, videos, everything)
+    names = list(dict.fromkeys(name for row in rows for name in files_of(row, quick)))
+    paths = ensure(names, folder, console, quick)
+    options = Options(
+        1 if quick else rounds, patience, timeout, peers.split(",") if peers else None, installed, folder / "references"
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    document: dict[str, Any] = {
+        "command": " ".join(["python", *sys.argv]),
+        "machine": machine() | {"python": platform.python_version()},
+        "cores": CORES,
+        "rows": [],
+    }
+    with tempfile.TemporaryDirectory() as scratch, Progress(console=console, transient=True) as progress:
+        for row in progress.track(rows, description="rows"):
+            course = Course(row, [paths[name] for name in files_of(row, quick)], options, Path(scratch))
+            document["rows"].append({})
+            for _ in run_rounds(course, options.rounds, progress):
+                document["rows"][-1] = dataclasses.asdict(course.result)
+                save(document, out / "decode.json")
+    write(document, out)
+    console.print(f"written: {out / 'decode.md'}, decode.json, decode.png, decode-floor.png")
+
+
+def files_of(row: Row, quick: bool) -> list[str]:
+    return CLIPS[:QUICK_CLIPS] if quick and row.video == "clips" else row.files
+
+
+def run_rounds(course: Course, rounds: int, progress: Progress) -> Iterator[int]:
+    """Runs the rounds; yields after each."""
+    with course.contenders() as (floor, contenders):
+        task = progress.add_task(course.result.title, total=rounds * len(contenders))
+        for number in range(rounds):
+            course.run_floor(floor)
+            for name, contender in contenders.items():
+                progress.update(task, description=f"{course.result.title}: {name}")
+                course.run(name, contender)
+                progress.advance(task)
+            if number == 0:
+                course.leave_out_the_slow()
+            yield number
+        progress.remove_task(task)
+
+
+def save(document: dict[str, Any], path: Path) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(document, indent=1) + "\n")
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    typer.run(main)
