@@ -136,20 +136,73 @@ py::tuple plan(const Bitstream& stream, const Frames& frames, int group_frames, 
 
 using Pixels = py::array_t<uint8_t, py::array::c_style>;
 
-// One group that shows a still picture in all of its frames.
-py::array_t<uint8_t> lay_out(const Pixels& rgb, const Layout& layout) {
-  if (rgb.ndim() != 3 || rgb.shape(2) != 3 || rgb.size() == 0) {
-    throw py::value_error("a picture must be uint8 [height, width, 3] and not empty");
-  }
+// One group with the same picture in all of its frames.
+template <class Write>
+py::array_t<uint8_t> write_group(const Layout& layout, Write write) {
   py::array_t<uint8_t> group(static_cast<py::ssize_t>(layout.group_bytes()));
-  const RgbView view{rgb.data(), static_cast<size_t>(rgb.strides(0)), static_cast<int>(rgb.shape(1)),
-                     static_cast<int>(rgb.shape(0))};
   std::vector<Place> places;
   places.reserve(layout.group_frames());
   for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group.mutable_data(), slot});
   const py::gil_scoped_release release;
-  FrameWriter().write(view, layout, places);
+  write(places);
   return group;
+}
+
+py::array_t<uint8_t> lay_out(const Pixels& rgb, const Layout& layout, std::optional<std::string> kernels) {
+  if (rgb.ndim() != 3 || rgb.shape(2) != 3 || rgb.size() == 0) {
+    throw py::value_error("a picture must be uint8 [height, width, 3] and not empty");
+  }
+  const RgbView view{rgb.data(), static_cast<size_t>(rgb.strides(0)), static_cast<int>(rgb.shape(1)),
+                     static_cast<int>(rgb.shape(0))};
+  FrameWriter writer(kernels ? kernels_named(*kernels) : best_kernels());
+  return write_group(layout, [&](const std::vector<Place>& places) { writer.write(view, layout, places); });
+}
+
+// A decoder's picture, for tests and benchmarks: its planes as `raw_bytes` has them.
+FramePtr frame_of(const Pixels& planes, const std::string& format, int height, int width, int matrix, bool full_range) {
+  FramePtr frame = owned<FramePtr>(av_frame_alloc());
+  frame->format = av_get_pix_fmt(format.c_str());
+  frame->height = height;
+  frame->width = width;
+  frame->colorspace = static_cast<AVColorSpace>(matrix);
+  frame->color_range = full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
+  if (frame->format == AV_PIX_FMT_NONE || height <= 0 || width <= 0 || static_cast<size_t>(planes.size()) != raw_bytes(*frame)) {
+    throw py::value_error("planes do not fit the pixel format and size");
+  }
+  if (av_frame_get_buffer(frame.get(), 0) < 0) throw std::bad_alloc();
+  const auto pixels = static_cast<AVPixelFormat>(frame->format);
+  std::array<uint8_t*, 4> data{};
+  std::array<int, 4> strides{};
+  av_image_fill_arrays(data.data(), strides.data(), planes.data(), pixels, width, height, 1);
+  const std::array<const uint8_t*, 4> from{data[0], data[1], data[2], data[3]};
+  std::array<const uint8_t*, 4> sources = from;
+  av_image_copy(frame->data, frame->linesize, sources.data(), strides.data(), pixels, width, height);
+  return frame;
+}
+
+// Converts one picture again and again with one writer, as an engine does.
+class Conversion {
+ public:
+  Conversion(const Pixels& planes, const std::string& format, int height, int width, int matrix, bool full_range,
+             std::optional<std::string> kernels)
+      : frame_(frame_of(planes, format, height, width, matrix, full_range)),
+        writer_(kernels ? kernels_named(*kernels) : best_kernels()) {}
+
+  py::array_t<uint8_t> lay_out(const Layout& layout, int quarter_turns, bool mirrored) {
+    return write_group(layout, [&](const std::vector<Place>& places) {
+      writer_.write(*frame_, Orientation{quarter_turns, mirrored}, layout, places);
+    });
+  }
+
+ private:
+  FramePtr frame_;
+  FrameWriter writer_;
+};
+
+py::list kernel_names() {
+  py::list names;
+  for (const Kernels* kernels : available_kernels()) names.append(std::string(kernels->name));
+  return names;
 }
 
 // The last owner joins the threads, which may need the GIL to finish.
@@ -223,17 +276,43 @@ void bind_decoding(py::module_& module) {
       .value("PATCHES", LayoutKind::kPatches)
       .value("CHW", LayoutKind::kChw)
       .value("HWC", LayoutKind::kHwc)
+      .value("TILES", LayoutKind::kTiles)
       .value("RAW", LayoutKind::kRaw);
+  py::enum_<Interpolation>(module, "Interpolation")
+      .value("BICUBIC", Interpolation::kBicubic)
+      .value("BILINEAR", Interpolation::kBilinear)
+      .value("AREA", Interpolation::kArea);
+  py::enum_<Thumbnail>(module, "Thumbnail")
+      .value("NONE", Thumbnail::kNone)
+      .value("FIRST", Thumbnail::kFirst)
+      .value("LAST", Thumbnail::kLast);
+  py::class_<Fit>(module, "Fit")
+      .def(py::init([](int height, int width, int top, int left, std::array<uint8_t, 3> color, bool square) {
+             return Fit{height, width, top, left, color, square};
+           }),
+           py::arg("height") = 0, py::arg("width") = 0, py::arg("top") = 0, py::arg("left") = 0,
+           py::arg("color") = std::array<uint8_t, 3>{}, py::arg("square") = false);
 
-  module.def("lay_out", &lay_out, py::arg("rgb").noconvert(), py::arg("layout"));
+  module.def("kernels", &kernel_names);
+  py::class_<Conversion>(module, "Conversion")
+      .def(py::init<const Pixels&, const std::string&, int, int, int, bool, std::optional<std::string>>(),
+           py::arg("planes").noconvert(), py::arg("pixel_format"), py::arg("height"), py::arg("width"),
+           py::arg("color_space"), py::arg("full_range"), py::arg("kernels") = py::none())
+      .def("lay_out", &Conversion::lay_out, py::arg("layout"), py::arg("quarter_turns") = 0,
+           py::arg("mirrored") = false);
   py::class_<Layout>(module, "Layout")
-      .def(py::init([](LayoutKind kind, int height, int width, int patch, int temporal, int merge) {
-             const Layout layout{kind, height, width, patch, temporal, merge};
+      .def(py::init([](LayoutKind kind, int height, int width, int patch, int temporal, int merge,
+                       Interpolation interpolation, const Fit& fit, int tile, Thumbnail thumbnail) {
+             const Layout layout{kind, height, width, patch, temporal, merge, interpolation, fit, tile, thumbnail};
              layout.check();
              return layout;
            }),
            py::arg("kind"), py::arg("height"), py::arg("width"), py::arg("patch_size") = 1,
-           py::arg("temporal_patch_size") = 1, py::arg("merge_size") = 1);
+           py::arg("temporal_patch_size") = 1, py::arg("merge_size") = 1,
+           py::arg("interpolation") = Interpolation::kBicubic, py::arg("fit") = Fit{}, py::arg("tile_size") = 1,
+           py::arg("thumbnail") = Thumbnail::kNone);
+
+  module.def("lay_out", &lay_out, py::arg("rgb").noconvert(), py::arg("layout"), py::arg("kernels") = py::none());
 
   py::class_<Scheduler, std::shared_ptr<Scheduler>>(module, "Scheduler")
       .def(py::init([](int engines, int64_t memory_limit) {

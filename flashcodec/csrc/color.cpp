@@ -1,5 +1,6 @@
 #include "color.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <new>
@@ -23,51 +24,57 @@ bool is_full_range(const AVFrame& frame) {
 
 }  // namespace
 
-RgbView ColorConverter::to_rgb(const AVFrame& frame, int quarter_turns) {
-  configure({frame.width, frame.height, frame.format, frame.colorspace, is_full_range(frame)});
-  const size_t stride = stride_of(frame.width);
-  const std::array<uint8_t*, 4> planes{rgb_.get()};
-  const std::array<int, 4> strides{static_cast<int>(stride)};
-  const int rows = sws_scale(scaler_.get(), frame.data, frame.linesize, 0, frame.height, planes.data(), strides.data());
-  if (rows != frame.height) throw std::runtime_error("libswscale failed");
-  const RgbView rgb{rgb_.get(), stride, frame.width, frame.height};
-  return quarter_turns == 0 ? rgb : turn(rgb, quarter_turns);
+void ColorConverter::start(const AVFrame& frame) {
+  const YuvFormat format{frame.format, frame.colorspace, is_full_range(frame)};
+  auto way = ways_.find(format);
+  if (way == ways_.end()) way = ways_.emplace(format, find_yuv_way(kernels_, format)).first;
+  by_rows_ = way->second != YuvWay::kNone && YuvRows::fits(frame);
+  width_ = frame.width;
+  height_ = frame.height;
+  if (by_rows_) {
+    rows_.start(frame, way->second, format);
+  } else {
+    convert(frame, format);
+  }
 }
 
-void ColorConverter::configure(const Format& format) {
-  if (scaler_ != nullptr && format == format_) return;
-  scaler_.reset(sws_getContext(format.width, format.height, static_cast<AVPixelFormat>(format.pixels), format.width,
-                               format.height, AV_PIX_FMT_RGB24, 0, nullptr, nullptr, nullptr));
-  if (scaler_ == nullptr) {
-    const char* name = av_get_pix_fmt_name(static_cast<AVPixelFormat>(format.pixels));
-    throw std::runtime_error(std::string("pixel format ") + (name != nullptr ? name : "?") + " cannot be converted");
+void ColorConverter::read(int y, int x, int count, Planes out) {
+  if (!by_rows_) {
+    kernels_.split(rgb_.get() + stride_of(width_) * y + size_t{3} * x, count, out);
+  } else if (!rows_.shares_chroma() || (x % 2 == 0 && count % 2 == 0)) {
+    rows_.read(y, x, count, out);
+  } else {
+    read_whole_pairs(y, x, count, out);
   }
-  const int* matrix = sws_getCoefficients(format.matrix);
-  sws_setColorspaceDetails(scaler_.get(), matrix, format.full_range ? 1 : 0, matrix, 1, 0, 1 << 16, 1 << 16);
-  const size_t bytes = stride_of(format.width) * format.height + kRowAlignment;
+}
+
+void ColorConverter::read_whole_pairs(int y, int x, int count, Planes out) {
+  const int begin = x / 2 * 2;
+  const int end = (x + count + 1) / 2 * 2;
+  pairs_.resize(std::max(pairs_.size(), size_t{3} * width_));
+  const Planes row{pairs_.data(), pairs_.data() + width_, pairs_.data() + ptrdiff_t{2} * width_};
+  rows_.read(y, begin, end - begin, row);
+  std::memcpy(out.red, row.red + x - begin, count);
+  std::memcpy(out.green, row.green + x - begin, count);
+  std::memcpy(out.blue, row.blue + x - begin, count);
+}
+
+void ColorConverter::convert(const AVFrame& frame, const YuvFormat& format) {
+  if (scaler_.context == nullptr || scaler_.format != format || scaler_.width != width_ || scaler_.height != height_) {
+    scaler_ = {format, width_, height_, rgb_scaler(format, width_, height_)};
+  }
+  const size_t stride = stride_of(width_);
+  const size_t bytes = stride * height_ + kRowAlignment;
   if (bytes > rgb_bytes_) {
     rgb_.reset(static_cast<uint8_t*>(av_malloc(bytes)));
+    rgb_bytes_ = rgb_ != nullptr ? bytes : 0;
     if (rgb_ == nullptr) throw std::bad_alloc();
-    rgb_bytes_ = bytes;
   }
-  format_ = format;
-}
-
-RgbView ColorConverter::turn(const RgbView& rgb, int quarter_turns) {
-  const bool swaps = quarter_turns % 2 != 0;
-  const int width = swaps ? rgb.height : rgb.width;
-  const int height = swaps ? rgb.width : rgb.height;
-  const size_t stride = size_t{3} * width;
-  upright_.resize(stride * height);
-  for (int y = 0; y < rgb.height; ++y) {
-    const uint8_t* in = rgb.data + rgb.stride * y;
-    for (int x = 0; x < rgb.width; ++x, in += 3) {
-      const int to_x = quarter_turns == 1 ? rgb.height - 1 - y : quarter_turns == 2 ? rgb.width - 1 - x : y;
-      const int to_y = quarter_turns == 1 ? x : quarter_turns == 2 ? rgb.height - 1 - y : rgb.width - 1 - x;
-      std::memcpy(upright_.data() + stride * to_y + size_t{3} * to_x, in, 3);
-    }
-  }
-  return {upright_.data(), stride, width, height};
+  const std::array<uint8_t*, 4> planes{rgb_.get()};
+  const std::array<int, 4> strides{static_cast<int>(stride)};
+  const int rows =
+      sws_scale(scaler_.context.get(), frame.data, frame.linesize, 0, height_, planes.data(), strides.data());
+  if (rows != height_) throw std::runtime_error("libswscale failed");
 }
 
 }  // namespace flashcodec

@@ -1,44 +1,50 @@
 // Decoded pictures to RGB.
 #pragma once
 
-#include <cstdint>
-#include <vector>
+#include <map>
 
 #include "ffmpeg.h"
+#include "pixel_source.h"
+#include "yuv.h"
 
 namespace flashcodec {
 
-// 8-bit RGB, rows `stride` bytes apart.
-struct RgbView {
-  const uint8_t* data;
-  size_t stride;
-  int width;
-  int height;
-};
-
-// Converts by libswscale with the picture's own matrix (BT.601 if it names none) and range, then turns the
-// picture upright. The result lives until the next call.
-class ColorConverter {
+// Gives the bytes of libswscale with the picture's own matrix (BT.601 if it names none) and range. Transfer
+// characteristics are kept as they are: PQ and HLG pictures are not mapped to the tones of SDR.
+class ColorConverter : public PixelSource {
  public:
-  RgbView to_rgb(const AVFrame& frame, int quarter_turns);
+  explicit ColorConverter(const Kernels& kernels) : kernels_(kernels), rows_(kernels) {}
+
+  // The frame is read until the next start. Throws std::runtime_error if its format cannot be converted.
+  void start(const AVFrame& frame);
+
+  int width() const override { return width_; }
+  int height() const override { return height_; }
+  void read(int y, int x, int count, Planes out) override;
 
  private:
-  struct Format {
-    int width, height, pixels;
-    AVColorSpace matrix;
-    bool full_range;
-    bool operator==(const Format&) const = default;
+  struct Scaler {
+    YuvFormat format;
+    int width = 0;
+    int height = 0;
+    SwsPtr context;
   };
-
-  void configure(const Format& format);
-  RgbView turn(const RgbView& rgb, int quarter_turns);
-
-  Format format_{};
-  SwsPtr scaler_;
-  std::vector<uint8_t> upright_;
   struct FreeAligned {
     void operator()(uint8_t* p) const { av_free(p); }
   };
+
+  void read_whole_pairs(int y, int x, int count, Planes out);
+  // Those pictures that only libswscale converts, as a whole.
+  void convert(const AVFrame& frame, const YuvFormat& format);
+
+  const Kernels& kernels_;
+  YuvRows rows_;
+  std::map<YuvFormat, YuvWay> ways_;
+  bool by_rows_ = false;
+  int width_ = 0;
+  int height_ = 0;
+  std::vector<uint8_t> pairs_;
+  Scaler scaler_;
   std::unique_ptr<uint8_t, FreeAligned> rgb_;
   size_t rgb_bytes_ = 0;
 };

@@ -1,11 +1,13 @@
 // Decoded pictures into the rows of the output: colour, upright, size and layout in one pass.
 #pragma once
 
+#include <memory>
 #include <span>
 
-#include "color.h"
+#include "ffmpeg.h"
 #include "layout.h"
-#include "resize.h"
+#include "orientation.h"
+#include "pixel_source.h"
 
 namespace flashcodec {
 
@@ -15,15 +17,23 @@ struct Place {
   int slot;
 };
 
-// Keeps its scratch memory between frames; one for each thread.
+// Keeps its scratch memory, a few rows, between frames; one for each thread.
 class FrameWriter {
  public:
-  void write(const AVFrame& frame, int quarter_turns, const Layout& layout, std::span<const Place> places);
+  explicit FrameWriter(const Kernels& kernels = best_kernels());
+  ~FrameWriter();
+  FrameWriter(FrameWriter&&) noexcept;
+  FrameWriter& operator=(FrameWriter&&) noexcept;
+
+  void write(const AVFrame& frame, Orientation orientation, const Layout& layout, std::span<const Place> places);
+  void write(const AVFrame& frame, int quarter_turns, const Layout& layout, std::span<const Place> places) {
+    write(frame, Orientation{.quarter_turns = quarter_turns}, layout, places);
+  }
   void write(const RgbView& rgb, const Layout& layout, std::span<const Place> places);
 
  private:
-  ColorConverter converter_;
-  Resizer resizer_;
+  class Pipeline;
+  std::unique_ptr<Pipeline> pipeline_;
 };
 
 // The bytes of the decoder's own planes, rows without padding.

@@ -1,104 +1,73 @@
 #include "resize.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 
 namespace flashcodec {
 
-namespace {
-
-// Keys' cubic convolution with a = -0.5.
-double cubic(double x) {
-  constexpr double a = -0.5;
-  x = std::abs(x);
-  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
-  if (x < 2.0) return ((a * x - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
-  return 0.0;
-}
-
-// The most bits of fraction with which the largest weight stays below 2^15.
-int weight_bits(double largest) {
-  int bits = 0;
-  while (bits < 22 && static_cast<int>(0.5 + largest * (1 << (bits + 1))) < (1 << 15)) ++bits;
-  return bits;
-}
-
-uint8_t clip(int32_t value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
-
-}  // namespace
-
-Filter Filter::bicubic(int in, int out) {
-  const double scale = static_cast<double>(in) / out;
-  const double stretch = std::max(scale, 1.0);
-  const double support = 2.0 * stretch;
-  Filter filter;
-  filter.in = in;
-  filter.out = out;
-  filter.taps = static_cast<int>(std::ceil(support)) * 2 + 1;
-  filter.first.resize(out);
-  std::vector<double> weights(static_cast<size_t>(out) * filter.taps);
-  double largest = 0.0;
-  for (int i = 0; i < out; ++i) {
-    const double center = scale * (i + 0.5);
-    const int first = std::max(static_cast<int>(center - support + 0.5), 0);
-    const int count = std::clamp(std::min(static_cast<int>(center + support + 0.5), in) - first, 0, filter.taps);
-    double* row = weights.data() + static_cast<size_t>(i) * filter.taps;
-    double total = 0.0;
-    for (int j = 0; j < count; ++j) total += row[j] = cubic((j + first - center + 0.5) * (1.0 / stretch));
-    for (int j = 0; j < count; ++j) largest = std::max(largest, row[j] /= total);
-    filter.first[i] = first;
+void Resizer::start(PixelSource& source, int height, int width, Interpolation interpolation, const Window& window) {
+  source_ = &source;
+  window_ = window;
+  if (!across_.made_for(interpolation, source.width(), width)) across_ = Filter(interpolation, source.width(), width);
+  if (!down_.made_for(interpolation, source.height(), height)) down_ = Filter(interpolation, source.height(), height);
+  first_column_ = across_.first(window.left);
+  columns_ = across_.last(window.left + window.width - 1) - first_column_;
+  if (!across_.identity()) {
+    first_column_ = first_column_ / 2 * 2;
+    const int last = std::min((across_.last(window.left + window.width - 1) + 1) / 2 * 2, source.width());
+    columns_ = last - first_column_;
+    wide_.resize(std::max(wide_.size(), size_t{3} * (columns_ + across_.stride() + kRowPadding)));
   }
-  filter.shift = weight_bits(largest);
-  filter.weights.resize(weights.size());
-  for (size_t i = 0; i < weights.size(); ++i) {
-    filter.weights[i] = static_cast<int16_t>(std::round(weights[i] * (1 << filter.shift)));
-  }
-  return filter;
+  next_ = 0;
+  if (down_.identity()) return;
+  capacity_ = down_.taps();
+  kept_stride_ = static_cast<size_t>(window.width) + kRowPadding;
+  kept_.resize(std::max(kept_.size(), 3 * kept_stride_ * capacity_));
+  rows_.resize(std::max(rows_.size(), static_cast<size_t>(capacity_) + 1));
 }
 
-void Resizer::start(const RgbView& rgb, int width, int height) {
-  rgb_ = rgb;
-  if (across_.in != rgb.width || across_.out != width) across_ = Filter::bicubic(rgb.width, width);
-  if (down_.in != rgb.height || down_.out != height) down_ = Filter::bicubic(rgb.height, height);
-  const size_t bytes = size_t{3} * width;
-  row_.resize(bytes);
-  sums_.resize(bytes);
-  if (width == rgb.width) return;
-  narrowed_.resize(bytes * rgb.height);
-  for (int y = 0; y < rgb.height; ++y) filter_row(rgb.data + rgb.stride * y, narrowed_.data() + bytes * y);
-  rgb_ = {narrowed_.data(), bytes, width, rgb.height};
+void Resizer::row(int y, Planes out) {
+  y += window_.top;
+  if (down_.identity()) {
+    read_narrowed(y, out);
+    return;
+  }
+  for (next_ = std::max(next_, down_.first(y)); next_ < down_.last(y); ++next_) read_narrowed(next_, kept(next_));
+  mix(y, out);
 }
 
-void Resizer::filter_row(const uint8_t* in, uint8_t* out) const {
-  const int32_t half = 1 << (across_.shift - 1);
-  const int16_t* weights = across_.weights.data();
-  for (int x = 0; x < across_.out; ++x, weights += across_.taps, out += 3) {
-    const uint8_t* pixel = in + size_t{3} * across_.first[x];
-    const int taps = std::min(across_.taps, across_.in - across_.first[x]);
-    int32_t red = half, green = half, blue = half;
-    for (int j = 0; j < taps; ++j, pixel += 3) {
-      red += weights[j] * pixel[0];
-      green += weights[j] * pixel[1];
-      blue += weights[j] * pixel[2];
-    }
-    out[0] = clip(red >> across_.shift);
-    out[1] = clip(green >> across_.shift);
-    out[2] = clip(blue >> across_.shift);
+void Resizer::read_narrowed(int y, Planes out) {
+  if (across_.identity()) {
+    source_->read(y, first_column_, columns_, out);
+    return;
   }
+  const ptrdiff_t plane = columns_ + across_.stride() + kRowPadding;
+  const Planes wide{wide_.data(), wide_.data() + plane, wide_.data() + 2 * plane};
+  source_->read(y, first_column_, columns_, wide);
+  const FilterView filter = across_.view();
+  const int begin = window_.left;
+  const int end = begin + window_.width;
+  kernels_.narrow(wide.red, first_column_, filter, begin, end, out.red);
+  kernels_.narrow(wide.green, first_column_, filter, begin, end, out.green);
+  kernels_.narrow(wide.blue, first_column_, filter, begin, end, out.blue);
 }
 
-std::span<const uint8_t> Resizer::row(int y) {
-  if (down_.in == down_.out) return {rgb_.data + rgb_.stride * y, row_.size()};
-  const int first = down_.first[y];
-  const int taps = std::min(down_.taps, down_.in - first);
-  const int16_t* weights = down_.weights.data() + static_cast<size_t>(y) * down_.taps;
-  std::fill(sums_.begin(), sums_.end(), 1 << (down_.shift - 1));
-  for (int j = 0; j < taps; ++j) {
-    const uint8_t* in = rgb_.data + rgb_.stride * (first + j);
-    for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += weights[j] * in[i];
-  }
-  for (size_t i = 0; i < row_.size(); ++i) row_[i] = clip(sums_[i] >> down_.shift);
-  return row_;
+Planes Resizer::kept(int y) {
+  uint8_t* row = kept_.data() + 3 * kept_stride_ * (y % capacity_);
+  return {row, row + kept_stride_, row + 2 * kept_stride_};
+}
+
+void Resizer::mix(int y, Planes out) {
+  const int first = down_.first(y);
+  const int taps = down_.last(y) - first;
+  const auto blend = [&](uint8_t* Planes::* plane) {
+    for (int j = 0; j < taps; ++j) rows_[j] = kept(first + j).*plane;
+    rows_[taps] = rows_[0];  // rows go in pairs; this one's weight is 0
+    kernels_.blend(rows_.data(), down_.weights(y), taps, down_.shift(), window_.width, out.*plane);
+  };
+  blend(&Planes::red);
+  blend(&Planes::green);
+  blend(&Planes::blue);
 }
 
 }  // namespace flashcodec

@@ -1,43 +1,52 @@
-// Antialiased bicubic resize of 8-bit RGB, bit for bit that of torch.nn.functional.interpolate(uint8,
-// mode="bicubic", antialias=True) on CPU, which follows Pillow's ImagingResample: horizontal pass, 8-bit
-// intermediate, vertical pass, 16-bit fixed-point weights.
+// Antialiased resize of 8-bit RGB, bit for bit that of torch.nn.functional.interpolate(uint8, antialias=True) on CPU:
+// horizontal pass, 8-bit intermediate, vertical pass, 16-bit fixed-point weights.
 #pragma once
 
-#include <cstdint>
-#include <span>
 #include <vector>
 
-#include "color.h"
+#include "filter.h"
+#include "pixel_source.h"
 
 namespace flashcodec {
 
-// The weights of one axis: output i is the sum of `taps` inputs from first[i] on.
-struct Filter {
-  int in = 0;
-  int out = 0;
-  int taps = 0;
-  int shift = 0;
-  std::vector<int32_t> first;
-  std::vector<int16_t> weights;  // [out, taps]
-
-  static Filter bicubic(int in, int out);
+// Part of a picture.
+struct Window {
+  int top;
+  int left;
+  int height;
+  int width;
 };
 
+// Reads each row of its source once and keeps only as many narrowed ones as an output row is made of.
 class Resizer {
  public:
-  // Prepares rows of width x height; `row(y)` makes one, valid until the next call.
-  void start(const RgbView& rgb, int width, int height);
-  std::span<const uint8_t> row(int y);
+  explicit Resizer(const Kernels& kernels) : kernels_(kernels) {}
+
+  // Prepares rows of `source` resized to width x height, of which the window is wanted.
+  void start(PixelSource& source, int height, int width, Interpolation interpolation, const Window& window);
+  // Row y of the window, and no byte more; y grows from call to call.
+  void row(int y, Planes out);
 
  private:
-  void filter_row(const uint8_t* in, uint8_t* out) const;
+  void read_narrowed(int y, Planes out);
+  Planes kept(int y);
+  void mix(int y, Planes out);
 
-  RgbView rgb_{};
+  const Kernels& kernels_;
+  PixelSource* source_ = nullptr;
+  Window window_{};
   Filter across_;
   Filter down_;
-  std::vector<uint8_t> narrowed_;  // [rgb height, width, 3]
-  std::vector<int32_t> sums_;
-  std::vector<uint8_t> row_;
+  // The source's columns that matter.
+  int first_column_ = 0;
+  int columns_ = 0;
+  std::vector<uint8_t> wide_;  // one source row
+  // Narrowed rows; row y is at y % capacity_.
+  std::vector<uint8_t> kept_;
+  int capacity_ = 0;
+  size_t kept_stride_ = 0;
+  int next_ = 0;
+  std::vector<const uint8_t*> rows_;
 };
 
 }  // namespace flashcodec

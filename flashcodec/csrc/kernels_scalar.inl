@@ -1,0 +1,49 @@
+// The kernels in their plainest form, which the others are tested against. Colours are left to libswscale.
+
+inline uint8_t clip(int value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
+
+void narrow(const uint8_t* in, int offset, const FilterView& filter, int begin, int end, uint8_t* out) {
+  for (int x = begin; x < end; ++x) {
+    const int taps = std::min(filter.taps, filter.in - filter.first[x]);
+    int sum = 1 << (filter.shift - 1);
+    for (int j = 0; j < taps; ++j) {
+      sum += in[filter.first[x] - offset + j] * filter.weights[static_cast<int64_t>(x) * filter.stride + j];
+    }
+    out[x - begin] = clip(sum >> filter.shift);
+  }
+}
+
+void blend(const uint8_t* const* rows, const int16_t* weights, int taps, int shift, int width, uint8_t* out) {
+  for (int x = 0; x < width; ++x) {
+    int sum = 1 << (shift - 1);
+    for (int j = 0; j < taps; ++j) sum += rows[j][x] * weights[j];
+    out[x] = clip(sum >> shift);
+  }
+}
+
+void split(const uint8_t* rgb, int width, Planes out) {
+  for (int x = 0; x < width; ++x) {
+    out.red[x] = rgb[3 * x];
+    out.green[x] = rgb[3 * x + 1];
+    out.blue[x] = rgb[3 * x + 2];
+  }
+}
+
+void join(const uint8_t* red, const uint8_t* green, const uint8_t* blue, int width, uint8_t* rgb) {
+  for (int x = 0; x < width; ++x) {
+    rgb[3 * x] = red[x];
+    rgb[3 * x + 1] = green[x];
+    rgb[3 * x + 2] = blue[x];
+  }
+}
+
+void transpose(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride) {
+  for (int x = 0; x < 16; ++x) {
+    for (int y = 0; y < 16; ++y) out[x * out_stride + y] = in[y * in_stride + x];
+  }
+}
+
+void reverse(uint8_t* row, int width) { std::reverse(row, row + width); }
+
+constexpr Kernels kKernels{"scalar", nullptr, nullptr, nullptr, nullptr,   nullptr, nullptr,
+                           narrow,   blend,   split,   join,    transpose, reverse};

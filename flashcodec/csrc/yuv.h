@@ -1,0 +1,65 @@
+// libswscale's arithmetic from YUV to RGB for single rows. It gives libswscale's bytes, which need the whole
+// picture there, and for more than 8 bits or 4:4:4 it is many times as fast.
+//
+// libswscale has three ways, and so are there here:
+//   direct   8-bit 4:2:0 and 4:2:2 in its x86 assembly: 16-bit products, a chroma sample for all pixels that share it;
+//   stepped  its tables: chroma is rounded to steps of luma. With more than 8 bits, luma and chroma are first
+//            rounded to 8, and the chroma of 4:2:0 is interpolated vertically (Lanczos);
+//   full     4:4:4: 32-bit products.
+// Which one holds depends on its version and on the machine, so it is found by trying on a small picture.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "ffmpeg.h"
+#include "pixel_source.h"
+
+namespace flashcodec {
+
+enum class YuvWay { kNone, kDirect, kStepped, kFull };
+
+struct YuvFormat {
+  int pixels = AV_PIX_FMT_NONE;
+  AVColorSpace matrix = AVCOL_SPC_UNSPECIFIED;
+  bool full_range = false;
+  auto operator<=>(const YuvFormat&) const = default;
+};
+
+// A libswscale context to RGB24 with the format's matrix (BT.601 if it names none) and range. Throws
+// std::runtime_error if libswscale cannot convert from it.
+SwsPtr rgb_scaler(const YuvFormat& format, int width, int height);
+
+// The way that gives libswscale's bytes for frames that fit (see YuvRows::fits); kNone if none does.
+YuvWay find_yuv_way(const Kernels& kernels, const YuvFormat& format);
+
+class YuvRows {
+ public:
+  explicit YuvRows(const Kernels& kernels) : kernels_(kernels) {}
+
+  // Whether a picture's size suits a way; odd sizes need libswscale.
+  static bool fits(const AVFrame& frame);
+  // The frame is read until the next start.
+  void start(const AVFrame& frame, YuvWay way, const YuvFormat& format);
+  // Whether neighbouring pixels share chroma: then x and count must be even.
+  bool shares_chroma() const { return way_ != YuvWay::kFull; }
+  void read(int y, int x, int count, Planes out);
+
+ private:
+  template <class T>
+  const T* sample(int plane, int y, int x) const {
+    return reinterpret_cast<const T*>(frame_->data[plane] + static_cast<ptrdiff_t>(frame_->linesize[plane]) * y) + x;
+  }
+  void read_stepped(int y, int x, int count, Planes out);
+  const uint8_t* mixed_chroma(int plane, int y, int x, int count, std::vector<uint8_t>& out);
+
+  const Kernels& kernels_;
+  const AVFrame* frame_ = nullptr;
+  YuvWay way_ = YuvWay::kNone;
+  YuvCoefficients coefficients_{};
+  int extra_bits_ = 0;
+  int chroma_row_shift_ = 0;
+  std::array<std::vector<uint8_t>, 2> chroma_;
+};
+
+}  // namespace flashcodec
