@@ -17,7 +17,8 @@ class CostModel {
  public:
   explicit CostModel(const Bitstream& stream);
 
-  // Microseconds.
+  int64_t nanoseconds(int32_t packet) const { return before_[packet + 1] - before_[packet]; }
+  // Of all packets in the runs, microseconds.
   int64_t of(std::span<const Run> runs) const;
 
  private:

@@ -88,17 +88,22 @@ bool undecodable(const Bitstream& stream, const Run& run, int32_t packet) {
 
 PacketCount count_packets(const Bitstream& stream, std::span<const Run> runs, std::span<const int64_t> frames) {
   const std::set<int64_t> wanted(frames.begin(), frames.end());
+  const CostModel model(stream);
   PacketReader reader(stream);
   auto packet = owned<PacketPtr>(av_packet_alloc());
   PacketCount count;
+  int64_t nanoseconds = 0;
   for (const Run& run : runs) {
     for (int32_t i = run.first; i < run.last; ++i) {
       reader.read(i, packet.get());
       const bool skippable = stream.ordered() && !wanted.contains(stream.packets()[i].frame) &&
                              disposable({packet->data, static_cast<size_t>(packet->size)}, stream.nal_format());
-      ++(skippable || undecodable(stream, run, i) ? count.skipped : count.needed);
+      const bool needed = !skippable && !undecodable(stream, run, i);
+      ++(needed ? count.needed : count.skipped);
+      if (needed) nanoseconds += model.nanoseconds(i);
     }
   }
+  count.cost = nanoseconds / 1000;
   return count;
 }
 

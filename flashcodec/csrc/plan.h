@@ -35,6 +35,7 @@ bool undecodable(const Bitstream& stream, const Run& run, int32_t packet);
 struct PacketCount {
   int64_t needed = 0;
   int64_t skipped = 0;  // inside the runs, but not decoded
+  int64_t cost = 0;     // of the needed ones: estimated CPU time, microseconds
 };
 
 // Reads the packets of the runs to tell which of them are decoded for `frames`.
