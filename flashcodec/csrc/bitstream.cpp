@@ -71,7 +71,7 @@ void Bitstream::read_parameters(const Input& input) {
   if (avcodec_parameters_copy(parameters_.get(), stream.codecpar) < 0) throw std::bad_alloc();
   check_decodable(stream);
   time_base_ = stream.time_base;
-  nal_format_ = NalFormat::of(*parameters_);
+  format_ = CodedFormat::of(*parameters_);
   read_metadata(stream);
 }
 
@@ -123,8 +123,7 @@ void Bitstream::read_metadata(const AVStream& stream) {
 }
 
 bool Bitstream::gradual(const AVPacket& key) const {
-  const std::span<const uint8_t> data(key.data, static_cast<size_t>(key.size));
-  return parameters_->codec_id == AV_CODEC_ID_H264 && !inspect_h264(data, nal_format_).random_access;
+  return parameters_->codec_id == AV_CODEC_ID_H264 && !inspect_h264(bytes_of(key), format_.nal).random_access;
 }
 
 void Bitstream::read_packets(Input& input, Deadline deadline) {
@@ -149,9 +148,11 @@ void Bitstream::check_count(int64_t packets) const {
 
 void Bitstream::list_packets(Input& input) {
   auto packet = owned<PacketPtr>(av_packet_alloc());
+  format_.independent = scanned_;
   while (input.read(packet.get())) {
     check_count(static_cast<int64_t>(packets_.size()) + 1);
     if (packet->size == 0) continue;
+    if (format_.independent) format_.independent = independent(bytes_of(*packet), format_);
     const bool key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
     packets_.push_back({packet->pts, packet->dts, packet->duration, packet->pos, packet->size, -1, key,
                         (packet->flags & AV_PKT_FLAG_DISCARD) != 0, key && scanned_ && gradual(*packet)});
@@ -160,6 +161,7 @@ void Bitstream::list_packets(Input& input) {
     }
     const bool new_parameters = av_packet_get_side_data(packet.get(), AV_PKT_DATA_NEW_EXTRADATA, nullptr) != nullptr;
     contiguous_ = contiguous_ && packet->pos >= 0 && !new_parameters;
+    if (new_parameters) format_.codec = AV_CODEC_ID_NONE;  // NAL units may be told apart in another way from here on
   }
 }
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "coded_format.h"
 #include "ffmpeg.h"
 #include "input.h"
-#include "nal.h"
 #include "source.h"
 
 namespace flashcodec {
@@ -59,7 +59,7 @@ class Bitstream {
   int stream_index() const { return stream_index_; }
   const AVCodecParameters& parameters() const { return *parameters_; }
   const Metadata& metadata() const { return metadata_; }
-  const NalFormat& nal_format() const { return nal_format_; }
+  const CodedFormat& format() const { return format_; }
   int quarter_turns() const { return quarter_turns_; }
 
   const std::vector<Packet>& packets() const { return packets_; }
@@ -101,7 +101,7 @@ class Bitstream {
   ParametersPtr parameters_;
   AVRational time_base_{0, 1};
   Metadata metadata_;
-  NalFormat nal_format_;
+  CodedFormat format_;
   int quarter_turns_ = 0;  // clockwise
   std::vector<Packet> packets_;
   std::vector<int32_t> frames_;

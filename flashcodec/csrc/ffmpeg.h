@@ -12,6 +12,7 @@ extern "C" {
 }
 
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 
@@ -69,6 +70,10 @@ template <class Ptr>
 Ptr owned(typename Ptr::pointer handle) {
   if (handle == nullptr) throw std::bad_alloc();
   return Ptr(handle);
+}
+
+inline std::span<const uint8_t> bytes_of(const AVPacket& packet) {
+  return {packet.data, static_cast<size_t>(packet.size)};
 }
 
 std::string error_text(int code);

@@ -4,6 +4,9 @@
 #include <array>
 #include <vector>
 
+#include "bit_reader.h"
+#include "start_codes.h"
+
 namespace flashcodec {
 
 namespace {
@@ -23,30 +26,12 @@ void visit_with_lengths(Bytes data, int length_bytes, Visit visit) {
   }
 }
 
-size_t find_start_code(Bytes data, size_t from) {
-  for (size_t i = from; i + 3 <= data.size(); ++i) {
-    if (data[i] == 0 && data[i + 1] == 0 && data[i + 2] == 1) return i;
-  }
-  return data.size();
-}
-
-template <class Visit>
-void visit_with_start_codes(Bytes data, Visit visit) {
-  size_t at = find_start_code(data, 0);
-  while (at < data.size()) {
-    const size_t begin = at + 3;
-    at = find_start_code(data, begin);
-    const Bytes nal = data.subspan(begin, at - begin);
-    if (!nal.empty() && !visit(nal)) return;
-  }
-}
-
 template <class Visit>
 void visit_nals(Bytes data, int length_bytes, Visit visit) {
   if (length_bytes > 0) {
     visit_with_lengths(data, length_bytes, visit);
   } else {
-    visit_with_start_codes(data, visit);
+    visit_start_codes(data, visit);
   }
 }
 
@@ -65,32 +50,6 @@ std::vector<uint8_t> unescape(Bytes nal, size_t limit) {
   }
   return out;
 }
-
-class BitReader {
- public:
-  explicit BitReader(Bytes data) : data_(data) {}
-
-  unsigned bit() {
-    if (at_ >= data_.size() * 8) return 0;
-    const unsigned value = data_[at_ / 8] >> (7 - at_ % 8) & 1U;
-    ++at_;
-    return value;
-  }
-
-  // ue(v), H.264 9.1
-  unsigned exp_golomb() {
-    int zeros = 0;
-    while (zeros < 32 && bit() == 0) ++zeros;
-    if (zeros == 32) return UINT32_MAX;
-    unsigned value = 1;
-    for (int i = 0; i < zeros; ++i) value = value << 1 | bit();
-    return value - 1;
-  }
-
- private:
-  Bytes data_;
-  size_t at_ = 0;
-};
 
 // recovery_frame_cnt of a recovery point SEI (H.264 D.1.8), or 0 if the NAL unit holds none.
 unsigned recovery_frames(Bytes sei) {
@@ -124,7 +83,7 @@ int hevc_type(Bytes nal) { return nal[0] >> 1 & 0x3F; }
 int hevc_layer(Bytes nal) { return (nal[0] & 1) << 5 | nal[1] >> 3; }
 int hevc_temporal_id(Bytes nal) { return (nal[1] & 7) - 1; }
 
-constexpr int kHevcSps = 33;
+constexpr int kHevcVps = 32, kHevcSps = 33, kHevcPps = 34, kHevcEndOfSequence = 36, kHevcEndOfBitstream = 37;
 
 // sps_max_sub_layers_minus1 (HEVC 7.3.2.2.1)
 int highest_temporal_id(Bytes nal, int known) {
@@ -150,66 +109,66 @@ int highest_temporal_id_of_hvcc(Bytes record) {
   return highest;
 }
 
-bool disposable_hevc(Bytes packet, const NalFormat& format) {
-  if (format.highest_temporal_id < 0) return false;
-  bool pictures = false;
-  bool used = false;
-  visit_nals(packet, format.length_bytes, [&](Bytes nal) {
-    if (nal.size() < 2 || hevc_type(nal) >= 32 || hevc_layer(nal) != 0) return true;
-    const bool non_reference = hevc_type(nal) <= 14 && hevc_type(nal) % 2 == 0;
-    pictures = true;
-    used = !non_reference || hevc_temporal_id(nal) < format.highest_temporal_id;
-    return false;
-  });
-  return pictures && !used;
+// What holds for pictures after this one.
+bool outlasts_hevc(int type) {
+  return (type >= kHevcVps && type <= kHevcPps) || type == kHevcEndOfSequence || type == kHevcEndOfBitstream;
 }
 
 }  // namespace
 
-NalFormat NalFormat::of(const AVCodecParameters& parameters) {
+NalFormat NalFormat::of_h264(Bytes configuration) {
+  if (configuration.size() <= 4 || configuration[0] != 1) return {};
+  return {.length_bytes = (configuration[4] & 3) + 1};
+}
+
+NalFormat NalFormat::of_hevc(Bytes configuration) {
+  const Bytes c = configuration;
+  const bool annex_b = c.size() < 23 || (c[0] == 0 && c[1] == 0 && c[2] <= 1);
+  if (!annex_b) return {.length_bytes = (c[21] & 3) + 1, .highest_temporal_id = highest_temporal_id_of_hvcc(c)};
   NalFormat format;
-  format.codec = parameters.codec_id;
-  const Bytes extra(parameters.extradata, static_cast<size_t>(std::max(parameters.extradata_size, 0)));
-  if (format.codec == AV_CODEC_ID_H264 && extra.size() > 4 && extra[0] == 1) {
-    format.length_bytes = (extra[4] & 3) + 1;
-  }
-  if (format.codec == AV_CODEC_ID_HEVC) {
-    const bool annex_b = extra.size() < 23 || (extra[0] == 0 && extra[1] == 0 && extra[2] <= 1);
-    if (annex_b) {
-      visit_with_start_codes(extra, [&](Bytes nal) {
-        format.highest_temporal_id = flashcodec::highest_temporal_id(nal, format.highest_temporal_id);
-        return true;
-      });
-    } else {
-      format.length_bytes = (extra[21] & 3) + 1;
-      format.highest_temporal_id = highest_temporal_id_of_hvcc(extra);
-    }
-  }
+  visit_start_codes(c, [&](Bytes nal) {
+    format.highest_temporal_id = flashcodec::highest_temporal_id(nal, format.highest_temporal_id);
+    return true;
+  });
   return format;
 }
 
-H264Picture inspect_h264(std::span<const uint8_t> packet, const NalFormat& format) {
-  constexpr int kSlice = 1, kPartition = 2, kIdr = 5, kSei = 6;
-  H264Picture picture{.reference = false, .random_access = false};
+H264Picture inspect_h264(Bytes packet, const NalFormat& format) {
+  constexpr int kSlice = 1, kPartition = 2, kIdr = 5, kSei = 6, kSps = 7, kPps = 8, kSpsExtension = 13, kSubsetSps = 15;
+  H264Picture picture;
   bool pictures = false;
+  bool reference = false;
+  bool parameters = false;
   bool gradual = false;
   visit_nals(packet, format.length_bytes, [&](Bytes nal) {
     const int type = nal[0] & 31;
     if (type == kSei && nal.size() > 1) gradual = gradual || recovery_frames(nal) > 0;
+    parameters = parameters || type == kSps || type == kPps || type == kSpsExtension || type == kSubsetSps;
     if (type != kSlice && type != kPartition && type != kIdr) return true;
     if (!pictures) picture.random_access = type == kIdr || (!gradual && nal.size() > 1 && intra_slice(nal));
     pictures = true;
-    picture.reference = (nal[0] >> 5 & 3) != 0;
-    return !picture.reference;
+    reference = (nal[0] >> 5 & 3) != 0;
+    return !reference;
   });
-  if (!pictures) picture.reference = true;
+  picture.needed = reference || parameters || !pictures;
   return picture;
 }
 
-bool disposable(std::span<const uint8_t> packet, const NalFormat& format) {
-  if (format.codec == AV_CODEC_ID_H264) return !inspect_h264(packet, format).reference;
-  if (format.codec == AV_CODEC_ID_HEVC) return disposable_hevc(packet, format);
-  return false;
+bool disposable_hevc(Bytes packet, NalFormat& format) {
+  bool pictures = false;
+  bool needed = false;
+  visit_nals(packet, format.length_bytes, [&](Bytes nal) {
+    if (nal.size() < 2 || hevc_layer(nal) != 0) return true;
+    const int type = hevc_type(nal);
+    format.highest_temporal_id = highest_temporal_id(nal, format.highest_temporal_id);
+    needed = needed || outlasts_hevc(type);
+    if (type >= kHevcVps) return true;
+    const bool non_reference = type <= 14 && type % 2 == 0;
+    pictures = true;
+    needed = needed || !non_reference || hevc_temporal_id(nal) < format.highest_temporal_id;
+    return !needed;
+  });
+  return pictures && !needed && format.highest_temporal_id >= 0;
 }
 
 }  // namespace flashcodec

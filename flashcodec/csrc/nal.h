@@ -4,28 +4,27 @@
 #include <cstdint>
 #include <span>
 
-#include "ffmpeg.h"
-
 namespace flashcodec {
 
 // How NAL units are told apart, and what the parameter sets say about temporal layers.
 struct NalFormat {
-  AVCodecID codec = AV_CODEC_ID_NONE;
   int length_bytes = 0;          // 0: start codes (Annex B)
   int highest_temporal_id = -1;  // HEVC; -1 if unknown
 
-  static NalFormat of(const AVCodecParameters& parameters);
+  // From avcC or hvcC, or Annex B parameter sets.
+  static NalFormat of_h264(std::span<const uint8_t> configuration);
+  static NalFormat of_hevc(std::span<const uint8_t> configuration);
 };
 
 struct H264Picture {
-  bool reference = true;      // nal_ref_idc of any slice != 0
-  bool random_access = true;  // IDR, or intra slices without a gradual refresh
+  bool needed = true;          // a reference (nal_ref_idc of any slice != 0, 7.4.1), or with parameter sets beside it
+  bool random_access = false;  // IDR, or intra slices without a gradual refresh
 };
 
 H264Picture inspect_h264(std::span<const uint8_t> packet, const NalFormat& format);
 
-// No other picture is predicted from this one, so that it can be left out if it is not wanted itself:
-// nal_ref_idc = 0 (H.264 7.4.1), or a sub-layer non-reference picture of the highest layer (HEVC 7.4.2.2).
-bool disposable(std::span<const uint8_t> packet, const NalFormat& format);
+// Whether the packet is a sub-layer non-reference picture of the highest temporal layer (HEVC 7.4.2.2), with nothing
+// beside it that later pictures need. An SPS in the packet may raise the highest layer.
+bool disposable_hevc(std::span<const uint8_t> packet, NalFormat& format);
 
 }  // namespace flashcodec

@@ -94,10 +94,11 @@ PacketCount count_packets(const Bitstream& stream, std::span<const Run> runs, st
   PacketCount count;
   int64_t nanoseconds = 0;
   for (const Run& run : runs) {
+    CodedFormat format = stream.format();
     for (int32_t i = run.first; i < run.last; ++i) {
       reader.read(i, packet.get());
-      const bool skippable = stream.ordered() && !wanted.contains(stream.packets()[i].frame) &&
-                             disposable({packet->data, static_cast<size_t>(packet->size)}, stream.nal_format());
+      const bool unused = disposable(bytes_of(*packet), format);
+      const bool skippable = unused && stream.ordered() && !wanted.contains(stream.packets()[i].frame);
       const bool needed = !skippable && !undecodable(stream, run, i);
       ++(needed ? count.needed : count.skipped);
       if (needed) nanoseconds += model.nanoseconds(i);
@@ -140,7 +141,9 @@ std::vector<Segment> make_segments(const Bitstream& stream, std::span<const int6
     }
   }
   cut(first, count, stream.ordered() ? cost : left);
-  choose_wide(segments, engines);
+  // FFmpeg's frame threads lose what interlaced B-VOPs need.
+  const bool exact = stream.format().codec != AV_CODEC_ID_MPEG4 || !stream.format().interlaced;
+  if (exact) choose_wide(segments, engines);
   return segments;
 }
 

@@ -36,6 +36,7 @@ void SegmentDecoder::begin(std::vector<Run> runs, std::vector<int64_t> wanted, b
 void SegmentDecoder::start_run() {
   if (run_ == runs_.size()) return;
   avcodec_flush_buffers(decoder_->context());
+  format_ = stream_->format();
   next_packet_ = runs_[run_].first;
   draining_ = false;
 }
@@ -89,8 +90,8 @@ void SegmentDecoder::feed(int32_t number) {
   }
   const int32_t frame = stream_->packets()[number].frame;
   const bool wanted = is_wanted(frame);
-  const std::span<const uint8_t> data(packet->data, static_cast<size_t>(packet->size));
-  if (stream_->ordered() && !wanted && disposable(data, stream_->nal_format())) return;
+  const bool unused = disposable(bytes_of(*packet), format_);
+  if (unused && !wanted && stream_->ordered()) return;
   packet->pts = frame >= 0 ? frame : AV_NOPTS_VALUE;
   packet->dts = AV_NOPTS_VALUE;
   decoder_->context()->skip_loop_filter = fast_ && !wanted ? AVDISCARD_ALL : AVDISCARD_DEFAULT;

@@ -1,0 +1,25 @@
+// What the frame headers of VP8 and VP9 packets tell without decoding.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace flashcodec {
+
+// Beside reference pictures these codecs hand on state from each frame to the next, also from one that refreshes
+// nothing: VP9 motion vectors, segment maps, loop filter deltas and how fast probabilities adapt (VP9 6.1.2, 7.2),
+// VP8 segment maps and loop filter deltas (RFC 6386, 9.3 and 9.6). So a frame can be left out only in a stream of which
+// all frames renounce that, as error resilient encoders with temporal layers make them.
+struct VpxFrame {
+  // VP9: a key frame, or error_resilient_mode, which resets all but the reference pictures (setup_past_independence,
+  // no previous motion vectors). VP8: segment map and loop filter deltas are off or its own.
+  bool independent = false;
+  // It leaves reference pictures as they are; VP8: and probabilities and segment features, which stay until a later
+  // frame changes them.
+  bool refreshes_nothing = false;
+};
+
+VpxFrame inspect_vp8(std::span<const uint8_t> packet);
+VpxFrame inspect_vp9(std::span<const uint8_t> packet);
+
+}  // namespace flashcodec
