@@ -1,4 +1,4 @@
-"""FlashCodec as vLLM's video loader, against vLLM's own OpenCV loader. Not part of `make test`: vLLM pins its own torch.
+"""FlashCodec as vLLM's video loader, against vLLM's own OpenCV loader. Not in `make test`: vLLM pins its own torch.
 
 In an environment of its own that has vLLM (its CPU build will do) and pytest:
 
@@ -18,9 +18,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 pytest.importorskip("vllm", reason="vLLM is not installed here; see the docstring")
 
-from vllm import plugins
-from vllm.multimodal.media import ImageMediaIO, MediaConnector, VideoMediaIO
-from vllm.multimodal.video import VIDEO_LOADER_REGISTRY
+from vllm import plugins  # noqa: E402
+from vllm.multimodal.media import ImageMediaIO, MediaConnector, VideoMediaIO  # noqa: E402
+from vllm.multimodal.video import VIDEO_LOADER_REGISTRY  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
