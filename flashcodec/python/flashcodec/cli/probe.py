@@ -95,8 +95,8 @@ def _picture(meta: dict[str, Any]) -> str:
 
 
 def _colour(meta: dict[str, Any]) -> str:
-    known = (meta["color_space"], meta["color_primaries"], meta["color_transfer_characteristic"])
-    return " / ".join(name or "unspecified" for name in known) + " (matrix / primaries / transfer)"
+    names = {"matrix": "color_space", "primaries": "color_primaries", "transfer": "color_transfer_characteristic"}
+    return ", ".join(f"{name} {meta[key]}" for name, key in names.items() if meta[key]) or "unspecified"
 
 
 def _length(meta: dict[str, Any]) -> str:
