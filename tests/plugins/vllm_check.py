@@ -96,6 +96,38 @@ def test_what_is_no_video_is_the_fault_of_the_request(data: bytes) -> None:
             load(data, **options)
 
 
+@pytest.mark.parametrize(
+    "options", [{"video_backend": "flashcodec"}, {"video_backend": "opencv", "backend": "flashcodec"}]
+)
+def test_damaged_videos(sample_clip: Path, options: dict[str, Any]) -> None:
+    """Refused, or with the nearest frames that are there, or without those that are not."""
+    data = bytearray(sample_clip.read_bytes())
+    gap = slice(len(data) // 2, len(data) // 2 + 4000)
+    data[gap] = bytes(4000)
+    intact, _ = load(sample_clip.read_bytes(), num_frames=30)
+    options = {**options, "num_frames": 30}
+    nearest, metadata = load(bytes(data), **options, on_error="nearest")
+    assert len(nearest) == len(metadata["frames_indices"]) == 30
+    rest, metadata = load(bytes(data), **options, on_error="skip")
+    assert 0 < len(rest) == len(metadata["frames_indices"]) < 30
+    wanted = np.linspace(0, 299, 30, dtype=int).tolist()
+    np.testing.assert_array_equal(rest, [intact[wanted.index(index)] for index in metadata["frames_indices"]])
+    assert set(wanted) > set(metadata["frames_indices"])
+
+
+def test_frame_recovery(sample_clip: Path) -> None:
+    data = bytearray(sample_clip.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 4000] = bytes(4000)
+    frames, _ = load(bytes(data), video_backend="flashcodec", num_frames=30, frame_recovery=True)
+    assert len(frames) == 30
+
+
+def test_key_frames_only(sample_clip: Path) -> None:
+    exact, _ = load(sample_clip.read_bytes(), video_backend="flashcodec", num_frames=-1)
+    snapped, metadata = load(sample_clip.read_bytes(), video_backend="flashcodec", num_frames=6, snap="keyframe")
+    np.testing.assert_array_equal(snapped, exact[metadata["frames_indices"]])
+
+
 def test_pixel_limit(sample_clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_MAX_IMAGE_PIXELS", "1000")
     with pytest.raises(ValueError, match="VLLM_MAX_IMAGE_PIXELS"):
@@ -106,7 +138,7 @@ def test_options_that_are_not_ours(sample_clip: Path) -> None:
     data = sample_clip.read_bytes()
     with pytest.raises(ValueError, match="seek_mode"):
         load(data, video_backend="opencv", backend="flashcodec", seek_mode="exact")
-    with pytest.raises(ValueError, match="no other backend"):
+    with pytest.raises(ValueError, match="no backend"):
         load(data, video_backend="flashcodec", backend="torchcodec")
     with pytest.raises(ValueError, match="num_threads"):
         load(data, video_backend="flashcodec", num_threads=-1)

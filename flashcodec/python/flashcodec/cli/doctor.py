@@ -20,7 +20,6 @@ from flashcodec.video_decoder import VideoDecoder
 CODECS = ("h264", "hevc", "vp8", "vp9", "av1", "mpeg2video", "mpeg4", "mjpeg", "prores", "gif")
 _NEEDED = ("h264", "hevc", "vp9", "av1")
 _HARDWARE_ONLY = "av1"  # FFmpeg's own AV1 decoder; libdav1d and libaom decode in software
-_SIMD = {"avx2": "AVX2", "avx512f": "AVX-512F", "avx512bw": "AVX-512BW", "asimd": "NEON", "sve": "SVE"}
 _CLIP = Path(__file__).parent / "selftest.mp4"
 _INSTALL = "apt install ffmpeg, dnf install ffmpeg-free, or brew install ffmpeg"
 
@@ -77,11 +76,8 @@ def decoders() -> Check:
 
 
 def simd() -> Check:
-    try:
-        words = set(Path("/proc/cpuinfo").read_text().split())
-    except OSError:
-        return Check("SIMD", "unknown (no /proc/cpuinfo)")
-    return Check("SIMD", ", ".join(name for flag, name in _SIMD.items() if flag in words) or "none that is wide")
+    best, *others = _core.kernels()
+    return Check("SIMD", f"{best} (of {', '.join([best, *others])})")
 
 
 def cores() -> Check:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import typer
 
 from flashcodec.bitstream import Bitstream, Source, analyse_bitstream
+from flashcodec.sampling import frames_to_sample
 
 Indices = npt.NDArray[np.int64]
 
@@ -14,7 +15,9 @@ File = Annotated[str, typer.Argument(metavar="FILE", help="A video file", show_d
 StreamIndex = Annotated[
     int | None, typer.Option("--stream", min=0, metavar="N", help="Which stream; default: the best video stream")
 ]
-NumFrames = Annotated[int | None, typer.Option("--frames", min=1, metavar="N", help="N frames at even distances")]
+NumFrames = Annotated[
+    int | None, typer.Option("--frames", min=1, metavar="N", help="N frames at even distances, first and last included")
+]
 Fps = Annotated[float | None, typer.Option("--fps", metavar="F", help="F frames for each second of video")]
 IndexList = Annotated[
     str | None, typer.Option("--indices", metavar="I,I,…", help="These frames; negative: counted from the end")
@@ -43,31 +46,24 @@ def chosen_frames(
 
 
 def _chosen(video: Bitstream, frames: int | None, fps: float | None, indices: str | None) -> Indices:
-    given = [
-        name for name, value in (("--frames", frames), ("--fps", fps), ("--indices", indices)) if value is not None
-    ]
+    options = {"--frames": frames, "--fps": fps, "--indices": indices}
+    given = [name for name, value in options.items() if value is not None]
     if len(given) > 1:
         raise typer.BadParameter(f"{' and '.join(given)} exclude each other")
     if indices is not None:
         return _listed(indices, video.num_frames)
     if fps is not None:
         return _one_per_interval(video, fps)
-    return _evenly(frames or DEFAULT_FRAMES, video.num_frames)
-
-
-def _evenly(count: int, total: int) -> Indices:
-    count = min(count, total)
-    return np.arange(count, dtype=np.int64) * total // count
+    return frames_to_sample(video, num_frames=frames or DEFAULT_FRAMES)
 
 
 def _one_per_interval(video: Bitstream, fps: float) -> Indices:
-    if not 0 < fps < float("inf"):
-        raise typer.BadParameter(f"--fps: must be positive, got {fps}")
-    begin, end = video.metadata.begin_stream_seconds, video.metadata.end_stream_seconds
-    if (end - begin) * fps > _MOST_FRAMES:
+    if video.metadata.duration_seconds * fps > _MOST_FRAMES:
         raise typer.BadParameter(f"--fps: {fps:g} is more than {_MOST_FRAMES} frames of this video")
-    times = np.arange(begin, end, 1 / fps)
-    return np.searchsorted(video.pts_seconds, times, side="right").astype(np.int64) - 1
+    try:
+        return frames_to_sample(video, fps=fps)
+    except ValueError as error:
+        raise typer.BadParameter(f"--fps: {error}") from error
 
 
 def _listed(text: str, total: int) -> Indices:

@@ -9,27 +9,29 @@ frames, metadata = load_video("video.mp4", num_frames=8, backend="flashcodec")
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from transformers.video_utils import VIDEO_DECODERS, VideoMetadata
 
 from flashcodec.bitstream import Source
+from flashcodec.reading import Pixels
 from flashcodec.video_decoder import VideoDecoder
 
 BACKEND = "flashcodec"
 
 
-def read_video(
-    video: Source, sample_indices_fn: Callable[..., Any], **kwargs: Any
-) -> tuple[npt.NDArray[np.uint8], VideoMetadata]:
+def read_video(video: Source, sample_indices_fn: Callable[..., Any], **kwargs: Any) -> tuple[Pixels, VideoMetadata]:
     """What `load_video` calls: frames as uint8 [n, height, width, 3], in the order of the indices, and metadata.
 
     `sample_indices_fn(metadata=…, **kwargs)` chooses the frames. Raises DecodeError if the video cannot be decoded,
     IndexError for a frame that is not there, ValueError for a `device` other than "cpu".
     """
-    if str(device := kwargs.get("device", "cpu")) != "cpu":
-        raise ValueError(f"FlashCodec decodes on the CPU, not on device {device}")
-    decoder = VideoDecoder(video, dimension_order="NHWC")
+    device = str(kwargs.get("device", "cpu"))
+    with VideoDecoder(video, dimension_order="NHWC", device=device) as decoder:
+        return _read(decoder, sample_indices_fn, kwargs)
+
+
+def _read(
+    decoder: VideoDecoder, sample_indices_fn: Callable[..., Any], kwargs: dict[str, Any]
+) -> tuple[Pixels, VideoMetadata]:
     found = decoder.metadata
     metadata = VideoMetadata(
         total_num_frames=found.num_frames,
