@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 SIDE = 128
 NEIGHBOURS = 6  # frames before and after
-SAME = 0.7  # root of the mean squared difference, in steps of 255, below which two pictures count as the same
-OTHER = 16.0  # and above which a picture is not the one asked for, or is damaged
+SAME = 1.5  # root of the mean squared difference, in steps of 255, below which two pictures count as the same
+DAMAGED = 16.0  # and above which a picture is damaged, or quite another; or far above the contestant's other pictures
 
 Floats = npt.NDArray[np.float32]
 
@@ -58,23 +58,26 @@ def wrong_frames(
     if len(pictures) != len(indices):
         return len(indices)
     pairs = zip(pictures, indices.tolist(), strict=True)
-    return sum(not is_frame(picture.astype(np.float32), index, references) for picture, index in pairs)
+    errors = [error_of(picture.astype(np.float32), index, references) for picture, index in pairs]
+    return sum(error > min(DAMAGED, 1 + 1.5 * float(np.median(errors))) for error in errors)
 
 
-def is_frame(picture: Floats, index: int, references: npt.NDArray[np.uint8]) -> bool:
+def error_of(picture: Floats, index: int, references: npt.NDArray[np.uint8]) -> float:
+    """Root of the mean squared difference to the frame of this index; infinite if a neighbour is nearer."""
     expected = references[index].astype(np.float32)
-    first = max(0, index - NEIGHBOURS)
-    near = references[first : index + NEIGHBOURS + 1].astype(np.float32)
+    near = references[max(0, index - NEIGHBOURS) : index + NEIGHBOURS + 1].astype(np.float32)
     error = levelled(picture, expected) - expected
     steps = near - expected
     lengths = np.square(steps).mean(axis=(1, 2))
     along = (error * steps).mean(axis=(1, 2))
-    nearer = (along > lengths / 2) & (lengths > SAME**2)
-    return not nearer.any() and bool(np.square(error).mean() < OTHER**2)
+    if ((along > lengths / 2) & (lengths > SAME**2)).any():
+        return float("inf")
+    return float(np.sqrt(np.square(error).mean()))
 
 
 def levelled(picture: Floats, expected: Floats) -> Floats:
     """The picture in the brightness and contrast of what is expected: matrices and ranges differ between decoders."""
     spread = float(picture.std())
     gain = float(((picture - picture.mean()) * (expected - expected.mean())).mean()) / max(spread**2, 1e-3)
-    return (picture - picture.mean()) * np.float32(np.clip(gain, 0.7, 1.4)) + expected.mean()
+    levelled: Floats = (picture - picture.mean()) * np.float32(np.clip(gain, 0.7, 1.4)) + expected.mean()
+    return levelled

@@ -61,7 +61,7 @@ def halved(plane: npt.NDArray[np.float32], down: int, right: int) -> npt.NDArray
     """The plane at half its size, its pixels the means of 2x2 that begin at (down, right)."""
     rows, columns = (plane.shape[0] - 2) // 2 * 2, (plane.shape[1] - 2) // 2 * 2
     moved = plane[down : down + rows, right : right + columns]
-    return (moved[::2, ::2] + moved[1::2, ::2] + moved[::2, 1::2] + moved[1::2, 1::2]) / 4
+    return (moved[::2, ::2] + moved[1::2, ::2] + moved[::2, 1::2] + moved[1::2, 1::2]) * np.float32(0.25)
 
 
 def draw_still(height: int, width: int, rng: np.random.Generator) -> Still:

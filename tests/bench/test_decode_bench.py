@@ -1,0 +1,131 @@
+"""The decoder benchmark finds wrong frames, survives its contestants, and runs from end to end on tiny files."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checking import reference, shrunk, wrong_frames
+from contestant import Task
+from measure import Contender
+from peers import Contestant
+from results import Figures, RowResult
+from rich.console import Console
+from tasks import TASKS
+from videos import ensure
+
+from flashcodec import VideoDecoder
+
+REPOSITORY = Path(__file__).parents[2]
+SHORT = "short_360p_2s.mp4"
+
+needs_ffmpeg = pytest.mark.skipif(shutil.which("ffmpeg") is None, reason="the ffmpeg command is not installed")
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("videos")
+
+
+@pytest.fixture(scope="session")
+def short(folder: Path) -> Path:
+    return ensure([SHORT], folder, Console(stderr=True), quick=True)[SHORT]
+
+
+@pytest.fixture(scope="session")
+def moving(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seconds in which no two frames are alike."""
+    path = tmp_path_factory.mktemp("moving") / "moving.mp4"
+    source = ["-f", "lavfi", "-i", "mandelbrot=s=320x180:r=25:end_scale=0.01:end_pts=100", "-t", "2"]
+    encode = ["-c:v", "libx264", "-pix_fmt", "yuv420p"]
+    subprocess.run(["ffmpeg", "-v", "error", *source, *encode, str(path)], check=True)
+    return path
+
+
+@needs_ffmpeg
+@pytest.mark.parametrize("late", [-5, -1, 0, 1, 5])
+def test_frames_of_another_index_count_as_wrong(moving: Path, tmp_path: Path, late: int) -> None:
+    references = reference(moving, tmp_path)
+    asked = np.arange(5, len(references) - 5)
+    frames = shrunk(VideoDecoder(moving, dimension_order="NHWC").get_frames_at(asked + late).data)
+    assert wrong_frames(frames, asked, references) == (0 if late == 0 else len(asked))
+
+
+@needs_ffmpeg
+def test_damaged_and_missing_frames_count_as_wrong(short: Path, tmp_path: Path) -> None:
+    references = reference(short, tmp_path)
+    asked = np.arange(len(references))
+    frames = references.copy()
+    frames[7, 32:96] = 128
+    assert wrong_frames(frames, asked, references) == 1
+    assert wrong_frames(frames[1:], asked, references) == len(asked)
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        ("import os\ndef frames(*_): os.abort()", "crashed with signal 6"),
+        ("def frames(*_): raise OSError('no such codec')", "OSError: no such codec"),
+        ("import threading\ndef frames(*_): threading.Event().wait()", "timed out after 3 s"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+    ],
+)
+def test_a_contestant_that_fails_says_how(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, failure: str
+) -> None:
+    (tmp_path / "failing").mkdir()
+    (tmp_path / "failing" / "module.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    hangs = failure.startswith("timed out")
+    contender = Contender(Contestant("failing.module"), tmp_path, timeout=3 if hangs else 300)
+    if contender.failure is None:
+        assert contender.run(Task("frames", "frames", ["x"], [[0]], None, 1)) is None
+    assert contender.failure == failure
+    contender.close()
+
+
+def test_a_peer_with_wrong_frames_is_never_the_best() -> None:
+    row = RowResult("", "", "", 2)
+    row.figures = {
+        "FlashCodec": Figures(walls=[2.0, 2.0], wrong=0),
+        "quick and wrong": Figures(walls=[1.0, 1.0], wrong=1),
+        "crashed": Figures(walls=[1.0], wrong=0, failure="crashed"),
+        "right": Figures(walls=[3.0, 5.0], wrong=0),
+    }
+    assert row.best_peer() == "right"
+    assert row.ratios("right") == [1.5, 2.5]
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("count", [1, 3, 50, 12_000])
+def test_tasks_ask_for_frames_that_are_there(name: str, count: int) -> None:
+    indices = TASKS[name].indices(count, 25)
+    assert indices.dtype == np.int64
+    assert len(indices) > 0
+    assert 0 <= indices.min() <= indices.max() < count
+
+
+@needs_ffmpeg
+def test_the_quick_run_measures_and_writes_its_results(short: Path, folder: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("torchcodec")
+    script = str(REPOSITORY / "bench" / "decode" / "run.py")
+    chosen = ["--tasks", "latency", "--peers", "TorchCodec,PyAV split", "--installed", str(tmp_path / "nothing")]
+    folders = ["--folder", str(folder), "--out", str(tmp_path)]
+    subprocess.run([sys.executable, script, "--quick", *chosen, *folders], check=True, capture_output=True)
+    (row,) = json.loads((tmp_path / "decode.json").read_text())["rows"]
+    for name in ("FlashCodec", "TorchCodec"):
+        figures = row["figures"][name]
+        assert figures["failure"] is None
+        assert figures["wrong"] == 0
+        assert figures["walls"][0] > 0
+        assert figures["peak"] >= 0
+    assert row["figures"]["PyAV split"]["failure"] == "not installed"
+    table = (tmp_path / "decode.md").read_text()
+    assert "not installed" in table
+    assert "all right" in table
+    assert (tmp_path / "decode.png").stat().st_size > 0
+    assert (tmp_path / "decode-floor.png").stat().st_size > 0
