@@ -15,18 +15,25 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 
 def markdown(document: dict[str, Any]) -> str:
-    rows = rows_of(document)
-    machine = ", ".join(str(value) for value in document["machine"].values())
+    rows = measured(document)
+    machine = ", ".join(document["machine"].values())
+    versions = ", ".join(f"{name} {version}" for name, version in document["versions"].items())
     lines = [
         "# FlashCodec beside other decoders",
         "",
-        f"Measured on: {machine}. `{document['command']}`. See bench/decode/README.md for what the columns mean.",
+        f"Measured on: {machine}; load before: {document['load']:.1f}. `{document['command']}`. With {versions}.",
+        "See bench/decode/README.md for what the columns mean.",
         "",
         *summary(rows, document["cores"]),
     ]
     for row in rows:
         lines += ["", *table(row, document["cores"])]
     return "\n".join(lines) + "\n"
+
+
+def measured(document: dict[str, Any]) -> list[RowResult]:
+    """The rows that have at least a round."""
+    return rows_of(document | {"rows": [row for row in document["rows"] if row]})
 
 
 def summary(rows: list[RowResult], cores: int) -> list[str]:
@@ -52,9 +59,10 @@ def summary(rows: list[RowResult], cores: int) -> list[str]:
 
 def table(row: RowResult, cores: int) -> list[str]:
     floors = row.floors
-    lines = [f"## {row.title}", "", f"{row.meaning}; {row.asked:,} frames in all. "]
+    lines = [f"## {row.title}", "", f"{row.meaning}; {row.asked:,} frames in all."]
     if floors.cpus:
         lines[-1] += (
+            " "
             f"Floor: {floors.packets:,} of {floors.of_packets:,} packets, {spread(floors.cpus, digits)} CPU s"
             f" (a reference {digits(floors.reference_ms)} ms, another {digits(floors.other_ms)} ms)."
         )
@@ -175,7 +183,7 @@ def save(figure: Any, path: Path) -> None:
 
 def write(document: dict[str, Any], folder: Path) -> None:
     """decode.md, decode.png and decode-floor.png from the document, which decode.json holds."""
-    rows = [row for row in rows_of(document) if row.figures]
+    rows = measured(document)
     (folder / "decode.md").write_text(markdown(document))
     if rows:
         draw_times(folder / "decode.png", rows)

@@ -8,10 +8,12 @@ import dataclasses
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +23,7 @@ import typer
 from checking import reference, wrong_frames
 from contestant import Task
 from measure import Contender, Result
-from peers import FLOOR, FOLDER
+from peers import CONTESTANTS, FLOOR, FOLDER
 from peers.flashcodec_patches import STD
 from report import RESULTS, write
 from results import Figures, RowResult
@@ -97,11 +99,13 @@ class Course:
             self._look_at(name, result, np.load(kept, mmap_mode="r"))
 
     def leave_out_the_slow(self) -> None:
-        """After the first round: who took much longer than FlashCodec is not run again."""
-        ours = self.result.figures.get("FlashCodec")
-        if ours is not None and ours.walls:
-            for figures in self.result.peers().values():
-                figures.slow = bool(figures.walls) and figures.walls[0] > self._options.patience * ours.walls[0]
+        """After the first round: peers that took much longer than the best of them are not run again."""
+        best = self.result.best_peer()
+        if best is None:
+            return
+        limit = self._options.patience * self.result.figures[best].walls[0]
+        for name, figures in self.result.peers().items():
+            figures.slow = bool(figures.walls) and figures.walls[0] > limit and name not in self._row.task.always
 
     def _task(self, kind: str, function: str, indices: list[npt.NDArray[np.int64]]) -> Task:
         task = self._row.task
@@ -159,9 +163,19 @@ def chosen_rows(tasks: str | None, videos: str | None, everything: bool) -> list
 
 def machine() -> dict[str, str]:
     sys.path.append(str(RESULTS.parent))  # beside bench/machine.py
-    from machine import describe_machine
+    from machine import describe_machine  # type: ignore[import-not-found]
 
-    return describe_machine()
+    description: dict[str, str] = describe_machine()
+    return description
+
+
+def versions() -> dict[str, str]:
+    """Of FFmpeg and of the contestants' distributions."""
+    ffmpeg = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True).stdout.split()[2]
+    packages = [contestant.package for contestant in CONTESTANTS.values() if contestant.package is not None]
+    found = {found.name: found.version for found in metadata.distributions()}
+    here = {name: found[name] for name in ("torchcodec", "torch", "transformers", "numpy") if name in found}
+    return {"ffmpeg": ffmpeg} | here | dict(package.split("==") for package in packages)
 
 
 def main(
@@ -171,7 +185,7 @@ def main(
     everything: Annotated[bool, typer.Option("--all", help="All files, not just the tasks on their main file")] = False,
     peers: Annotated[str | None, typer.Option(help="Names of contestants beside FlashCodec, with commas")] = None,
     quick: Annotated[bool, typer.Option(help="Tiny files, one round: to see that it runs")] = False,
-    patience: Annotated[float, typer.Option(help="Peers this many times slower than FlashCodec run once")] = 2.0,
+    patience: Annotated[float, typer.Option(help="A peer this many times slower than the best one runs once")] = 1.2,
     timeout: Annotated[float, typer.Option(help="Seconds that a contestant may take for one round")] = 240.0,
     folder: Annotated[Path, typer.Option(help="Folder of the videos, made there if missing")] = DEFAULT_FOLDER,
     installed: Annotated[Path, typer.Option(help="Folder that install_peers.py filled")] = FOLDER,
@@ -190,6 +204,8 @@ def main(
         "command": " ".join(["python", *sys.argv]),
         "machine": machine() | {"python": platform.python_version()},
         "cores": CORES,
+        "load": os.getloadavg()[0],
+        "versions": versions(),
         "rows": [],
     }
     with tempfile.TemporaryDirectory() as scratch, Progress(console=console, transient=True) as progress:
@@ -199,7 +215,7 @@ def main(
             for _ in run_rounds(course, options.rounds, progress):
                 document["rows"][-1] = dataclasses.asdict(course.result)
                 save(document, out / "decode.json")
-    write(document, out)
+            write(document, out)
     console.print(f"written: {out / 'decode.md'}, decode.json, decode.png, decode-floor.png")
 
 

@@ -21,6 +21,7 @@ class Task:
     concurrency: int = 1
     repeat: int = 1
     ours: str = "frames"  # FlashCodec's function
+    always: tuple[str, ...] = ()  # peers that run in every round, however slow
 
     def indices(self, count: int, rate: float) -> Indices:
         """The frames asked for in a file of so many, int64."""
@@ -38,6 +39,8 @@ class Task:
         """Who takes part, by name."""
         if self.kind == "patches":
             return PATCHES
+        if self.ours == "snapped":
+            return {name: CONTESTANTS[name] for name in ("FlashCodec", *SPLITS)}
         if self.concurrency > 1:
             return {name: contestant for name, contestant in CONTESTANTS.items() if name not in SPLITS}
         return CONTESTANTS
@@ -46,7 +49,7 @@ class Task:
 TASKS = {
     task.name: task
     for task in (
-        Task("uniform64", "64 frames evenly spread over the file, 224x224"),
+        Task("uniform64", "64 frames evenly spread over the file, 224x224", always=("TorchCodec", "OpenCV")),
         Task("fps1", "one frame a second, 224x224"),
         Task("seeks16", "16 times 4 frames in a row at random places, in random order, 224x224"),
         Task("every", "every frame at native size, in one array", size=None),

@@ -82,7 +82,8 @@ def encode(video: Video, path: Path, progress: Progress) -> None:
     command = ["ffmpeg", "-v", "error", "-y", *picture, *sound, *video.encoder, "-pix_fmt", "yuv420p", *codec]
     task = progress.add_task(video.name, total=video.count)
     try:
-        with subprocess.Popen([*command, str(partial)], stdin=subprocess.PIPE) as ffmpeg:
+        quiet = {"SVT_LOG": "1", **os.environ}
+        with subprocess.Popen([*command, str(partial)], stdin=subprocess.PIPE, env=quiet) as ffmpeg:
             assert ffmpeg.stdin is not None
             for frame in video.frames():
                 ffmpeg.stdin.write(frame)

@@ -41,7 +41,7 @@ PATCHES = {
     "TorchCodec split": Contestant("torchcodec_patches", "split", note="a decoder a core + the processor"),
 }
 FLOOR = Contestant("floor", "floor", "av==18.1.0")
-SPLITS = ("TorchCodec split", "PyAV split")  # like their namesakes where clips already run side by side
+SPLITS = ("TorchCodec split", "PyAV split")  # the best peers; like their namesakes where files run side by side
 
 
 def folder_of(package: str, root: Path = FOLDER) -> Path:
