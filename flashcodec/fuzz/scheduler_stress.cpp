@@ -14,6 +14,10 @@
 
 #include "session.h"
 
+// FFmpeg's frame threads share reference counts, whose atomics are not seen as the library is not instrumented.
+extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)
+extern "C" const char* __tsan_default_options() { return "ignore_noninstrumented_modules=1"; }
+
 namespace {
 
 using namespace flashcodec;
