@@ -1,15 +1,35 @@
 """Bad sources: one clear DecodeError, never a crash, a hang or a thread that is stuck."""
 
 import io
+import json
+import os
 import random
+import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from flashcodec_clips import ClipMaker, run_ffmpeg
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flashcodec
-from flashcodec import DecodeError, FlashCodec, PatchLayout, VideoDecoder
+from flashcodec import (
+    Bitstream,
+    DamagedError,
+    DecodeError,
+    FlashCodec,
+    LimitError,
+    Limits,
+    PatchLayout,
+    RGBLayout,
+    SourceError,
+    UnsupportedError,
+    VideoDecoder,
+)
 
 UNREADABLE = {
     "bad/ax_audio_only.mp4": "no video stream",
@@ -67,11 +87,49 @@ def test_paths_that_are_no_files(tmp_path: Path) -> None:
         VideoDecoder(b"")
 
 
-def test_pictures_over_the_limit_are_refused(clip: ClipMaker) -> None:
+def test_limits_of_analysis_are_held_and_named(clip: ClipMaker) -> None:
     path = clip("h264_bframes.mp4")
-    with pytest.raises(DecodeError, match=r"320x180 are over the limit of 1000 pixels"):
-        flashcodec.analyse_bitstream(path, limits=flashcodec.Limits(max_pixels=1000))
-    assert flashcodec.analyse_bitstream(path, limits=flashcodec.Limits(max_pixels=320 * 180)).num_frames == 150
+    size = path.stat().st_size
+    refused = {
+        Limits(max_pixels=1000): r"320x180 are over the limit of 1000 pixels \(max_pixels\)",
+        Limits(max_frames=149): r"149.*max_frames",
+        Limits(max_source_bytes=size - 1): rf"{size - 1}.*max_source_bytes",
+        Limits(max_analysis_seconds=1e-9): r"max_analysis_seconds",
+    }
+    for limits, message in refused.items():
+        with pytest.raises(LimitError, match=message) as caught:
+            flashcodec.analyse_bitstream(path, limits=limits)
+        assert caught.value.source == str(path)
+    enough = Limits(max_pixels=320 * 180, max_frames=150, max_source_bytes=size, max_analysis_seconds=60)
+    assert flashcodec.analyse_bitstream(path, limits=enough).num_frames == 150
+
+
+def test_a_scan_of_packets_ends_at_the_limits(clip: ClipMaker) -> None:
+    path = clip("h264_opengop.ts")
+    with pytest.raises(LimitError, match="max_frames"):
+        flashcodec.analyse_bitstream(path, limits=Limits(max_frames=100))
+    with pytest.raises(LimitError, match="max_analysis_seconds"):
+        flashcodec.analyse_bitstream(path, limits=Limits(max_analysis_seconds=1e-9))
+
+
+def test_the_time_limit_of_decoding_ends_a_request(clip: ClipMaker) -> None:
+    path = clip("h264_bframes.mp4")
+    hurried = flashcodec.analyse_bitstream(path, limits=Limits(max_decode_seconds=1e-9))
+    with FlashCodec(num_threads=1) as codec:
+        late = codec.add_decoding_request(hurried, range(150))
+        after = codec.add_decoding_request(path, [3])
+        outputs = {late: 0, after: 0}
+        errors = []
+        for _ in range(151):
+            output = codec.get_decoding_output(120)
+            assert output is not None
+            outputs[output.request] += output.count
+            errors += [output.error] if output.error is not None else []
+            if output.request == after:
+                break
+    assert outputs[late] < 150
+    assert [type(error) for error in errors] == [LimitError]
+    assert "max_decode_seconds" in errors[0].reason
 
 
 def test_playlists_open_no_other_files(clip: ClipMaker, tmp_path: Path) -> None:
@@ -200,3 +258,186 @@ def test_a_file_that_names_other_files_or_addresses_reads_none(clip: ClipMaker, 
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             listener.accept()
+
+
+def packet_places(path: Path) -> list[tuple[int, int]]:
+    """(offset, bytes) of each packet of the video stream, in decoding order."""
+    ffprobe = shutil.which("ffprobe")
+    if ffprobe is None:
+        pytest.skip("no ffprobe")
+    command = [ffprobe, "-v", "error", "-select_streams", "v:0", "-show_entries", "packet=pos,size", "-of", "json"]
+    packets = json.loads(subprocess.run([*command, str(path)], check=True, capture_output=True).stdout)["packets"]
+    return [(int(packet["pos"]), int(packet["size"])) for packet in packets]
+
+
+def without_packets(path: Path, packets: range) -> bytes:
+    """The file with zeros in place of packets, in decoding order."""
+    places = packet_places(path)
+    data = bytearray(path.read_bytes())
+    for number in packets:
+        offset, size = places[number]
+        data[offset : offset + size] = bytes(size)
+    return bytes(data)
+
+
+@pytest.fixture(scope="module")
+def whole(clip: ClipMaker) -> VideoDecoder:
+    return VideoDecoder(clip("h264_bframes.mp4"))  # closed GOPs of 30
+
+
+@pytest.fixture(scope="module")
+def holed(clip: ClipMaker) -> bytes:
+    """Of frames 60 to 89, only the key frame and the first few others are there."""
+    return without_packets(clip("h264_bframes.mp4"), range(65, 90))
+
+
+ASKED = [10, 59, 60, 85, 90, 120, 85, 30]
+
+
+def test_frames_before_and_after_a_damage_come_and_the_others_are_reported(whole: VideoDecoder, holed: bytes) -> None:
+    batch = VideoDecoder(holed, on_error="skip").get_frames_at(ASKED)
+    left = [frame for frame in ASKED if frame != 85]
+    assert batch.indices.tolist() == left
+    np.testing.assert_array_equal(batch.data, whole.get_frames_at(left).data)
+    np.testing.assert_array_equal(batch.pts_seconds, whole.get_frames_at(left).pts_seconds)
+    assert list(batch.damaged) == [85]
+    error = batch.damaged[85]
+    assert isinstance(error, DamagedError)
+    assert error.position == 85
+    assert error.stream == 0
+
+
+def test_the_nearest_intact_frame_asked_for_takes_the_place_of_a_damaged_one(whole: VideoDecoder, holed: bytes) -> None:
+    batch = VideoDecoder(holed, on_error="nearest").get_frames_at(ASKED)
+    replaced = [90 if frame == 85 else frame for frame in ASKED]
+    assert batch.indices.tolist() == replaced
+    np.testing.assert_array_equal(batch.data, whole.get_frames_at(replaced).data)
+    assert list(batch.damaged) == [85]
+
+
+def test_a_damage_raises_unless_told_otherwise(whole: VideoDecoder, holed: bytes) -> None:
+    decoder = VideoDecoder(holed)
+    with pytest.raises(DamagedError, match="frame 85") as caught:
+        decoder.get_frames_at(ASKED)
+    assert caught.value.position == 85
+    np.testing.assert_array_equal(decoder.get_frames_at([59, 90]).data, whole.get_frames_at([59, 90]).data)
+
+
+@pytest.mark.parametrize("on_error", ["skip", "nearest"])
+def test_if_all_frames_are_damaged_there_is_nothing_to_return(holed: bytes, on_error: str) -> None:
+    with pytest.raises(DamagedError, match="frame 8"):
+        VideoDecoder(holed, on_error=on_error).get_frames_at([85, 86])  # type: ignore[arg-type]
+
+
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_what_is_given_out_without_a_mark_is_right(clip: ClipMaker, whole: VideoDecoder, data: st.DataObject) -> None:
+    """Whatever packets are lost: a frame is an error, marked as damaged, or as it was encoded."""
+    first = data.draw(st.integers(0, 148))
+    lost = range(first, data.draw(st.integers(first + 1, 150)))
+    frames = sorted(data.draw(st.sets(st.integers(0, 149), min_size=1, max_size=10)))
+    damaged = without_packets(clip("h264_bframes.mp4"), lost)
+    try:
+        stream = flashcodec.analyse_bitstream(damaged)
+    except DecodeError:
+        assert first == 0  # where the parameters of the stream are
+        return
+    expected = whole.get_frames_at(frames).data
+    with FlashCodec(num_threads=2) as codec:
+        codec.add_decoding_request(stream, frames, RGBLayout(), on_error="skip")
+        seen = set()
+        while len(seen) < len(frames):
+            output = codec.get_decoding_output(120)
+            assert output is not None
+            seen |= set(range(output.first, output.first + output.count))
+            if output.error is None and not output.damaged:
+                assert output.data is not None
+                np.testing.assert_array_equal(output.data[0], expected[output.first])
+        assert output.done
+    assert seen == set(range(len(frames)))
+
+
+NO_DATA = pytest.mark.skip(reason="no test videos beside this checkout")
+BAD_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "videos" / "bad"
+
+
+def analysed(path: Path) -> Bitstream | DecodeError:
+    try:
+        return flashcodec.analyse_bitstream(path, limits=Limits(max_analysis_seconds=120))
+    except DecodeError as error:
+        return error
+
+
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in BAD_FOLDER.glob("*")) or [pytest.param("", marks=NO_DATA)]
+)
+def test_each_bad_file_gives_frames_or_says_why_not(name: str) -> None:
+    path = BAD_FOLDER / name
+    kinds = (SourceError, UnsupportedError, DamagedError, LimitError)
+    stream = analysed(path)
+    if isinstance(stream, DecodeError):
+        assert isinstance(stream, kinds)
+        assert str(stream).startswith(str(path))
+        assert stream.reason
+        return
+    frames = sorted({0, stream.num_frames // 2, stream.num_frames - 1})
+    with FlashCodec(num_threads=1) as codec:
+        codec.add_decoding_request(stream, frames, RGBLayout(32, 32), on_error="skip")
+        for _ in frames:
+            output = codec.get_decoding_output(120)
+            assert output is not None
+            if output.error is None:
+                assert output.data is not None
+                assert output.data.shape == (1, 3, 32, 32)
+                continue
+            assert isinstance(output.error, kinds)
+            assert output.error.source == str(path)
+            assert output.error.position == frames[output.first]
+        assert output.done
+
+
+LEAKS = """
+import gc, os, sys
+import flashcodec
+from pathlib import Path
+
+path, damaged = Path(sys.argv[1]), Path(sys.argv[2])
+data, bad = path.read_bytes(), damaged.read_bytes()
+
+def status(name):
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(name + ":"))
+
+def open_and_close(number):
+    try:
+        source = (path, data, damaged, bad, open(path, "rb"))[number % 5]
+        decoder = flashcodec.VideoDecoder(source, num_threads=1)
+        decoder.get_frames_at([0, 30, len(decoder) - 1])
+    except flashcodec.DecodeError:
+        pass
+
+def state():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), status("Threads"), status("VmRSS")
+
+for number in range(200):
+    open_and_close(number)
+before = state()
+for number in range(1000):
+    open_and_close(number)
+after = state()
+print(*before, *after)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what is freed")
+def test_a_thousand_times_opened_and_closed_leaks_nothing(clip: ClipMaker, tmp_path: Path) -> None:
+    path = clip("h264_fragmented.mp4")
+    damaged = tmp_path / "damaged.mp4"
+    damaged.write_bytes(path.read_bytes()[:-3000])
+    command = [sys.executable, "-c", LEAKS, str(path), str(damaged)]
+    done = subprocess.run(command, capture_output=True, check=True)
+    files, threads, kilobytes, files_after, threads_after, kilobytes_after = map(int, done.stdout.split())
+    assert files_after <= files
+    assert threads_after <= threads
+    assert kilobytes_after - kilobytes < 5000  # 5 kB a time
