@@ -58,7 +58,7 @@ void Request::put(Output output) {
 void Request::fail(const DecodeError& error) {
   const std::lock_guard lock(mutex_);
   if (stopped()) return;
-  stopped_.store(true, std::memory_order_release);
+  end();
   Output output;
   output.request = id_;
   output.done = true;
@@ -68,8 +68,13 @@ void Request::fail(const DecodeError& error) {
 
 void Request::stop() {
   const std::lock_guard lock(mutex_);
-  stopped_.store(true, std::memory_order_release);
+  end();
   outputs_->drop(id_);
+}
+
+void Request::end() {
+  stopped_.store(true, std::memory_order_release);
+  const std::lock_guard nothing_written(writing_);
 }
 
 void Request::check_time() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <vector>
 
 #include "bitstream.h"
@@ -46,15 +47,20 @@ class Request {
   void put(Output output);
   void fail(const DecodeError& error);
 
-  // Ends the request; what is put out afterwards is dropped.
+  // Ends the request; what is put out afterwards is dropped, and `out` is the caller's again.
   void stop();
   bool stopped() const { return stopped_.load(std::memory_order_acquire); }
+
+  // To be held while a frame is written, and followed by a look at stopped(): then `out` may be gone.
+  std::shared_lock<std::shared_mutex> writing() { return std::shared_lock(writing_); }
 
   // To be called before decoding and then now and again: fails the request once it has taken longer than allowed.
   void check_time();
 
  private:
   void order_groups(const std::vector<int64_t>& frames);
+  // Returns once nothing is being written any more.
+  void end();
 
   using Clock = Output::Clock;
 
@@ -71,6 +77,7 @@ class Request {
   int32_t groups_left_;
   std::optional<Clock::time_point> began_;
   std::atomic<bool> stopped_ = false;
+  std::shared_mutex writing_;
 };
 
 using RequestPtr = std::shared_ptr<Request>;

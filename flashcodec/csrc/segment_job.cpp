@@ -67,6 +67,8 @@ void SegmentJob::put(int64_t index, const AVFrame& frame, bool damaged) {
 }
 
 void SegmentJob::write(std::span<const Slot> slots, const AVFrame& frame) {
+  const auto writing = request_->writing();
+  if (request_->stopped()) return;
   const Layout& layout = request_->layout();
   if (layout.kind == LayoutKind::kRaw) {
     for (const Slot& slot : slots) {
