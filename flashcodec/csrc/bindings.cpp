@@ -166,7 +166,8 @@ FramePtr frame_of(const Pixels& planes, const std::string& format, int height, i
   frame->width = width;
   frame->colorspace = static_cast<AVColorSpace>(matrix);
   frame->color_range = full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
-  if (frame->format == AV_PIX_FMT_NONE || height <= 0 || width <= 0 || static_cast<size_t>(planes.size()) != raw_bytes(*frame)) {
+  if (frame->format == AV_PIX_FMT_NONE || height <= 0 || width <= 0 ||
+      static_cast<size_t>(planes.size()) != raw_bytes(*frame)) {
     throw py::value_error("planes do not fit the pixel format and size");
   }
   if (av_frame_get_buffer(frame.get(), 0) < 0) throw std::bad_alloc();

@@ -42,7 +42,7 @@ class FrameWriter::Pipeline {
 };
 
 void FrameWriter::Pipeline::draw(const Canvas& canvas, Resizer& resizer, Interpolation interpolation,
-                       std::span<const Place> places) {
+                                 std::span<const Place> places) {
   const Fit& fit = canvas.fit();
   const int width = canvas.width();
   // The part of the picture that the frame covers.

@@ -45,7 +45,7 @@ namespace avx2 {
 namespace avx512 {
 #define SIMD_NAME "avx512"
 #define SIMD_BYTES 64
-#define SIMD_FN __attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq")))
+#define SIMD_FN __attribute__((target("avx2,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 #include "kernels.inl"
 #undef SIMD_NAME
 #undef SIMD_BYTES
@@ -54,12 +54,11 @@ namespace avx512 {
 
 std::vector<const Kernels*> find_kernels() {
   std::vector<const Kernels*> found;
-  const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
-  if (has_avx2 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-      __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0) {
-    found.push_back(&avx512::kKernels);
-  }
-  if (has_avx2) found.push_back(&avx2::kKernels);
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                          __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512dq") != 0 &&
+                          __builtin_cpu_supports("avx512vnni") != 0;
+  if (has_avx512) found.push_back(&avx512::kKernels);
+  if (__builtin_cpu_supports("avx2") != 0) found.push_back(&avx2::kKernels);
   found.push_back(&baseline::kKernels);
   found.push_back(&scalar::kKernels);
   return found;

@@ -8,7 +8,7 @@
 
 namespace flashcodec {
 
-// Vector loads may read this many bytes behind a row that a kernel reads, unless said otherwise.
+// `blend` may read this many bytes behind its rows.
 constexpr int kRowPadding = 64;
 
 // One row of each of red, green and blue.
@@ -18,6 +18,18 @@ struct Planes {
   uint8_t* blue;
 
   Planes operator+(int64_t bytes) const { return {red + bytes, green + bytes, blue + bytes}; }
+};
+
+struct ConstPlanes {
+  const uint8_t* red;
+  const uint8_t* green;
+  const uint8_t* blue;
+
+  ConstPlanes(const uint8_t* r, const uint8_t* g, const uint8_t* b) : red(r), green(g), blue(b) {}
+  ConstPlanes(const Planes& planes)
+      : red(planes.red), green(planes.green), blue(planes.blue) {}  // NOLINT(google-explicit-constructor)
+
+  ConstPlanes operator+(int64_t bytes) const { return {red + bytes, green + bytes, blue + bytes}; }
 };
 
 // Coefficients of libswscale's three ways from YUV to RGB, see yuv.h.
@@ -61,14 +73,15 @@ struct Kernels {
   void (*full16)(const uint16_t* y, const uint16_t* u, const uint16_t* v, int extra_bits, int width,
                  const YuvCoefficients& k, Planes out);
 
-  // Outputs [begin, end) of a filtered row; `in` is the row's pixel number `offset`.
-  void (*narrow)(const uint8_t* in, int offset, const FilterView& filter, int begin, int end, uint8_t* out);
+  // Outputs [begin, end) of a filtered row; `in` is the row's pixel number `offset`. Up to `stride` bytes from the
+  // first tap on are read.
+  void (*narrow)(ConstPlanes in, int offset, const FilterView& filter, int begin, int end, Planes out);
   // The weighted sum of `taps` rows. The rows are readable, the weights are there, up to an even number of taps.
   void (*blend)(const uint8_t* const* rows, const int16_t* weights, int taps, int shift, int width, uint8_t* out);
 
   // Between RGB RGB ... and planes; no byte behind the row is read or written.
   void (*split)(const uint8_t* rgb, int width, Planes out);
-  void (*join)(const uint8_t* red, const uint8_t* green, const uint8_t* blue, int width, uint8_t* rgb);
+  void (*join)(ConstPlanes in, int width, uint8_t* rgb);
   // 16 x 16 bytes: out[x * out_stride + y] = in[y * in_stride + x].
   void (*transpose)(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride);
   void (*reverse)(uint8_t* row, int width);

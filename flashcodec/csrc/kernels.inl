@@ -20,8 +20,7 @@ SIMD_FN inline void direct_block(const uint8_t* __restrict y, const uint8_t* __r
     const auto cu = static_cast<int16_t>(u[i] * 8 - 1024);
     const auto cv = static_cast<int16_t>(v[i] * 8 - 1024);
     red[2 * i] = red[2 * i + 1] = high_product(cv, c.red_v);
-    green[2 * i] = green[2 * i + 1] =
-        static_cast<int16_t>(high_product(cu, c.green_u) + high_product(cv, c.green_v));
+    green[2 * i] = green[2 * i + 1] = static_cast<int16_t>(high_product(cu, c.green_u) + high_product(cv, c.green_v));
     blue[2 * i] = blue[2 * i + 1] = high_product(cu, c.blue_u);
   }
   uint8_t* __restrict r = out.red;
@@ -61,8 +60,7 @@ SIMD_FN inline void stepped_block(const T* __restrict y, int extra_bits, const u
   const int blue_base = c.first_step - (c.step_blue_u >> 9);
   for (int i = 0; i < width / 2; ++i) {
     const auto r = static_cast<int16_t>(red_base + ((v[i] * c.step_red_v) >> 16));
-    const auto g =
-        static_cast<int16_t>(green_base + ((u[i] * c.step_green_u) >> 16) + ((v[i] * c.step_green_v) >> 16));
+    const auto g = static_cast<int16_t>(green_base + ((u[i] * c.step_green_u) >> 16) + ((v[i] * c.step_green_v) >> 16));
     const auto b = static_cast<int16_t>(blue_base + ((u[i] * c.step_blue_u) >> 16));
     red[2 * i] = red[2 * i + 1] = r;
     green[2 * i] = green[2 * i + 1] = g;
@@ -185,77 +183,121 @@ SIMD_FN inline Vector narrow32(Vector a, Vector b) { return _mm_packs_epi32(a, b
 SIMD_FN inline Vector narrow16(Vector a, Vector b) { return _mm_packus_epi16(a, b); }
 #endif
 
+SIMD_FN inline uint8_t weighted_sum(const uint8_t* __restrict pixels, const int16_t* __restrict weights, int taps,
+                                    int shift) {
+  int32_t sum = 1 << (shift - 1);
+  for (int j = 0; j < taps; ++j) sum += static_cast<int16_t>(pixels[j]) * weights[j];
+  return clip(sum >> shift);
+}
+
+SIMD_FN inline void narrow1(ConstPlanes in, const FilterView& filter, int x, Planes out) {
+  const int16_t* weights = filter.weights + static_cast<int64_t>(x) * filter.stride;
+  const int first = filter.first[x];
+  *out.red = weighted_sum(in.red + first, weights, filter.stride, filter.shift);
+  *out.green = weighted_sum(in.green + first, weights, filter.stride, filter.shift);
+  *out.blue = weighted_sum(in.blue + first, weights, filter.stride, filter.shift);
+}
+
 #if SIMD_BYTES >= 32
-// Sixteen products, added up to eight.
-SIMD_FN inline __m256i products16(const uint8_t* pixels, const int16_t* weights) {
+using Sums = __m256i;
+SIMD_FN inline Sums no_sums() { return _mm256_setzero_si256(); }
+
+SIMD_FN inline Sums load_weights(const int16_t* weights) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights));
+}
+
+// Adds sixteen products to eight sums.
+SIMD_FN inline Sums add_products(Sums sums, const uint8_t* pixels, Sums weights) {
   const __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(pixels)));
-  return _mm256_madd_epi16(wide, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights)));
-}
-
-SIMD_FN inline __m256i dot(const uint8_t* pixels, const int16_t* weights, int taps) {
-  __m256i sum = products16(pixels, weights);
 #if SIMD_BYTES == 64
-  int j = taps % 32 != 0 ? 16 : 0;
-  __m512i wide_sum = j != 0 ? _mm512_zextsi256_si512(sum) : _mm512_setzero_si512();
-  for (; j < taps; j += 32) {
-    const __m512i wide = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(pixels + j)));
-    wide_sum = _mm512_add_epi32(wide_sum, _mm512_madd_epi16(wide, _mm512_loadu_si512(weights + j)));
-  }
-  sum = _mm256_add_epi32(_mm512_castsi512_si256(wide_sum), _mm512_extracti64x4_epi64(wide_sum, 1));
+  return _mm256_dpwssd_epi32(sums, wide, weights);
 #else
-  for (int j = 16; j < taps; j += 16) sum = _mm256_add_epi32(sum, products16(pixels + j, weights + j));
+  return _mm256_add_epi32(sums, _mm256_madd_epi16(wide, weights));
 #endif
-  return sum;
 }
 
-SIMD_FN inline __m128i total4(__m256i a, __m256i b, __m256i c, __m256i d) {
+SIMD_FN inline __m128i totals(Sums a, Sums b, Sums c, Sums d) {
   const __m256i sums = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
   return _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
 }
 #elif SIMD_BYTES == 16
-SIMD_FN inline __m128i dot(const uint8_t* pixels, const int16_t* weights, int taps) {
+struct Sums {
+  __m128i low;
+  __m128i high;
+};
+SIMD_FN inline Sums no_sums() { return {_mm_setzero_si128(), _mm_setzero_si128()}; }
+
+SIMD_FN inline Sums load_weights(const int16_t* weights) { return {load(weights), load(weights + 8)}; }
+
+SIMD_FN inline Sums add_products(Sums sums, const uint8_t* pixels, Sums weights) {
+  const __m128i bytes = load(pixels);
   const __m128i zero = _mm_setzero_si128();
-  __m128i sum = zero;
-  for (int j = 0; j < taps; j += 16) {
-    const __m128i bytes = load(pixels + j);
-    sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_unpacklo_epi8(bytes, zero), load(weights + j)));
-    sum = _mm_add_epi32(sum, _mm_madd_epi16(_mm_unpackhi_epi8(bytes, zero), load(weights + j + 8)));
-  }
-  return sum;
+  return {_mm_add_epi32(sums.low, _mm_madd_epi16(_mm_unpacklo_epi8(bytes, zero), weights.low)),
+          _mm_add_epi32(sums.high, _mm_madd_epi16(_mm_unpackhi_epi8(bytes, zero), weights.high))};
 }
 
-SIMD_FN inline __m128i total4(__m128i a, __m128i b, __m128i c, __m128i d) {
-  const __m128i ab = _mm_add_epi32(_mm_unpacklo_epi32(a, b), _mm_unpackhi_epi32(a, b));
-  const __m128i cd = _mm_add_epi32(_mm_unpacklo_epi32(c, d), _mm_unpackhi_epi32(c, d));
+SIMD_FN inline __m128i totals(Sums a, Sums b, Sums c, Sums d) {
+  const auto both = [](Sums s) { return _mm_add_epi32(s.low, s.high); };
+  const __m128i ab = _mm_add_epi32(_mm_unpacklo_epi32(both(a), both(b)), _mm_unpackhi_epi32(both(a), both(b)));
+  const __m128i cd = _mm_add_epi32(_mm_unpacklo_epi32(both(c), both(d)), _mm_unpackhi_epi32(both(c), both(d)));
   return _mm_add_epi32(_mm_unpacklo_epi64(ab, cd), _mm_unpackhi_epi64(ab, cd));
 }
 #endif
 
 #if SIMD_BYTES > 0
-SIMD_FN void narrow(const uint8_t* in, int offset, const FilterView& filter, int begin, int end, uint8_t* out) {
-  const __m128i half = _mm_set1_epi32(1 << (filter.shift - 1));
-  const __m128i shift = _mm_cvtsi32_si128(filter.shift);
-  const uint8_t* pixels = in - offset;
-  const int32_t* first = filter.first;
-  const int taps = filter.stride;
-  const int16_t* weights = filter.weights + static_cast<int64_t>(begin) * taps;
-  for (int x = begin; x < end; x += 4, weights += 4 * static_cast<int64_t>(taps), out += 4) {
-    // The last outputs are made again rather than some behind the end.
-    const int count = end - x < 4 ? end - x : 4;
-    const int last = count - 1;
-    const auto at = [&](int i) SIMD_LAMBDA {
-      const int k = i < last ? i : last;
-      return dot(pixels + first[x + k], weights + static_cast<int64_t>(k) * taps, taps);
-    };
-    const __m128i sums = _mm_sra_epi32(_mm_add_epi32(total4(at(0), at(1), at(2), at(3)), half), shift);
-    const __m128i words = _mm_packs_epi32(sums, sums);
-    const int bytes = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
-    if (count == 4) {
-      __builtin_memcpy(out, &bytes, 4);
-    } else {
-      __builtin_memcpy(out, &bytes, static_cast<size_t>(count));
-    }
+// Four outputs, in all of the planes, from windows that begin at `first` and have `taps` weights each.
+SIMD_FN inline void narrow4(ConstPlanes in, const int32_t* first, const int16_t* weights, int taps, int shift,
+                            uint8_t* red, uint8_t* green, uint8_t* blue) {
+  Sums r0 = no_sums(), r1 = r0, r2 = r0, r3 = r0;
+  Sums g0 = r0, g1 = r0, g2 = r0, g3 = r0;
+  Sums b0 = r0, b1 = r0, b2 = r0, b3 = r0;
+  const int64_t x0 = first[0];
+  const int64_t x1 = first[1];
+  const int64_t x2 = first[2];
+  const int64_t x3 = first[3];
+  for (int64_t j = 0; j < taps; j += 16) {
+    const Sums w0 = load_weights(weights + j);
+    r0 = add_products(r0, in.red + x0 + j, w0);
+    g0 = add_products(g0, in.green + x0 + j, w0);
+    b0 = add_products(b0, in.blue + x0 + j, w0);
+    const Sums w1 = load_weights(weights + taps + j);
+    r1 = add_products(r1, in.red + x1 + j, w1);
+    g1 = add_products(g1, in.green + x1 + j, w1);
+    b1 = add_products(b1, in.blue + x1 + j, w1);
+    const Sums w2 = load_weights(weights + 2 * int64_t{taps} + j);
+    r2 = add_products(r2, in.red + x2 + j, w2);
+    g2 = add_products(g2, in.green + x2 + j, w2);
+    b2 = add_products(b2, in.blue + x2 + j, w2);
+    const Sums w3 = load_weights(weights + 3 * int64_t{taps} + j);
+    r3 = add_products(r3, in.red + x3 + j, w3);
+    g3 = add_products(g3, in.green + x3 + j, w3);
+    b3 = add_products(b3, in.blue + x3 + j, w3);
   }
+  const __m128i half = _mm_set1_epi32(1 << (shift - 1));
+  const __m128i count = _mm_cvtsi32_si128(shift);
+  const __m128i r = _mm_sra_epi32(_mm_add_epi32(totals(r0, r1, r2, r3), half), count);
+  const __m128i g = _mm_sra_epi32(_mm_add_epi32(totals(g0, g1, g2, g3), half), count);
+  const __m128i b = _mm_sra_epi32(_mm_add_epi32(totals(b0, b1, b2, b3), half), count);
+  const __m128i bytes = _mm_packus_epi16(_mm_packs_epi32(r, g), _mm_packs_epi32(b, b));
+  const int red4 = _mm_cvtsi128_si32(bytes);
+  const int green4 = _mm_cvtsi128_si32(_mm_srli_si128(bytes, 4));
+  const int blue4 = _mm_cvtsi128_si32(_mm_srli_si128(bytes, 8));
+  __builtin_memcpy(red, &red4, 4);
+  __builtin_memcpy(green, &green4, 4);
+  __builtin_memcpy(blue, &blue4, 4);
+}
+
+SIMD_FN void narrow(ConstPlanes in, int offset, const FilterView& filter, int begin, int end, Planes out) {
+  const ConstPlanes from = in + -int64_t{offset};
+  const int taps = filter.stride;
+  const int16_t* const weights = filter.weights;
+  int x = begin;
+  for (; x + 4 <= end; x += 4) {
+    const int64_t to = x - begin;
+    narrow4(from, filter.first + x, weights + int64_t{x} * taps, taps, filter.shift, out.red + to, out.green + to,
+            out.blue + to);
+  }
+  for (; x < end; ++x) narrow1(from, filter, x, out + (x - begin));
 }
 
 SIMD_FN inline Vector blend_block(const uint8_t* const* rows, const int16_t* weights, int taps, int shift, int x) {
@@ -290,14 +332,8 @@ SIMD_FN void blend(const uint8_t* const* rows, const int16_t* weights, int taps,
   __builtin_memcpy(out + x, rest, static_cast<size_t>(width - x));
 }
 #else
-SIMD_FN void narrow(const uint8_t* in, int offset, const FilterView& filter, int begin, int end, uint8_t* out) {
-  for (int x = begin; x < end; ++x) {
-    const int16_t* __restrict weights = filter.weights + static_cast<int64_t>(x) * filter.stride;
-    const uint8_t* __restrict pixels = in + (filter.first[x] - offset);
-    int32_t sum = 0;
-    for (int j = 0; j < filter.stride; ++j) sum += static_cast<int16_t>(pixels[j]) * weights[j];
-    out[x - begin] = clip((sum + (1 << (filter.shift - 1))) >> filter.shift);
-  }
+SIMD_FN void narrow(ConstPlanes in, int offset, const FilterView& filter, int begin, int end, Planes out) {
+  for (int x = begin; x < end; ++x) narrow1(in + -int64_t{offset}, filter, x, out + (x - begin));
 }
 
 SIMD_FN void blend(const uint8_t* const* rows, const int16_t* weights, int taps, int shift, int width,
@@ -333,9 +369,8 @@ SIMD_FN inline __m128i gather3(__m128i a, __m128i b, __m128i d) {
     }
     return index;
   }();
-  const auto mask = [](int part) SIMD_LAMBDA {
-    return _mm_load_si128(reinterpret_cast<const __m128i*>(kIndex.part[part]));
-  };
+  const auto mask = [](int part)
+                        SIMD_LAMBDA { return _mm_load_si128(reinterpret_cast<const __m128i*>(kIndex.part[part])); };
   return _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(a, mask(0)), _mm_shuffle_epi8(b, mask(1))),
                       _mm_shuffle_epi8(d, mask(2)));
 }
@@ -354,9 +389,8 @@ SIMD_FN inline __m128i scatter3(__m128i r, __m128i g, __m128i b) {
     }
     return index;
   }();
-  const auto mask = [](int c) SIMD_LAMBDA {
-    return _mm_load_si128(reinterpret_cast<const __m128i*>(kIndex.channel[c]));
-  };
+  const auto mask = [](int c)
+                        SIMD_LAMBDA { return _mm_load_si128(reinterpret_cast<const __m128i*>(kIndex.channel[c])); };
   return _mm_or_si128(_mm_or_si128(_mm_shuffle_epi8(r, mask(0)), _mm_shuffle_epi8(g, mask(1))),
                       _mm_shuffle_epi8(b, mask(2)));
 }
@@ -387,22 +421,22 @@ SIMD_FN void split(const uint8_t* rgb, int width, Planes out) {
   }
 }
 
-SIMD_FN void join(const uint8_t* red, const uint8_t* green, const uint8_t* blue, int width, uint8_t* __restrict rgb) {
+SIMD_FN void join(ConstPlanes in, int width, uint8_t* __restrict rgb) {
   int x = 0;
 #if SIMD_BYTES >= 32
   for (; x + 16 <= width; x += 16, rgb += 48) {
-    const __m128i r = load16(red + x);
-    const __m128i g = load16(green + x);
-    const __m128i b = load16(blue + x);
+    const __m128i r = load16(in.red + x);
+    const __m128i g = load16(in.green + x);
+    const __m128i b = load16(in.blue + x);
     store16(rgb, scatter3<0>(r, g, b));
     store16(rgb + 16, scatter3<1>(r, g, b));
     store16(rgb + 32, scatter3<2>(r, g, b));
   }
 #endif
   for (; x < width; ++x, rgb += 3) {
-    rgb[0] = red[x];
-    rgb[1] = green[x];
-    rgb[2] = blue[x];
+    rgb[0] = in.red[x];
+    rgb[1] = in.green[x];
+    rgb[2] = in.blue[x];
   }
 }
 

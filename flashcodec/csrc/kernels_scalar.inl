@@ -2,14 +2,19 @@
 
 inline uint8_t clip(int value) { return static_cast<uint8_t>(std::clamp(value, 0, 255)); }
 
-void narrow(const uint8_t* in, int offset, const FilterView& filter, int begin, int end, uint8_t* out) {
+uint8_t weighted_sum(const uint8_t* pixels, const FilterView& filter, int x) {
+  const int taps = std::min(filter.taps, filter.in - filter.first[x]);
+  int sum = 1 << (filter.shift - 1);
+  for (int j = 0; j < taps; ++j) sum += pixels[j] * filter.weights[static_cast<int64_t>(x) * filter.stride + j];
+  return clip(sum >> filter.shift);
+}
+
+void narrow(ConstPlanes in, int offset, const FilterView& filter, int begin, int end, Planes out) {
   for (int x = begin; x < end; ++x) {
-    const int taps = std::min(filter.taps, filter.in - filter.first[x]);
-    int sum = 1 << (filter.shift - 1);
-    for (int j = 0; j < taps; ++j) {
-      sum += in[filter.first[x] - offset + j] * filter.weights[static_cast<int64_t>(x) * filter.stride + j];
-    }
-    out[x - begin] = clip(sum >> filter.shift);
+    const int first = filter.first[x] - offset;
+    out.red[x - begin] = weighted_sum(in.red + first, filter, x);
+    out.green[x - begin] = weighted_sum(in.green + first, filter, x);
+    out.blue[x - begin] = weighted_sum(in.blue + first, filter, x);
   }
 }
 
@@ -29,11 +34,11 @@ void split(const uint8_t* rgb, int width, Planes out) {
   }
 }
 
-void join(const uint8_t* red, const uint8_t* green, const uint8_t* blue, int width, uint8_t* rgb) {
+void join(ConstPlanes in, int width, uint8_t* rgb) {
   for (int x = 0; x < width; ++x) {
-    rgb[3 * x] = red[x];
-    rgb[3 * x + 1] = green[x];
-    rgb[3 * x + 2] = blue[x];
+    rgb[3 * x] = in.red[x];
+    rgb[3 * x + 1] = in.green[x];
+    rgb[3 * x + 2] = in.blue[x];
   }
 }
 

@@ -83,7 +83,7 @@ void Canvas::write_row(const Kernels& kernels, const Planes& row, int y, int slo
       break;
     }
     case LayoutKind::kHwc:
-      kernels.join(row.red, row.green, row.blue, width_, group + size_t{3} * width_ * y);
+      kernels.join(row, width_, group + size_t{3} * width_ * y);
       break;
     case LayoutKind::kRaw:
       break;

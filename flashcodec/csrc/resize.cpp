@@ -16,7 +16,7 @@ void Resizer::start(PixelSource& source, int height, int width, Interpolation in
     first_column_ = first_column_ / 2 * 2;
     const int last = std::min((across_.last(window.left + window.width - 1) + 1) / 2 * 2, source.width());
     columns_ = last - first_column_;
-    wide_.resize(std::max(wide_.size(), size_t{3} * (columns_ + across_.stride() + kRowPadding)));
+    wide_.resize(std::max(wide_.size(), size_t{3} * (columns_ + across_.stride())));
   }
   next_ = 0;
   if (down_.identity()) return;
@@ -41,15 +41,10 @@ void Resizer::read_narrowed(int y, Planes out) {
     source_->read(y, first_column_, columns_, out);
     return;
   }
-  const ptrdiff_t plane = columns_ + across_.stride() + kRowPadding;
+  const ptrdiff_t plane = columns_ + across_.stride();
   const Planes wide{wide_.data(), wide_.data() + plane, wide_.data() + 2 * plane};
   source_->read(y, first_column_, columns_, wide);
-  const FilterView filter = across_.view();
-  const int begin = window_.left;
-  const int end = begin + window_.width;
-  kernels_.narrow(wide.red, first_column_, filter, begin, end, out.red);
-  kernels_.narrow(wide.green, first_column_, filter, begin, end, out.green);
-  kernels_.narrow(wide.blue, first_column_, filter, begin, end, out.blue);
+  kernels_.narrow(wide, first_column_, across_.view(), window_.left, window_.left + window_.width, out);
 }
 
 Planes Resizer::kept(int y) {
@@ -60,7 +55,7 @@ Planes Resizer::kept(int y) {
 void Resizer::mix(int y, Planes out) {
   const int first = down_.first(y);
   const int taps = down_.last(y) - first;
-  const auto blend = [&](uint8_t* Planes::* plane) {
+  const auto blend = [&](uint8_t* Planes::*plane) {
     for (int j = 0; j < taps; ++j) rows_[j] = kept(first + j).*plane;
     rows_[taps] = rows_[0];  // rows go in pairs; this one's weight is 0
     kernels_.blend(rows_.data(), down_.weights(y), taps, down_.shift(), window_.width, out.*plane);

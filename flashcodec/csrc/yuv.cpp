@@ -57,9 +57,7 @@ ChromaTaps chroma_taps(int y) {
   return {row - 2, {-115, 985, 3572, -346}};
 }
 
-const AVPixFmtDescriptor& descriptor_of(int pixels) {
-  return *av_pix_fmt_desc_get(static_cast<AVPixelFormat>(pixels));
-}
+const AVPixFmtDescriptor& descriptor_of(int pixels) { return *av_pix_fmt_desc_get(static_cast<AVPixelFormat>(pixels)); }
 
 // Planar YUV of 8 to 14 bits in this machine's byte order.
 bool is_plain_yuv(const AVPixFmtDescriptor& format) {
@@ -121,7 +119,7 @@ bool agrees(const Kernels& kernels, const AVFrame& frame, const YuvFormat& forma
   for (int y = 0; y < frame.height; ++y) {
     const Planes planes{row.data(), row.data() + frame.width, row.data() + ptrdiff_t{2} * frame.width};
     rows.read(y, 0, frame.width, planes);
-    kernels.join(planes.red, planes.green, planes.blue, frame.width, rgb.data());
+    kernels.join(planes, frame.width, rgb.data());
     if (!std::equal(rgb.begin(), rgb.end(), expected.begin() + static_cast<ptrdiff_t>(rgb.size()) * y)) return false;
   }
   return true;
@@ -151,8 +149,8 @@ YuvWay find_yuv_way(const Kernels& kernels, const YuvFormat& format) {
   const std::array<int, 4> strides{3 * frame->width};
   const SwsPtr scaler = rgb_scaler(format, frame->width, frame->height);
   sws_scale(scaler.get(), frame->data, frame->linesize, 0, frame->height, planes.data(), strides.data());
-  const auto found = std::ranges::find_if(
-      ways, [&](YuvWay way) { return agrees(kernels, *frame, format, way, expected); });
+  const auto found =
+      std::ranges::find_if(ways, [&](YuvWay way) { return agrees(kernels, *frame, format, way, expected); });
   return found == ways.end() ? YuvWay::kNone : *found;
 }
 
