@@ -64,7 +64,10 @@ class Canvas {
   const Fit& fit() const { return fit_; }
 
   // Whether rows lie in the group as planes, and where.
-  bool planar() const { return layout_.kind == LayoutKind::kChw || width_ == layout_.tile_size; }
+  bool planar() const {
+    const bool one_column = layout_.kind == LayoutKind::kTiles && width_ == layout_.tile_size;
+    return layout_.kind == LayoutKind::kChw || one_column;
+  }
   Planes planes(int y, uint8_t* group) const;
 
   // Puts row `y` into its group, as the group's frame number `slot`. Patches are in the order of Qwen2-VL's

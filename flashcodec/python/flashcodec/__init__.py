@@ -13,7 +13,7 @@ from flashcodec.bitstream import (
 )
 from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
 from flashcodec.frames import Frame, FrameBatch
-from flashcodec.layouts import Layout, PatchLayout, RGBLayout
+from flashcodec.layouts import Layout, PatchLayout, RGBLayout, TileLayout
 from flashcodec.limits import Limits
 from flashcodec.sampling import sample
 from flashcodec.serving import DecodingOutput, FlashCodec, default_codec
@@ -37,6 +37,7 @@ __all__ = [
     "Segment",
     "Source",
     "SourceError",
+    "TileLayout",
     "UnsupportedError",
     "VideoDecoder",
     "VideoStreamMetadata",

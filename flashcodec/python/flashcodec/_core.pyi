@@ -68,7 +68,29 @@ class LayoutKind(Enum):
     PATCHES = 0
     CHW = 1
     HWC = 2
-    RAW = 3
+    TILES = 3
+    RAW = 4
+
+class Interpolation(Enum):
+    BICUBIC = 0
+    BILINEAR = 1
+    AREA = 2
+
+class Thumbnail(Enum):
+    NONE = 0
+    FIRST = 1
+    LAST = 2
+
+class Fit:
+    def __init__(
+        self,
+        height: int = 0,
+        width: int = 0,
+        top: int = 0,
+        left: int = 0,
+        color: tuple[int, int, int] = (0, 0, 0),
+        square: bool = False,
+    ) -> None: ...
 
 class Layout:
     def __init__(
@@ -79,9 +101,27 @@ class Layout:
         patch_size: int = 1,
         temporal_patch_size: int = 1,
         merge_size: int = 1,
+        interpolation: Interpolation = Interpolation.BICUBIC,
+        fit: Fit = ...,
+        tile_size: int = 1,
+        thumbnail: Thumbnail = Thumbnail.NONE,
     ) -> None: ...
 
-def lay_out(rgb: npt.NDArray[np.uint8], layout: Layout) -> npt.NDArray[np.uint8]: ...
+def kernels() -> list[str]: ...
+def lay_out(rgb: npt.NDArray[np.uint8], layout: Layout, kernels: str | None = None) -> npt.NDArray[np.uint8]: ...
+
+class Conversion:
+    def __init__(
+        self,
+        planes: npt.NDArray[np.uint8],
+        pixel_format: str,
+        height: int,
+        width: int,
+        color_space: int,
+        full_range: bool,
+        kernels: str | None = None,
+    ) -> None: ...
+    def lay_out(self, layout: Layout, quarter_turns: int = 0, mirrored: bool = False) -> npt.NDArray[np.uint8]: ...
 
 class Scheduler:
     def __init__(self, engines: int, memory_limit: int) -> None: ...
