@@ -47,8 +47,8 @@ struct ChromaTaps {
   std::array<int16_t, 4> weights;
 };
 
-// libswscale's filter from chroma rows to row y of 4:2:0: Lanczos, phases of a quarter and three quarters. Before the
-// first row one tap is dropped rather than folded.
+// libswscale's filter from chroma rows to row y of 4:2:0: cubic with a = -0.6, phases of a quarter and three quarters.
+// Before the first row one tap is dropped rather than folded.
 ChromaTaps chroma_taps(int y) {
   const int row = y / 2;
   if (y % 2 != 0) return {row - 1, {-346, 3572, 985, -115}};

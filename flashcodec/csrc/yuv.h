@@ -4,7 +4,7 @@
 // libswscale has three ways, and so are there here:
 //   direct   8-bit 4:2:0 and 4:2:2 in its x86 assembly: 16-bit products, a chroma sample for all pixels that share it;
 //   stepped  its tables: chroma is rounded to steps of luma. With more than 8 bits, luma and chroma are first
-//            rounded to 8, and the chroma of 4:2:0 is interpolated vertically (Lanczos);
+//            rounded to 8, and the chroma of 4:2:0 is interpolated vertically (bicubic);
 //   full     4:4:4: 32-bit products.
 // Which one holds depends on its version and on the machine, so it is found by trying on a small picture.
 #pragma once

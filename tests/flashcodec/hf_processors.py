@@ -3,6 +3,7 @@
 They need torchvision, whose builds for other torches import once two operator schemas are there.
 """
 
+import contextlib
 import importlib
 import sys
 from typing import Any
@@ -42,10 +43,8 @@ def _import_torchvision() -> None:
     if "torchvision" in sys.modules:
         return
     for operator in ("nms", "qnms"):
-        try:
+        with contextlib.suppress(RuntimeError):  # another test has defined it
             torch.library.define(
                 f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
             )
-        except RuntimeError:
-            pass  # it is there already
     pytest.importorskip("torchvision", reason="transformers' processors need torchvision")

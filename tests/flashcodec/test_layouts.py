@@ -1,5 +1,7 @@
 """Layouts of decoded frames equal what transformers' processors make of the same RGB picture, byte for byte."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -153,23 +155,22 @@ def test_squares_with_a_crop_equal_numpys_padding() -> None:
     np.testing.assert_array_equal(laid_out(rgb, layout), laid_out(padded, RGBLayout(45, 45, crop=(31, 22))))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: RGBLayout(20, 20, crop=(21, 5)),
-        lambda: RGBLayout(20, 20, square=(0, 0, 256)),
-        lambda: RGBLayout(20, 20, interpolation="nearest"),  # type: ignore[arg-type]
-        lambda: RGBLayout().sized(20, 20).__class__(20, None),
-        lambda: PatchLayout(100, 100),
-        lambda: PatchLayout(56, 56, interpolation="lanczos"),  # type: ignore[arg-type]
-        lambda: TileLayout(0, 1, 56),
-        lambda: TileLayout(1, 1, 56, content=(57, 10)),
-        lambda: TileLayout(1, 1, 56, "middle"),  # type: ignore[arg-type]
-        lambda: TileLayout.anyres(10, 10, [(100, 84)], 84),
-        lambda: TileLayout.internvl(10, 10, min_tiles=3, max_tiles=2),
-        lambda: RGBLayout(1 << 20, 4).to_core(),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(make: object) -> None:
-    with pytest.raises(ValueError):
-        make()  # type: ignore[operator]
+REFUSED: dict[str, Callable[[], object]] = {
+    "crop": lambda: RGBLayout(20, 20, crop=(21, 5)),
+    "colour": lambda: RGBLayout(20, 20, square=(0, 0, 256)),
+    "interpolation": lambda: PatchLayout(56, 56, interpolation="lanczos"),  # type: ignore[arg-type]
+    "neither": lambda: RGBLayout(20, None),
+    "multiples": lambda: PatchLayout(100, 100),
+    "positive": lambda: TileLayout(0, 1, 56),
+    "content": lambda: TileLayout(1, 1, 56, content=(57, 10)),
+    "thumbnail": lambda: TileLayout(1, 1, 56, "middle"),  # type: ignore[arg-type]
+    "multiple of the tile": lambda: TileLayout.anyres(10, 10, [(100, 84)], 84),
+    "min_tiles": lambda: TileLayout.internvl(10, 10, min_tiles=3, max_tiles=2),
+    "a side may have": lambda: RGBLayout(1 << 20, 4).to_core(),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_sizes_that_do_not_fit_are_refused(reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        REFUSED[reason]()

@@ -100,8 +100,7 @@ class RGBLayout:
         _interpolation(self.interpolation)
         _check_color(self.square)
         if self.height is not None and self.width is not None and self.crop is not None:
-            if not (0 < self.crop[0] <= self.height and 0 < self.crop[1] <= self.width):
-                raise ValueError(f"crop {self.crop} does not lie within {(self.height, self.width)}")
+            _check_within("crop", self.crop, (self.height, self.width))
 
     @property
     def group_frames(self) -> int:
@@ -161,9 +160,8 @@ class TileLayout:
     def __post_init__(self) -> None:
         if self.thumbnail not in (None, "first", "last"):
             raise ValueError(f'thumbnail must be "first", "last" or None, not {self.thumbnail!r}')
-        height, width = self._grid
-        if self.content is not None and not (0 < self.content[0] <= height and 0 < self.content[1] <= width):
-            raise ValueError(f"content {self.content} does not lie within {self._grid}")
+        if self.content is not None:
+            _check_within("content", self.content, self._grid)
         self.to_core()
 
     @classmethod
@@ -231,3 +229,8 @@ def _interpolation(name: str) -> _core.Interpolation:
 def _check_color(color: Color | None) -> None:
     if color is not None and not (len(color) == 3 and all(0 <= part <= 255 for part in color)):
         raise ValueError(f"a colour is red, green and blue, 0 to 255 each, not {color}")
+
+
+def _check_within(name: str, part: tuple[int, int], whole: tuple[int, int]) -> None:
+    if not (0 < part[0] <= whole[0] and 0 < part[1] <= whole[1]):
+        raise ValueError(f"{name} {part} does not lie within {whole}")
