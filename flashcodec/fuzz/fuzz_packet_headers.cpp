@@ -1,12 +1,12 @@
 // Decoder configuration and packets straight into the header parsers. An input is: codec (1 byte), length of the
-// configuration (1 byte), the configuration, a packet.
+// configuration (1 byte), the configuration, packets, each after its length in units of 4 bytes (1 byte).
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
 
-#include "nal.h"
+#include "coded_format.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace flashcodec;
@@ -22,10 +22,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (parameters->extradata == nullptr) return 0;
   parameters->extradata_size = static_cast<int>(extra.size());
   std::copy(extra.begin(), extra.end(), parameters->extradata);
-  const NalFormat format = NalFormat::of(*parameters);
-  // A copy of exactly its size: a read past the end is seen.
-  const std::vector<uint8_t> packet(bytes.begin() + static_cast<std::ptrdiff_t>(extra.size()), bytes.end());
-  disposable(packet, format);
-  if (format.codec == AV_CODEC_ID_H264) inspect_h264(packet, format);
+  CodedFormat format = CodedFormat::of(*parameters);
+  for (std::span<const uint8_t> rest = bytes.subspan(extra.size()); !rest.empty();) {
+    const size_t length = std::min<size_t>(size_t{4} * rest[0], rest.size() - 1);
+    // A copy of exactly its size: a read past the end is seen.
+    const std::vector<uint8_t> packet(rest.begin() + 1, rest.begin() + 1 + static_cast<std::ptrdiff_t>(length));
+    disposable(packet, format);
+    independent(packet, format);
+    if (format.codec == AV_CODEC_ID_H264) inspect_h264(packet, format.nal);
+    rest = rest.subspan(1 + length);
+  }
   return 0;
 }
