@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -13,11 +14,13 @@ namespace flashcodec {
 namespace {
 
 // Codecs of which MP4/MOV keep one whole picture a sample, as the decoder wants it.
-bool one_sample_one_packet(AVCodecID codec) {
+bool one_sample_one_packet(const AVCodecParameters& parameters) {
+  // Interlaced, so that fields may be samples of their own.
+  if (parameters.codec_id == AV_CODEC_ID_H264 && parameters.field_order != AV_FIELD_PROGRESSIVE) return false;
   constexpr std::array codecs{AV_CODEC_ID_H264,   AV_CODEC_ID_HEVC,  AV_CODEC_ID_VP8,
                               AV_CODEC_ID_VP9,    AV_CODEC_ID_AV1,   AV_CODEC_ID_MJPEG,
                               AV_CODEC_ID_PRORES, AV_CODEC_ID_MPEG4, AV_CODEC_ID_H263};
-  return std::find(codecs.begin(), codecs.end(), codec) != codecs.end();
+  return std::find(codecs.begin(), codecs.end(), parameters.codec_id) != codecs.end();
 }
 
 const uint8_t* side_data(const AVStream* stream, AVPacketSideDataType type) {
@@ -36,12 +39,48 @@ bool is_encrypted(const AVStream& stream) {
          av_dict_get(stream.metadata, "enc_key_id", nullptr, 0) != nullptr;  // Matroska
 }
 
-std::optional<double> rotation_of(const AVStream* stream) {
-  const uint8_t* matrix = side_data(stream, AV_PKT_DATA_DISPLAYMATRIX);
-  if (matrix == nullptr) return std::nullopt;
-  const double degrees = av_display_rotation_get(reinterpret_cast<const int32_t*>(matrix));
+// FFmpeg gives B pictures the time at which they are decoded, and often leaves others without: they are shown when
+// the next of them is decoded. Nothing is inferred if that does not give every picture a time of its own.
+void infer_pts(std::vector<Packet>& packets) {
+  const auto unknown = [](const Packet& p) { return p.pts == AV_NOPTS_VALUE; };
+  if (std::none_of(packets.begin(), packets.end(), unknown)) return;
+  if (std::any_of(packets.begin(), packets.end(), [](const Packet& p) { return p.dts == AV_NOPTS_VALUE; })) return;
+  std::vector<int64_t> times(packets.size());
+  int64_t next_dts = packets.back().dts + std::max<int64_t>(packets.back().duration, 1);
+  for (size_t i = packets.size(); i-- > 0;) {
+    times[i] = unknown(packets[i]) ? next_dts : packets[i].pts;
+    if (packets[i].pts != packets[i].dts) next_dts = packets[i].dts;
+  }
+  std::vector<int64_t> sorted = times;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return;
+  for (size_t i = 0; i < packets.size(); ++i) packets[i].pts = times[i];
+}
+
+using DisplayMatrix = std::array<int32_t, 9>;
+
+std::optional<DisplayMatrix> display_matrix(const AVStream* stream) {
+  const uint8_t* bytes = side_data(stream, AV_PKT_DATA_DISPLAYMATRIX);
+  if (bytes == nullptr) return std::nullopt;
+  DisplayMatrix matrix;
+  std::memcpy(matrix.data(), bytes, sizeof(matrix));
+  return matrix;
+}
+
+// In degrees, anticlockwise, as FFmpeg and TorchCodec tell it also of a matrix that mirrors.
+std::optional<double> rotation_of(const DisplayMatrix& matrix) {
+  const double degrees = av_display_rotation_get(matrix.data());
   if (std::isnan(degrees)) return std::nullopt;
   return degrees;
+}
+
+// A matrix that mirrors has a negative determinant: with its first row negated it is the turn that follows.
+Orientation orientation_of(DisplayMatrix matrix) {
+  const auto product = [&](int i, int j) { return static_cast<double>(matrix[i]) * matrix[j]; };
+  const bool mirrored = product(0, 4) < product(1, 3);
+  for (int i = 0; mirrored && i < 2; ++i) matrix[i] = -std::max(matrix[i], -INT32_MAX);
+  const double degrees = rotation_of(matrix).value_or(0);
+  return {.quarter_turns = (4 - static_cast<int>(std::lround(degrees / 90))) % 4, .mirrored = mirrored};
 }
 
 std::optional<std::string> name_or_none(const char* name) {
@@ -97,10 +136,12 @@ void Bitstream::check_decodable(const AVStream& stream) const {
 void Bitstream::read_metadata(const AVStream& stream) {
   const AVCodecParameters& codec = *parameters_;
   metadata_.codec = avcodec_get_name(codec.codec_id);
-  metadata_.rotation = rotation_of(&stream);
-  quarter_turns_ = (4 - static_cast<int>(std::lround(metadata_.rotation.value_or(0.0) / 90.0))) % 4;
-  metadata_.width = quarter_turns_ % 2 == 0 ? codec.width : codec.height;
-  metadata_.height = quarter_turns_ % 2 == 0 ? codec.height : codec.width;
+  if (const std::optional<DisplayMatrix> matrix = display_matrix(&stream)) {
+    metadata_.rotation = rotation_of(*matrix);
+    orientation_ = orientation_of(*matrix);
+  }
+  metadata_.width = orientation_.swaps_sides() ? codec.height : codec.width;
+  metadata_.height = orientation_.swaps_sides() ? codec.width : codec.height;
   metadata_.pixel_format = name_or_none(av_get_pix_fmt_name(static_cast<AVPixelFormat>(codec.format)));
   if (stream.duration > 0) metadata_.duration_from_header = seconds(stream.duration);
   if (stream.start_time != AV_NOPTS_VALUE) metadata_.begin_from_header = seconds(stream.start_time);
@@ -129,7 +170,7 @@ bool Bitstream::gradual(const AVPacket& key) const {
 void Bitstream::read_packets(Input& input, Deadline deadline) {
   check_count(avformat_index_get_entries_count(input.stream()));
   const bool mov = std::string(input.format()->iformat->name).find("mov") != std::string::npos;
-  contiguous_ = mov && one_sample_one_packet(parameters_->codec_id);
+  contiguous_ = mov && one_sample_one_packet(*parameters_);
   scanned_ = !contiguous_;
   const LogCapture log;
   const std::unique_ptr<Input> tables =
@@ -149,9 +190,11 @@ void Bitstream::check_count(int64_t packets) const {
 void Bitstream::list_packets(Input& input) {
   auto packet = owned<PacketPtr>(av_packet_alloc());
   format_.independent = scanned_;
+  bool simple = scanned_;
   while (input.read(packet.get())) {
     check_count(static_cast<int64_t>(packets_.size()) + 1);
     if (packet->size == 0) continue;
+    simple = simple && simple_order(bytes_of(*packet), format_);
     if (format_.independent) format_.independent = independent(bytes_of(*packet), format_);
     const bool key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
     packets_.push_back({packet->pts, packet->dts, packet->duration, packet->pos, packet->size, -1, key,
@@ -163,6 +206,7 @@ void Bitstream::list_packets(Input& input) {
     contiguous_ = contiguous_ && packet->pos >= 0 && !new_parameters;
     if (new_parameters) format_.codec = AV_CODEC_ID_NONE;  // NAL units may be told apart in another way from here on
   }
+  if (simple) infer_pts(packets_);
 }
 
 // FFmpeg's output order is that of the timestamps. Where a stream starts its timestamps again at a key packet,

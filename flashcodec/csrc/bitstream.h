@@ -9,6 +9,7 @@
 #include "coded_format.h"
 #include "ffmpeg.h"
 #include "input.h"
+#include "orientation.h"
 #include "source.h"
 
 namespace flashcodec {
@@ -60,7 +61,7 @@ class Bitstream {
   const AVCodecParameters& parameters() const { return *parameters_; }
   const Metadata& metadata() const { return metadata_; }
   const CodedFormat& format() const { return format_; }
-  int quarter_turns() const { return quarter_turns_; }
+  Orientation orientation() const { return orientation_; }
 
   const std::vector<Packet>& packets() const { return packets_; }
   const std::vector<int32_t>& frames() const { return frames_; }  // packet of each frame
@@ -102,7 +103,7 @@ class Bitstream {
   AVRational time_base_{0, 1};
   Metadata metadata_;
   CodedFormat format_;
-  int quarter_turns_ = 0;  // clockwise
+  Orientation orientation_;
   std::vector<Packet> packets_;
   std::vector<int32_t> frames_;
   std::vector<int64_t> frame_pts_;

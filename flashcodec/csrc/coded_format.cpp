@@ -62,6 +62,11 @@ bool disposable(Bytes packet, CodedFormat& format) {
   }
 }
 
+bool simple_order(Bytes packet, const CodedFormat& format) {
+  if (format.codec == AV_CODEC_ID_MPEG4) return single_vop(packet);
+  return format.codec == AV_CODEC_ID_MPEG1VIDEO || format.codec == AV_CODEC_ID_MPEG2VIDEO;
+}
+
 bool independent(Bytes packet, const CodedFormat& format) {
   if (format.codec == AV_CODEC_ID_VP8) return inspect_vp8(packet).independent;
   return format.codec == AV_CODEC_ID_VP9 && inspect_vp9(packet).independent;

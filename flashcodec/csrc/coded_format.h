@@ -27,6 +27,10 @@ struct CodedFormat {
 // asked of each packet that follows a key packet, in order, as headers in one packet hold for the next ones.
 bool disposable(std::span<const uint8_t> packet, CodedFormat& format);
 
+// Whether pictures of this stream leave the decoder in the order of MPEG-1, 2 and 4: B pictures at once, others when
+// the next of them comes. Not so if an MPEG-4 packet holds more or less than one picture.
+bool simple_order(std::span<const uint8_t> packet, const CodedFormat& format);
+
 // VP8, VP9: whether the packet's frames are independent of others in the sense of VpxFrame.
 bool independent(std::span<const uint8_t> packet, const CodedFormat& format);
 

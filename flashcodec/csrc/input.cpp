@@ -157,6 +157,8 @@ void Input::find_streams(int wanted) {
                                 media_name(format_->streams[wanted]->codecpar->codec_type) + ", not video");
   }
   choose(best_stream(wanted));
+  const AVCodecParameters& codec = *stream()->codecpar;
+  if (codec.codec_id == AV_CODEC_ID_H264) fields_ = std::make_unique<FieldJoiner>(codec);
 }
 
 // FFmpeg's choice, but no cover art unless it was asked for.
@@ -174,6 +176,18 @@ int Input::best_stream(int wanted) const {
 }
 
 bool Input::read(AVPacket* packet) {
+  if (fields_ == nullptr) return read_packet(packet);
+  return fields_->read([this](AVPacket* next) { return read_packet(next); }, packet);
+}
+
+bool Input::seek(int64_t position, int64_t timestamp) {
+  const bool by_byte = (format_->iformat->flags & AVFMT_TS_DISCONT) != 0;
+  if (fields_ != nullptr) fields_->reset();
+  return av_seek_frame(format_.get(), by_byte ? -1 : stream_index_, by_byte ? position : timestamp,
+                       by_byte ? AVSEEK_FLAG_BYTE : AVSEEK_FLAG_BACKWARD) >= 0;
+}
+
+bool Input::read_packet(AVPacket* packet) {
   const LogCapture log;
   for (;;) {
     check_deadline();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ffmpeg.h"
+#include "field_joiner.h"
 #include "source.h"
 #include "source_limits.h"
 
@@ -44,8 +45,12 @@ class Input {
   AVStream* stream() const { return format_->streams[stream_index_]; }
   int stream_index() const { return stream_index_; }
 
-  // The next packet of the chosen stream; false at the end. Damaged parts are passed over as FFmpeg does.
+  // The next packet of the chosen stream, a whole frame; false at the end. Damaged parts are passed over as FFmpeg
+  // does.
   bool read(AVPacket* packet);
+
+  // Goes to a place at or before a packet with this byte offset and decoding time stamp; false if that fails.
+  bool seek(int64_t position, int64_t timestamp);
 
  private:
   Input(SourcePtr source, const Limits& limits, Deadline deadline);
@@ -54,6 +59,7 @@ class Input {
   static int64_t seek_callback(void* self, int64_t offset, int whence);
   static int interrupt_callback(void* self);
   int read_bytes(std::span<uint8_t> out);
+  bool read_packet(AVPacket* packet);
   void open();
   void find_streams(int wanted);
   int best_stream(int wanted) const;
@@ -69,6 +75,7 @@ class Input {
   IoPtr io_;
   FormatPtr format_;
   int stream_index_ = -1;
+  std::unique_ptr<FieldJoiner> fields_;
   std::optional<DecodeError> read_error_;  // FFmpeg is only told that reading failed
 };
 

@@ -15,9 +15,6 @@ bool same(const Packet& known, const AVPacket& packet) {
   return known.position == packet.pos && known.size == packet.size && packet.pos >= 0;
 }
 
-// Formats whose packets are found by a byte offset; the others by a timestamp.
-bool seeks_by_byte(const AVInputFormat& format) { return (format.flags & AVFMT_TS_DISCONT) != 0; }
-
 }  // namespace
 
 void PacketReader::read(int32_t index, AVPacket* packet) {
@@ -82,12 +79,9 @@ bool PacketReader::seek(int32_t index) {
   const Packet& target = stream_.packets()[index];
   if (target.position < 0) return false;
   if (input_ == nullptr) rewind();
-  const bool by_byte = seeks_by_byte(*input_->format()->iformat);
-  const int64_t timestamp = target.dts != AV_NOPTS_VALUE ? target.dts : target.pts;
-  const int status = by_byte ? av_seek_frame(input_->format(), -1, target.position, AVSEEK_FLAG_BYTE)
-                             : av_seek_frame(input_->format(), stream_.stream_index(), timestamp, AVSEEK_FLAG_BACKWARD);
   pending_.reset();
-  return status >= 0 && find_place(index);
+  const int64_t timestamp = target.dts != AV_NOPTS_VALUE ? target.dts : target.pts;
+  return input_->seek(target.position, timestamp) && find_place(index);
 }
 
 bool PacketReader::find_place(int32_t index) {

@@ -81,7 +81,7 @@ void SegmentJob::write(std::span<const Slot> slots, const AVFrame& frame) {
   for (const Slot& slot : slots) {
     places.push_back({destination(slot), (slot.place - segment_.first) % group_frames()});
   }
-  writer_->write(frame, request_->stream()->quarter_turns(), layout, places);
+  writer_->write(frame, request_->stream()->orientation(), layout, places);
 }
 
 uint8_t* SegmentJob::destination(const Slot& slot) {
