@@ -285,7 +285,11 @@ bool Bitstream::starts_clean(int gop) const {
   int8_t known = clean_[gop].load(std::memory_order_relaxed);
   if (known == 0) {
     auto packet = owned<PacketPtr>(av_packet_alloc());
-    PacketReader(*this).read(gops_[gop].first_packet, packet.get());
+    try {
+      PacketReader(*this).read(gops_[gop].first_packet, packet.get());
+    } catch (const DecodeError&) {
+      return true;  // it will not be decoded either: that tells which frames are concerned
+    }
     known = gradual(*packet) ? -1 : 1;
     clean_[gop].store(known, std::memory_order_relaxed);
   }

@@ -109,7 +109,8 @@ void SegmentDecoder::deliver(FrameSink& sink) {
   sink.put(index, *frame_, bad);
 }
 
-// What is decoded after a damaged packet may refer to it, up to the next key packet.
+// What is decoded after a damaged packet may refer to it, up to the next key packet; leading pictures and GOPs that
+// refresh the picture gradually refer to the GOP before.
 void SegmentDecoder::mark_damaged(int32_t packet) {
   const auto [known, added] = first_damaged_.emplace(stream_->gop_of(packet), packet);
   if (!added) known->second = std::min(known->second, packet);
@@ -120,8 +121,17 @@ bool SegmentDecoder::damaged(const AVFrame& frame, int64_t index) {
   const int32_t packet = stream_->frames()[static_cast<size_t>(index)];
   if (frame.decode_error_flags != 0) mark_damaged(packet);
   if (first_damaged_.empty()) return false;
-  const auto known = first_damaged_.find(stream_->gop_of(packet));
-  return known != first_damaged_.end() && known->second <= packet;
+  const auto damaged_before = [&](int gop) {
+    const auto known = first_damaged_.find(gop);
+    return known != first_damaged_.end() && known->second <= packet;
+  };
+  int gop = stream_->gop_of(packet);
+  if (damaged_before(gop)) return true;
+  if (stream_->leading(packet) && gop > 0 && damaged_before(--gop)) return true;
+  while (!stream_->starts_clean(gop)) {
+    if (damaged_before(--gop)) return true;
+  }
+  return false;
 }
 
 std::vector<int64_t> SegmentDecoder::missing() const {
@@ -139,7 +149,7 @@ DecodeError SegmentDecoder::why_missing(int64_t frame) const {
   } else if (!log_.empty()) {
     reason += " (" + log_ + ")";
   }
-  return {stream_->source()->name(), stream_->stream_index(), reason};
+  return {stream_->source()->name(), stream_->stream_index(), reason, ErrorKind::kDamaged, frame};
 }
 
 }  // namespace flashcodec
