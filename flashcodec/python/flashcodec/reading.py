@@ -80,14 +80,19 @@ class FrameReader:
         """The same in chunks of one or more frames, each as soon as it and all before it are there."""
         error: DecodeError | None = None
         anything = False
-        for window in self._windows(frames):
+        windows = (_Window(self, frames[first:last]) for first, last in self._cuts(frames))
+        window = next(windows, None)
+        while window is not None:
+            ahead = None
             for chunk in window.chunks():
                 anything = True
                 yield chunk
+                ahead = ahead or next(windows, None)  # not earlier: the caller had a chunk of the window before
             if window.all_lost:
                 error = error or window.first_error
                 if self.on_error == "nearest":
                     raise error
+            window = ahead or next(windows, None)
         if error is not None and not anything:
             raise error
 
@@ -104,17 +109,6 @@ class FrameReader:
                 raise output.error
             planes[output.first] = output.take_data()
         return [planes[place] for place in range(len(frames))]
-
-    def _windows(self, frames: Numbers) -> Iterator["_Window"]:
-        """Each is given out once the next one has been asked for, too."""
-        ahead: _Window | None = None
-        for first, last in self._cuts(frames):
-            window = _Window(self, frames[first:last])
-            if ahead is not None:
-                yield ahead
-            ahead = window
-        if ahead is not None:
-            yield ahead
 
     def _cuts(self, frames: Numbers) -> Iterator[tuple[int, int]]:
         """Places [first, last) of windows. Where a key frame parts all places before from all after, hardly any

@@ -1,5 +1,6 @@
 """Frames of a video in one call."""
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ def frames_to_sample(
     if sum(choice is not None for choice in (num_frames, fps, timestamps, indices)) != 1:
         raise ValueError("say which frames by exactly one of num_frames, fps, timestamps and indices")
     if num_frames is not None:
-        return _evenly_spaced(stream.num_frames, num_frames)
+        return evenly_spaced(stream.num_frames, num_frames)
     timeline = Timeline(stream.pts_seconds, stream.metadata.end_stream_seconds)
     if fps is not None:
         _, frames = timeline.at_rate(timeline.begin, timeline.end, fps)
@@ -74,7 +75,8 @@ def frames_to_sample(
     return to_indices(indices)
 
 
-def _evenly_spaced(available: int, wanted: int) -> Numbers:
-    if wanted < 1:
+def evenly_spaced(available: int, wanted: int) -> Numbers:
+    """int64 [min(wanted, available)], the rule for `num_frames` of `sample`."""
+    if operator.index(wanted) < 1:
         raise ValueError(f"num_frames must be positive, got {wanted}")
     return np.linspace(0, available - 1, min(wanted, available)).round().astype(np.int64)

@@ -52,7 +52,8 @@ class Timeline:
         self._check_range(start, stop)
         if not 0 < fps < math.inf:
             raise ValueError(f"fps must be positive and finite, got {fps}")
-        times = start + np.arange(math.floor((stop - start) * fps + 0.5)) * (1 / fps)  # to the last bit as TorchCodec
+        steps = np.arange(math.floor((stop - start) * fps + 0.5), dtype=np.float64)
+        times = start + steps * (1 / fps)  # to the last bit as TorchCodec
         return times, self._shown(times)
 
     def _shown(self, times: Times) -> Numbers:
