@@ -160,7 +160,7 @@ py::array_t<uint8_t> lay_out(const Pixels& rgb, const Layout& layout, std::optio
 
 // A decoder's picture, for tests and benchmarks: its planes as `raw_bytes` has them.
 FramePtr frame_of(const Pixels& planes, const std::string& format, int height, int width, int matrix, bool full_range) {
-  FramePtr frame = owned<FramePtr>(av_frame_alloc());
+  auto frame = owned<FramePtr>(av_frame_alloc());
   frame->format = av_get_pix_fmt(format.c_str());
   frame->height = height;
   frame->width = width;
@@ -175,8 +175,7 @@ FramePtr frame_of(const Pixels& planes, const std::string& format, int height, i
   std::array<uint8_t*, 4> data{};
   std::array<int, 4> strides{};
   av_image_fill_arrays(data.data(), strides.data(), planes.data(), pixels, width, height, 1);
-  const std::array<const uint8_t*, 4> from{data[0], data[1], data[2], data[3]};
-  std::array<const uint8_t*, 4> sources = from;
+  std::array<const uint8_t*, 4> sources{data[0], data[1], data[2], data[3]};
   av_image_copy(frame->data, frame->linesize, sources.data(), strides.data(), pixels, width, height);
   return frame;
 }

@@ -26,16 +26,22 @@ bool is_full_range(const AVFrame& frame) {
 
 void ColorConverter::start(const AVFrame& frame) {
   const YuvFormat format{frame.format, frame.colorspace, is_full_range(frame)};
-  auto way = ways_.find(format);
-  if (way == ways_.end()) way = ways_.emplace(format, find_yuv_way(kernels_, format)).first;
-  by_rows_ = way->second != YuvWay::kNone && YuvRows::fits(frame);
+  const YuvWay way = way_of(format);
+  by_rows_ = way != YuvWay::kNone && YuvRows::fits(frame);
   width_ = frame.width;
   height_ = frame.height;
   if (by_rows_) {
-    rows_.start(frame, way->second, format);
+    rows_.start(frame, way, format);
   } else {
     convert(frame, format);
   }
+}
+
+YuvWay ColorConverter::way_of(const YuvFormat& format) {
+  const auto known = std::ranges::find(ways_, format, &std::pair<YuvFormat, YuvWay>::first);
+  if (known != ways_.end()) return known->second;
+  ways_.emplace_back(format, find_yuv_way(kernels_, format));
+  return ways_.back().second;
 }
 
 void ColorConverter::read(int y, int x, int count, Planes out) {

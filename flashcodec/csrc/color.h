@@ -1,7 +1,8 @@
 // Decoded pictures to RGB.
 #pragma once
 
-#include <map>
+#include <utility>
+#include <vector>
 
 #include "ffmpeg.h"
 #include "pixel_source.h"
@@ -33,14 +34,15 @@ class ColorConverter : public PixelSource {
     void operator()(uint8_t* p) const { av_free(p); }
   };
 
+  YuvWay way_of(const YuvFormat& format);
   void read_whole_pairs(int y, int x, int count, Planes out);
   // Those pictures that only libswscale converts, as a whole.
   void convert(const AVFrame& frame, const YuvFormat& format);
 
   const Kernels& kernels_;
   YuvRows rows_;
-  std::map<YuvFormat, YuvWay> ways_;
-  bool by_rows_ = false;
+  std::vector<std::pair<YuvFormat, YuvWay>> ways_;  // of the formats met so far
+  bool by_rows_ = false;                            // else by libswscale
   int width_ = 0;
   int height_ = 0;
   std::vector<uint8_t> pairs_;

@@ -22,6 +22,8 @@ class FrameWriter {
  public:
   explicit FrameWriter(const Kernels& kernels = best_kernels());
   ~FrameWriter();
+  FrameWriter(const FrameWriter&) = delete;
+  FrameWriter& operator=(const FrameWriter&) = delete;
   FrameWriter(FrameWriter&&) noexcept;
   FrameWriter& operator=(FrameWriter&&) noexcept;
 

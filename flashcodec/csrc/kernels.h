@@ -26,8 +26,7 @@ struct ConstPlanes {
   const uint8_t* blue;
 
   ConstPlanes(const uint8_t* r, const uint8_t* g, const uint8_t* b) : red(r), green(g), blue(b) {}
-  ConstPlanes(const Planes& planes)
-      : red(planes.red), green(planes.green), blue(planes.blue) {}  // NOLINT(google-explicit-constructor)
+  explicit ConstPlanes(const Planes& planes) : red(planes.red), green(planes.green), blue(planes.blue) {}
 
   ConstPlanes operator+(int64_t bytes) const { return {red + bytes, green + bytes, blue + bytes}; }
 };

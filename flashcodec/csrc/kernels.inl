@@ -16,7 +16,7 @@ SIMD_FN inline void direct_block(const uint8_t* __restrict y, const uint8_t* __r
   alignas(64) int16_t green[kBlock];
   alignas(64) int16_t blue[kBlock];
   const YuvCoefficients c = k;
-  for (int i = 0; i < width / 2; ++i) {
+  for (int64_t i = 0; i < width / 2; ++i) {
     const auto cu = static_cast<int16_t>(u[i] * 8 - 1024);
     const auto cv = static_cast<int16_t>(v[i] * 8 - 1024);
     red[2 * i] = red[2 * i + 1] = high_product(cv, c.red_v);
@@ -58,7 +58,7 @@ SIMD_FN inline void stepped_block(const T* __restrict y, int extra_bits, const u
   const int red_base = c.first_step - (c.step_red_v >> 9);
   const int green_base = c.first_step - (c.step_green_u >> 9) - (c.step_green_v >> 9);
   const int blue_base = c.first_step - (c.step_blue_u >> 9);
-  for (int i = 0; i < width / 2; ++i) {
+  for (int64_t i = 0; i < width / 2; ++i) {
     const auto r = static_cast<int16_t>(red_base + ((v[i] * c.step_red_v) >> 16));
     const auto g = static_cast<int16_t>(green_base + ((u[i] * c.step_green_u) >> 16) + ((v[i] * c.step_green_v) >> 16));
     const auto b = static_cast<int16_t>(blue_base + ((u[i] * c.step_blue_u) >> 16));
@@ -449,7 +449,7 @@ SIMD_FN void transpose(const uint8_t* in, int64_t in_stride, uint8_t* out, int64
   }
   // Interleaving row i with row i + 8, four times over, is a transposition.
   for (int stage = 0; stage < 4; ++stage) {
-    for (int i = 0; i < 8; ++i) {
+    for (int64_t i = 0; i < 8; ++i) {
       mixed[2 * i] = _mm_unpacklo_epi8(rows[i], rows[i + 8]);
       mixed[2 * i + 1] = _mm_unpackhi_epi8(rows[i], rows[i + 8]);
     }
@@ -459,8 +459,8 @@ SIMD_FN void transpose(const uint8_t* in, int64_t in_stride, uint8_t* out, int64
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i * out_stride), rows[i]);
   }
 #else
-  for (int x = 0; x < 16; ++x) {
-    for (int y = 0; y < 16; ++y) out[x * out_stride + y] = in[y * in_stride + x];
+  for (int64_t x = 0; x < 16; ++x) {
+    for (int64_t y = 0; y < 16; ++y) out[x * out_stride + y] = in[y * in_stride + x];
   }
 #endif
 }

@@ -27,7 +27,7 @@ void blend(const uint8_t* const* rows, const int16_t* weights, int taps, int shi
 }
 
 void split(const uint8_t* rgb, int width, Planes out) {
-  for (int x = 0; x < width; ++x) {
+  for (int64_t x = 0; x < width; ++x) {
     out.red[x] = rgb[3 * x];
     out.green[x] = rgb[3 * x + 1];
     out.blue[x] = rgb[3 * x + 2];
@@ -35,7 +35,7 @@ void split(const uint8_t* rgb, int width, Planes out) {
 }
 
 void join(ConstPlanes in, int width, uint8_t* rgb) {
-  for (int x = 0; x < width; ++x) {
+  for (int64_t x = 0; x < width; ++x) {
     rgb[3 * x] = in.red[x];
     rgb[3 * x + 1] = in.green[x];
     rgb[3 * x + 2] = in.blue[x];
@@ -43,8 +43,8 @@ void join(ConstPlanes in, int width, uint8_t* rgb) {
 }
 
 void transpose(const uint8_t* in, int64_t in_stride, uint8_t* out, int64_t out_stride) {
-  for (int x = 0; x < 16; ++x) {
-    for (int y = 0; y < 16; ++y) out[x * out_stride + y] = in[y * in_stride + x];
+  for (int64_t x = 0; x < 16; ++x) {
+    for (int64_t y = 0; y < 16; ++y) out[x * out_stride + y] = in[y * in_stride + x];
   }
 }
 

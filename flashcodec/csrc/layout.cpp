@@ -54,7 +54,7 @@ std::vector<Canvas> Layout::canvases() const {
   std::vector<Canvas> all{{*this, height, width, main, thumbnail == Thumbnail::kFirst ? tile : 0}};
   if (thumbnail != Thumbnail::kNone) {
     const size_t offset = thumbnail == Thumbnail::kFirst ? 0 : size_t{3} * height * width;
-    all.push_back({*this, tile_size, tile_size, Fit{.height = tile_size, .width = tile_size}, offset});
+    all.emplace_back(*this, tile_size, tile_size, Fit{.height = tile_size, .width = tile_size}, offset);
   }
   return all;
 }
@@ -83,7 +83,7 @@ void Canvas::write_row(const Kernels& kernels, const Planes& row, int y, int slo
       break;
     }
     case LayoutKind::kHwc:
-      kernels.join(row, width_, group + size_t{3} * width_ * y);
+      kernels.join(ConstPlanes(row), width_, group + size_t{3} * width_ * y);
       break;
     case LayoutKind::kRaw:
       break;

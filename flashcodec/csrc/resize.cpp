@@ -44,7 +44,7 @@ void Resizer::read_narrowed(int y, Planes out) {
   const ptrdiff_t plane = columns_ + across_.stride();
   const Planes wide{wide_.data(), wide_.data() + plane, wide_.data() + 2 * plane};
   source_->read(y, first_column_, columns_, wide);
-  kernels_.narrow(wide, first_column_, across_.view(), window_.left, window_.left + window_.width, out);
+  kernels_.narrow(ConstPlanes(wide), first_column_, across_.view(), window_.left, window_.left + window_.width, out);
 }
 
 Planes Resizer::kept(int y) {

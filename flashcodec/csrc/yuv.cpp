@@ -47,8 +47,8 @@ struct ChromaTaps {
   std::array<int16_t, 4> weights;
 };
 
-// libswscale's filter from chroma rows to row y of 4:2:0: cubic with a = -0.6, phases of a quarter and three quarters.
-// Before the first row one tap is dropped rather than folded.
+// libswscale's filter from chroma rows to row y of 4:2:0: cubic with a = -0.6, phases of a quarter and three
+// quarters. Before the first row one tap is dropped rather than folded.
 ChromaTaps chroma_taps(int y) {
   const int row = y / 2;
   if (y % 2 != 0) return {row - 1, {-346, 3572, 985, -115}};
@@ -85,7 +85,7 @@ std::vector<YuvWay> possible_ways(int pixels) {
 }
 
 FramePtr trial_picture(int pixels) {
-  FramePtr frame = owned<FramePtr>(av_frame_alloc());
+  auto frame = owned<FramePtr>(av_frame_alloc());
   frame->format = pixels;
   frame->width = 64;
   frame->height = 32;
@@ -119,7 +119,7 @@ bool agrees(const Kernels& kernels, const AVFrame& frame, const YuvFormat& forma
   for (int y = 0; y < frame.height; ++y) {
     const Planes planes{row.data(), row.data() + frame.width, row.data() + ptrdiff_t{2} * frame.width};
     rows.read(y, 0, frame.width, planes);
-    kernels.join(planes, frame.width, rgb.data());
+    kernels.join(ConstPlanes(planes), frame.width, rgb.data());
     if (!std::equal(rgb.begin(), rgb.end(), expected.begin() + static_cast<ptrdiff_t>(rgb.size()) * y)) return false;
   }
   return true;

@@ -23,7 +23,7 @@ struct YuvFormat {
   int pixels = AV_PIX_FMT_NONE;
   AVColorSpace matrix = AVCOL_SPC_UNSPECIFIED;
   bool full_range = false;
-  auto operator<=>(const YuvFormat&) const = default;
+  bool operator==(const YuvFormat&) const = default;
 };
 
 // A libswscale context to RGB24 with the format's matrix (BT.601 if it names none) and range. Throws
