@@ -125,7 +125,11 @@ void Bitstream::check_decodable(const AVStream& stream) const {
   if (avcodec_find_decoder(codec.codec_id) == nullptr) {
     fail(std::string("this FFmpeg has no decoder for ") + avcodec_get_name(codec.codec_id), ErrorKind::kUnsupported);
   }
-  if (codec.width <= 0 || codec.height <= 0) fail("the picture size is unknown: no decodable frame was found");
+  const bool sized = codec.width > 0 && codec.height > 0;
+  if (!sized && codec.codec_id == AV_CODEC_ID_WEBP) {
+    fail("an animated WebP, which this FFmpeg cannot decode: convert it to a video", ErrorKind::kUnsupported);
+  }
+  if (!sized) fail("the picture size is unknown: no decodable frame was found");
   if (int64_t{codec.width} * codec.height > limits_.max_pixels) {
     fail("pictures of " + std::to_string(codec.width) + "x" + std::to_string(codec.height) + " are over the limit of " +
              std::to_string(limits_.max_pixels) + " pixels (max_pixels)",

@@ -5,7 +5,8 @@ Needs Pillow (`pip install pillow`), which is imported when first used.
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core
-from flashcodec.errors import DecodeError
+from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
 from flashcodec.layouts import PatchLayout
 from flashcodec.limits import Limits
 
@@ -30,6 +31,9 @@ MAX_SIDE = 32768
 # Formats that Pillow decodes by itself, without running other programs.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "ICO", "AVIF")
 
+# Major brands of HEIF files that hold HEVC (ISO/IEC 23008-12, B.4.1 and 10.2).
+_HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
+
 _EXIF_ORIENTATION = 0x0112
 _EXIF_TRANSPOSED = (5, 6, 7, 8)
 
@@ -45,11 +49,28 @@ def image_size(source: ImageSource, max_pixels: int = MAX_PIXELS) -> tuple[int, 
 
 
 def decode_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.uint8]:
-    """An image as RGB, uint8 [height, width, 3], turned upright by its EXIF orientation; transparency is dropped.
+    """An image as RGB, uint8 [height, width, 3], turned upright by its EXIF orientation; transparency is dropped. Of
+    16 bits the upper 8 are kept, of an animation the first picture.
 
     Raises DecodeError if it cannot be decoded, or is larger than `max_pixels` or `MAX_SIDE`.
     """
     return np.array(_decode(source, max_pixels), np.uint8)
+
+
+def decode_images(
+    sources: Sequence[ImageSource], num_threads: int = 0, max_pixels: int = MAX_PIXELS
+) -> list[npt.NDArray[np.uint8]]:
+    """Decodes images at once on `num_threads` threads (0: one for each processor), as `decode_image` does each of them.
+
+    Raises DecodeError for the first of them that cannot be decoded, ValueError for a negative number of threads.
+    """
+    if num_threads < 0:
+        raise ValueError(f"num_threads must not be negative, got {num_threads}")
+    threads = min(num_threads or os.cpu_count() or 1, len(sources))
+    if threads <= 1:
+        return [decode_image(source, max_pixels) for source in sources]
+    with ThreadPoolExecutor(threads, "flashcodec-image") as pool:
+        return list(pool.map(lambda source: decode_image(source, max_pixels), sources))
 
 
 def image_patches(source: ImageSource, layout: PatchLayout, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.uint8]:
@@ -65,7 +86,17 @@ def _decode(source: ImageSource, max_pixels: int) -> "Image":
     from PIL import ImageOps
 
     with _opened(source, max_pixels) as image:
-        return ImageOps.exif_transpose(image).convert("RGB")
+        return _to_rgb(ImageOps.exif_transpose(image), image.format)
+
+
+def _to_rgb(image: "Image", file_format: str | None) -> "Image":
+    """Pillow's conversion, but for 16-bit grey, which it would clip to 255."""
+    from PIL import Image
+
+    if image.mode.startswith("I;16") or (image.mode == "I" and file_format in ("PNG", "PPM")):
+        grey = np.asarray(image, np.uint16) >> 8
+        return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+    return image.convert("RGB")
 
 
 @contextmanager
@@ -84,17 +115,32 @@ def _opened(source: ImageSource, max_pixels: int) -> Iterator["Image"]:
     except (DecodeError, MemoryError):
         raise
     except UnidentifiedImageError as error:
-        raise DecodeError(name, None, "not an image, or of a format that is not supported") from error
+        raise UnsupportedError(name, None, _unidentified(source)) from error
+    except Image.DecompressionBombError as error:
+        raise LimitError(name, None, str(error)) from error
     except FileNotFoundError as error:
-        raise DecodeError(name, None, "No such file or directory") from error
+        raise SourceError(name, None, "No such file or directory") from error
     except Exception as error:
-        raise DecodeError(name, None, str(error) or type(error).__name__) from error
+        raise DamagedError(name, None, str(error) or type(error).__name__) from error
+
+
+def _unidentified(source: ImageSource) -> str:
+    if isinstance(source, str | os.PathLike):
+        with open(source, "rb") as file:
+            head = file.read(12)
+    else:
+        head = bytes(memoryview(source).cast("B")[:12])
+    if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS:
+        return "HEIC images are not supported: convert it to JPEG or AVIF"
+    if head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"):
+        return "this Pillow was built without AVIF"
+    return "not an image, or of a format that is not supported"
 
 
 def _check_size(name: str, image: "Image", max_pixels: int) -> None:
     if max(image.size) > MAX_SIDE or image.width * image.height > max_pixels:
         limits = f"{MAX_SIDE} pixels a side and {max_pixels} pixels"
-        raise DecodeError(name, None, f"the image is {image.width}x{image.height}, over the limits of {limits}")
+        raise LimitError(name, None, f"the image is {image.width}x{image.height}, over the limits of {limits}")
 
 
 def _name(source: ImageSource) -> str:
