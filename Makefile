@@ -16,6 +16,9 @@ VENV_FLAGS ?=
 JOBS ?= 2
 MODEL ?=
 ARGS ?=
+FUZZ_RUNS ?= 2000
+FUZZ_FILES ?= 200
+FUZZ_VIDEOS ?= $(wildcard ../shared/data/videos)
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -27,7 +30,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 CPP := $(sort $(wildcard flashcodec/csrc/*.cpp ipc_buffers/csrc/*.cpp))
 NATIVE := $(CPP) $(wildcard flashcodec/csrc/*.h ipc_buffers/csrc/*.h CMakeLists.txt */CMakeLists.txt)
 
-.PHONY: help setup serve demo doctor test bench lint format asan tsan clean distclean
+.PHONY: help setup serve demo doctor test bench lint format asan tsan fuzz clean distclean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -74,6 +77,27 @@ asan tsan: $(VENV)/.environment ## Run the C++ cores' tests under sanitizers (CM
 	export LD_PRELOAD="$$($(or $(CXX),c++) -print-file-name=$(SANITIZER).so) $$($(or $(CXX),c++) -print-file-name=libstdc++.so)"
 	export ASAN_OPTIONS=detect_leaks=0:$${ASAN_OPTIONS:-}
 	$(PY) -m pytest $(or $(ARGS),tests/flashcodec tests/ipc_buffers)
+
+fuzz: $(VENV)/.environment ## Fuzz FlashCodec's core: FUZZ_RUNS of each target, FUZZ_FILES damaged files of FUZZ_VIDEOS
+	@configure() { $(VENV)/bin/cmake -S . -B $$1 -G Ninja -DUNIFIED_PACKAGES=flashcodec -DUNIFIED_FUZZ=ON \
+	  -Dpybind11_DIR="$$($(PY) -m pybind11 --cmakedir)" -DPython_EXECUTABLE=$(abspath $(PY)) "$${@:2}" >$$1.log; }
+	mkdir -p build
+	configure build/fuzz --preset fuzz
+	configure build/fuzz-tsan --preset tsan
+	configure build/fuzz-plain -DCMAKE_BUILD_TYPE=Release
+	$(VENV)/bin/cmake --build build/fuzz --target fuzz_targets mutated_worker
+	$(VENV)/bin/cmake --build build/fuzz-tsan --target scheduler_stress
+	$(VENV)/bin/cmake --build build/fuzz-plain --target mutated_worker
+	$(PY) flashcodec/fuzz/seeds.py build/fuzz/seeds $(if $(FUZZ_VIDEOS),--videos $(FUZZ_VIDEOS))
+	for target in analyse plan decode packet_headers; do
+	  mkdir -p build/fuzz/corpus/$$target
+	  build/fuzz/flashcodec/fuzz/fuzz_$$target -runs=$(FUZZ_RUNS) -max_len=60000 -mutate_depth=1 -cross_over=0 \
+	    -timeout=60 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target build/fuzz/seeds
+	done
+	build/fuzz-tsan/flashcodec/fuzz/scheduler_stress build/fuzz/seeds/h264.mp4 100
+	$(PY) flashcodec/fuzz/mutated_files.py sanitized=build/fuzz/flashcodec/fuzz/mutated_worker \
+	  plain=build/fuzz-plain/flashcodec/fuzz/mutated_worker --count $(FUZZ_FILES) --out build/fuzz/mutated \
+	  $(if $(FUZZ_VIDEOS),--videos $(FUZZ_VIDEOS))
 
 clean: ## Remove what was built, but not the virtual environment
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.native
