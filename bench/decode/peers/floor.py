@@ -78,7 +78,8 @@ def needed(packets: list[av.Packet], indices: Indices, codec: str) -> Iterator[l
         else:
             spans.append((start, target))
     for first, last in spans:
-        span = [(number, is_reference(packets[number], codec)) for number in range(first, last + 1)]
+        shown = [number for number in range(first, last + 1) if packets[number].pts >= packets[first].pts]
+        span = [(number, is_reference(packets[number], codec)) for number in shown]
         yield [(packets[number], reference) for number, reference in span if reference or number in targets]
 
 
