@@ -293,6 +293,7 @@ def test_bad_arguments_of_our_own_say_what_is_wrong(clip: ClipMaker) -> None:
         ({"size": 0}, "size"),
         ({"size": (1, 2, 3)}, "size"),
         ({"size": (-4, 4)}, "size"),
+        ({"interpolation": "nearest"}, "interpolation"),
         ({"device": "cuda"}, "no NVDEC"),
         ({"stream_index": -1}, "stream_index"),
     ]
@@ -429,6 +430,9 @@ def test_size(clip: ClipMaker, tmp_path: Path) -> None:
     assert VideoDecoder(portrait, size=48, dimension_order="NHWC")[0].shape == (80, 48, 3)
     assert VideoDecoder(path, size=np.int64(90))[0].shape == (3, 90, 160)  # type: ignore[arg-type]
     np.testing.assert_array_equal(VideoDecoder(path, size=(180, 320))[7], VideoDecoder(path)[7])
+    smooth, sharp = (VideoDecoder(path, size=48, interpolation=kind)[7] for kind in ("area", "bicubic"))
+    assert smooth.shape == sharp.shape
+    assert (smooth != sharp).any()
 
 
 def test_snapping_gives_key_frames(clip: ClipMaker) -> None:

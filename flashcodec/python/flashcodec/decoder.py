@@ -12,7 +12,8 @@ import numpy as np
 
 from flashcodec.bitstream import Bitstream, Indices, Plan, Source, VideoStreamMetadata, to_indices
 from flashcodec.frames import ArrayT, Frame, FrameBatch, FrameBatchOf, FrameOf
-from flashcodec.layouts import RGBLayout
+from flashcodec.geometry import shortest_edge_size
+from flashcodec.layouts import Interpolation, RGBLayout
 from flashcodec.limits import Limits
 from flashcodec.reading import Engines, FrameReader, OnError, Pixels, Progress
 from flashcodec.timeline import Numbers, Seconds, Timeline
@@ -38,6 +39,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         device: str = "cpu",
         seek_mode: SeekMode = "exact",
         size: Size | None = None,
+        interpolation: Interpolation = "bicubic",
         snap: Literal["keyframe"] | None = None,
         snap_tolerance: float | None = None,
         fast: bool = False,
@@ -52,7 +54,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         _check_device(device)
         engines = Engines(num_threads)
         stream = source if isinstance(source, Bitstream) else Bitstream(source, stream_index, limits)
-        layout = RGBLayout(*_target_size(size, stream.height, stream.width), order="NHWC")
+        layout = RGBLayout(*_target_size(size, stream.height, stream.width), "NHWC", interpolation)
         self._order = dimension_order
         self._snap = snap
         self._snap_tolerance = snap_tolerance
@@ -244,8 +246,7 @@ def _target_size(size: Size | None, height: int, width: int) -> tuple[int, int]:
     if size is None:
         return height, width
     if isinstance(size, int | np.integer):
-        shorter = int(size)
-        size = (shorter, shorter * width // height) if height <= width else (shorter * height // width, shorter)
+        size = shortest_edge_size(height, width, int(size))
     target = tuple(map(operator.index, size))
     if len(target) != 2 or min(target) < 1:
         raise ValueError(f"size must be (height, width) or the shorter side, positive, got {size}")

@@ -8,6 +8,7 @@ import numpy as np
 from flashcodec.bitstream import Bitstream, Indices, Source, to_indices
 from flashcodec.decoder import Order, Size
 from flashcodec.frames import FrameBatch
+from flashcodec.layouts import Interpolation
 from flashcodec.reading import Progress
 from flashcodec.timeline import Numbers, Seconds, Timeline
 from flashcodec.video_decoder import VideoDecoder
@@ -22,6 +23,7 @@ def sample(
     indices: Indices | None = None,
     size: Size | None = None,
     order: Order = "NHWC",
+    interpolation: Interpolation = "bicubic",
     progress: Progress | None = None,
     **options: Any,
 ) -> FrameBatch:
@@ -40,6 +42,7 @@ def sample(
         source: path, bytes-like or file-like object, or Bitstream.
         size: (height, width), or the shorter side; by default the video's.
         order: "NHWC" or "NCHW".
+        interpolation: "bicubic", "bilinear" or "area", always antialiased.
         progress: called with (frames done, frames in all).
         options: the others of VideoDecoder: snap, fast, on_error, num_threads, ...
 
@@ -48,7 +51,7 @@ def sample(
     Raises ValueError for arguments that make no sense, IndexError for times and numbers outside of the video,
     DecodeError for a source that cannot be decoded.
     """
-    with VideoDecoder(source, size=size, dimension_order=order, **options) as decoder:
+    with VideoDecoder(source, size=size, dimension_order=order, interpolation=interpolation, **options) as decoder:
         frames = frames_to_sample(decoder.bitstream, num_frames, fps, timestamps, indices)
         return decoder.get_frames_at(frames, progress=progress)
 

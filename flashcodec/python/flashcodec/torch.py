@@ -21,6 +21,7 @@ from flashcodec.decoder import Decoder, Order, SeekMode, Size
 from flashcodec.frames import Frame as NumpyFrame
 from flashcodec.frames import FrameBatch as NumpyFrameBatch
 from flashcodec.frames import FrameBatchOf, FrameOf
+from flashcodec.layouts import Interpolation
 from flashcodec.limits import Limits
 from flashcodec.reading import OnError, Pixels
 from flashcodec.samplers import clips_at_regular_indices, clips_at_regular_timestamps
@@ -56,8 +57,8 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
         device: "cpu"; by default torch's default device, which must be that.
         transforms: only None. `size` resizes while decoding.
         custom_frame_mappings: not read: analysis finds out what they say about as fast.
-        size, snap, snap_tolerance, fast, on_error, limits: see flashcodec.VideoDecoder, as for the others and what
-            is raised.
+        size, interpolation, snap, snap_tolerance, fast, on_error, limits: see flashcodec.VideoDecoder, as for the
+            others and what is raised.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
         transforms: Sequence[Any] | None = None,
         custom_frame_mappings: object = None,
         size: Size | None = None,
+        interpolation: Interpolation = "bicubic",
         snap: Literal["keyframe"] | None = None,
         snap_tolerance: float | None = None,
         fast: bool = False,
@@ -92,6 +94,7 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
             device=str(torch.get_default_device() if device is None else device),
             seek_mode=seek_mode,
             size=size,
+            interpolation=interpolation,
             snap=snap,
             snap_tolerance=snap_tolerance,
             fast=fast,

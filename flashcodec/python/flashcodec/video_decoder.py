@@ -18,7 +18,8 @@ class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
         seek_mode: "exact" or "approximate", which is exact as well: frames are always the ones asked for, and
             analysis reads the container's tables, not the whole file, where there are any.
         size: of the frames that are returned, (height, width), or the shorter side (the ratio of the sides is
-            kept); antialiased bicubic. By default that of the video.
+            kept). By default that of the video.
+        interpolation: how they are resized: "bicubic", "bilinear" or "area", always antialiased.
         snap: "keyframe" returns the key frame nearest in time instead of each frame asked for: far quicker, but
             other frames. Their own numbers and times are returned.
         snap_tolerance: seconds; frames whose nearest key frame is further away are decoded themselves.
