@@ -28,9 +28,6 @@ class FrameWriter {
   FrameWriter& operator=(FrameWriter&&) noexcept;
 
   void write(const AVFrame& frame, Orientation orientation, const Layout& layout, std::span<const Place> places);
-  void write(const AVFrame& frame, int quarter_turns, const Layout& layout, std::span<const Place> places) {
-    write(frame, Orientation{.quarter_turns = quarter_turns}, layout, places);
-  }
   void write(const RgbView& rgb, const Layout& layout, std::span<const Place> places);
 
  private:
