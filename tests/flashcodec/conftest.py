@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from flashcodec_clips import CLIPS, FFMPEG, ClipMaker, run_ffmpeg
+from flashcodec_clips import CLIPS, FFMPEG, FORMATS, ClipMaker, run_ffmpeg
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +17,7 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> ClipMaker:
     def make(name: str) -> Path:
         path = folder / name
         if not path.exists():
-            source, arguments = CLIPS[name]
+            source, arguments = (CLIPS | FORMATS)[name]
             try:
                 run_ffmpeg("-f", "lavfi", "-i", source, "-threads", "1", *arguments, "-y", str(path))
             except subprocess.CalledProcessError as error:

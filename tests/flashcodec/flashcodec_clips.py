@@ -68,6 +68,66 @@ CLIPS = {
     "rotated.mp4": ("testsrc2=s=160x96:r=25:d=1", [*X264, "-metadata:s:v", "rotate=90"]),
 }
 
+_LAYERS = (
+    "ts_number_layers=3:ts_target_bitrate=100,200,300:ts_rate_decimator=4,2,1:ts_periodicity=4:"
+    "ts_layer_id=0,2,1,2:ts_layering_mode=3"
+)
+_VPX = ["-deadline", "realtime", "-cpu-used", "8", "-g", "30", "-b:v", "300k"]
+_LAYERED = [*_VPX, "-error-resilient", "1", "-ts-parameters", _LAYERS]
+_PYRAMID = [*X264, "-g", "24", "-bf", "3", "-x264-params", "b-pyramid=normal:open-gop=1"]
+_X265 = ["-c:v", "libx265", "-preset", "fast", "-x265-params"]
+_SVT = ["-c:v", "libsvtav1", "-preset", "10", "-g", "30"]
+_MPEG2 = ["-c:v", "mpeg2video", "-g", "12", "-bf", "2"]
+_MPEG4 = ["-c:v", "mpeg4", "-g", "25", "-bf", "2"]
+_TEST = "testsrc2=s=192x128:r=25:d=3"
+
+# As CLIPS: every codec and container, and the ways in which frames refer to each other.
+FORMATS = {
+    "h264_pyramid.mp4": (_TEST, _PYRAMID),
+    "h264_pyramid.flv": (_TEST, _PYRAMID),
+    "h264_pyramid.avi": (_TEST, _PYRAMID),
+    "h264_pyramid.h264": (_TEST, _PYRAMID),
+    "h264_mbaff.mp4": (_TEST, [*X264, "-g", "24", "-bf", "3", "-x264-params", "interlaced=1"]),
+    "h264_mbaff.ts": (_TEST, [*X264, "-g", "24", "-bf", "3", "-x264-params", "interlaced=1"]),
+    "h264_422_10bit.ts": (_TEST, ["-c:v", "libx264", "-pix_fmt", "yuv422p10le", "-g", "24"]),
+    "h264_program_stream.mpg": (_TEST, [*X264, "-g", "24"]),
+    "hevc_pyramid.mkv": (_TEST, [*_X265, "log-level=none:keyint=24:bframes=4"]),
+    "hevc_closed_gop.ts": (_TEST, [*_X265, "log-level=none:keyint=24:open-gop=0"]),
+    "hevc_10bit_layers.mp4": (_TEST, ["-pix_fmt", "yuv420p10le", *_X265, "log-level=none:keyint=24:temporal-layers=2"]),
+    "hevc_fields.ts": (_TEST, [*_X265, "log-level=none:keyint=24:field=1"]),
+    "av1_svt.mp4": (_TEST, _SVT),
+    "av1_svt.mkv": (_TEST, _SVT),
+    "av1_svt.ivf": (_TEST, _SVT),
+    "av1_10bit.webm": (_TEST, [*_SVT, "-pix_fmt", "yuv420p10le"]),
+    "av1_aom.mkv": (_TEST, ["-c:v", "libaom-av1", "-cpu-used", "8", "-g", "30"]),
+    "vp9_layers.webm": (_TEST, ["-c:v", "libvpx-vp9", *_LAYERED]),
+    "vp9_layers_that_carry_over.webm": (_TEST, ["-c:v", "libvpx-vp9", *_VPX, "-ts-parameters", _LAYERS]),
+    "vp9_superframes.webm": (_TEST, ["-c:v", "libvpx-vp9", "-cpu-used", "8", "-auto-alt-ref", "1", "-b:v", "300k"]),
+    "vp9.mp4": (_TEST, ["-c:v", "libvpx-vp9", *_VPX]),
+    "vp8_layers.webm": (_TEST, ["-c:v", "libvpx", *_LAYERED]),
+    "vp8_hidden.webm": (_TEST, ["-c:v", "libvpx", "-cpu-used", "8", "-auto-alt-ref", "1", "-lag-in-frames", "10"]),
+    "mpeg1.mkv": (_TEST, ["-c:v", "mpeg1video", "-g", "12", "-bf", "2"]),
+    "mpeg2.mp4": (_TEST, _MPEG2),
+    "mpeg2.ts": (_TEST, _MPEG2),
+    "mpeg2.m2v": (_TEST, _MPEG2),
+    "mpeg2.vob": (_TEST, _MPEG2),
+    "mpeg2_interlaced.ts": (_TEST, [*_MPEG2, "-flags", "+ildct+ilme"]),
+    "mpeg4.mp4": (_TEST, _MPEG4),
+    "mpeg4_bframes.avi": (_TEST, _MPEG4),
+    "mpeg4.mkv": (_TEST, _MPEG4),
+    "mpeg4_interlaced.mp4": (_TEST, [*_MPEG4, "-flags", "+ildct+ilme"]),
+    "mpeg4_packed.avi": (_TEST, ["-c:v", "libxvid", "-g", "25", "-bf", "2"]),
+    "h263.3gp": (_TEST, ["-c:v", "h263", "-s", "352x288"]),
+    "mjpeg.avi": (_TEST, ["-c:v", "mjpeg"]),
+    "prores.mov": (_TEST, ["-c:v", "prores_ks"]),
+    "theora.ogv": (_TEST, ["-c:v", "libtheora"]),
+    "flv1.flv": (_TEST, ["-c:v", "flv"]),
+    "animated.gif": ("testsrc2=s=64x48:r=10:d=2", []),
+    "animated.apng": ("testsrc2=s=64x48:r=10:d=2", ["-plays", "0"]),
+    "without_cues.mkv": (_TEST, [*X264, "-g", "24", "-f", "matroska", "-live", "1"]),
+    "starts_late.ts": (_TEST, [*X264, "-g", "24", "-output_ts_offset", "3600"]),
+}
+
 ClipMaker = Callable[[str], Path]  # the `clip` fixture
 
 

@@ -5,6 +5,7 @@ it, a pair of fields that are no references, a frame picture, and such a pair ag
 """
 
 import numpy as np
+import numpy.typing as npt
 
 MACROBLOCKS = 4  # a side of the frame
 FRAMES_PER_GOP = 4
@@ -29,7 +30,7 @@ class _Bits:
         self.text += "0" * (-len(self.text) % 8)
         return self
 
-    def samples(self, values: np.ndarray) -> "_Bits":
+    def samples(self, values: npt.NDArray[np.int64]) -> "_Bits":
         self.text += "".join(format(value, "08b") for value in values.ravel())
         return self
 
@@ -76,24 +77,23 @@ def _picture(kind: str, frame_num: int, order: int, *, reference: bool, idr: boo
     return bits.nal(2 if reference else 0, 5 if idr else 1)
 
 
+# kind, frame_num, whether it is a reference
+_GOP = [
+    *[("top", 0, True), ("skipped bottom", 0, True)],
+    *[("top", 1, False), ("bottom", 1, False)],
+    ("frame", 1, True),
+    *[("top", 2, False), ("bottom", 2, False)],
+]
+
+
 def paff_stream(gops: int) -> bytes:
     """An Annex B stream of `gops` * 4 frames of 64x64 pixels, in decoding order, which is also that of display."""
     rng = np.random.default_rng(0)
     stream = b""
-    for gop in range(gops):
-        order = 0
-
-        def picture(kind: str, frame_num: int, *, reference: bool, idr: bool = False) -> bytes:
-            place = order + (1 if kind.endswith("bottom") else 0)
-            return _picture(kind, frame_num, place, reference=reference, idr=idr, rng=rng)
-
+    for _ in range(gops):
         stream += _parameter_sets()
-        del gop
-        stream += picture("top", 0, reference=True, idr=True) + picture("skipped bottom", 0, reference=True)
-        order += 2
-        stream += picture("top", 1, reference=False) + picture("bottom", 1, reference=False)
-        order += 2
-        stream += picture("frame", 1, reference=True)
-        order += 2
-        stream += picture("top", 2, reference=False) + picture("bottom", 2, reference=False)
+        order = 0
+        for number, (kind, frame_num, reference) in enumerate(_GOP):
+            stream += _picture(kind, frame_num, order, reference=reference, idr=number == 0, rng=rng)
+            order += 2 if kind == "frame" else 1
     return stream

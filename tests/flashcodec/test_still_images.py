@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flashcodec.image import MAX_SIDE, decode_image, image_patches, image_size
+from flashcodec.image import MAX_SIDE, decode_image, decode_images, image_patches, image_size
 
-from flashcodec import DecodeError, PatchLayout
+from flashcodec import DamagedError, DecodeError, LimitError, PatchLayout, SourceError, UnsupportedError
 
 torch = pytest.importorskip("torch", reason="torch is the reference")
 PIL = pytest.importorskip("PIL", reason="Pillow decodes images")
-from PIL import Image, ImageOps  # noqa: E402
+from PIL import Image, ImageOps, features  # noqa: E402
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
@@ -69,6 +69,57 @@ def test_patches_equal_the_processors(layout: PatchLayout) -> None:
     np.testing.assert_array_equal(image_patches(encoded(image, "PNG"), layout), expected)
 
 
+@pytest.mark.parametrize("file_format", ["PNG", "TIFF", "PPM"])
+def test_of_16_bits_the_upper_8_are_kept(file_format: str) -> None:
+    grey = np.arange(0, 65536, 64, np.uint16).reshape(32, 32)
+    rgb = decode_image(encoded(Image.fromarray(grey), file_format))
+    np.testing.assert_array_equal(rgb, np.repeat((grey >> 8)[..., None], 3, 2))
+
+
+@pytest.mark.parametrize(
+    ("mode", "file_format", "options"),
+    [
+        ("RGB", "JPEG", {"progressive": True}),
+        ("RGB", "GIF", {}),
+        ("RGB", "BMP", {}),
+        ("CMYK", "TIFF", {}),
+        ("RGBA", "AVIF", {}),
+        ("LA", "PNG", {}),
+        ("1", "PNG", {}),
+    ],
+)
+def test_other_formats(mode: str, file_format: str, options: dict[str, object]) -> None:
+    if file_format == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    image = picture(37, 23).convert(mode) if mode == "1" else picture(37, 23, mode)
+    data = encoded(image, file_format, **options)
+    reference = Image.open(io.BytesIO(data)).convert("RGB")
+    np.testing.assert_array_equal(decode_image(data), np.asarray(reference))
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_a_batch_is_its_images_in_order(threads: int) -> None:
+    sources = [encoded(picture(10 + i, 20), "PNG") for i in range(7)]
+    for image, source in zip(decode_images(sources, threads), sources, strict=True):
+        np.testing.assert_array_equal(image, decode_image(source))
+    assert decode_images([], threads) == []
+    with pytest.raises(UnsupportedError, match="<4 bytes>"):
+        decode_images([*sources, b"text", b"other text"], threads)
+
+
+def test_a_batch_needs_no_negative_number_of_threads() -> None:
+    with pytest.raises(ValueError, match="must not be negative, got -1"):
+        decode_images([], num_threads=-1)
+
+
+def test_heic_is_refused_clearly(tmp_path: Path) -> None:
+    path = tmp_path / "photo.heic"
+    path.write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    for source in (path, path.read_bytes()):
+        with pytest.raises(UnsupportedError, match="HEIC images are not supported: convert it"):
+            decode_image(source)
+
+
 def test_a_path_is_as_good_as_bytes(tmp_path: Path) -> None:
     path = tmp_path / "image.png"
     picture(20, 10).save(path)
@@ -79,7 +130,7 @@ def test_a_path_is_as_good_as_bytes(tmp_path: Path) -> None:
 def test_images_over_the_limits_are_refused_from_their_header() -> None:
     wide = encoded(Image.new("RGB", (100_000, 1)), "PNG")
     for function in (image_size, decode_image):
-        with pytest.raises(DecodeError, match=f"100000x1, over the limits of {MAX_SIDE} pixels a side"):
+        with pytest.raises(LimitError, match=f"100000x1, over the limits of {MAX_SIDE} pixels a side"):
             function(wide)
     bomb = bytearray(encoded(Image.new("1", (64, 64)), "PNG"))
     bomb[16:24] = (30_000).to_bytes(4, "big") * 2
@@ -96,5 +147,7 @@ def test_what_is_no_image(tmp_path: Path) -> None:
             decode_image(data)
         assert caught.value.reason
         assert caught.value.stream is None
-    with pytest.raises(DecodeError, match="No such file"):
+    with pytest.raises(DamagedError):
+        decode_image(jpeg[: len(jpeg) // 2])
+    with pytest.raises(SourceError, match="No such file"):
         image_size(tmp_path / "missing.png")
