@@ -172,6 +172,7 @@ def subplots(rows: list[RowResult]) -> tuple[Any, list[Any]]:
         axis.set_title(row.title, loc="left", fontsize=9)
         names = [name for name, _ in bars(row)]
         axis.set_yticks(range(len(names)), names, fontsize=7)
+        axis.set_ylim(-0.6, len(names) - 0.4)
         axis.tick_params(axis="x", labelsize=7)
     return figure, axes
 

@@ -32,8 +32,11 @@ from rich.progress import Progress
 from tasks import DEFAULT_ROWS, OTHER_ROWS, TASKS, Row
 from videos import CLIPS, DEFAULT_FOLDER, ensure
 
+from flashcodec import analyse_bitstream
+
 CORES = len(os.sched_getaffinity(0))
 QUICK_CLIPS = 8
+WORTH_SAVING = 5.0  # seconds; whoever is faster runs in every round
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +106,7 @@ class Course:
         best = self.result.best_peer()
         if best is None:
             return
-        limit = self._options.patience * self.result.figures[best].walls[0]
+        limit = max(WORTH_SAVING, self._options.patience * self.result.figures[best].walls[0])
         for name, figures in self.result.peers().items():
             figures.slow = bool(figures.walls) and figures.walls[0] > limit and name not in self._row.task.always
 
@@ -124,10 +127,8 @@ class Course:
         """Which frames are the right answer; those of a snap differ between FlashCodec and the peers."""
         if self._row.task.ours != "snapped" or not ours:
             return self._indices
-        from peers.flashcodec import nearest_key_frames
-
-        pairs = zip(self._paths, self._indices, strict=True)
-        return [nearest_key_frames(str(path), indices) for path, indices in pairs]
+        keys = [analyse_bitstream(path).key_frames for path in self._paths]
+        return [nearest(key_frames, indices) for key_frames, indices in zip(keys, self._indices, strict=True)]
 
     def _look_at(self, name: str, result: Result, kept: npt.NDArray[Any]) -> None:
         figures = self.result.figures[name]
@@ -147,6 +148,12 @@ class Course:
             return ""
         apart = np.abs(kept - np.load(ours, mmap_mode="r")) * 255 * np.mean(STD)
         return f"from FlashCodec's: mean {apart.mean():.2f}, largest {apart.max():.0f} of 255"
+
+
+def nearest(key_frames: npt.NDArray[np.int64], indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Of the key frames, the one nearest to each index."""
+    closest: npt.NDArray[np.int64] = key_frames[np.abs(key_frames - indices[:, None]).argmin(axis=1)]
+    return closest
 
 
 def chosen_rows(tasks: str | None, videos: str | None, everything: bool) -> list[Row]:

@@ -21,7 +21,7 @@ class Task:
     concurrency: int = 1
     repeat: int = 1
     ours: str = "frames"  # FlashCodec's function
-    always: tuple[str, ...] = ()  # peers that run in every round, however slow
+    always: tuple[str, ...] = SPLITS  # peers that run in every round, however slow
 
     def indices(self, count: int, rate: float) -> Indices:
         """The frames asked for in a file of so many, int64."""
@@ -49,11 +49,16 @@ class Task:
 TASKS = {
     task.name: task
     for task in (
-        Task("uniform64", "64 frames evenly spread over the file, 224x224", always=("TorchCodec", "OpenCV")),
+        Task("uniform64", "64 frames evenly spread over the file, 224x224", always=(*SPLITS, "TorchCodec", "OpenCV")),
         Task("fps1", "one frame a second, 224x224"),
         Task("seeks16", "16 times 4 frames in a row at random places, in random order, 224x224"),
         Task("every", "every frame at native size, in one array", size=None),
-        Task("clips", "100 files of 10 s, 8 frames of each, 224x224, 8 files at a time", concurrency=8),
+        Task(
+            "clips",
+            "100 files of 10 s, 8 frames of each, 224x224, 8 files at a time",
+            concurrency=8,
+            always=("TorchCodec", "PyAV"),
+        ),
         Task("latency", "4 frames of a file of 2 s, 224x224; median of 15 calls", repeat=15),
         Task("patches", "64 frames to Qwen2.5-VL's normalised patches, 168x280", kind="patches", size=(168, 280)),
         Task("snap", "uniform64 for the peers; FlashCodec gives the nearest key frames", ours="snapped"),
