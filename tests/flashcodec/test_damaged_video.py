@@ -175,8 +175,25 @@ def test_tables_that_claim_millions_of_frames_are_refused(clip: ClipMaker) -> No
     data = bytearray(clip("h264_fragmented.mp4").read_bytes())
     run = data.index(b"trun") + 4
     data[run : run + 8] = bytes(4) + (20_000_000).to_bytes(4, "big")  # no flags: all samples alike, none listed
-    with pytest.raises(DecodeError, match="more than 4194304 packets"):
+    with pytest.raises(LimitError, match=r"claim 20000000 frames, over the limit of 4194304 \(max_frames\)"):
         flashcodec.analyse_bitstream(bytes(data))
+
+
+def test_a_sample_table_that_claims_gigabytes_is_refused(clip: ClipMaker) -> None:
+    """Sizes all alike, and one chunk that holds them all: a few bytes for eighty million index entries."""
+    data = bytearray(clip("h264_faststart.mp4").read_bytes())
+    sizes, chunks = data.index(b"stsz"), data.index(b"stsc")
+    data[sizes + 8 : sizes + 16] = (1).to_bytes(4, "big") + (80_000_000).to_bytes(4, "big")
+    data[chunks + 16 : chunks + 20] = (80_000_000).to_bytes(4, "big")
+    with pytest.raises(LimitError, match="claim 80000000 frames"):
+        flashcodec.analyse_bitstream(bytes(data))
+
+
+def test_sound_of_millions_of_samples_is_no_claim(clip: ClipMaker, tmp_path: Path) -> None:
+    path = tmp_path / "pcm.mov"
+    sound = ("-f", "lavfi", "-i", "sine=r=48000:d=100")
+    run_ffmpeg("-i", str(clip("mjpeg.mov")), *sound, "-c:v", "copy", "-c:a", "pcm_s16le", str(path))
+    assert flashcodec.analyse_bitstream(path).num_frames == 25
 
 
 def mutate(data: bytes, rng: random.Random) -> bytes:
