@@ -214,7 +214,8 @@ void Bitstream::list_packets(Input& input) {
 }
 
 // FFmpeg's output order is that of the timestamps. Where a stream starts its timestamps again at a key packet,
-// the frames before come first all the same, and their timestamps go on.
+// the frames before come first all the same, and their timestamps go on. Damaged timestamps may be anything: sums
+// saturate.
 void Bitstream::order_frames(bool restart_at_keys) {
   int64_t offset = 0;
   int64_t end = INT64_MIN;
@@ -225,13 +226,13 @@ void Bitstream::order_frames(bool restart_at_keys) {
     if (packet.discard) continue;
     ordered_ = ordered_ && packet.pts != AV_NOPTS_VALUE;
     int64_t pts = packet.pts != AV_NOPTS_VALUE ? packet.pts : packet.dts;
-    if (pts == AV_NOPTS_VALUE) pts = shown.empty() ? 0 : shown.back().first + 1;
-    pts += offset;
+    if (pts == AV_NOPTS_VALUE) pts = shown.empty() ? 0 : av_sat_add64(shown.back().first, 1);
+    pts = av_sat_add64(pts, offset);
     if (restart_at_keys && packet.key && pts < end && end != INT64_MIN) {
-      offset += end - pts;
+      offset = av_sat_add64(offset, av_sat_sub64(end, pts));
       pts = end;
     }
-    end = std::max(end, pts + std::max<int64_t>(packet.duration, 1));
+    end = std::max(end, av_sat_add64(pts, std::max<int64_t>(packet.duration, 1)));
     shown.emplace_back(pts, i);
   }
   std::stable_sort(shown.begin(), shown.end(), [](auto& a, auto& b) { return a.first < b.first; });
@@ -265,13 +266,13 @@ int Bitstream::gop_of(int32_t packet) const {
 int64_t Bitstream::frame_duration(int32_t frame) const {
   const int64_t duration = packets_[frames_[frame]].duration;
   const bool last = frame + 1 == static_cast<int32_t>(frames_.size());
-  return duration > 0 || last ? duration : frame_pts_[frame + 1] - frame_pts_[frame];
+  return duration > 0 || last ? duration : av_sat_sub64(frame_pts_[frame + 1], frame_pts_[frame]);
 }
 
 int64_t Bitstream::end_pts() const {
   int64_t end = INT64_MIN;
   for (int32_t i = 0; i < static_cast<int32_t>(frames_.size()); ++i) {
-    end = std::max(end, frame_pts_[i] + frame_duration(i));
+    end = std::max(end, av_sat_add64(frame_pts_[i], frame_duration(i)));
   }
   return end;
 }

@@ -39,7 +39,7 @@ std::vector<ByteRange> sample_ranges(const AVFormatContext& format) {
       if (!ranges.empty() && ranges.back().end == entry->pos) {
         ranges.back().end += entry->size;
       } else {
-        ranges.push_back({entry->pos, entry->pos + entry->size});
+        ranges.push_back({entry->pos, av_sat_add64(entry->pos, entry->size)});
       }
     }
   }
@@ -256,10 +256,10 @@ int64_t Input::seek_callback(void* self, int64_t offset, int whence) {
     case SEEK_SET:
       break;
     case SEEK_CUR:
-      offset += input->position_;
+      offset = av_sat_add64(offset, input->position_);
       break;
     case SEEK_END:
-      offset += input->source_->size();
+      offset = av_sat_add64(offset, input->source_->size());
       break;
     default:
       return AVERROR(EINVAL);

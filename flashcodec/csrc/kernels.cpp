@@ -1,5 +1,10 @@
 #include "kernels.h"
 
+// GCC 12's own intrinsics are "maybe uninitialized" to it, unless the module is optimised as a whole (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
 #if defined(__x86_64__)
 #if defined(__GNUC__) && !defined(__clang__)
 // GCC's own header trips it under the sanitizers.

@@ -32,7 +32,7 @@ void PacketReader::read(int32_t index, AVPacket* packet) {
 
 void PacketReader::read_bytes(int32_t index, AVPacket* packet) {
   const Packet& known = stream_.packets()[index];
-  if (known.position + known.size > stream_.source()->size()) {
+  if (known.position > stream_.source()->size() - known.size) {
     stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)", ErrorKind::kSource,
                  known.position);
   }
