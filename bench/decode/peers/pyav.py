@@ -35,9 +35,9 @@ def decoded(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
 
 def timeline(container: InputContainer) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Times of all frames in order, and those of the key frames."""
-    packets = [packet for packet in container.demux(video=0) if packet.pts is not None]
-    times = np.sort(np.array([packet.pts for packet in packets]))
-    return times, np.sort(np.array([packet.pts for packet in packets if packet.is_keyframe]))
+    packets = ((packet.pts, packet.is_keyframe) for packet in container.demux(video=0) if packet.pts is not None)
+    times, are_keys = (np.array(column) for column in zip(*packets, strict=True))
+    return np.sort(times), np.sort(times[are_keys])
 
 
 def shown_at(
