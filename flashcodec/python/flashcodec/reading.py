@@ -1,5 +1,7 @@
 """Lists of frames of one stream, decoded into arrays: at once, or chunk by chunk as they come."""
 
+import math
+import mmap
 import operator
 import os
 from collections.abc import Callable, Iterator
@@ -23,6 +25,8 @@ OnError = Literal["raise", "skip", "nearest"]
 
 WINDOW_BYTES = 128 << 20
 """A stream of frames is decoded in windows of about this size, two of which are in memory at a time."""
+
+_LARGE = 4 << 20  # bytes; NumPy asks for huge pages from here on
 
 
 class Engines:
@@ -133,7 +137,7 @@ class _Window:
         self._stream = reader.stream
         self._frames = frames
         self._on_error = reader.on_error
-        self._out = np.empty(reader.layout.group_shape(len(frames)), np.uint8)
+        self._out = _memory(reader.layout.group_shape(len(frames)))
         self._arrived = np.zeros(len(frames), bool)
         self.num_arrived = 0
         self.errors: dict[int, DecodeError] = {}
@@ -229,3 +233,13 @@ class _Window:
     def _concealed(self, frame: int) -> DamagedError:
         core = self._stream.core
         return DamagedError(core.source_name, core.stream_index, f"errors in frame {frame} were concealed", frame)
+
+
+def _memory(shape: tuple[int, ...]) -> Pixels:
+    """What np.empty does, but for the huge pages it asks for: on machines whose memory is fragmented the kernel takes
+    longer to find them than decoding takes."""
+    size = math.prod(shape)
+    if size < _LARGE:
+        return np.empty(shape, np.uint8)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return np.frombuffer(pages, np.uint8).reshape(shape)
