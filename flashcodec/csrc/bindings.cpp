@@ -128,8 +128,8 @@ py::tuple plan(const Bitstream& stream, const Frames& frames, int group_frames, 
   for (size_t i = 0; i < segments.size(); ++i) {
     py::list runs;
     for (const Run& run : segments[i].runs) runs.append(py::make_tuple(run.first, run.last));
-    result.append(py::make_tuple(segments[i].first, segments[i].last, py::tuple(runs), counts[i].cost,
-                                 counts[i].needed, counts[i].skipped, segments[i].wide));
+    result.append(py::make_tuple(segments[i].first, segments[i].last, py::tuple(runs), counts[i].cost, counts[i].needed,
+                                 counts[i].skipped, segments[i].wide));
   }
   return py::tuple(result);
 }
