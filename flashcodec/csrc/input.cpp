@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "mp4_tables.h"
+
 namespace flashcodec {
 
 namespace {
@@ -71,12 +73,24 @@ Input::Input(SourcePtr source, const Limits& limits, Deadline deadline)
              std::to_string(limits_.max_source_bytes) + " (max_source_bytes)",
          ErrorKind::kLimit);
   }
+  check_tables();
   open();
 }
 
 Input::Input(SourcePtr source, int stream_index, const Limits& limits, Deadline deadline)
     : Input(std::move(source), limits, deadline) {
   find_streams(stream_index);
+}
+
+void Input::check_tables() const {
+  // Sound has samples of its own, so a small limit of frames is not meant for all of them.
+  constexpr int64_t kHarmless = 1 << 20;
+  const int64_t samples = unlisted_samples(*source_);
+  if (samples <= std::max<int64_t>(limits_.max_packets, kHarmless)) return;
+  fail(-1,
+       "its tables claim " + std::to_string(samples) + " frames, over the limit of " +
+           std::to_string(limits_.max_packets) + " (max_frames)",
+       ErrorKind::kLimit);
 }
 
 std::unique_ptr<Input> Input::tables_only(const SourcePtr& source, const AVStream& stream, const Limits& limits,
@@ -215,24 +229,11 @@ int Input::read_bytes(std::span<uint8_t> out) {
     out = out.first(std::min<size_t>(out.size(), static_cast<size_t>(range->begin - position_)));
   }
   const size_t count = source_->read_at(position_, out);
-  check_claims(out.first(count));
   position_ += static_cast<int64_t>(count);
   return count == 0 ? AVERROR_EOF : static_cast<int>(count);
 }
 
 // Of MP4/MOV, or of what may still turn out to be that.
-void Input::check_claims(std::span<const uint8_t> bytes) {
-  if (format_ != nullptr && std::string_view(format_->iformat->name).find("mov") == std::string_view::npos) return;
-  // Sound has samples of its own, so a small limit of frames is not meant for all of them.
-  constexpr int64_t kHarmless = 1 << 20;
-  const int64_t claimed = claims_.look_at(position_, bytes);
-  if (claimed <= std::max<int64_t>(limits_.max_packets, kHarmless)) return;
-  throw DecodeError(source_->name(), stream_index_,
-                    "its tables claim " + std::to_string(claimed) + " frames, over the limit of " +
-                        std::to_string(limits_.max_packets) + " (max_frames)",
-                    ErrorKind::kLimit);
-}
-
 int Input::read_callback(void* self, uint8_t* out, int size) {
   auto* input = static_cast<Input*>(self);
   if (input->deadline_.passed()) return AVERROR_EXIT;

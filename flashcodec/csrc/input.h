@@ -6,7 +6,6 @@
 
 #include "ffmpeg.h"
 #include "field_joiner.h"
-#include "sample_claims.h"
 #include "source.h"
 #include "source_limits.h"
 
@@ -61,7 +60,7 @@ class Input {
   static int interrupt_callback(void* self);
   int read_bytes(std::span<uint8_t> out);
   bool read_packet(AVPacket* packet);
-  void check_claims(std::span<const uint8_t> bytes);
+  void check_tables() const;
   void open();
   void find_streams(int wanted);
   int best_stream(int wanted) const;
@@ -73,7 +72,6 @@ class Input {
   Limits limits_;
   Deadline deadline_;
   int64_t position_ = 0;
-  SampleClaims claims_;
   std::vector<ByteRange> skipped_;  // sorted
   IoPtr io_;
   FormatPtr format_;

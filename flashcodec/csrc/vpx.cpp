@@ -11,10 +11,7 @@ using Bytes = std::span<const uint8_t>;
 // VP8's boolean decoder (RFC 6386, 7.3) for bits of even probability.
 class BoolReader {
  public:
-  explicit BoolReader(Bytes data) : data_(data) {
-    value_ = next() << 8;
-    value_ |= next();
-  }
+  explicit BoolReader(Bytes data) : data_(data), value_(next() << 8) { value_ |= next(); }
 
   bool flag() {
     const uint32_t split = 1 + ((range_ - 1) >> 1);
@@ -51,7 +48,7 @@ class BoolReader {
 
   Bytes data_;
   size_t at_ = 0;
-  uint32_t value_ = 0;
+  uint32_t value_;
   uint32_t range_ = 255;
   int shifted_ = 0;
 };

@@ -195,3 +195,19 @@ def test_a_source_may_be_too_large(clip: ClipMaker) -> None:
     assert flashcodec.analyse_bitstream(path, limits=Limits(max_source_bytes=size)).num_frames == 75
     with pytest.raises(LimitError, match=f"has {size} bytes, over the limit of {size - 1}"):
         flashcodec.analyse_bitstream(path, limits=Limits(max_source_bytes=size - 1))
+
+
+def test_an_edit_list_cannot_claim_billions_of_frames(clip: ClipMaker) -> None:
+    data = bytearray(clip("h264_pyramid.mp4").read_bytes())
+    at = data.index(b"elst") + 8
+    data[at : at + 4] = (2**30).to_bytes(4, "big")
+    with pytest.raises(LimitError, match="its tables claim"):
+        flashcodec.analyse_bitstream(bytes(data))
+
+
+def test_a_table_of_equal_samples_cannot_claim_billions_of_frames(clip: ClipMaker) -> None:
+    data = bytearray(clip("h264_pyramid.mp4").read_bytes())
+    at = data.index(b"stsz") + 8
+    data[at : at + 8] = (1).to_bytes(4, "big") + (2**31).to_bytes(4, "big")
+    with pytest.raises(LimitError, match="its tables claim 2147483648 frames"):
+        flashcodec.analyse_bitstream(bytes(data))
