@@ -28,7 +28,8 @@ EDITABLE = $(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) --ed
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 CPP := $(sort $(wildcard flashcodec/csrc/*.cpp ipc_buffers/csrc/*.cpp))
-NATIVE := $(CPP) $(wildcard flashcodec/csrc/*.h ipc_buffers/csrc/*.h CMakeLists.txt */CMakeLists.txt)
+NATIVE := $(CPP) $(wildcard flashcodec/csrc/*.h flashcodec/csrc/*.inl ipc_buffers/csrc/*.h CMakeLists.txt */CMakeLists.txt)
+FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard flashcodec/fuzz/*.cpp flashcodec/fuzz/*.h)
 
 .PHONY: help setup serve demo doctor test bench lint format asan tsan fuzz clean distclean
 
@@ -50,23 +51,26 @@ doctor: setup ## Say what this machine has and what it lacks
 test: setup ## Run all tests (ARGS="tests/ipc_buffers -k name" for some)
 	$(PY) -m pytest $(ARGS)
 
-bench: setup ## Run the benchmarks; results in bench/results
+bench: setup ## Run the benchmarks (over an hour); results in bench/results
 	mkdir -p bench/results
 	$(PY) bench/ipc.py --json bench/results/ipc.json
 	$(PY) bench/stall.py
+	$(PY) bench/conversion.py
+	$(PY) bench/decode/install_peers.py
+	$(PY) bench/decode/run.py
 
 lint: setup ## Check style, types and C++ (changes nothing)
 	@PYTHON=$(PY) tools/system-packages --lint
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	clang-format --dry-run -Werror $(filter %.cpp %.h,$(NATIVE))
+	clang-format --dry-run -Werror $(FORMATTED)
 	printf '%s\n' $(CPP) | xargs -n 1 -P $(JOBS) clang-tidy --quiet -p $(BUILD)
 
 format: setup ## Format Python and C++
 	$(VENV)/bin/ruff check --fix-only --exit-zero .
 	$(VENV)/bin/ruff format .
-	clang-format -i $(filter %.cpp %.h,$(NATIVE))
+	clang-format -i $(FORMATTED)
 
 asan: SANITIZER := libasan
 tsan: SANITIZER := libtsan
