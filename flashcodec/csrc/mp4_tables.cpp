@@ -109,7 +109,7 @@ class Tables {
         track_.edits = file_.word(body + 4);
         break;
       case type("trun"):
-        if ((file_.word(body) & kListed) == 0) claimed_ += file_.word(body + 4);
+        if ((file_.word(body) & kListed) == 0) claim(file_.word(body + 4));
         break;
     }
   }
@@ -117,10 +117,13 @@ class Tables {
   void end_track() {
     constexpr int64_t kUsualShare = 8;                           // an entry of an edit list takes a part of the track
     const bool by_chunks = track_.sound && track_.single_ticks;  // FFmpeg keeps PCM so
-    if (track_.alike && !by_chunks) claimed_ += track_.samples;
-    if (!by_chunks && track_.edits > 1) claimed_ += (track_.edits - 1) * track_.samples / kUsualShare;
+    if (track_.alike && !by_chunks) claim(track_.samples);
+    if (track_.edits > 1 && !by_chunks) claim((track_.edits - 1) * (track_.samples / kUsualShare));
     track_ = {};
   }
+
+  // `samples` has less than 62 bits.
+  void claim(int64_t samples) { claimed_ = std::min(claimed_ + samples, int64_t{1} << 62); }
 
   Window file_;
   Track track_;
