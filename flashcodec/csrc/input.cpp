@@ -156,6 +156,8 @@ void Input::find_streams(int wanted) {
   std::vector<AVDictionary*> dictionaries;
   for (Options& option : options) {
     av_dict_set_int(&option.dictionary, "max_pixels", limits_.max_pixels, 0);
+    // FFmpeg decodes a few pictures for what their headers tell, not for their looks.
+    av_dict_set(&option.dictionary, "skip_loop_filter", "all", 0);
     dictionaries.push_back(option.dictionary);
   }
   const int status = avformat_find_stream_info(format_.get(), dictionaries.empty() ? nullptr : dictionaries.data());
