@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mp4_tables.h"
+#include "nal.h"
 
 namespace flashcodec {
 
@@ -55,6 +56,14 @@ std::vector<ByteRange> sample_ranges(const AVFormatContext& format) {
     }
   }
   return joined;
+}
+
+// The container tells all that FFmpeg would otherwise find out by decoding a picture of several milliseconds.
+bool described(const AVFormatContext& format, const AVStream& stream) {
+  const AVCodecParameters& codec = *stream.codecpar;
+  const bool mov = std::string(format.iformat->name).find("mov") != std::string::npos;
+  if (!mov || codec.codec_id != AV_CODEC_ID_H264 || codec.width <= 0) return false;
+  return plain_h264({codec.extradata, static_cast<size_t>(std::max(codec.extradata_size, 0))});
 }
 
 std::string media_name(AVMediaType type) {
@@ -154,16 +163,25 @@ void Input::find_streams(int wanted) {
   const LogCapture log;
   std::vector<Options> options(format_->nb_streams);
   std::vector<AVDictionary*> dictionaries;
-  for (Options& option : options) {
-    av_dict_set_int(&option.dictionary, "max_pixels", limits_.max_pixels, 0);
+  for (unsigned i = 0; i < format_->nb_streams; ++i) {
+    AVDictionary** dictionary = &options[i].dictionary;
+    av_dict_set_int(dictionary, "max_pixels", limits_.max_pixels, 0);
     // FFmpeg decodes a few pictures for what their headers tell, not for their looks.
-    av_dict_set(&option.dictionary, "skip_loop_filter", "all", 0);
-    dictionaries.push_back(option.dictionary);
+    av_dict_set(dictionary, "skip_loop_filter", "all", 0);
+    if (!probe_pictures_ && described(*format_, *format_->streams[i])) av_dict_set(dictionary, "skip_frame", "all", 0);
+    dictionaries.push_back(*dictionary);
   }
   const int status = avformat_find_stream_info(format_.get(), dictionaries.empty() ? nullptr : dictionaries.data());
   for (size_t i = 0; i < options.size(); ++i) options[i].dictionary = dictionaries[i];
   check_deadline();
   if (status < 0) fail(-1, log.explain("its streams cannot be read: " + error_text(status)), ErrorKind::kSource);
+  if (!probe_pictures_ && !take_parsed_formats()) {
+    probe_pictures_ = true;
+    format_.reset();
+    position_ = 0;
+    open();
+    return find_streams(wanted);
+  }
 
   if (wanted >= static_cast<int>(format_->nb_streams)) {
     throw std::invalid_argument(source_->name() + ": there is no stream " + std::to_string(wanted) + ", only " +
@@ -176,6 +194,19 @@ void Input::find_streams(int wanted) {
   choose(best_stream(wanted));
   const AVCodecParameters& codec = *stream()->codecpar;
   if (codec.codec_id == AV_CODEC_ID_H264) fields_ = std::make_unique<FieldJoiner>(codec);
+}
+
+// What FFmpeg has not got from pictures that it left out, its parsers have from the parameter sets.
+bool Input::take_parsed_formats() {
+  for (unsigned i = 0; i < format_->nb_streams; ++i) {
+    AVStream* stream = format_->streams[i];
+    if (!described(*format_, *stream) || stream->codecpar->format != AV_PIX_FMT_NONE) continue;
+    const AVCodecParserContext* parser = av_stream_get_parser(stream);
+    const bool parsed = parser != nullptr && parser->format != AV_PIX_FMT_NONE && parser->width > 0;
+    if (!parsed || parser->width != stream->codecpar->width || parser->height != stream->codecpar->height) return false;
+    stream->codecpar->format = parser->format;
+  }
+  return true;
 }
 
 // FFmpeg's choice, but no cover art unless it was asked for.

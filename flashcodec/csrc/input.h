@@ -63,6 +63,7 @@ class Input {
   void check_tables() const;
   void open();
   void find_streams(int wanted);
+  bool take_parsed_formats();
   int best_stream(int wanted) const;
   void choose(int stream_index);
   void check_deadline() const;
@@ -75,6 +76,7 @@ class Input {
   std::vector<ByteRange> skipped_;  // sorted
   IoPtr io_;
   FormatPtr format_;
+  bool probe_pictures_ = false;  // even where the container should tell enough
   int stream_index_ = -1;
   std::unique_ptr<FieldJoiner> fields_;
   std::optional<DecodeError> read_error_;  // FFmpeg is only told that reading failed

@@ -171,4 +171,41 @@ bool disposable_hevc(Bytes packet, NalFormat& format) {
   return pictures && !needed && format.highest_temporal_id >= 0;
 }
 
+bool plain_h264(std::span<const uint8_t> record) {
+  constexpr size_t kParameterSet = 8;  // behind the record's head, the length and the first byte is the NAL header
+  if (record.size() < kParameterSet + 4 || (record[5] & 31) == 0) return false;
+  const size_t length = static_cast<size_t>(record[6]) << 8 | record[7];
+  const std::vector<uint8_t> set = unescape(record.subspan(kParameterSet + 1), std::max<size_t>(length, 1) - 1);
+  BitReader bits(set);
+  constexpr std::array<uint32_t, 3> with_chroma{100, 110, 122};
+  const uint32_t profile = bits.bits(8);
+  bits.skip(16);
+  bits.exp_golomb();  // seq_parameter_set_id
+  if (std::find(with_chroma.begin(), with_chroma.end(), profile) != with_chroma.end()) {
+    for (int i = 0; i < 3; ++i) bits.exp_golomb();  // chroma_format_idc, which is not 3, and bit depths
+    bits.skip(1);
+    if (bits.flag()) return false;  // scaling matrices
+  } else if (profile > 100 || profile == 44 || profile == 83 || profile == 86) {
+    return false;
+  }
+  bits.exp_golomb();                         // log2_max_frame_num_minus4
+  if (bits.exp_golomb() != 0) return false;  // pic_order_cnt_type
+  bits.exp_golomb();
+  bits.exp_golomb();  // max_num_ref_frames
+  bits.skip(1);
+  bits.exp_golomb();               // width
+  bits.exp_golomb();               // height
+  if (!bits.flag()) bits.skip(1);  // frame_mbs_only_flag, mb_adaptive_frame_field_flag
+  bits.skip(1);
+  if (bits.flag()) {  // frame_cropping_flag
+    for (int i = 0; i < 4; ++i) bits.exp_golomb();
+  }
+  if (bits.flag()) {                // vui_parameters_present_flag
+    if (bits.flag()) return false;  // aspect_ratio_info_present_flag
+    if (bits.flag()) bits.skip(1);  // overscan_info_present_flag
+    if (bits.flag()) return false;  // video_signal_type_present_flag
+  }
+  return !bits.overrun();
+}
+
 }  // namespace flashcodec

@@ -27,4 +27,8 @@ H264Picture inspect_h264(std::span<const uint8_t> packet, const NalFormat& forma
 // beside it that later pictures need. An SPS in the packet may raise the highest layer.
 bool disposable_hevc(std::span<const uint8_t> packet, NalFormat& format);
 
+// Whether the first sequence parameter set of an AVCDecoderConfigurationRecord (ISO/IEC 14496-15, 5.3.3.1) says nothing
+// of colours and of the shape of pixels (H.264 7.3.2.1.1, E.1.1). Where that is not plain to see: false.
+bool plain_h264(std::span<const uint8_t> record);
+
 }  // namespace flashcodec

@@ -247,7 +247,8 @@ Scheduler::Work Scheduler::take_segment(Entry& entry, Engine& engine) {
   entry.segments.pop_front();
   const int threads = segment.wide && alone ? engines_ : 1;
   hold(engine, Decoder::memory(*entry.request->stream(), 1));
-  return {entry.request, std::make_unique<SegmentJob>(entry.request, std::move(segment)), threads};
+  auto job = std::make_unique<SegmentJob>(entry.request, std::move(segment));
+  return {entry.request, std::move(job), threads};
 }
 
 void Scheduler::end_turn(Entries::iterator entry) {

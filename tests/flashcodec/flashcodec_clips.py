@@ -18,6 +18,10 @@ X265 = ["-c:v", "libx265", "-preset", "ultrafast", "-pix_fmt", "yuv420p"]
 CLIPS = {
     "h264_bframes.mp4": ("testsrc2=s=320x180:r=25:d=6", [*X264, "-g", "30", "-bf", "3"]),
     "h264_faststart.mp4": ("testsrc2=s=320x180:r=25:d=6", [*X264, "-g", "30", "-movflags", "+faststart"]),
+    "h264_tagged.mp4": (
+        "testsrc2=s=192x128:r=25:d=1",
+        [*X264, "-vf", "setsar=4/3", "-x264-params", "colorprim=bt709:transfer=bt709:colormatrix=bt709:fullrange=on"],
+    ),
     "h264_one_gop.mp4": ("testsrc2=s=320x180:r=25:d=6", [*X264, "-g", "999", "-sc_threshold", "0"]),
     "h264_long.mp4": (
         "testsrc2=s=1280x720:r=25:d=32",

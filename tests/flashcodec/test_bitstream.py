@@ -102,3 +102,14 @@ def test_stream_index_chooses_a_stream(data_folder: Path) -> None:
         flashcodec.analyse_bitstream(path, stream_index=99)
     with pytest.raises(ValueError, match="negative"):
         flashcodec.analyse_bitstream(path, stream_index=-1)
+
+
+@pytest.mark.parametrize("name", ["h264_tagged.mp4", "h264_bframes.mp4", "h264_10bit_444.mp4", "hevc_opengop.mp4"])
+def test_what_headers_say_of_pictures_is_torchcodecs(clip: ClipMaker, name: str) -> None:
+    decoders = pytest.importorskip("torchcodec.decoders", reason="TorchCodec is the reference")
+    ours = flashcodec.analyse_bitstream(clip(name)).metadata
+    theirs = decoders.VideoDecoder(clip(name)).metadata
+    fields = ["pixel_format", "pixel_aspect_ratio", "color_primaries", "color_space", "color_transfer_characteristic"]
+    fields += ["width", "height", "bit_rate", "codec", "num_frames_from_header", "duration_seconds_from_header"]
+    for field in fields:
+        assert getattr(ours, field) == getattr(theirs, field), field
