@@ -34,6 +34,8 @@ Decoder::Decoder(const Bitstream& stream, int threads)
     throw std::bad_alloc();
   }
   context_->thread_count = threads;
+  // What frame threads have to say nobody captures: it would go to the user's stderr.
+  if (threads > 1) context_->log_level_offset = AV_LOG_TRACE;
   // A decoder that starts in the middle holds back frames it takes for incomplete. The plan has seen to it that
   // the ones wanted are not.
   if (ordered_) context_->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
