@@ -114,6 +114,9 @@ SIMD_FN inline uint8_t clip_full(uint32_t value) {
   return static_cast<uint8_t>((wrapped < 0 ? 0 : wrapped > 0x3fffffff ? 0x3fffffff : wrapped) >> 22);
 }
 
+// A damaged picture has samples of more bits than its format, which wrap around, too.
+SIMD_FN inline uint32_t product(int a, int b) { return static_cast<uint32_t>(a) * static_cast<uint32_t>(b); }
+
 template <class T>
 SIMD_FN inline void full_row(const T* __restrict y, const T* __restrict u, const T* __restrict v, int extra_bits,
                              int width, const YuvCoefficients& k, Planes out) {
@@ -123,13 +126,12 @@ SIMD_FN inline void full_row(const T* __restrict y, const T* __restrict u, const
   uint8_t* __restrict g = out.green;
   uint8_t* __restrict b = out.blue;
   for (int x = 0; x < width; ++x) {
-    const int luma = ((y[x] << shift) - c.fine_luma_offset) * c.luma + (1 << 21);
+    const uint32_t luma = product((y[x] << shift) - c.fine_luma_offset, c.luma) + (1U << 21);
     const int cu = (u[x] << shift) - (128 << 9);
     const int cv = (v[x] << shift) - (128 << 9);
-    r[x] = clip_full(static_cast<uint32_t>(luma) + static_cast<uint32_t>(cv * c.red_v));
-    g[x] = clip_full(static_cast<uint32_t>(luma) + static_cast<uint32_t>(cv * c.green_v) +
-                     static_cast<uint32_t>(cu * c.green_u));
-    b[x] = clip_full(static_cast<uint32_t>(luma) + static_cast<uint32_t>(cu * c.blue_u));
+    r[x] = clip_full(luma + product(cv, c.red_v));
+    g[x] = clip_full(luma + product(cv, c.green_v) + product(cu, c.green_u));
+    b[x] = clip_full(luma + product(cu, c.blue_u));
   }
 }
 
