@@ -173,7 +173,7 @@ bool Bitstream::gradual(const AVPacket& key) const {
 
 void Bitstream::read_packets(Input& input, Deadline deadline) {
   check_count(avformat_index_get_entries_count(input.stream()));
-  const bool mov = std::string(input.format()->iformat->name).find("mov") != std::string::npos;
+  const bool mov = is_mov(*input.format());
   contiguous_ = mov && one_sample_one_packet(*parameters_);
   scanned_ = !contiguous_;
   const LogCapture log;

@@ -8,7 +8,7 @@ namespace flashcodec {
 namespace {
 
 // Pictures that a decoder holds: references, those waiting for their turn, and the one at work.
-constexpr int kPictures = 8;
+constexpr int kPictures = 9;
 
 bool same_parameters(const AVCodecParameters& a, const AVCodecParameters& b) {
   const auto key = [](const AVCodecParameters& p) {
@@ -50,12 +50,12 @@ bool Decoder::fits(const Bitstream& stream) const {
          stream.limits().max_pixels == max_pixels_ && same_parameters(stream.parameters(), *parameters_);
 }
 
-int64_t Decoder::memory(const Bitstream& stream, int threads) {
+int64_t Decoder::memory(const Bitstream& stream) {
   const AVCodecParameters& parameters = stream.parameters();
   const int bytes =
       av_image_get_buffer_size(static_cast<AVPixelFormat>(parameters.format), parameters.width, parameters.height, 1);
   const int64_t picture = bytes > 0 ? bytes : int64_t{3} * parameters.width * parameters.height;
-  return picture * (kPictures + threads);
+  return picture * kPictures;
 }
 
 }  // namespace flashcodec

@@ -19,7 +19,7 @@ class Decoder {
   bool fits(const Bitstream& stream) const;
 
   // What the pictures of such a decoder take, bytes, about.
-  static int64_t memory(const Bitstream& stream, int threads);
+  static int64_t memory(const Bitstream& stream);
 
  private:
   int threads_;

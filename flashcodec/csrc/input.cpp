@@ -58,11 +58,10 @@ std::vector<ByteRange> sample_ranges(const AVFormatContext& format) {
   return joined;
 }
 
-// The container tells all that FFmpeg would otherwise find out by decoding a picture of several milliseconds.
+// The container tells all that FFmpeg would otherwise find out by decoding a picture, which takes milliseconds.
 bool described(const AVFormatContext& format, const AVStream& stream) {
   const AVCodecParameters& codec = *stream.codecpar;
-  const bool mov = std::string(format.iformat->name).find("mov") != std::string::npos;
-  if (!mov || codec.codec_id != AV_CODEC_ID_H264 || codec.width <= 0) return false;
+  if (!is_mov(format) || codec.codec_id != AV_CODEC_ID_H264 || codec.width <= 0) return false;
   return plain_h264({codec.extradata, static_cast<size_t>(std::max(codec.extradata_size, 0))});
 }
 
@@ -73,22 +72,28 @@ std::string media_name(AVMediaType type) {
 
 }  // namespace
 
-Input::Input(SourcePtr source, const Limits& limits, Deadline deadline)
-    : source_(std::move(source)), limits_(limits), deadline_(deadline) {
-  if (source_->size() == 0) fail(-1, "the source is empty (0 bytes)", ErrorKind::kSource);
-  if (source_->size() > limits_.max_source_bytes) {
-    fail(-1,
-         "the source has " + std::to_string(source_->size()) + " bytes, over the limit of " +
-             std::to_string(limits_.max_source_bytes) + " (max_source_bytes)",
-         ErrorKind::kLimit);
-  }
-  check_tables();
-  open();
+bool is_mov(const AVFormatContext& format) {
+  return std::string(format.iformat->name).find("mov") != std::string::npos;
 }
+
+Input::Input(SourcePtr source, const Limits& limits, Deadline deadline)
+    : source_(std::move(source)), limits_(limits), deadline_(deadline) {}
 
 Input::Input(SourcePtr source, int stream_index, const Limits& limits, Deadline deadline)
     : Input(std::move(source), limits, deadline) {
+  check_size();
+  check_tables();
+  open();
   find_streams(stream_index);
+}
+
+void Input::check_size() const {
+  if (source_->size() == 0) fail(-1, "the source is empty (0 bytes)", ErrorKind::kSource);
+  if (source_->size() <= limits_.max_source_bytes) return;
+  fail(-1,
+       "the source has " + std::to_string(source_->size()) + " bytes, over the limit of " +
+           std::to_string(limits_.max_source_bytes) + " (max_source_bytes)",
+       ErrorKind::kLimit);
 }
 
 void Input::check_tables() const {
@@ -105,6 +110,7 @@ void Input::check_tables() const {
 std::unique_ptr<Input> Input::tables_only(const SourcePtr& source, const AVStream& stream, const Limits& limits,
                                           Deadline deadline) {
   std::unique_ptr<Input> input(new Input(source, limits, deadline));  // NOLINT(modernize-make-unique): private
+  input->open();
   if (stream.index >= static_cast<int>(input->format_->nb_streams)) {
     input->fail(stream.index, "the stream is gone", ErrorKind::kSource);
   }

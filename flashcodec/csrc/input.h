@@ -11,6 +11,9 @@
 
 namespace flashcodec {
 
+// MP4, MOV and their kin.
+bool is_mov(const AVFormatContext& format);
+
 struct ByteRange {
   int64_t begin;
   int64_t end;
@@ -60,6 +63,7 @@ class Input {
   static int interrupt_callback(void* self);
   int read_bytes(std::span<uint8_t> out);
   bool read_packet(AVPacket* packet);
+  void check_size() const;
   void check_tables() const;
   void open();
   void find_streams(int wanted);

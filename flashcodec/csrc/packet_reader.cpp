@@ -32,18 +32,17 @@ void PacketReader::read(int32_t index, AVPacket* packet) {
 
 void PacketReader::read_bytes(int32_t index, AVPacket* packet) {
   const Packet& known = stream_.packets()[index];
-  if (known.position > stream_.source()->size() - known.size) {
+  const auto truncated = [&] {
     stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)", ErrorKind::kSource,
                  known.position);
-  }
+  };
+  if (known.position > stream_.source()->size() - known.size) truncated();
   if (av_new_packet(packet, known.size) < 0) throw std::bad_alloc();
   size_t done = 0;
   while (done < static_cast<size_t>(known.size)) {
     const std::span<uint8_t> rest(packet->data + done, static_cast<size_t>(known.size) - done);
     const size_t count = stream_.source()->read_at(known.position + static_cast<int64_t>(done), rest);
-    if (count == 0)
-      stream_.fail("the source ends within packet " + std::to_string(index) + " (truncated?)", ErrorKind::kSource,
-                   known.position);
+    if (count == 0) truncated();
     done += count;
   }
 }

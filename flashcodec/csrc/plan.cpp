@@ -23,13 +23,6 @@ constexpr int64_t kWasteShare = 4;
 // What frame threads cost more than one thread, percent.
 constexpr int64_t kWidePercent = 113;
 
-int first_gop(const Bitstream& stream, int32_t packet) {
-  int gop = stream.gop_of(packet);
-  if (stream.leading(packet) && gop > 0) --gop;
-  while (!stream.starts_clean(gop)) --gop;
-  return gop;
-}
-
 // When `engines` engines are done that take the segments in order, the last `wide` of them with frame threads.
 int64_t time_to_finish(std::span<const Segment> segments, size_t wide, int engines) {
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> busy_until;
@@ -58,15 +51,22 @@ void choose_wide(std::vector<Segment>& segments, int engines) {
 
 }  // namespace
 
+int first_gop_needed(const Bitstream& stream, int32_t packet) {
+  int gop = stream.gop_of(packet);
+  if (stream.leading(packet) && gop > 0) --gop;
+  while (!stream.starts_clean(gop)) --gop;
+  return gop;
+}
+
 std::vector<Run> find_runs(const Bitstream& stream, std::span<const int64_t> frames) {
+  if (!stream.ordered()) return {{0, static_cast<int32_t>(stream.packets().size())}};
   std::vector<int32_t> packets;
   packets.reserve(frames.size());
   for (const int64_t frame : frames) packets.push_back(stream.frames()[static_cast<size_t>(frame)]);
   std::sort(packets.begin(), packets.end());
-  if (!stream.ordered()) return {{0, static_cast<int32_t>(stream.packets().size())}};
   std::vector<Run> runs;
   for (const int32_t packet : packets) {
-    const int32_t start = stream.gops()[first_gop(stream, packet)].first_packet;
+    const int32_t start = stream.gops()[first_gop_needed(stream, packet)].first_packet;
     if (runs.empty() || start >= runs.back().last) {
       runs.push_back({start, packet + 1});
       continue;

@@ -29,6 +29,10 @@ struct Segment {
 // last frame wanted. A leading picture of an open GOP is decoded from the GOP before.
 std::vector<Run> find_runs(const Bitstream& stream, std::span<const int64_t> frames);
 
+// The first of the consecutive GOPs, up to its own, that a packet may need: leading pictures and GOPs that refresh the
+// picture gradually refer to the GOP before.
+int first_gop_needed(const Bitstream& stream, int32_t packet);
+
 // Whether feeding `packet` within `run` is pointless: leading pictures of the run's own key frame lack references.
 bool undecodable(const Bitstream& stream, const Run& run, int32_t packet);
 

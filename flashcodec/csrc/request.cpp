@@ -79,13 +79,8 @@ void Request::end() {
 
 void Request::check_time() {
   const double limit = stream_->limits().max_decode_seconds;
-  if (limit <= 0) return;
-  {
-    const std::lock_guard lock(mutex_);
-    const Clock::time_point now = Clock::now();
-    if (!began_) began_ = now;
-    if (std::chrono::duration<double>(now - *began_).count() <= limit) return;
-  }
+  std::call_once(began_, [&] { deadline_ = Deadline(limit); });
+  if (!deadline_.passed()) return;
   std::ostringstream reason;
   reason << "decoding took longer than the limit of " << limit << " seconds (max_decode_seconds)";
   fail(DecodeError(stream_->source()->name(), stream_->stream_index(), reason.str(), ErrorKind::kLimit));

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <shared_mutex>
 #include <vector>
 
@@ -13,6 +12,7 @@
 #include "layout.h"
 #include "output_queue.h"
 #include "plan.h"
+#include "source_limits.h"
 
 namespace flashcodec {
 
@@ -62,8 +62,6 @@ class Request {
   // Returns once nothing is being written any more.
   void end();
 
-  using Clock = Output::Clock;
-
   const uint64_t id_;
   const BitstreamPtr stream_;
   const int32_t count_;
@@ -75,7 +73,8 @@ class Request {
   uint8_t* const out_;
   std::mutex mutex_;  // orders put, fail and stop
   int32_t groups_left_;
-  std::optional<Clock::time_point> began_;
+  std::once_flag began_;
+  Deadline deadline_;  // from then on
   std::atomic<bool> stopped_ = false;
   std::shared_mutex writing_;
 };

@@ -101,16 +101,14 @@ void Scheduler::add(RequestPtr request) {
     if (stopping_) throw std::runtime_error("this decoder pool is closed");
     Entry entry;
     entry.request = std::move(request);
-    insert(std::move(entry));
+    entries_.insert(end_of(entry.request->options().priority), std::move(entry));
   }
   changed_.notify_one();
 }
 
-void Scheduler::insert(Entry entry) {
-  const int priority = entry.request->options().priority;
-  const auto behind = std::find_if(entries_.begin(), entries_.end(),
-                                   [&](const Entry& other) { return other.request->options().priority < priority; });
-  entries_.insert(behind, std::move(entry));
+Scheduler::Entries::iterator Scheduler::end_of(int priority) {
+  return std::find_if(entries_.begin(), entries_.end(),
+                      [&](const Entry& entry) { return entry.request->options().priority < priority; });
 }
 
 void Scheduler::cancel(const RequestPtr& request) {
@@ -133,10 +131,14 @@ void Scheduler::remove(const RequestPtr& request) {
     const std::lock_guard lock(mutex_);
     const auto entry = find(request);
     if (entry == entries_.end()) return;
-    memory_ -= static_cast<int64_t>(entry->parked.size()) * Decoder::memory(*request->stream(), 1);
-    dropped.splice(dropped.begin(), entries_, entry);
+    drop(entry, dropped);
   }
   changed_.notify_all();
+}
+
+void Scheduler::drop(Entries::iterator entry, Entries& dropped) {
+  memory_ -= static_cast<int64_t>(entry->parked.size()) * Decoder::memory(*entry->request->stream());
+  dropped.splice(dropped.begin(), entries_, entry);
 }
 
 void Scheduler::run(int number) {
@@ -144,13 +146,13 @@ void Scheduler::run(int number) {
   while (std::optional<Work> work = next(engine)) {
     if (work->job == nullptr) {
       plan(work->request);
-    } else if (engine.decode(*work)) {
+      continue;
+    }
+    if (engine.decode(*work)) {
       engine.decoder = work->job->release_decoder();
       work->job.reset();
-      hand_back(std::move(*work), engine);
-    } else {
-      hand_back(std::move(*work), engine);
     }
+    hand_back(std::move(*work), engine);
   }
 }
 
@@ -171,8 +173,7 @@ void Scheduler::hand_back(Work work, Engine& engine) {
     --entry->running;
     const bool done = entry->running == 0 && entry->segments.empty() && entry->parked.empty();
     if (!done && wanted) return;
-    memory_ -= static_cast<int64_t>(entry->parked.size()) * Decoder::memory(*work.request->stream(), 1);
-    dropped.splice(dropped.begin(), entries_, entry);
+    drop(entry, dropped);
   }
 }
 
@@ -219,7 +220,7 @@ Scheduler::Entries::iterator Scheduler::find_ready(const Engine& engine) {
 
 bool Scheduler::affordable(const Engine& engine, const Request& request) const {
   const int64_t others = memory_ - engine.memory;
-  return others == 0 || others + Decoder::memory(*request.stream(), 1) <= memory_limit_;
+  return others == 0 || others + Decoder::memory(*request.stream()) <= memory_limit_;
 }
 
 Scheduler::Work Scheduler::take(Entries::iterator entry, Engine& engine) {
@@ -239,24 +240,21 @@ Scheduler::Work Scheduler::take_segment(Entry& entry, Engine& engine) {
     Work work{entry.request, std::move(entry.parked.front())};
     entry.parked.pop_front();
     hold(engine, 0);
-    engine.memory = Decoder::memory(*entry.request->stream(), 1);
+    engine.memory = Decoder::memory(*entry.request->stream());
     return work;
   }
   const bool alone = entries_.size() == 1;
   Segment segment = std::move(entry.segments.front());
   entry.segments.pop_front();
   const int threads = segment.wide && alone ? engines_ : 1;
-  hold(engine, Decoder::memory(*entry.request->stream(), 1));
+  hold(engine, Decoder::memory(*entry.request->stream()));
   auto job = std::make_unique<SegmentJob>(entry.request, std::move(segment));
   return {entry.request, std::move(job), threads};
 }
 
 void Scheduler::end_turn(Entries::iterator entry) {
   entry->turn = 0;
-  const int priority = entry->request->options().priority;
-  const auto behind = std::find_if(entry, entries_.end(),
-                                   [&](const Entry& other) { return other.request->options().priority < priority; });
-  entries_.splice(behind, entries_, entry);
+  entries_.splice(end_of(entry->request->options().priority), entries_, entry);
 }
 
 void Scheduler::plan(const RequestPtr& request) {

@@ -75,8 +75,11 @@ class Scheduler {
   void rest(Engine& engine);
   void hold(Engine& engine, int64_t memory);
   Entries::iterator find(const RequestPtr& request);
+  // Behind the last entry of this priority or a higher one.
+  Entries::iterator end_of(int priority);
+  // Takes the entry off the list; it ends with `dropped`, which is to be after the lock.
+  void drop(Entries::iterator entry, Entries& dropped);
   void remove(const RequestPtr& request);
-  void insert(Entry entry);
 
   const int engines_;
   const int64_t memory_limit_;

@@ -109,8 +109,7 @@ void SegmentDecoder::deliver(FrameSink& sink) {
   sink.put(index, *frame_, bad);
 }
 
-// What is decoded after a damaged packet may refer to it, up to the next key packet; leading pictures and GOPs that
-// refresh the picture gradually refer to the GOP before.
+// What is decoded after a damaged packet may refer to it, as far as first_gop_needed() tells.
 void SegmentDecoder::mark_damaged(int32_t packet) {
   const auto [known, added] = first_damaged_.emplace(stream_->gop_of(packet), packet);
   if (!added) known->second = std::min(known->second, packet);
@@ -121,15 +120,9 @@ bool SegmentDecoder::damaged(const AVFrame& frame, int64_t index) {
   const int32_t packet = stream_->frames()[static_cast<size_t>(index)];
   if (frame.decode_error_flags != 0) mark_damaged(packet);
   if (first_damaged_.empty()) return false;
-  const auto damaged_before = [&](int gop) {
+  for (int gop = first_gop_needed(*stream_, packet); gop <= stream_->gop_of(packet); ++gop) {
     const auto known = first_damaged_.find(gop);
-    return known != first_damaged_.end() && known->second <= packet;
-  };
-  int gop = stream_->gop_of(packet);
-  if (damaged_before(gop)) return true;
-  if (stream_->leading(packet) && gop > 0 && damaged_before(--gop)) return true;
-  while (!stream_->starts_clean(gop)) {
-    if (damaged_before(--gop)) return true;
+    if (known != first_damaged_.end() && known->second <= packet) return true;
   }
   return false;
 }

@@ -5,17 +5,13 @@
 
 namespace flashcodec {
 
-namespace {
-
-std::span<uint8_t> memory_of(std::unique_ptr<uint8_t[]>& data, size_t& known_bytes, size_t bytes) {
+std::span<uint8_t> SegmentJob::Group::memory(size_t size) {
   if (data == nullptr) {
-    data = std::make_unique_for_overwrite<uint8_t[]>(bytes);
-    known_bytes = bytes;
+    data = std::make_unique_for_overwrite<uint8_t[]>(size);
+    bytes = size;
   }
-  return {data.get(), known_bytes};
+  return {data.get(), bytes};
 }
-
-}  // namespace
 
 SegmentJob::SegmentJob(RequestPtr request, Segment segment)
     : request_(std::move(request)), segment_(std::move(segment)) {
@@ -71,10 +67,7 @@ void SegmentJob::write(std::span<const Slot> slots, const AVFrame& frame) {
   if (request_->stopped()) return;
   const Layout& layout = request_->layout();
   if (layout.kind == LayoutKind::kRaw) {
-    for (const Slot& slot : slots) {
-      Group& group = group_of(slot);
-      write_raw(frame, memory_of(group.data, group.bytes, raw_bytes(frame)));
-    }
+    for (const Slot& slot : slots) write_raw(frame, group_of(slot).memory(raw_bytes(frame)));
     return;
   }
   std::vector<Place> places;
@@ -87,8 +80,7 @@ void SegmentJob::write(std::span<const Slot> slots, const AVFrame& frame) {
 uint8_t* SegmentJob::destination(const Slot& slot) {
   const size_t bytes = request_->layout().group_bytes();
   if (request_->out() != nullptr) return request_->out() + bytes * request_->group_at(slot.place);
-  Group& group = group_of(slot);
-  return memory_of(group.data, group.bytes, bytes).data();
+  return group_of(slot).memory(bytes).data();
 }
 
 Output SegmentJob::output_of(const Slot& slot) {

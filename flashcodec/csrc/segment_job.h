@@ -37,6 +37,9 @@ class SegmentJob : private FrameSink {
     bool damaged = false;
     std::unique_ptr<uint8_t[]> data;
     size_t bytes = 0;
+
+    // Allocated when first asked for.
+    std::span<uint8_t> memory(size_t size);
   };
 
   void put(int64_t index, const AVFrame& frame, bool damaged) override;

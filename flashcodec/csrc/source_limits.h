@@ -12,7 +12,7 @@ struct Limits {
   int32_t max_packets = 1 << 22;  // 19 hours at 60 frames a second; a few bytes can claim billions
   int64_t max_source_bytes = std::numeric_limits<int64_t>::max();
   double max_analysis_seconds = 60;
-  double max_decode_seconds = 0;  // of a request, from its first segment on; 0: no limit
+  double max_decode_seconds = std::numeric_limits<double>::infinity();  // of a request, from its first segment on
 };
 
 // A point in time, or never.

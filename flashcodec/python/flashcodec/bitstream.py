@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from flashcodec import _core
 from flashcodec.limits import Limits
+from flashcodec.timeline import nearest
 
 
 @runtime_checkable
@@ -194,15 +195,16 @@ class Bitstream:
 
         Raises IndexError for a frame that is not there.
         """
-        frames = to_indices(indices)
+        frames = self._checked(indices)
         if frames.size == 0:
             return Plan((), self.core.num_packets, len(self.gops))
-        if frames.min() < 0 or frames.max() >= self.num_frames:
-            raise IndexError(f"frame indices must be in [0, {self.num_frames})")
         segments = tuple(Segment(*s) for s in self.core.plan(frames, temporal_patch_size, engines))
-        runs = [run for segment in segments for run in segment.runs]
-        touched = sum(any(a < gop.last_packet and gop.first_packet < b for a, b in runs) for gop in self.gops)
-        return Plan(segments, self.core.num_packets, len(self.gops), touched)
+        runs = np.array([run for segment in segments for run in segment.runs])
+        starts = [gop.first_packet for gop in self.gops]
+        first = np.searchsorted(starts, runs[:, 0], side="right") - 1
+        last = np.searchsorted(starts, runs[:, 1], side="left")
+        touched = {gop for begin, end in zip(first, last, strict=True) for gop in range(begin, end)}
+        return Plan(segments, self.core.num_packets, len(self.gops), len(touched))
 
     def snap(self, indices: Indices, tolerance_seconds: float | None = None) -> npt.NDArray[np.int64]:
         """int64 [n], the key frame nearest in time to each frame, or the frame itself if that is further away than
@@ -210,18 +212,19 @@ class Bitstream:
 
         Raises IndexError for a frame that is not there.
         """
+        frames, keys = self._checked(indices), self.key_frames
+        if keys.size == 0:
+            return frames
+        times, key_times = self.pts_seconds[frames], self.pts_seconds[keys]
+        snapped = nearest(key_times, times)
+        near_enough = np.abs(key_times[snapped] - times) <= (np.inf if tolerance_seconds is None else tolerance_seconds)
+        return np.where(near_enough, keys[snapped], frames)
+
+    def _checked(self, indices: Indices) -> npt.NDArray[np.int64]:
         frames = to_indices(indices)
         if frames.size and (frames.min() < 0 or frames.max() >= self.num_frames):
             raise IndexError(f"frame indices must be in [0, {self.num_frames})")
-        times, keys = self.pts_seconds[frames], self.key_frames
-        if keys.size == 0:
-            return frames
-        key_times = self.pts_seconds[keys]
-        after = np.clip(np.searchsorted(key_times, times), 1, max(len(keys) - 1, 1)) if len(keys) > 1 else 0
-        before = np.maximum(np.asarray(after) - 1, 0)
-        nearer = np.where(np.abs(key_times[before] - times) <= np.abs(key_times[after] - times), before, after)
-        near_enough = np.abs(key_times[nearer] - times) <= (np.inf if tolerance_seconds is None else tolerance_seconds)
-        return np.where(near_enough, keys[nearer], frames)
+        return frames
 
     def __repr__(self) -> str:
         meta = self.metadata

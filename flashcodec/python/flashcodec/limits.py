@@ -36,5 +36,5 @@ class Limits:
         limits.max_packets = min(self.max_frames, 2**31 - 1)
         limits.max_source_bytes = self.max_source_bytes or 2**63 - 1
         limits.max_analysis_seconds = self.max_analysis_seconds or float("inf")
-        limits.max_decode_seconds = self.max_decode_seconds or 0.0
+        limits.max_decode_seconds = self.max_decode_seconds or float("inf")
         return limits

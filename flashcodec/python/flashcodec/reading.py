@@ -17,6 +17,7 @@ from flashcodec.errors import DamagedError, DecodeError
 from flashcodec.frames import FrameBatch
 from flashcodec.layouts import RGBLayout
 from flashcodec.serving import OUTPUT_LIMIT, scheduler_of
+from flashcodec.timeline import nearest
 
 Pixels = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -208,11 +209,7 @@ class _Window:
         """Of the intact places, those whose frames are shown nearest in time to the frames of `places`."""
         times = self._stream.pts_seconds[self._frames]
         candidates = intact[np.argsort(times[intact], kind="stable")]
-        known = times[candidates]
-        after = np.searchsorted(known, times[places]).clip(0, len(known) - 1)
-        before = (after - 1).clip(0)
-        earlier = times[places] - known[before] <= known[after] - times[places]
-        return candidates[np.where(earlier, before, after)]
+        return candidates[nearest(times[candidates], times[places])]
 
     def _intact(self, last: int) -> Numbers:
         return np.setdiff1d(np.arange(last), list(self.errors))

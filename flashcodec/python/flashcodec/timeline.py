@@ -66,3 +66,12 @@ class Timeline:
             raise ValueError(f"Invalid start seconds: {start}. It must be in [{self.begin}, {self.end}).")
         if not stop <= self.end:
             raise ValueError(f"Invalid stop seconds: {stop}. It must be at most {self.end}.")
+
+
+def nearest(known: Times, times: Times) -> Numbers:
+    """int64 [n], for each of `times` the place in `known`, which ascends and is not empty, of the time nearest to it;
+    the earlier one of two as near."""
+    after = np.searchsorted(known, times).clip(0, len(known) - 1)
+    before = (after - 1).clip(0)
+    earlier = times - known[before] <= known[after] - times
+    return np.where(earlier, before, after)
