@@ -1,6 +1,8 @@
 #include "input.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string_view>
@@ -63,6 +65,21 @@ bool described(const AVFormatContext& format, const AVStream& stream) {
   const AVCodecParameters& codec = *stream.codecpar;
   if (!is_mov(format) || codec.codec_id != AV_CODEC_ID_H264 || codec.width <= 0) return false;
   return plain_h264({codec.extradata, static_cast<size_t>(std::max(codec.extradata_size, 0))});
+}
+
+bool lacks_vp9_format(const AVStream* stream) {
+  const AVCodecParameters& codec = *stream->codecpar;
+  return codec.codec_id == AV_CODEC_ID_VP9 && codec.format == AV_PIX_FMT_NONE && codec.width > 0;
+}
+
+void take_vp9_format(const Vp9Format& format, AVCodecParameters& codec) {
+  constexpr std::array spaces{AVCOL_SPC_UNSPECIFIED, AVCOL_SPC_BT470BG,    AVCOL_SPC_BT709,   AVCOL_SPC_SMPTE170M,
+                              AVCOL_SPC_SMPTE240M,   AVCOL_SPC_BT2020_NCL, AVCOL_SPC_RESERVED};
+  codec.profile = format.profile;
+  codec.format = format.bit_depth == 8 ? AV_PIX_FMT_YUV420P
+                                       : (format.bit_depth == 10 ? AV_PIX_FMT_YUV420P10 : AV_PIX_FMT_YUV420P12);
+  codec.color_space = spaces[format.color_space];
+  codec.color_range = format.full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
 }
 
 std::string media_name(AVMediaType type) {
@@ -167,6 +184,7 @@ void Input::open() {
 
 void Input::find_streams(int wanted) {
   const LogCapture log;
+  if (!probe_pictures_) describe_vp9();
   std::vector<Options> options(format_->nb_streams);
   std::vector<AVDictionary*> dictionaries;
   for (unsigned i = 0; i < format_->nb_streams; ++i) {
@@ -183,9 +201,7 @@ void Input::find_streams(int wanted) {
   if (status < 0) fail(-1, log.explain("its streams cannot be read: " + error_text(status)), ErrorKind::kSource);
   if (!probe_pictures_ && !take_parsed_formats()) {
     probe_pictures_ = true;
-    format_.reset();
-    position_ = 0;
-    open();
+    reopen();
     return find_streams(wanted);
   }
 
@@ -200,6 +216,41 @@ void Input::find_streams(int wanted) {
   choose(best_stream(wanted));
   const AVCodecParameters& codec = *stream()->codecpar;
   if (codec.codec_id == AV_CODEC_ID_H264) fields_ = std::make_unique<FieldJoiner>(codec);
+}
+
+// Few containers tell what VP9's pictures are like, and FFmpeg decodes one to know: their first header tells it, too.
+void Input::describe_vp9() {
+  const std::span streams(format_->streams, format_->nb_streams);
+  const auto lacking = std::find_if(streams.begin(), streams.end(), lacks_vp9_format);
+  if (lacking == streams.end()) return;
+  const int index = (*lacking)->index;
+  const std::optional<Vp9Format> format = first_vp9_format(index);
+  reopen();
+  if (!format || index >= static_cast<int>(format_->nb_streams)) return;
+  AVStream* stream = format_->streams[index];
+  const AVCodecParameters& codec = *stream->codecpar;
+  if (!lacks_vp9_format(stream) || codec.width != format->width || codec.height != format->height) return;
+  take_vp9_format(*format, *stream->codecpar);
+}
+
+std::optional<Vp9Format> Input::first_vp9_format(int index) {
+  constexpr int kMostPackets = 256;  // of other streams, before the first of this one
+  const auto packet = owned<PacketPtr>(av_packet_alloc());
+  for (int i = 0; i < kMostPackets; ++i) {
+    check_deadline();
+    av_packet_unref(packet.get());
+    const int status = av_read_frame(format_.get(), packet.get());
+    if (status < 0 && status != AVERROR(EAGAIN)) return std::nullopt;
+    if (status < 0 || packet->stream_index != index) continue;
+    return vp9_format({packet->data, static_cast<size_t>(packet->size)});
+  }
+  return std::nullopt;
+}
+
+void Input::reopen() {
+  format_.reset();
+  position_ = 0;
+  open();
 }
 
 // What FFmpeg has not got from pictures that it left out, its parsers have from the parameter sets.

@@ -8,6 +8,7 @@
 #include "field_joiner.h"
 #include "source.h"
 #include "source_limits.h"
+#include "vpx.h"
 
 namespace flashcodec {
 
@@ -66,7 +67,10 @@ class Input {
   void check_size() const;
   void check_tables() const;
   void open();
+  void reopen();
   void find_streams(int wanted);
+  void describe_vp9();
+  std::optional<Vp9Format> first_vp9_format(int index);
   bool take_parsed_formats();
   int best_stream(int wanted) const;
   void choose(int stream_index);

@@ -16,6 +16,10 @@ namespace {
 constexpr std::chrono::seconds kKeepDecoder(1);
 // A request's turn, in estimated microseconds for each engine.
 constexpr int64_t kTurnCost = 500'000;
+// Frame threads wait for each other's references and for the conversion: with two an engine all cores stay busy. FFmpeg
+// advises against more than 16.
+constexpr int kFrameThreads = 2;
+constexpr int kMostFrameThreads = 16;
 
 int usable_cores() {
 #ifdef __linux__
@@ -246,7 +250,7 @@ Scheduler::Work Scheduler::take_segment(Entry& entry, Engine& engine) {
   const bool alone = entries_.size() == 1;
   Segment segment = std::move(entry.segments.front());
   entry.segments.pop_front();
-  const int threads = segment.wide && alone ? engines_ : 1;
+  const int threads = segment.wide && alone ? std::min(kFrameThreads * engines_, kMostFrameThreads) : 1;
   hold(engine, Decoder::memory(*entry.request->stream()));
   auto job = std::make_unique<SegmentJob>(entry.request, std::move(segment));
   return {entry.request, std::move(job), threads};

@@ -83,6 +83,15 @@ bool keeps_filter_deltas(BoolReader& bits) {
   return !all;
 }
 
+// frame_marker and profile; nullopt for what is no frame of VP9.
+std::optional<unsigned> read_vp9_profile(BitReader& bits) {
+  if (bits.bits(2) != 2) return std::nullopt;
+  const unsigned low = bits.bits(1);
+  const unsigned profile = low | bits.bits(1) << 1;
+  if (profile == 3) bits.skip(1);
+  return profile;
+}
+
 // More than one frame in the packet (VP9, annex B).
 bool is_superframe(Bytes packet) { return !packet.empty() && (packet.back() & 0xE0) == 0xC0; }
 
@@ -117,9 +126,7 @@ VpxFrame inspect_vp8(Bytes packet) {
 VpxFrame inspect_vp9(Bytes packet) {
   if (is_superframe(packet)) return {};
   BitReader bits(packet);
-  if (bits.bits(2) != 2) return {};  // frame_marker
-  const unsigned profile = bits.bits(1) | bits.bits(1) << 1;
-  if (profile == 3) bits.skip(1);
+  if (!read_vp9_profile(bits)) return {};
   if (bits.flag()) return {.independent = true, .refreshes_nothing = false};  // show_existing_frame
   const bool key = !bits.flag();
   const bool shown = bits.flag();
@@ -129,6 +136,27 @@ VpxFrame inspect_vp9(Bytes packet) {
   const bool intra_only = !shown && bits.flag();
   frame.refreshes_nothing = !intra_only && bits.bits(8) == 0 && !bits.overrun();  // refresh_frame_flags
   return frame;
+}
+
+// uncompressed_header(), frame_sync_code(), color_config() and frame_size(), 6.2
+std::optional<Vp9Format> vp9_format(Bytes packet) {
+  constexpr uint32_t kSyncCode = 0x498342;
+  constexpr int kRgb = 7;
+  BitReader bits(packet);
+  const std::optional<unsigned> profile = read_vp9_profile(bits);
+  if (!profile || (*profile & 1) != 0) return std::nullopt;  // 1 and 3: other subsampling than 4:2:0
+  if (bits.flag() || bits.flag()) return std::nullopt;       // show_existing_frame, frame_type
+  bits.skip(2);                                              // show_frame, error_resilient_mode
+  if (bits.bits(24) != kSyncCode) return std::nullopt;
+  Vp9Format format{.profile = static_cast<int>(*profile)};
+  if (*profile == 2) format.bit_depth = bits.flag() ? 12 : 10;
+  format.color_space = static_cast<int>(bits.bits(3));
+  if (format.color_space == kRgb) return std::nullopt;
+  format.full_range = bits.flag();
+  format.width = static_cast<int>(bits.bits(16)) + 1;
+  format.height = static_cast<int>(bits.bits(16)) + 1;
+  if (bits.overrun()) return std::nullopt;
+  return format;
 }
 
 }  // namespace flashcodec

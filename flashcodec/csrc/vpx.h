@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace flashcodec {
@@ -21,5 +22,18 @@ struct VpxFrame {
 
 VpxFrame inspect_vp8(std::span<const uint8_t> packet);
 VpxFrame inspect_vp9(std::span<const uint8_t> packet);
+
+// What a VP9 key frame says of the pictures. `color_space` is the number in 7.2.2 of the specification.
+struct Vp9Format {
+  int profile = 0;
+  int bit_depth = 8;
+  int color_space = 0;
+  bool full_range = false;
+  int width = 0;
+  int height = 0;
+};
+
+// Of a packet that begins with a key frame of 4:2:0 pictures (profiles 0 and 2); nullopt for any other.
+std::optional<Vp9Format> vp9_format(std::span<const uint8_t> packet);
 
 }  // namespace flashcodec

@@ -113,3 +113,14 @@ def test_what_headers_say_of_pictures_is_torchcodecs(clip: ClipMaker, name: str)
     fields += ["width", "height", "bit_rate", "codec", "num_frames_from_header", "duration_seconds_from_header"]
     for field in fields:
         assert getattr(ours, field) == getattr(theirs, field), field
+
+
+@pytest.mark.parametrize("name", ["vp9.webm", "vp9_10bit.webm", "vp9_422.mkv", "vp9_full_range.mp4", "vp9_layers.webm"])
+def test_what_vp9_headers_say_of_pictures_is_ffprobes(clip: ClipMaker, name: str) -> None:
+    fields = ["pix_fmt", "color_space", "color_primaries", "width", "height"]
+    command = ["ffprobe", "-v", "error", "-select_streams", "v:0", "-of", "json"]
+    command += ["-show_entries", f"stream={','.join(fields)}", str(clip(name))]
+    (stream,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["streams"]
+    ours = flashcodec.analyse_bitstream(clip(name)).metadata
+    found = (ours.pixel_format, ours.color_space, ours.color_primaries, ours.width, ours.height)
+    assert found == tuple(stream.get(field) for field in fields)

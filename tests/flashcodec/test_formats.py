@@ -23,6 +23,7 @@ SKIPPED = {
 KEPT = {
     # State goes on from frame to frame; interlaced B-VOPs depend on the first one; packets hold more than a picture.
     *("vp9_layers_that_carry_over.webm", "vp9_superframes.webm", "vp9.mp4", "vp8_hidden.webm"),
+    *("vp9_10bit.webm", "vp9_422.mkv", "vp9_full_range.mp4"),
     *("mpeg4_packed.avi", "h263.3gp", "mjpeg.avi", "prores.mov", "theora.ogv", "flv1.flv", "animated.gif"),
 }
 
