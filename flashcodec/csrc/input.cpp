@@ -116,10 +116,10 @@ void Input::check_size() const {
 void Input::check_tables() const {
   // Sound has samples of its own, so a small limit of frames is not meant for all of them.
   constexpr int64_t kHarmless = 1 << 20;
-  const int64_t samples = unlisted_samples(*source_);
-  if (samples <= std::max<int64_t>(limits_.max_packets, kHarmless)) return;
+  const int64_t entries = unlisted_entries(*source_);
+  if (entries <= std::max<int64_t>(limits_.max_packets, kHarmless)) return;
   fail(-1,
-       "its tables claim " + std::to_string(samples) + " frames, over the limit of " +
+       "its tables claim " + std::to_string(entries) + " entries, over the limit of " +
            std::to_string(limits_.max_packets) + " (max_frames)",
        ErrorKind::kLimit);
 }

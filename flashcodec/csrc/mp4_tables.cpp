@@ -14,9 +14,12 @@ constexpr uint32_t type(const char (&name)[5]) {
   return value;
 }
 
-constexpr std::array kContainers{type("moov"), type("trak"), type("edts"), type("mdia"), type("minf"),
-                                 type("stbl"), type("moof"), type("traf"), type("udta"), type("mvex")};
+// Those that FFmpeg looks into.
+constexpr std::array kContainers{type("moov"), type("trak"), type("edts"), type("mdia"), type("minf"), type("stbl"),
+                                 type("moof"), type("traf"), type("udta"), type("mvex"), type("meta"), type("dinf"),
+                                 type("tapt"), type("sinf"), type("ipro"), type("schi")};
 constexpr int kDeepest = 10;  // FFmpeg goes no deeper, either
+constexpr int64_t kMostSkipped = 1 << 16;
 
 // Numbers at any offset, read through a window that small boxes fit in. Past the end there are zeros.
 class Window {
@@ -67,6 +70,8 @@ class Tables {
     int64_t samples = 0;
     bool alike = false;
     int64_t edits = 0;
+    int64_t offsets = 0;  // samples that get a composition time offset
+    int64_t grouped = 0;  // samples that are in a group
   };
 
   void walk(int64_t offset, int64_t end, int depth) {
@@ -81,15 +86,25 @@ class Tables {
       }
       if (size == 0 || size > end - offset) size = end - offset;
       if (size < body - offset) return;
-      look_at(box, body);
+      if (box == type("meta")) body = first_child(body, offset + size);
+      look_at(box, body, offset + size);
       const bool container = std::find(kContainers.begin(), kContainers.end(), box) != kContainers.end();
       if (container && depth < kDeepest) walk(body, offset + size, depth + 1);
       offset += size;
     }
   }
 
+  // A meta box may begin with a version and flags, or not: FFmpeg looks for its handler.
+  int64_t first_child(int64_t body, int64_t end) {
+    for (int64_t at = body; at + 8 <= std::min(end, body + kMostSkipped); at += 4) {
+      if (file_.word(at + 4) == type("hdlr")) return at;
+    }
+    return end;
+  }
+
   // `body` is where the version and flags of a table are.
-  void look_at(uint32_t box, int64_t body) {
+  void look_at(uint32_t box, int64_t body, int64_t end) {
+    constexpr int64_t kShortestKey = 8;
     constexpr uint32_t kListed = 0xF00;  // a run's samples have a duration, size, flags or offset each (8.8.8)
     switch (box) {
       case type("trak"):
@@ -108,10 +123,29 @@ class Tables {
       case type("elst"):
         track_.edits = file_.word(body + 4);
         break;
+      case type("ctts"):
+        track_.offsets = sum_of_counts(body + 4);
+        break;
+      case type("sbgp"):
+        track_.grouped = std::max(track_.grouped, sum_of_counts(body + (file_.word(body) >> 24 == 1 ? 12 : 8)));
+        break;
       case type("trun"):
         if ((file_.word(body) & kListed) == 0) claim(file_.word(body + 4));
         break;
+      case type("keys"):
+        claim(std::max<int64_t>(0, file_.word(body + 4) - (end - body) / kShortestKey));
+        break;
     }
+  }
+
+  // Of a table of pairs, a count of samples and what they have in common, that begins with its length at `offset`.
+  int64_t sum_of_counts(int64_t offset) {
+    constexpr int64_t kPair = 8;
+    const int64_t first = offset + 4;
+    const int64_t pairs = std::min<int64_t>(file_.word(offset), std::max<int64_t>(0, file_.size() - first) / kPair);
+    int64_t sum = 0;
+    for (int64_t i = 0; i < pairs; ++i) sum += file_.word(first + i * kPair);
+    return sum;
   }
 
   void end_track() {
@@ -119,6 +153,8 @@ class Tables {
     const bool by_chunks = track_.sound && track_.single_ticks;  // FFmpeg keeps PCM so
     if (track_.alike && !by_chunks) claim(track_.samples);
     if (track_.edits > 1 && !by_chunks) claim((track_.edits - 1) * (track_.samples / kUsualShare));
+    claim(std::max<int64_t>(0, track_.offsets - track_.samples));
+    claim(std::max<int64_t>(0, track_.grouped - track_.samples));
     track_ = {};
   }
 
@@ -132,6 +168,6 @@ class Tables {
 
 }  // namespace
 
-int64_t unlisted_samples(Source& source) { return Tables(source).count(); }
+int64_t unlisted_entries(Source& source) { return Tables(source).count(); }
 
 }  // namespace flashcodec

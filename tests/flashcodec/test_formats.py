@@ -206,9 +206,30 @@ def test_an_edit_list_cannot_claim_billions_of_frames(clip: ClipMaker) -> None:
         flashcodec.analyse_bitstream(bytes(data))
 
 
+def test_composition_offsets_cannot_go_on_for_billions_of_frames(clip: ClipMaker) -> None:
+    data = bytearray(clip("h264_pyramid.mp4").read_bytes())
+    at = data.index(b"ctts") + 12
+    data[at : at + 4] = (2**28).to_bytes(4, "big")
+    with pytest.raises(LimitError, match="its tables claim 268435"):
+        flashcodec.analyse_bitstream(bytes(data))
+
+
+@pytest.mark.parametrize("version", [b"", bytes(4)])
+def test_a_table_of_metadata_keys_cannot_claim_gigabytes(clip: ClipMaker, version: bytes) -> None:
+    handler = box(b"hdlr", bytes(8) + b"mdta" + bytes(13))
+    keys = box(b"keys", bytes(4) + (2**27).to_bytes(4, "big"))
+    data = clip("h264_pyramid.mp4").read_bytes() + box(b"moov", box(b"meta", version + handler + keys))
+    with pytest.raises(LimitError, match="its tables claim 134217"):
+        flashcodec.analyse_bitstream(data)
+
+
+def box(name: bytes, body: bytes) -> bytes:
+    return (8 + len(body)).to_bytes(4, "big") + name + body
+
+
 def test_a_table_of_equal_samples_cannot_claim_billions_of_frames(clip: ClipMaker) -> None:
     data = bytearray(clip("h264_pyramid.mp4").read_bytes())
     at = data.index(b"stsz") + 8
     data[at : at + 8] = (1).to_bytes(4, "big") + (2**31).to_bytes(4, "big")
-    with pytest.raises(LimitError, match="its tables claim 2147483648 frames"):
+    with pytest.raises(LimitError, match="its tables claim 2147483648 entries"):
         flashcodec.analyse_bitstream(bytes(data))
