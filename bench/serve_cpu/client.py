@@ -1,0 +1,90 @@
+"""One request to an OpenAI chat endpoint, streamed, with the arrival of every token."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+TIMEOUT = httpx.Timeout(300.0)  # between two chunks, too
+
+
+@dataclass
+class Answer:
+    """Times on the monotonic clock, in seconds; tokens that came together share one."""
+
+    start: float = field(default_factory=time.monotonic)
+    arrivals: list[float] = field(default_factory=list)
+    prompt_tokens: int = 0
+    text: str = ""
+
+    @property
+    def ttft(self) -> float:
+        return self.arrivals[0] - self.start
+
+    @property
+    def end(self) -> float:
+        return self.arrivals[-1]
+
+
+class RequestError(Exception):
+    """The server answered with an error, or not as it was asked to."""
+
+
+class Client:
+    """A server's chat endpoint."""
+
+    def __init__(self, http: httpx.AsyncClient, model: str) -> None:
+        self._http = http
+        self._model = model
+
+    async def ask(
+        self,
+        content: str | list[dict[str, Any]],
+        tokens: int,
+        answer: Answer | None = None,
+        on_token: Callable[[], None] = lambda: None,
+        **options: Any,
+    ) -> Answer:
+        """The answer once it is complete: exactly `tokens` tokens, the likeliest ones.
+
+        One that is given as `answer` is filled as they come. Raises RequestError.
+        """
+        answer = answer or Answer()
+        body = {
+            "model": self._model,
+            "messages": [{"role": "user", "content": content}],
+            "max_tokens": tokens,
+            "temperature": 0,
+            "ignore_eos": True,
+            "return_token_ids": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **options,
+        }
+        async for chunk in self._chunks(body):
+            now = time.monotonic()
+            for choice in chunk["choices"]:
+                answer.arrivals += [now] * len(choice.get("token_ids") or ())
+                answer.text += choice["delta"].get("content") or ""
+                on_token()
+            if chunk.get("usage"):
+                answer.prompt_tokens = chunk["usage"]["prompt_tokens"]
+        if len(answer.arrivals) != tokens:
+            raise RequestError(f"asked for {tokens} tokens, got {len(answer.arrivals)}")
+        return answer
+
+    async def _chunks(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        async with self._http.stream("POST", "/v1/chat/completions", json=body, timeout=TIMEOUT) as response:
+            if response.status_code != httpx.codes.OK:
+                raise RequestError(f"status {response.status_code}: {(await response.aread()).decode()[:500]}")
+            async for line in response.aiter_lines():
+                data = line.removeprefix("data: ")
+                if data == line or data == "[DONE]":
+                    continue
+                chunk: dict[str, Any] = json.loads(data)
+                if "error" in chunk:
+                    raise RequestError(str(chunk["error"]))
+                yield chunk

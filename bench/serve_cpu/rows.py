@@ -1,0 +1,117 @@
+"""The rows of the table, and what is computed from the figures of all rounds."""
+
+import statistics
+from dataclasses import dataclass
+from typing import Any
+
+OURS = ("shared", "monolithic")
+TITLES = {
+    "shared": "ours, shared",
+    "monolithic": "ours, monolithic",
+    "vllm": "vLLM",
+    "generate": "transformers, generate",
+    "continuous": "transformers, continuous batching",
+}
+YARDSTICK = "vllm"
+
+MS, PERCENT, MIB = 1e3, 100.0, 2**-20
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of a workload; `scale` turns it into the unit of the label."""
+
+    workload: str
+    figure: str
+    label: str
+    scale: float = 1.0
+    more: bool = False  # is better
+
+    @property
+    def title(self) -> str:
+        return f"{WORKLOADS[self.workload]}: {self.label}"
+
+
+WORKLOADS = {
+    "decode": "one stream",
+    "text8": "8 texts at once",
+    "images": "8 images, 4 at a time",
+    "video": "one video, idle",
+    "stall1": "4 streams, 1 video arrives",
+    "stall4": "4 streams, 4 videos arrive",
+    "memory": "memory (PSS)",
+}
+STALL = [
+    ("idle_gap", "gap before, ms", MS, False),
+    ("worst_gap", "worst gap, ms", MS, False),
+    ("frozen", "time in gaps over 5 × that before, %", PERCENT, False),
+    ("before", "tokens/s before", 1.0, True),
+    ("during", "tokens/s during", 1.0, True),
+    ("kept", "tokens/s kept, %", PERCENT, True),
+    ("ttft", "the videos' mean TTFT, s", 1.0, False),
+]
+ROWS = [
+    Row("decode", "tbt", "time between tokens, p50, ms", MS),
+    Row("decode", "over_floor", "× the bandwidth floor"),
+    Row("text8", "tokens", "tokens/s", more=True),
+    Row("text8", "ttft", "mean TTFT, s"),
+    Row("images", "requests", "images/s", more=True),
+    Row("images", "ttft", "mean TTFT, s"),
+    Row("video", "ttft", "TTFT, s"),
+    *(Row("stall1", *rest) for rest in STALL),
+    *(Row("stall4", *rest) for rest in STALL),
+    Row("memory", "idle", "started, MiB", MIB),
+    Row("memory", "peak", "peak with 4 videos, MiB", MIB),
+]
+
+
+def servers_of(document: dict[str, Any]) -> list[str]:
+    """The servers that were to run, in the table's order."""
+    return [name for name in TITLES if any(name in round_["servers"] for round_ in document["rounds"])]
+
+
+def workload_of(round_: dict[str, Any], server: str, workload: str) -> dict[str, Any]:
+    """Its figures; empty if there are none."""
+    figures: dict[str, Any] = round_["servers"].get(server, {}).get(workload, {})
+    return figures
+
+
+def values(document: dict[str, Any], server: str, row: Row) -> list[float]:
+    """A value a round, in the row's unit; rounds without one are left out."""
+    found = (workload_of(round_, server, row.workload).get(row.figure) for round_ in document["rounds"])
+    return [value * row.scale for value in found if value is not None]
+
+
+def ratios(document: dict[str, Any], server: str, row: Row) -> list[float]:
+    """The server's value over the yardstick's, round by round."""
+    pairs = (
+        [workload_of(round_, name, row.workload).get(row.figure) for name in (server, YARDSTICK)]
+        for round_ in document["rounds"]
+    )
+    return [mine / other for mine, other in pairs if mine is not None and other]
+
+
+def failures(document: dict[str, Any], server: str) -> list[str]:
+    """What went wrong, each once, with the workload's name where it was one of them only."""
+    found: dict[str, None] = {}
+    for round_ in document["rounds"]:
+        answers = round_["servers"].get(server, {})
+        if "failure" in answers:
+            found[answers["failure"]] = None
+        for workload in WORKLOADS:
+            if failure := workload_of(round_, server, workload).get("failure"):
+                found[f"{workload}: {failure}"] = None
+    return list(found)
+
+
+def spread(numbers: list[float]) -> str:
+    """The median, with the lowest and the highest where there are several."""
+    if not numbers:
+        return ""
+    middle = digits(statistics.median(numbers))
+    return middle if len(numbers) == 1 else f"{middle} ({digits(min(numbers))}–{digits(max(numbers))})"
+
+
+def digits(value: float) -> str:
+    """About three significant digits."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

@@ -1,0 +1,244 @@
+"""Our placements, vLLM's CPU build and transformers, side by side: the same checkpoint, requests and order.
+
+python bench/serve_cpu/install_vllm.py
+python bench/serve_cpu/run.py
+"""
+
+import asyncio
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import bandwidth
+import checkpoint
+import httpx
+import install_vllm
+import media
+import servers
+import typer
+import workloads
+from client import Client
+from prompts import Prompts
+from report import RESULTS, write
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rows import OURS, TITLES
+from servers import Server, StartError
+
+from unifiedserve.models.tiny import make_checkpoint
+
+sys.path.append(str(RESULTS.parent))
+
+from machine import describe_machine  # type: ignore[import-not-found]
+
+FOLDER = Path("~/.cache/unifiedserve-bench").expanduser()
+OFFLINE = {"generate": ["decode", "text8", "images", "video", "memory"], "continuous": ["decode", "text8"]}
+WORKLOAD_SECONDS = 600
+NOTES = {
+    "generate": ["a batch runs to its end before the next one starts, so there are no streams for videos to disturb"],
+    "continuous": ["transformers offers it for text alone (`ModelManager` calls this family a VLM and falls back)"],
+}
+
+Report = dict[str, Any]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is the same for all rounds."""
+
+    model: Path
+    media: media.Media
+    folder: Path  # of the media files
+    names: list[str]  # of the workloads
+    sizes: workloads.Sizes
+    quick: bool
+    vllm: Path
+    options: list[str]
+    logs: Path
+
+    def server(self, name: str) -> Server:
+        """Raises StartError if it is not installed."""
+        if name in OURS:
+            return servers.ours(name, self.model, self.folder, self.options)
+        return servers.vllm(self.model, self.folder, self.vllm)
+
+    def workloads_of(self, name: str) -> list[str]:
+        return [workload for workload in self.names if workload in OFFLINE.get(name, self.names)]
+
+
+def run_server(plan: Plan, name: str, log: Path, tell: Tell) -> Report:
+    """Starts the server, runs the workloads, stops it. What fails is in the report, with the place of the log."""
+    found: Report = {}
+    try:
+        tell("starting")
+        started = time.monotonic()
+        with servers.running(plan.server(name), log) as (url, pid):
+            found["start_seconds"] = time.monotonic() - started
+            asyncio.run(run_workloads(plan, url, pid, plan.workloads_of(name), found, tell))
+    except (StartError, httpx.HTTPError, ExceptionGroup) as error:
+        found["failure"] = explain(error, log)
+    return found
+
+
+async def run_workloads(plan: Plan, url: str, pid: int, names: list[str], found: Report, tell: Tell) -> None:
+    async with httpx.AsyncClient(base_url=url) as http:
+        model = (await http.get("/v1/models")).raise_for_status().json()["data"][0]["id"]
+        course = workloads.Course(Client(http, model), plan.media, Prompts(plan.model), plan.sizes, pid)
+        tell("warming up")
+        await workloads.warm_up(course)
+        for name in names:
+            tell(name)
+            try:
+                async with asyncio.timeout(WORKLOAD_SECONDS):
+                    found[name] = await workloads.WORKLOADS[name](course)
+            except Exception as error:  # whatever a server does wrong is told, and the next workload is tried
+                found[name] = {"failure": explain(error, None)}
+
+
+def run_offline(plan: Plan, how: str, log: Path, tell: Tell) -> Report:
+    """transformers, in a process of its own, which prints a line for each workload."""
+    script = Path(__file__).with_name("offline.py")
+    names = plan.workloads_of(how)
+    command = [sys.executable, str(script), how, str(plan.model), str(plan.folder), *names]
+    found: Report = {}
+    tell("starting")
+    with log.open("wb") as errors:
+        process = subprocess.Popen(
+            [*command, *(["--quick"] if plan.quick else [])], stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            found |= json.loads(line)
+            tell(f"after {next(iter(json.loads(line)))}")
+        if process.wait() != 0:
+            found["failure"] = explain(StartError(f"ended with code {process.returncode}"), log)
+    finally:
+        servers.stop(process)
+    return found
+
+
+def explain(error: BaseException, log: Path | None) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    text = str(error) or type(error).__name__
+    return text if log is None or not log.exists() else f"{text}: see {log}"
+
+
+def add_floor(found: Report, floor: float) -> None:
+    if "tbt" in found.get("decode", {}):
+        found["decode"]["over_floor"] = found["decode"]["tbt"] / floor
+
+
+def versions(vllm: Path) -> dict[str, str]:
+    here = {name: metadata.version(name) for name in ("torch", "transformers")}
+    return {"python": platform.python_version()} | here | ({"vllm": install_vllm.VERSION} if vllm.exists() else {})
+
+
+def chosen(given: str | None, known: list[str], what: str) -> list[str]:
+    names = given.split(",") if given else known
+    if unknown := set(names) - set(known):
+        raise typer.BadParameter(f"no {what} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return [name for name in known if name in names]
+
+
+def main(
+    rounds: Annotated[int, typer.Option(min=1, help="How often each server runs, in turn")] = 3,
+    only: Annotated[str | None, typer.Option("--servers", help=f"Some of {','.join(TITLES)}")] = None,
+    some: Annotated[str | None, typer.Option("--workloads", help=f"Some of {','.join(workloads.WORKLOADS)}")] = None,
+    model: Annotated[Path, typer.Option(help="The checkpoint; made if missing")] = FOLDER / "half-billion",
+    vllm: Annotated[Path, typer.Option(help="Folder that install_vllm.py filled")] = install_vllm.DEFAULT_FOLDER,
+    options: Annotated[str, typer.Option(help="More options for our daemon, as on a command line")] = "",
+    folder: Annotated[Path, typer.Option(help="Keeps the videos and images, made if missing")] = FOLDER / "media",
+    out: Annotated[Path, typer.Option(help="For serve-cpu.json, .md and the pictures")] = RESULTS,
+    logs: Annotated[Path | None, typer.Option(help="Keeps the servers' logs; default: a new folder")] = None,
+    quick: Annotated[bool, typer.Option(help="Tiny model and files, one round: to see that it runs")] = False,
+) -> None:
+    """Compare the servers."""
+    console = Console(stderr=True)
+    names = chosen(only, list(TITLES), "server")
+    wanted = chosen(some, list(workloads.WORKLOADS), "workload")
+    logs = logs or Path(tempfile.mkdtemp(prefix="serve-cpu-"))
+    for made in (logs, out):
+        made.mkdir(parents=True, exist_ok=True)
+    model = model.with_name("tiny") if quick else model
+    if not (model / "model.safetensors").exists():
+        (make_checkpoint if quick else checkpoint.make)(model)
+    files = media.ensure(folder, console, quick)
+    sizes = workloads.QUICK if quick else workloads.Sizes()
+    plan = Plan(model, files, folder, wanted, sizes, quick, vllm, shlex.split(options), logs)
+    document: dict[str, Any] = {
+        "command": " ".join(["python", *sys.argv]),
+        "machine": describe_machine(),
+        "load": os.getloadavg()[0],
+        "versions": versions(vllm),
+        "checkpoint": {"language_model_bytes": bandwidth.language_model_bytes(model)},
+        "notes": NOTES,
+        "rounds": [],
+    }
+    with servers.ended_by_signals(), progress_bar(console) as progress:
+        run_rounds(plan, names, 1 if quick else rounds, document, out, progress)
+    write(document, out)
+    console.print(f"written: {out / 'serve-cpu.md'}, serve-cpu.json, serve-cpu.png, serve-cpu-bars.png; logs: {logs}")
+
+
+def run_rounds(
+    plan: Plan, names: list[str], rounds: int, document: dict[str, Any], out: Path, progress: Progress
+) -> None:
+    """Fills the document, which is saved after each server. A server that did not start is not tried again."""
+    absent: dict[str, str] = {}
+    total = rounds * sum(len(plan.workloads_of(name)) for name in names)
+    task = progress.add_task("", total=total)
+    for number in range(1, rounds + 1):
+        floor = document["checkpoint"]["language_model_bytes"] / (speed := bandwidth.read_bandwidth())
+        document["rounds"].append({"bandwidth": speed, "servers": {}})
+        for name in names:
+            label = f"round {number} of {rounds}, {TITLES[name]}"
+
+            def tell(step: str, label: str = label) -> None:
+                progress.update(task, description=f"{label}: {step}")
+
+            if name in absent:
+                continue
+            log = plan.logs / f"{name}-{number}.log"
+            began = time.monotonic()
+            found = (run_offline if name in OFFLINE else run_server)(plan, name, log, tell)
+            found["seconds"] = time.monotonic() - began
+            if "failure" in found:
+                progress.console.print(f"{label}: {found['failure']}", highlight=False)
+                absent[name] = found["failure"]
+            add_floor(found, floor)
+            document["rounds"][-1]["servers"][name] = found
+            save(document, out / "serve-cpu.json")
+            progress.advance(task, len(plan.workloads_of(name)))
+
+
+def progress_bar(console: Console) -> Progress:
+    return Progress(
+        BarColumn(),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+def save(document: dict[str, Any], path: Path) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(document) + "\n")
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,133 @@
+"""How each server is started, with as much of the machine for itself as it can use, and stopped with all it started."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+from install_vllm import preloads, python_of
+from memory import family
+
+CONTEXT = 16_384
+KV_CACHE_GIB = 2
+START_SECONDS = 600
+STOP_SECONDS = 20
+
+
+class StartError(Exception):
+    """Why a server is not there."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server's command line without its port, and its environment."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+
+
+def ours(placement: str, model: Path, media: Path, options: list[str]) -> Server:
+    command = [sys.executable, "-m", "unifiedserve.cli", "serve", str(model), "--placement", placement]
+    limits = ["--max-model-len", str(CONTEXT), "--kv-cache-mib", str(KV_CACHE_GIB * 1024)]
+    return Server(placement, [*command, *limits, "--allowed-local-media-path", str(media), *options])
+
+
+def vllm(model: Path, media: Path, folder: Path) -> Server:
+    """All cores, small chunks so that streams wait less for prefill, and no caches of prompts or media.
+
+    Raises StartError if it is not installed in `folder`.
+    """
+    if not python_of(folder).exists():
+        raise StartError(f"not installed in {folder}: python bench/serve_cpu/install_vllm.py")
+    command = [str(python_of(folder)), "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
+    limits = ["--max-model-len", str(CONTEXT), "--dtype", "bfloat16"]
+    chunks = ["--enable-chunked-prefill", "--max-num-batched-tokens", "512"]
+    no_caches = ["--no-enable-prefix-caching", "--mm-processor-cache-gb", "0"]
+    requests = ["--allowed-local-media-path", str(media), "--trust-request-mm-kwargs"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+        "PATH": os.pathsep.join([str(folder / "bin"), os.environ["PATH"]]),
+        "LD_PRELOAD": ":".join(map(str, preloads(folder))),
+        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+        "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GIB),
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    return Server("vllm", [*command, *limits, *chunks, *no_caches, *requests], environment)
+
+
+@contextlib.contextmanager
+def running(server: Server, log: Path) -> Iterator[tuple[str, int]]:
+    """The URL and the process id of the server once it is healthy; on every way out it is stopped."""
+    port = free_port()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*server.command, "--port", str(port)],
+            env=server.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        await_health(url, process)
+        yield url, process.pid
+    finally:
+        stop(process)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def await_health(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise StartError(f"ended with code {process.returncode}")
+        with contextlib.suppress(httpx.TransportError):
+            if httpx.get(f"{url}/health").is_success:
+                return
+        time.sleep(0.2)
+    raise StartError(f"not healthy after {START_SECONDS} s")
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Asks the server to end, then ends what is left of it and of its children, whatever session they are in."""
+    members = family(process.pid)
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_SECONDS)
+    psutil.wait_procs(members, timeout=2)
+    for member in members:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            member.kill()
+    process.wait()
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP unwind the program like Ctrl-C, so that no server stays behind."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    handlers: dict[int, Callable[[int, object], None]] = {signal.SIGTERM: end, signal.SIGHUP: end}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

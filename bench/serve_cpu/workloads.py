@@ -1,0 +1,176 @@
+"""The workloads: what is asked, and which figures are taken from the answers. Times in seconds, rates a second."""
+
+import asyncio
+import contextlib
+import statistics
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import timeline
+from client import Answer, Client
+from media import Media
+from memory import watched
+from prompts import Prompts
+
+Figures = dict[str, Any]
+VIDEO_PIXELS = 50_176  # a frame at most
+AT_ONCE = 4  # images
+STREAMS = 4
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Tokens and frames of the requests."""
+
+    prompt: int = 128
+    alone: int = 128  # tokens of the answer at batch 1
+    text: int = 64
+    image: int = 16
+    video: int = 8
+    frames: int = 64
+    settle: int = 48  # tokens of each stream before the videos arrive; the first eighth does not count
+    after: int = 16  # ... and after their first tokens
+    endless: int = 4096
+
+
+QUICK = Sizes(alone=24, text=8, image=4, video=2, frames=8, settle=24, after=4)
+
+
+class Course:
+    """A server and the requests for it: in each round, for each server, the same ones in the same order."""
+
+    def __init__(self, client: Client, media: Media, prompts: Prompts, sizes: Sizes, pid: int) -> None:
+        self.client, self.media, self.prompts, self.sizes, self.pid = client, media, prompts, sizes, pid
+
+    def text(self, tokens: int) -> Awaitable[Answer]:
+        return self.client.ask(self.prompts.text(self.sizes.prompt), tokens)
+
+    def image(self, path: Path) -> Awaitable[Answer]:
+        part = {"type": "image_url", "image_url": {"url": path.as_uri()}}
+        return self.client.ask([part, self._question()], self.sizes.image)
+
+    def video(self, path: Path) -> Awaitable[Answer]:
+        part = {"type": "video_url", "video_url": {"url": path.as_uri()}}
+        return self.client.ask(
+            [part, self._question()],
+            self.sizes.video,
+            media_io_kwargs={"video": {"num_frames": self.sizes.frames}},
+            mm_processor_kwargs={"max_pixels": VIDEO_PIXELS},
+        )
+
+    def _question(self) -> dict[str, str]:
+        return {"type": "text", "text": self.prompts.text(self.sizes.prompt // 2)}
+
+
+async def warm_up(course: Course) -> Figures:
+    """One request of each kind."""
+    await asyncio.gather(*(course.text(course.sizes.image) for _ in range(STREAMS)))
+    await course.image(course.media.images[-1])
+    await course.video(course.media.videos[-1])
+    return {}
+
+
+async def decode(course: Course) -> Figures:
+    """One text request: the time between its tokens."""
+    answer = await course.text(course.sizes.alone)
+    between = [after - before for before, after in zip(answer.arrivals, answer.arrivals[1:], strict=False)]
+    return {"tbt": statistics.median(between), "ttft": answer.ttft, "prompt_tokens": answer.prompt_tokens}
+
+
+async def text8(course: Course) -> Figures:
+    """Eight text requests at once."""
+    return rates(await asyncio.gather(*(course.text(course.sizes.text) for _ in range(8))))
+
+
+async def images(course: Course) -> Figures:
+    """Eight questions about an image each, four at a time."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def ask(path: Path) -> Answer:
+        async with gate:
+            return await course.image(path)
+
+    return rates(await asyncio.gather(*map(ask, course.media.images[:8])))
+
+
+async def video(course: Course) -> Figures:
+    """A question about a video while nothing else runs."""
+    answer = await course.video(course.media.videos[0])
+    return {"ttft": answer.ttft, "prompt_tokens": answer.prompt_tokens}
+
+
+async def stall1(course: Course) -> Figures:
+    """A question about a video while four text streams run."""
+    return await stall(course, course.media.videos[1:2])
+
+
+async def stall4(course: Course) -> Figures:
+    """Four questions about a video each, at once, while four text streams run."""
+    return await stall(course, course.media.videos[2:6])
+
+
+async def memory(course: Course) -> Figures:
+    """The same, with the memory looked at instead of the clock."""
+    with watched(course.pid) as peak:
+        peak.look()
+        idle = peak.bytes
+        await stall4(course)
+    return {"idle": idle, "peak": peak.bytes}
+
+
+async def stall(course: Course, videos: Sequence[Path]) -> Figures:
+    async with running_streams(course) as streams:
+        steady = max(answer.arrivals[course.sizes.settle // 8] for answer in streams)
+        start = time.monotonic()
+        answers = await asyncio.gather(*map(course.video, videos))
+        first_tokens = [answer.arrivals[0] for answer in answers]
+        window = timeline.Window(steady, start, max(first_tokens))
+        await grown(streams, [len(answer.arrivals) + course.sizes.after for answer in streams])
+    arrivals = [answer.arrivals for answer in streams]
+    return timeline.figures(arrivals, window) | {
+        "ttft": statistics.mean(answer.ttft for answer in answers),
+        "prompt_tokens": answers[0].prompt_tokens,
+        "steady": steady - start,
+        "streams": [[round(token - start, 5) for token in tokens] for tokens in arrivals],
+        "first_tokens": sorted(round(token - start, 5) for token in first_tokens),
+    }
+
+
+@contextlib.asynccontextmanager
+async def running_streams(course: Course) -> AsyncIterator[list[Answer]]:
+    """Text streams that have settled; they end with the context."""
+    answers = [Answer() for _ in range(STREAMS)]
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(course.client.ask(course.prompts.text(course.sizes.prompt), course.sizes.endless, answer))
+            for answer in answers
+        ]
+        await grown(answers, [course.sizes.settle] * STREAMS)
+        yield answers
+        for task in tasks:
+            task.cancel()
+
+
+async def grown(answers: Sequence[Answer], lengths: Sequence[int]) -> None:
+    """Returns once each answer has its length."""
+    while any(len(answer.arrivals) < length for answer, length in zip(answers, lengths, strict=True)):
+        await asyncio.sleep(0.02)
+
+
+def rates(answers: Sequence[Answer]) -> Figures:
+    """Of requests that were sent at once."""
+    elapsed = max(answer.end for answer in answers) - min(answer.start for answer in answers)
+    return {
+        "requests": len(answers) / elapsed,
+        "tokens": sum(len(answer.arrivals) for answer in answers) / elapsed,
+        "ttft": statistics.mean(answer.ttft for answer in answers),
+        "prompt_tokens": answers[0].prompt_tokens,
+    }
+
+
+WORKLOADS: dict[str, Callable[[Course], Awaitable[Figures]]] = {
+    workload.__name__: workload for workload in (decode, text8, images, video, stall1, stall4, memory)
+}
