@@ -39,7 +39,13 @@ def make(directory: Path, seed: int = 0) -> Path:
     """Write the checkpoint, 1.2 GB; the same seed makes the same bytes."""
     make_checkpoint(directory, seed, SIZES)
     tie_embeddings(directory)
+    leave_frames_alone(directory / "video_preprocessor_config.json")
     return directory
+
+
+def leave_frames_alone(rules: Path) -> None:
+    """As in the checkpoints on the hub: else vLLM, which picks the frames itself, has some of them picked again."""
+    rules.write_text(json.dumps(json.loads(rules.read_text()) | {"do_sample_frames": False}, indent=2) + "\n")
 
 
 def tie_embeddings(directory: Path) -> None:

@@ -2,12 +2,13 @@
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
+SHOWN = 200  # characters of a message
 TIMEOUT = httpx.Timeout(300.0)  # between two chunks, too
 
 
@@ -45,7 +46,6 @@ class Client:
         content: str | list[dict[str, Any]],
         tokens: int,
         answer: Answer | None = None,
-        on_token: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> Answer:
         """The answer once it is complete: exactly `tokens` tokens, the likeliest ones.
@@ -64,27 +64,35 @@ class Client:
             "stream_options": {"include_usage": True},
             **options,
         }
-        async for chunk in self._chunks(body):
-            now = time.monotonic()
+        async for now, chunk in self._chunks(body):
             for choice in chunk["choices"]:
                 answer.arrivals += [now] * len(choice.get("token_ids") or ())
                 answer.text += choice["delta"].get("content") or ""
-                on_token()
             if chunk.get("usage"):
                 answer.prompt_tokens = chunk["usage"]["prompt_tokens"]
         if len(answer.arrivals) != tokens:
             raise RequestError(f"asked for {tokens} tokens, got {len(answer.arrivals)}")
         return answer
 
-    async def _chunks(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    async def _chunks(self, body: dict[str, Any]) -> AsyncIterator[tuple[float, dict[str, Any]]]:
+        """The events with the time of the read that brought them."""
         async with self._http.stream("POST", "/v1/chat/completions", json=body, timeout=TIMEOUT) as response:
             if response.status_code != httpx.codes.OK:
-                raise RequestError(f"status {response.status_code}: {(await response.aread()).decode()[:500]}")
-            async for line in response.aiter_lines():
-                data = line.removeprefix("data: ")
-                if data == line or data == "[DONE]":
-                    continue
-                chunk: dict[str, Any] = json.loads(data)
-                if "error" in chunk:
-                    raise RequestError(str(chunk["error"]))
-                yield chunk
+                raise RequestError(f"status {response.status_code}: {shortened((await response.aread()).decode())}")
+            rest = b""
+            async for read in response.aiter_raw():
+                now = time.monotonic()
+                *events, rest = (rest + read).split(b"\n\n")
+                for event in events:
+                    data = event.removeprefix(b"data: ")
+                    if data == b"[DONE]":
+                        return
+                    chunk: dict[str, Any] = json.loads(data)
+                    if "error" in chunk:
+                        raise RequestError(str(chunk["error"]))
+                    yield now, chunk
+
+
+def shortened(text: str) -> str:
+    """The beginning and the end of a message."""
+    return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]} ... {text[-SHOWN:]}"

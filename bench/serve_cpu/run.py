@@ -27,7 +27,7 @@ import media
 import servers
 import typer
 import workloads
-from client import Client
+from client import Client, RequestError
 from prompts import Prompts
 from report import RESULTS, write
 from rich.console import Console
@@ -86,7 +86,7 @@ def run_server(plan: Plan, name: str, log: Path, tell: Tell) -> Report:
         with servers.running(plan.server(name), log) as (url, pid):
             found["start_seconds"] = time.monotonic() - started
             asyncio.run(run_workloads(plan, url, pid, plan.workloads_of(name), found, tell))
-    except (StartError, httpx.HTTPError, ExceptionGroup) as error:
+    except (StartError, RequestError, httpx.HTTPError, ExceptionGroup) as error:
         found["failure"] = explain(error, log)
     return found
 
@@ -143,7 +143,11 @@ def add_floor(found: Report, floor: float) -> None:
 
 def versions(vllm: Path) -> dict[str, str]:
     here = {name: metadata.version(name) for name in ("torch", "transformers")}
-    return {"python": platform.python_version()} | here | ({"vllm": install_vllm.VERSION} if vllm.exists() else {})
+    return (
+        {"python": platform.python_version()}
+        | here
+        | ({"vllm": install_vllm.VERSION} if install_vllm.is_installed(vllm) else {})
+    )
 
 
 def chosen(given: str | None, known: list[str], what: str) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import psutil
-from install_vllm import preloads, python_of
+from install_vllm import is_installed, preloads, python_of
 from memory import family
 
 CONTEXT = 16_384
@@ -46,7 +46,7 @@ def vllm(model: Path, media: Path, folder: Path) -> Server:
 
     Raises StartError if it is not installed in `folder`.
     """
-    if not python_of(folder).exists():
+    if not is_installed(folder):
         raise StartError(f"not installed in {folder}: python bench/serve_cpu/install_vllm.py")
     command = [str(python_of(folder)), "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
     limits = ["--max-model-len", str(CONTEXT), "--dtype", "bfloat16"]

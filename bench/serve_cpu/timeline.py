@@ -44,6 +44,14 @@ def figures(streams: Sequence[Sequence[float]], window: Window) -> dict[str, flo
     }
 
 
+def times_per_token(arrivals: Sequence[float]) -> list[float]:
+    """For each token but the first, the time since those before it; tokens that came together share it."""
+    together = [(time, len(list(tokens))) for time, tokens in itertools.groupby(arrivals)]
+    return [
+        (after - before) / count for (before, _), (after, count) in itertools.pairwise(together) for _ in range(count)
+    ]
+
+
 def gaps(arrivals: Sequence[float], window: Window, whole: bool = False) -> Iterator[tuple[float, float]]:
     """Of each gap that reaches into the window (or, `whole`, lies in it): its length, and that of its part inside."""
     for before, after in itertools.pairwise(arrivals):

@@ -57,7 +57,7 @@ class Course:
         return self.client.ask(
             [part, self._question()],
             self.sizes.video,
-            media_io_kwargs={"video": {"num_frames": self.sizes.frames}},
+            media_io_kwargs={"video": {"max_frames": self.sizes.frames}},
             mm_processor_kwargs={"max_pixels": VIDEO_PIXELS},
         )
 
@@ -76,8 +76,11 @@ async def warm_up(course: Course) -> Figures:
 async def decode(course: Course) -> Figures:
     """One text request: the time between its tokens."""
     answer = await course.text(course.sizes.alone)
-    between = [after - before for before, after in zip(answer.arrivals, answer.arrivals[1:], strict=False)]
-    return {"tbt": statistics.median(between), "ttft": answer.ttft, "prompt_tokens": answer.prompt_tokens}
+    return {
+        "tbt": statistics.median(timeline.times_per_token(answer.arrivals)),
+        "ttft": answer.ttft,
+        "prompt_tokens": answer.prompt_tokens,
+    }
 
 
 async def text8(course: Course) -> Figures:
