@@ -8,7 +8,7 @@ Only the first rows of the embedding belong to tokens; the others are zero, so t
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -34,25 +34,28 @@ SIZES = {
     },
 }
 
+# From the largest image vLLM derives how long a video may be: with the tiny checkpoint's, ours would not be let in.
+IMAGES = {"max_pixels": 28 * 28 * 320}
+# As in the checkpoints on the hub: else vLLM, which picks the frames itself, has some of them picked again.
+VIDEOS = {"do_sample_frames": False}
+
 
 def make(directory: Path, seed: int = 0) -> Path:
     """Write the checkpoint, 1.2 GB; the same seed makes the same bytes."""
     make_checkpoint(directory, seed, SIZES)
     tie_embeddings(directory)
-    leave_frames_alone(directory / "video_preprocessor_config.json")
+    change(directory / "config.json", {"vocab_size": VOCABULARY, "tie_word_embeddings": True})
+    change(directory / "preprocessor_config.json", IMAGES)
+    change(directory / "video_preprocessor_config.json", VIDEOS)
     return directory
 
 
-def leave_frames_alone(rules: Path) -> None:
-    """As in the checkpoints on the hub: else vLLM, which picks the frames itself, has some of them picked again."""
-    rules.write_text(json.dumps(json.loads(rules.read_text()) | {"do_sample_frames": False}, indent=2) + "\n")
+def change(file: Path, fields: dict[str, Any]) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields, indent=2) + "\n")
 
 
 def tie_embeddings(directory: Path) -> None:
     """Let the output matrix be the input embedding, too, and pad it with zeros to the size of Qwen2.5's."""
-    config = json.loads((directory / "config.json").read_text())
-    config |= {"vocab_size": VOCABULARY, "tie_word_embeddings": True}
-    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     file = directory / "model.safetensors"
     weights = load_file(file)
     used = weights.pop("lm_head.weight")
