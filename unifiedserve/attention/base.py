@@ -3,12 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from unifiedserve import _core
+
+
+class PagedKV(Protocol):
+    """What attention needs of a KV cache; views are [num_pages, page_size, kv_heads, head_dim]."""
+
+    page_size: int
+    #: for the kernels; None if they do not know the cache's dtype
+    native: _core.KvCache | None
+
+    def k(self, layer: int) -> Tensor: ...
+
+    def v(self, layer: int) -> Tensor: ...
 
 
 class Span(NamedTuple):
@@ -48,22 +62,35 @@ class RaggedBatch:
     @staticmethod
     def build(spans: Sequence[Span], page_size: int) -> "RaggedBatch":
         """Index arrays for one step; raises ValueError if a sequence has too few pages or no new token."""
-        pages, slots = [], []
         for span in spans:
             if not 0 <= span.start < span.stop:
                 raise ValueError(f"no new tokens in [{span.start}, {span.stop})")
-            used = np.asarray(span.pages, np.int64)[: -(-span.stop // page_size)]
-            if len(used) * page_size < span.stop:
-                raise ValueError(f"{len(used)} pages of {page_size} tokens cannot hold {span.stop} tokens")
-            positions = np.arange(span.start, span.stop)
-            slots.append(used[positions // page_size] * page_size + positions % page_size)
-            pages.append(used)
+            if len(span.pages) * page_size < span.stop:
+                raise ValueError(f"{len(span.pages)} pages of {page_size} tokens cannot hold {span.stop} tokens")
+        pages = [np.asarray(span.pages[: -(-span.stop // page_size)], np.int32) for span in spans]
+        starts, stops = np.array([(span.start, span.stop) for span in spans]).T
+        lengths = stops - starts
+        rows, ranges = _indptr(lengths), _indptr([len(used) for used in pages])
+        indices = np.concatenate(pages)
+        positions = np.arange(rows[-1]) + np.repeat(starts - rows[:-1], lengths)
+        used = indices[np.repeat(ranges[:-1], lengths) + positions // page_size].astype(np.int64)
         return RaggedBatch(
-            qo_indptr=_indptr([span.stop - span.start for span in spans]),
-            kv_page_indptr=_indptr([len(used) for used in pages]),
-            kv_page_indices=torch.from_numpy(np.concatenate(pages).astype(np.int32)),
-            kv_lens=torch.tensor([span.stop for span in spans], dtype=torch.int32),
-            slots=torch.from_numpy(np.concatenate(slots)),
+            qo_indptr=torch.from_numpy(rows),
+            kv_page_indptr=torch.from_numpy(ranges),
+            kv_page_indices=torch.from_numpy(indices),
+            kv_lens=torch.from_numpy(stops.astype(np.int32)),
+            slots=torch.from_numpy(used * page_size + positions % page_size),
+        )
+
+    @cached_property
+    def native(self) -> _core.Batch:
+        """The same for the kernels."""
+        return _core.Batch(
+            self.qo_indptr.numpy(),
+            self.kv_page_indptr.numpy(),
+            self.kv_page_indices.numpy(),
+            self.kv_lens.numpy(),
+            self.slots.numpy(),
         )
 
     @property
@@ -82,5 +109,7 @@ class RaggedBatch:
         ]
 
 
-def _indptr(lengths: Sequence[int]) -> Tensor:
-    return torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+def _indptr(lengths: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    out = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=out[1:])
+    return out

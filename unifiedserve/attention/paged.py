@@ -1,22 +1,15 @@
-"""Paged attention in plain torch: the reference for every other backend, and the CPU path."""
-
-from typing import Protocol
+"""Paged attention: the kernels where they know the type, plain torch else."""
 
 import torch
 from torch import Tensor
-from torch.nn.functional import scaled_dot_product_attention
 
-from unifiedserve.attention.base import RaggedBatch, SequenceView
+from unifiedserve import _core
+from unifiedserve.attention import reference
+from unifiedserve.attention.base import PagedKV, RaggedBatch
+from unifiedserve.attention.cpu import thread_pool
 
-
-class PagedKV(Protocol):
-    """What attention needs of a KV cache; views are [num_pages, page_size, kv_heads, head_dim]."""
-
-    page_size: int
-
-    def k(self, layer: int) -> Tensor: ...
-
-    def v(self, layer: int) -> Tensor: ...
+_KERNELS = {torch.float32: _core.attend_float32, torch.bfloat16: _core.attend_bfloat16}
+KERNEL_DTYPES = frozenset(_KERNELS)
 
 
 def paged_attention(
@@ -30,34 +23,10 @@ def paged_attention(
     page, offset = batch.slots // kv.page_size, batch.slots % kv.page_size
     keys[page, offset] = k_new
     values[page, offset] = v_new
+    if kv.native is None or q.dtype != keys.dtype:
+        return reference.attend(q, layer, kv, batch, scale)
+    q = q.contiguous()
     out = torch.empty_like(q)
-    for sequence in batch.sequences:
-        rows = slice(sequence.first, sequence.last)
-        out[rows] = _attend(q[rows], _gather(keys, sequence), _gather(values, sequence), scale)
+    kernel = _KERNELS[q.dtype]
+    kernel(thread_pool(), q.shape[1], scale, layer, batch.native, kv.native, q.data_ptr(), out.data_ptr())
     return out
-
-
-def _gather(cache: Tensor, sequence: SequenceView) -> Tensor:
-    """A sequence's rows of the cache, in order: [kv_heads, kv_len, head_dim]."""
-    return cache[sequence.pages].flatten(0, 1)[: sequence.kv_len].transpose(0, 1)
-
-
-def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
-    """q: [n, q_heads, d], the last n of the m positions of k, v: [kv_heads, m, d]; returns [n, q_heads, d].
-
-    Heads that share a key/value head go along a broadcast dimension, so that nothing is repeated in memory.
-    """
-    n, q_heads, head_dim = q.shape
-    kv_heads, m, _ = k.shape
-    groups = q_heads // kv_heads
-    grouped = q.view(n, kv_heads, groups, head_dim).permute(1, 2, 0, 3)
-    mask = None if n in (1, m) else torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
-    out = scaled_dot_product_attention(
-        grouped,
-        k.unsqueeze(1).expand(-1, groups, -1, -1),
-        v.unsqueeze(1).expand(-1, groups, -1, -1),
-        attn_mask=mask,
-        is_causal=n == m and n > 1,
-        scale=scale,
-    )
-    return out.permute(2, 0, 1, 3).reshape(n, q_heads, head_dim)

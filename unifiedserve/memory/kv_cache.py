@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from ipc_buffers import PagePool
+from unifiedserve import _core
+from unifiedserve.attention.paged import KERNEL_DTYPES
 
 
 class KVLayout:
@@ -37,6 +39,11 @@ class KVCache:
         self.pool = pool
         self.page_size = layout.page_size
         self._pages = torch.frombuffer(pool.data(), dtype=layout.dtype).view(pool.num_pages, *layout.shape)
+        self.native: _core.KvCache | None = None
+        if layout.dtype in KERNEL_DTYPES:
+            layers, _, page_size, kv_heads, head_dim = layout.shape
+            address = self._pages.data_ptr()
+            self.native = _core.KvCache(address, pool.num_pages, layers, page_size, kv_heads, head_dim)
 
     def k(self, layer: int) -> Tensor:
         """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""

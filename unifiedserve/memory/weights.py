@@ -1,11 +1,13 @@
 """Model weights in shared memory: read once by the supervisor, mapped by every worker.
 
 Layout of the arena: the manifest's length (8 bytes, little-endian), the manifest (JSON: name → [dtype, shape, offset]),
-and the tensors. Offsets count from the end of the manifest, and both are multiples of 64 bytes.
+and the tensors. Offsets count from the end of the manifest, and both are multiples of 64 bytes. Tensors follow in the
+files' order, except that projections of the same input come one behind the other: a matrix product can take them as one.
 """
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -22,6 +24,9 @@ ALIGNMENT = 64
 LENGTH_BYTES = 8
 FLOATS = {"F64", "F32", "F16", "BF16"}
 INTEGERS = {"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
+
+
+TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 
 
 class Entry(NamedTuple):
@@ -79,7 +84,7 @@ def attach_weights(name: str) -> dict[str, Tensor]:
 def _plan(files: list[Path], dtype: torch.dtype) -> Manifest:
     manifest: Manifest = {}
     offset = 0
-    for path, name, stored, shape in _headers(files):
+    for path, name, stored, shape in _arranged(list(_headers(files))):
         if stored not in FLOATS and stored not in INTEGERS:
             raise ConfigError(f"{path}: tensor {name} is stored as {stored}, which is not supported")
         entry = Entry(_name(dtype) if stored in FLOATS else INTEGERS[stored], shape, offset)
@@ -90,7 +95,29 @@ def _plan(files: list[Path], dtype: torch.dtype) -> Manifest:
     return manifest
 
 
-def _headers(files: list[Path]) -> Iterator[tuple[Path, str, str, list[int]]]:
+Header = tuple[Path, str, str, list[int]]
+
+
+def _arranged(headers: list[Header]) -> list[Header]:
+    """The tensors in their order, each group of TOGETHER where its first one is."""
+    first: dict[str, int] = {}
+    keys = []
+    for position, (_, name, _, _) in enumerate(headers):
+        group, rank = _group(name)
+        keys.append((first.setdefault(group, position), rank))
+    return [header for _, header in sorted(zip(keys, headers, strict=True), key=lambda pair: pair[0])]
+
+
+def _group(name: str) -> tuple[str, int]:
+    """The group that a tensor belongs to (its own name if to none), and its place there."""
+    for names in TOGETHER:
+        for rank, member in enumerate(names):
+            if re.search(rf"\.{member}\.(weight|bias)$", name):
+                return name.replace(member, names[0]), rank
+    return name, 0
+
+
+def _headers(files: list[Path]) -> Iterator[Header]:
     for path in files:
         try:
             with safe_open(path, framework="pt") as file:
@@ -116,11 +143,9 @@ def _create(name: str, size: int) -> Arena:
 
 
 def _tensors(buffer: memoryview, manifest: Manifest) -> dict[str, Tensor]:
-    start = _data_start(int.from_bytes(buffer[:LENGTH_BYTES], "little"))
+    data = torch.frombuffer(buffer, dtype=torch.uint8)[_data_start(int.from_bytes(buffer[:LENGTH_BYTES], "little")) :]
     return {
-        name: torch.frombuffer(
-            buffer, dtype=getattr(torch, entry.dtype), count=entry.elements, offset=start + entry.offset
-        ).view(entry.shape)
+        name: data[entry.offset : entry.end].view(getattr(torch, entry.dtype)).view(entry.shape)
         for name, entry in manifest.items()
     }
 

@@ -12,6 +12,7 @@ from unifiedserve.attention import RaggedBatch
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.models.chat import ChatTemplate
+from unifiedserve.models.fused_decoder import FusedDecoder, Head, fits
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.media import (
     ALL_FRAMES,
@@ -106,6 +107,8 @@ class LanguageAdapter(ABC):
         self.dtype = dtype
         self.model: Any = build_model(config, weights, self.renames, dtype)
         self.language_model: Any = self.model.get_decoder()
+        self._fused = FusedDecoder(self.language_model, dtype) if fits(self.language_model, dtype) else None
+        self._head = Head(self.model.get_output_embeddings())
 
     @abstractmethod
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
@@ -140,6 +143,8 @@ class LanguageAdapter(ABC):
 
         Writes the batch's keys and values to the cache.
         """
+        if self._fused is not None:
+            return self._fused(embeds, positions, batch, kv)
         hidden: Tensor = self.language_model(
             inputs_embeds=embeds[None],
             position_ids=positions[:, None] if positions.shape[0] > 1 else positions,
@@ -152,8 +157,7 @@ class LanguageAdapter(ABC):
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [k, vocab] of hidden states [k, hidden]."""
-        scores: Tensor = self.model.get_output_embeddings()(hidden)
-        return scores.float()
+        return self._head(hidden)
 
 
 def _eos_token_ids(model_dir: Path, text_config: Any) -> tuple[int, ...]:

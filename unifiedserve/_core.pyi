@@ -1,0 +1,110 @@
+import numpy as np
+from numpy.typing import NDArray
+
+class ThreadPool:
+    """Threads for the calls below; idle ones sleep. Raises ValueError unless `threads` is positive."""
+
+    def __init__(self, threads: int) -> None: ...
+    @property
+    def threads(self) -> int: ...
+
+class KvCache:
+    """Contiguous pages [pages, layers, 2, page_size, kv_heads, head_dim] at an address, K before V."""
+
+    def __init__(self, data: int, pages: int, layers: int, page_size: int, kv_heads: int, head_dim: int) -> None: ...
+
+class Batch:
+    """The index arrays of a RaggedBatch, kept as long as this lives."""
+
+    def __init__(
+        self,
+        qo_indptr: NDArray[np.int32],
+        kv_page_indptr: NDArray[np.int32],
+        kv_page_indices: NDArray[np.int32],
+        kv_lens: NDArray[np.int32],
+        slots: NDArray[np.int64],
+    ) -> None: ...
+
+class Weight:
+    """Addresses of a matrix [outputs, inputs] and of its bias [outputs] (0: none)."""
+
+    def __init__(self, matrix: int, bias: int, outputs: int, inputs: int) -> None: ...
+
+class DecoderLayer:
+    """Addresses of a layer's weights; 0 for norms of query and key heads that it does not have."""
+
+    def __init__(
+        self,
+        *,
+        input_norm: int,
+        qkv: Weight,
+        query_norm: int,
+        key_norm: int,
+        output: Weight,
+        attention_norm: int,
+        gate_up: Weight,
+        down: Weight,
+    ) -> None: ...
+
+class DecoderShape:
+    def __init__(
+        self,
+        *,
+        hidden: int,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        intermediate: int,
+        epsilon: float,
+        scale: float,
+    ) -> None: ...
+
+class _Decoder:
+    """A decoder's layers over a ragged batch of T tokens. Tensors are addresses of contiguous memory.
+
+    embeds and hidden are [T, hidden] of the weights' type, cosine and sine float32 [T, head_dim].
+    ValueError: the batch contradicts itself, or does not fit the cache.
+    """
+
+    def __init__(self, pool: ThreadPool, shape: DecoderShape, layers: list[DecoderLayer], final_norm: int) -> None: ...
+    def step(self, embeds: int, cosine: int, sine: int, batch: Batch, cache: KvCache, hidden: int) -> None:
+        """All layers and the final norm; writes the batch's keys and values to the cache."""
+
+    def plan(self, batch: Batch, cache: KvCache) -> None:
+        """Before the parts below are used for a batch."""
+
+    def norm(self, rows: int, residual: int, delta: int, weight: int, out: int) -> None:
+        """residual (float32) += delta, unless 0; out = its norm. All [rows, hidden]."""
+
+    def attend(self, layer: int, qkv: int, cosine: int, sine: int, batch: Batch, cache: KvCache, out: int) -> None:
+        """From queries, keys and values before rotation [T, (heads + 2 kv_heads) head_dim] to [T, heads head_dim]."""
+
+    def gate(self, rows: int, gate_up: int, out: int) -> None:
+        """[rows, 2 intermediate] to silu(gate) * up [rows, intermediate]."""
+
+class DecoderFloat32(_Decoder): ...
+class DecoderBFloat16(_Decoder): ...
+
+def linear_float32(pool: ThreadPool, x: int, rows: int, weight: Weight, y: int) -> None:
+    """y float32 [rows, outputs] = x [rows, inputs] times the transposed weight, plus its bias."""
+
+def linear_bfloat16(pool: ThreadPool, x: int, rows: int, weight: Weight, y: int) -> None: ...
+def attend_float32(
+    pool: ThreadPool, heads: int, scale: float, layer: int, batch: Batch, cache: KvCache, q: int, out: int
+) -> None:
+    """Causal attention of a ragged batch over one layer's pages; q and out are [T, heads, head_dim].
+
+    ValueError: the batch contradicts itself, or does not fit the cache.
+    """
+
+def attend_bfloat16(
+    pool: ThreadPool, heads: int, scale: float, layer: int, batch: Batch, cache: KvCache, q: int, out: int
+) -> None: ...
+def instruction_sets() -> list[str]:
+    """Those that this machine can run, the fastest first; the last is "plain"."""
+
+def instruction_set() -> str:
+    """The one in use: the fastest, unless another was selected."""
+
+def select_instruction_set(name: str) -> None:
+    """For this process; raises ValueError if the machine cannot run it."""

@@ -1,0 +1,29 @@
+"""What the processor can do, and the threads of the kernels."""
+
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from unifiedserve import _core
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+@cache
+def cpu_features() -> frozenset[str]:
+    """The processor's instruction sets by their names in /proc/cpuinfo, such as "avx2", "avx512_bf16" and "amx_bf16"."""
+    if not _CPUINFO.is_file():
+        return frozenset()
+    lines = (line.partition(":") for line in _CPUINFO.read_text().splitlines())
+    return frozenset(next((values.split() for key, _, values in lines if key.strip() in ("flags", "Features")), ()))
+
+
+def thread_pool() -> _core.ThreadPool:
+    """As many threads as torch uses, shared by all that ask in this process."""
+    return _pool(torch.get_num_threads())
+
+
+@cache
+def _pool(threads: int) -> _core.ThreadPool:
+    return _core.ThreadPool(threads)

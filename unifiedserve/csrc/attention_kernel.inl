@@ -1,0 +1,257 @@
+// Attention with an online softmax (Milakov, Gimelshein, arXiv:1805.02867) over blocks of keys: each block is packed so
+// that scores are vectors along keys and outputs are vectors along the head's dimension. Both products are then the
+// same one: lanes of 32 bits of the left matrix, broadcast, times rows of the right one.
+namespace unified {
+namespace {
+
+constexpr int kMostRows = 6;
+constexpr int kVectors = SIMD_WIDTH == 16 ? 4 : 2;
+
+struct Multiplication {
+  const float* left;  // [rows, depth] lanes
+  std::int64_t left_stride;
+  const float* right;  // [depth, columns] lanes
+  std::int64_t right_stride;
+  std::int64_t depth;
+  float* out;  // [rows, columns]
+  std::int64_t out_stride;
+  bool accumulate;
+};
+
+inline Float splat_lane(const float* lane) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, lane, sizeof bits);
+  return splat_bits(bits);
+}
+
+template <class T, int kRows, int kColumns>
+void multiply_tile(const Multiplication& m, int row, std::int64_t column) {
+  const float* const left = m.left + row * m.left_stride;
+  const float* right = m.right + column;
+  float* const out = m.out + row * m.out_stride + column;
+  Float sums[kRows][kColumns] = {};
+  if (m.accumulate) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) sums[r][c] = load(out + r * m.out_stride + c * kWidth);
+    }
+  }
+  for (std::int64_t i = 0; i < m.depth; ++i, right += m.right_stride) {
+    Float values[kColumns];
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) values[c] = load(right + c * kWidth);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Float factor = splat_lane(left + r * m.left_stride + i);
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) sums[r][c] = Product<T>::add(sums[r][c], factor, values[c]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int c = 0; c < kColumns; ++c) store(out + r * m.out_stride + c * kWidth, sums[r][c]);
+  }
+}
+
+template <class T, int kRows = kMostRows>
+void multiply_rows(const Multiplication& m, int row, int rows, std::int64_t columns) {
+  if constexpr (kRows > 0) {
+    if (rows < kRows) return multiply_rows<T, kRows - 1>(m, row, rows, columns);
+    std::int64_t column = 0;
+    for (; column + kVectors * kWidth <= columns; column += kVectors * kWidth) {
+      multiply_tile<T, kRows, kVectors>(m, row, column);
+    }
+    for (; column < columns; column += kWidth) multiply_tile<T, kRows, 1>(m, row, column);
+  }
+}
+
+template <class T>
+void multiply(const Multiplication& m, int rows, std::int64_t columns) {
+  const int tiles = (rows + kMostRows - 1) / kMostRows;
+  for (int i = 0; i < tiles; ++i) {
+    const int first = rows * i / tiles;
+    multiply_rows<T>(m, first, rows * (i + 1) / tiles - first, columns);
+  }
+}
+
+// A tile's scratch memory, and the rows of the block of keys at hand.
+template <class T>
+struct Workspace {
+  static constexpr int kValues = Product<T>::kValues;
+
+  explicit Workspace(const AttentionTile<T>& tile)
+      : rows(tile.tokens * tile.group),
+        width(padded(tile.head_dim)),
+        lanes((tile.head_dim + kValues - 1) / kValues),
+        lane_stride((lanes + kWidth - 1) / kWidth * kWidth),
+        queries(tile.scratch),
+        keys(queries + rows * width),
+        values(keys + kBlockKeys * width),
+        scores(values + kBlockKeys * width) {}
+
+  int rows;
+  std::int64_t width;
+  std::int64_t lanes;  // of a query or key
+  std::int64_t lane_stride;
+  float* queries;  // [rows, lane_stride]
+  float* keys;     // [lane_stride, kBlockKeys]
+  float* values;   // [kBlockKeys / kValues, width]
+  float* scores;   // [rows, kBlockKeys]
+  const T* key_rows[kBlockKeys] = {};
+  int count = 0;  // of keys in the block
+};
+
+// Lanes [lane, lane + kWidth) of a vector of n elements, zeros behind it.
+template <class T>
+Float lanes_at(const T* vector, std::int64_t lane, std::int64_t n) {
+  constexpr int kStep = kWidth * Product<T>::kValues;
+  const std::int64_t first = lane * Product<T>::kValues;
+  return first + kStep <= n ? Product<T>::lanes(vector + first) : Product<T>::lanes(vector + first, n - first);
+}
+
+template <class T>
+void pack_queries(const AttentionTile<T>& tile, const Workspace<T>& work) {
+  float* out = work.queries;
+  for (int token = 0; token < tile.tokens; ++token) {
+    for (int head = 0; head < tile.group; ++head, out += work.lane_stride) {
+      const T* const q = tile.q + token * tile.q_stride + head * tile.head_dim;
+      for (std::int64_t i = 0; i < work.lanes; i += kWidth) store(out + i, lanes_at(q, i, tile.head_dim));
+    }
+  }
+}
+
+template <class T>
+void find_keys(const AttentionTile<T>& tile, std::int64_t first, Workspace<T>& work) {
+  const std::int64_t left = tile.last_key - first;
+  work.count = left < kBlockKeys ? static_cast<int>(left) : kBlockKeys;
+  for (int i = 0; i < work.count; ++i) {
+    const std::int64_t page = tile.pages[(first + i) / tile.page_size];
+    work.key_rows[i] = tile.keys + page * tile.page_stride + (first + i) % tile.page_size * tile.token_stride;
+  }
+}
+
+template <class T>
+void pack_keys(const AttentionTile<T>& tile, const Workspace<T>& work) {
+  for (int key = 0; key < work.count; key += kWidth) {
+    for (std::int64_t lane = 0; lane < work.lanes; lane += kWidth) {
+      Float square[kWidth];
+#pragma GCC unroll 16
+      for (int i = 0; i < kWidth; ++i) {
+        square[i] = key + i < work.count ? lanes_at(work.key_rows[key + i], lane, tile.head_dim) : Float{};
+      }
+      transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kWidth; ++i) store(work.keys + (lane + i) * kBlockKeys + key, square[i]);
+    }
+  }
+}
+
+// Values of as many keys as share a lane, elements [i, i + kWidth).
+template <class T>
+Float value_lanes(const AttentionTile<T>& tile, const Workspace<T>& work, int key, std::int64_t i) {
+  const std::int64_t rest = tile.head_dim - i;
+  const auto element = [&](int number) {
+    const T* const from = work.key_rows[number] + tile.values + i;
+    return rest >= kWidth ? load(from) : load(from, rest);
+  };
+  if constexpr (Product<T>::kValues == 1) {
+    return element(key);
+  } else {
+    const Word low = as_word(element(key)) >> 16;
+    return as_float(key + 1 < work.count ? low | as_word(element(key + 1)) : low);
+  }
+}
+
+template <class T>
+void pack_values(const AttentionTile<T>& tile, const Workspace<T>& work) {
+  float* out = work.values;
+  for (int key = 0; key < work.count; key += Product<T>::kValues, out += work.width) {
+    std::int64_t i = 0;
+    for (; i < tile.head_dim; i += kWidth) store(out + i, value_lanes(tile, work, key, i));
+    for (; i < work.width; i += kWidth) store(out + i, Float{});
+  }
+}
+
+// Scores of a row to weights, as lanes, in place; returns their sum.
+template <class T>
+float weigh(float* scores, int count, float maximum) {
+  Float total = {};
+  for (int i = 0; i < count; i += kWidth) {
+    const Float weight = exponential(load(scores + i) - maximum);
+    total += weight;
+    if constexpr (Product<T>::kValues == 1) {
+      store(scores + i, weight);
+    } else {
+      store(reinterpret_cast<T*>(scores) + i, weight);  // behind the scores that are still to be read
+    }
+  }
+  return sum(total);
+}
+
+// Scales the scores of the first `visible` keys, hides the others up to `count`; returns the highest.
+inline float scale_and_mask(float* scores, std::int64_t visible, int count, float scale) {
+  Int lane;
+  for (int i = 0; i < kWidth; ++i) lane[i] = i;
+  Float high = splat(-__builtin_inff());
+  for (int i = 0; i < count; i += kWidth) {
+    Float value = load(scores + i) * scale;
+    if (i + kWidth > visible) value = lane < static_cast<std::int32_t>(visible - i) ? value : splat(-__builtin_inff());
+    high = greater(value, high);
+    store(scores + i, value);
+  }
+  return maximum(high);
+}
+
+inline void rescale(float* row, std::int64_t n, float factor) {
+  for (std::int64_t i = 0; i < n; i += kWidth) store(row + i, load(row + i) * factor);
+}
+
+template <class T>
+void soften(const AttentionTile<T>& tile, std::int64_t first_key, const Workspace<T>& work) {
+  const int count = (work.count + kWidth - 1) / kWidth * kWidth;
+  for (int row = 0; row < work.rows; ++row) {
+    float* const scores = work.scores + static_cast<std::int64_t>(row) * kBlockKeys;
+    const std::int64_t seen = tile.first_position + row / tile.group + 1 - first_key;
+    const std::int64_t visible = seen < work.count ? seen : work.count;
+    if (visible <= 0) {
+      std::memset(scores, 0, kBlockKeys * sizeof(float));
+      continue;
+    }
+    const float before = tile.maximum[row];
+    const float high = scale_and_mask(scores, visible, count, tile.scale);
+    if (high > before) {
+      const float factor = sum(exponential(splat(before - high))) / kWidth;
+      rescale(tile.out + row * work.width, work.width, factor);
+      tile.sum[row] *= factor;
+      tile.maximum[row] = high;
+    }
+    tile.sum[row] += weigh<T>(scores, count, tile.maximum[row]);
+  }
+}
+
+template <class T>
+void attend(const AttentionTile<T>& tile) {
+  Workspace<T> work(tile);
+  for (int row = 0; row < work.rows; ++row) {
+    tile.maximum[row] = -__builtin_inff();
+    tile.sum[row] = 0;
+  }
+  std::memset(tile.out, 0, static_cast<std::size_t>(work.rows * work.width) * sizeof(float));
+  pack_queries(tile, work);
+  for (std::int64_t first = tile.first_key; first < tile.last_key; first += kBlockKeys) {
+    find_keys(tile, first, work);
+    pack_keys(tile, work);
+    multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
+                work.rows, (work.count + kWidth - 1) / kWidth * kWidth);
+    soften(tile, first, work);
+    pack_values(tile, work);
+    const std::int64_t depth = (work.count + Product<T>::kValues - 1) / Product<T>::kValues;
+    multiply<T>({work.scores, kBlockKeys, work.values, work.width, depth, tile.out, work.width, true}, work.rows,
+                work.width);
+  }
+}
+
+}  // namespace
+}  // namespace unified

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kv_cache.h"
+
+namespace unified {
+
+// New tokens of several sequences back to back, and their pages: see RaggedBatch in attention/base.py.
+struct Batch {
+  std::span<const std::int32_t> rows;     // [B + 1] ranges of new tokens
+  std::span<const std::int32_t> ranges;   // [B + 1] ranges of pages
+  std::span<const std::int32_t> pages;    // [P]
+  std::span<const std::int32_t> kv_lens;  // [B]
+  std::span<const std::int64_t> slots;    // [T]
+
+  std::int64_t sequences() const { return static_cast<std::int64_t>(kv_lens.size()); }
+  std::int64_t tokens() const { return static_cast<std::int64_t>(slots.size()); }
+
+  // Throws std::invalid_argument if the arrays contradict each other or name a page that the cache does not have.
+  void check(const KvCache& cache) const;
+};
+
+}  // namespace unified

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "batch.h"
+#include "kernels.h"
+#include "kv_cache.h"
+#include "linear.h"
+#include "paged_attention.h"
+#include "thread_pool.h"
+
+namespace unified {
+
+struct DecoderShape {
+  std::int64_t hidden;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+  std::int64_t intermediate;
+  float epsilon;  // of the norms
+  float scale;    // of the attention's scores
+};
+
+// Pointers into the shared weights. Query, key and value matrices lie back to back, and gate and up, too.
+template <class T>
+struct DecoderLayer {
+  const T* input_norm;
+  Weight<T> qkv;
+  const T* query_norm;  // of each head, or null
+  const T* key_norm;
+  Weight<T> output;
+  const T* attention_norm;  // after attention
+  Weight<T> gate_up;
+  Weight<T> down;
+};
+
+// The layers of a llama-like decoder on a ragged batch. `step` does all of them; the other methods are its parts, for a
+// caller that does the matrix products itself. Sums over layers stay in float32. One call at a time.
+template <class T>
+class Decoder {
+ public:
+  Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<DecoderLayer<T>> layers, const T* final_norm);
+
+  // Hidden states after the final norm, [tokens, hidden], of embeddings of the same shape; cosine and sine are
+  // [tokens, head_dim]. Writes the batch's keys and values to the cache. Throws std::invalid_argument if the batch
+  // contradicts itself, or the cache does not fit.
+  void step(const T* embeds, const float* cosine, const float* sine, const Batch& batch, const KvCache& cache,
+            T* hidden);
+
+  // Prepares `attend` for a batch; throws as `step` does.
+  void plan(const Batch& batch, const KvCache& cache);
+  // residual += delta (unless null); out = norm(residual).
+  void norm(std::int64_t rows, float* residual, const T* delta, const T* weight, T* out);
+  // Attention of layer `index` from the rows' queries, keys and values before rotation.
+  void attend(std::int64_t index, const T* qkv, const float* cosine, const float* sine, const Batch& batch,
+              const KvCache& cache, T* out);
+  // out [rows, intermediate] = silu(gate) * up of gate_up [rows, 2 * intermediate].
+  void gate(std::int64_t rows, const T* gate_up, T* out);
+
+ private:
+  struct Rotation {
+    const float* cosine;
+    const float* sine;
+  };
+
+  template <class In>
+  void rotate(std::int64_t index, In* qkv, const Rotation& rotation, const Batch& batch, const KvCache& cache, T* q);
+  void rotate_row(const DecoderLayer<T>& layer, float* qkv, const float* cosine, const float* sine, T* q, T* key,
+                  std::int64_t value_offset) const;
+  template <class In>
+  void gate_rows(std::int64_t rows, In* gate_up, T* out);
+  template <class In>
+  float* as_floats(In* row, std::int64_t n, int thread);
+
+  ThreadPool& pool_;
+  DecoderShape shape_;
+  std::vector<DecoderLayer<T>> layers_;
+  const T* final_norm_;
+  std::int64_t qkv_width_;
+  PagedAttention<T> attention_;
+
+  // A row for each token of the largest batch yet.
+  std::vector<float> residual_;
+  std::vector<float> qkv_;
+  std::vector<float> gate_up_;
+  std::vector<T> normed_;
+  std::vector<T> gated_;
+  std::vector<T> q_;
+  std::vector<T> attended_;
+  std::vector<float> wide_row_;  // one a thread
+};
+
+}  // namespace unified

@@ -1,0 +1,109 @@
+// The inner loops of a language model's step, compiled for several instruction sets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "bfloat16.h"
+
+namespace unified {
+
+// x [rows, inputs] and some rows of a weight matrix [outputs, inputs], contiguous; y[r * y_stride + o] is their dot
+// product plus bias[o] (if there is one), added to what y holds if `accumulate`.
+template <class T>
+struct LinearTile {
+  const T* x;
+  std::int64_t rows;
+  const T* weight;
+  const T* bias;
+  std::int64_t outputs;
+  std::int64_t inputs;
+  float* y;
+  std::int64_t y_stride;
+  bool accumulate;
+};
+
+constexpr int kBlockKeys = 64;
+
+// Attention's vectors are padded to this many elements.
+constexpr int kHeadPadding = 16;
+constexpr std::int64_t padded(std::int64_t head_dim) {
+  return (head_dim + kHeadPadding - 1) / kHeadPadding * kHeadPadding;
+}
+
+// Consecutive tokens of one sequence, with the query heads that share a key/value head, over a range of its keys.
+// Row (t, g) is token t's head g of the group.
+template <class T>
+struct AttentionTile {
+  const T* q;  // of row (0, 0); a token's heads lie back to back
+  std::int64_t q_stride;
+  int tokens;
+  int group;
+  std::int64_t head_dim;
+
+  const T* keys;        // of token 0 of page 0, this head
+  std::int64_t values;  // distance from a key to its value
+  std::int64_t page_stride;
+  std::int64_t token_stride;
+  const std::int32_t* pages;
+  int page_size;
+  std::int64_t first_key;
+  std::int64_t last_key;
+  std::int64_t first_position;  // token t sees keys [0, first_position + t]
+  float scale;
+
+  float* scratch;  // attention_scratch() floats
+  float* out;      // [rows, padded(head_dim)], not yet divided by `sum`
+  float* maximum;  // [rows]
+  float* sum;      // [rows]
+};
+
+// Floats that a tile of `rows` needs: queries, keys, values, scores.
+constexpr std::int64_t attention_scratch(std::int64_t rows, std::int64_t head_dim) {
+  return (rows + 2 * kBlockKeys) * padded(head_dim) + rows * kBlockKeys;
+}
+
+// T is the type of weights, of the cache and of what goes into matrix products; the rest is float32.
+template <class T>
+struct Kernels {
+  void (*linear)(const LinearTile<T>& tile);
+  void (*attend)(const AttentionTile<T>& tile);
+  // out = x / rms(x) * weight
+  void (*norm)(const float* x, std::int64_t n, const T* weight, float epsilon, T* out);
+  void (*norm_in_place)(float* x, std::int64_t n, const T* weight, float epsilon);
+  // Rotary embedding of a head, which rotates its first half against its second.
+  void (*rotate)(const float* x, const float* cosine, const float* sine, std::int64_t n, T* out);
+  // out = silu(gate) * up
+  void (*gate)(const float* gate, const float* up, std::int64_t n, T* out);
+  void (*add)(float* x, const T* y, std::int64_t n);
+  void (*widen)(const T* x, std::int64_t n, float* out);
+  // out = x * scale, rounded to nearest even
+  void (*narrow)(const float* x, float scale, std::int64_t n, T* out);
+};
+
+struct KernelSet {
+  std::string_view name;
+  Kernels<float> float32;
+  Kernels<BFloat16> bfloat16;
+};
+
+// What this machine can run, the fastest first; the last is "plain".
+std::span<const KernelSet* const> available_kernels();
+
+// The set in use: the fastest, unless another was selected. Throws std::invalid_argument for an unknown name.
+const KernelSet& current_kernels();
+void select_kernels(std::string_view name);
+
+template <class T>
+const Kernels<T>& kernels();
+template <>
+inline const Kernels<float>& kernels<float>() {
+  return current_kernels().float32;
+}
+template <>
+inline const Kernels<BFloat16>& kernels<BFloat16>() {
+  return current_kernels().bfloat16;
+}
+
+}  // namespace unified

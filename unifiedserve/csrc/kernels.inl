@@ -1,0 +1,33 @@
+// The kernels for the instruction set that this file is compiled for; the includer defines SIMD_WIDTH.
+#include "kernel_sets.h"
+#include "kernels.h"
+#include "vector.inl"
+// After the vectors:
+#include "attention_kernel.inl"
+#include "linear_kernel.inl"
+#include "pointwise_kernels.inl"
+
+namespace unified {
+namespace {
+
+template <class T>
+constexpr Kernels<T> kernels_of() {
+  return {
+      .linear = linear<T>,
+      .attend = attend<T>,
+      .norm = norm<T, T>,
+      .norm_in_place = norm_in_place<T>,
+      .rotate = rotate<T>,
+      .gate = gate<T>,
+      .add = add<T>,
+      .widen = widen<T>,
+      .narrow = narrow<T>,
+  };
+}
+
+constexpr KernelSet kernel_set(std::string_view name) {
+  return {.name = name, .float32 = kernels_of<float>(), .bfloat16 = kernels_of<BFloat16>()};
+}
+
+}  // namespace
+}  // namespace unified

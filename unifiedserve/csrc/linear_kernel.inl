@@ -1,0 +1,77 @@
+namespace unified {
+namespace {
+
+constexpr int kTileOutputs = 4;
+// As many accumulators as there are registers beside kTileOutputs weights and one x.
+constexpr int kTileRows = SIMD_WIDTH == 16 ? 6 : 2;
+
+// y for kOutputs x kRows dot products along contiguous rows.
+template <class T, int kOutputs, int kRows>
+void linear_tile(const LinearTile<T>& tile, std::int64_t output, std::int64_t row) {
+  constexpr int kStep = kWidth * Product<T>::kValues;
+  const std::int64_t n = tile.inputs;
+  const T* const weight = tile.weight + output * n;
+  const T* const x = tile.x + row * n;
+  Float sums[kOutputs][kRows] = {};
+
+  const auto accumulate = [&](auto lanes) __attribute__((always_inline)) {
+    Float weights[kOutputs];
+#pragma GCC unroll 8
+    for (int o = 0; o < kOutputs; ++o) weights[o] = lanes(weight + o * n);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Float values = lanes(x + r * n);
+#pragma GCC unroll 8
+      for (int o = 0; o < kOutputs; ++o) sums[o][r] = Product<T>::add(sums[o][r], weights[o], values);
+    }
+  };
+  std::int64_t i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    accumulate([i](const T* from) __attribute__((always_inline)) { return Product<T>::lanes(from + i); });
+  }
+  if (i < n) accumulate([i, n](const T* from) { return Product<T>::lanes(from + i, n - i); });
+
+  for (int r = 0; r < kRows; ++r) {
+    float totals[kOutputs];
+    if constexpr (kOutputs == 4) {
+      sum4(sums[0][r], sums[1][r], sums[2][r], sums[3][r], totals);
+    } else {
+      for (int o = 0; o < kOutputs; ++o) totals[o] = sum(sums[o][r]);
+    }
+    float* const y = tile.y + (row + r) * tile.y_stride + output;
+    for (int o = 0; o < kOutputs; ++o) {
+      const float bias = tile.bias == nullptr ? 0.0F : widened(tile.bias[output + o]);
+      y[o] = (tile.accumulate ? y[o] : 0.0F) + totals[o] + bias;
+    }
+  }
+}
+
+template <class T, int kRows>
+void linear_rows(const LinearTile<T>& tile, std::int64_t row) {
+  std::int64_t output = 0;
+  for (; output + kTileOutputs <= tile.outputs; output += kTileOutputs) {
+    linear_tile<T, kTileOutputs, kRows>(tile, output, row);
+  }
+  for (; output < tile.outputs; ++output) linear_tile<T, 1, kRows>(tile, output, row);
+}
+
+template <class T, int kRows = kTileRows>
+void linear_some_rows(const LinearTile<T>& tile, std::int64_t row, std::int64_t rows) {
+  if constexpr (kRows > 0) {
+    if (rows < kRows) return linear_some_rows<T, kRows - 1>(tile, row, rows);
+    linear_rows<T, kRows>(tile, row);
+  }
+}
+
+// The weights are some ten kilobytes and stay in the cache, while the rows pass once.
+template <class T>
+void linear(const LinearTile<T>& tile) {
+  const std::int64_t parts = (tile.rows + kTileRows - 1) / kTileRows;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t first = tile.rows * part / parts;
+    linear_some_rows(tile, first, tile.rows * (part + 1) / parts - first);
+  }
+}
+
+}  // namespace
+}  // namespace unified

@@ -1,0 +1,157 @@
+#include "paged_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace unified {
+
+namespace {
+
+constexpr std::int64_t kBlockRows = 64;
+constexpr std::int64_t kPartKeys = 1024;
+// Sequences of fewer blocks than this are split along their keys, too. As the split depends on nothing else, a
+// sequence's result does not depend on the batch it is in.
+constexpr std::int64_t kFewBlocks = 16;
+
+}  // namespace
+
+template <class T>
+std::int64_t PagedAttention<T>::block_tokens() const {
+  return std::max<std::int64_t>(kBlockRows / group(), 1);
+}
+
+template <class T>
+void PagedAttention<T>::plan(const Batch& batch) {
+  blocks_.clear();
+  tasks_.clear();
+  split_.clear();
+  for (std::int64_t sequence = 0; sequence < batch.sequences(); ++sequence) plan_sequence(batch, sequence);
+  std::int32_t partials = 0;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const auto number = static_cast<std::int32_t>(i);
+    for (std::int32_t part = 0; part < blocks_[i].parts; ++part) tasks_.push_back({number, part});
+    if (blocks_[i].parts == 1) continue;
+    split_.push_back(number);
+    blocks_[i].first_partial = partials;
+    partials += blocks_[i].parts;
+  }
+  const auto grow = [](std::vector<float>& memory, std::int64_t size) {
+    if (memory.size() < static_cast<std::size_t>(size)) memory.resize(static_cast<std::size_t>(size));
+  };
+  grow(partials_, partials * partial_size());
+  grow(scratch_, pool_.threads() * scratch_size());
+}
+
+template <class T>
+void PagedAttention<T>::plan_sequence(const Batch& batch, std::int64_t sequence) {
+  const auto at = static_cast<std::size_t>(sequence);
+  const std::int64_t first = batch.rows[at];
+  const std::int64_t tokens = batch.rows[at + 1] - first;
+  const std::int64_t past = batch.kv_lens[at] - tokens;
+  const std::int64_t blocks = (tokens + block_tokens() - 1) / block_tokens() * kv_heads_;
+  for (std::int64_t start = 0; start < tokens; start += block_tokens()) {
+    const std::int64_t count = std::min(block_tokens(), tokens - start);
+    const std::int64_t keys = past + start + count;
+    const std::int64_t parts = blocks < kFewBlocks ? (keys + kPartKeys - 1) / kPartKeys : 1;
+    for (std::int64_t head = 0; head < kv_heads_; ++head) {
+      blocks_.push_back({.sequence = static_cast<std::int32_t>(sequence),
+                         .kv_head = static_cast<std::int32_t>(head),
+                         .first_row = static_cast<std::int32_t>(first + start),
+                         .tokens = static_cast<std::int32_t>(count),
+                         .first_position = past + start,
+                         .parts = static_cast<std::int32_t>(parts),
+                         .first_partial = 0});
+    }
+  }
+}
+
+template <class T>
+void PagedAttention<T>::run(const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q, T* out) {
+  const auto count = static_cast<std::int64_t>(tasks_.size());
+  // The blocks with the longest contexts come last in a sequence: they go first, and the short ones fill up.
+  pool_.run(count, [&](std::int64_t number, int thread) {
+    attend(tasks_[static_cast<std::size_t>(count - 1 - number)], thread, batch, cache, layer, q, out);
+  });
+  pool_.run(static_cast<std::int64_t>(split_.size()), [&](std::int64_t number, int /*thread*/) {
+    merge(blocks_[static_cast<std::size_t>(split_[static_cast<std::size_t>(number)])], out);
+  });
+}
+
+template <class T>
+void PagedAttention<T>::attend(const Task& task, int thread, const Batch& batch, const KvCache& cache,
+                               std::int64_t layer, const T* q, T* out) {
+  const Block& block = blocks_[static_cast<std::size_t>(task.block)];
+  float* const scratch = scratch_.data() + thread * scratch_size();
+  const bool whole = block.parts == 1;
+  const Partial result =
+      partial(whole ? scratch : partials_.data() + (block.first_partial + task.part) * partial_size());
+  const std::int64_t keys = block.first_position + block.tokens;
+  kernels<T>().attend({.q = q + (block.first_row * heads_ + block.kv_head * group()) * head_dim_,
+                       .q_stride = heads_ * head_dim_,
+                       .tokens = block.tokens,
+                       .group = static_cast<int>(group()),
+                       .head_dim = head_dim_,
+                       .keys = cache.keys<T>(layer) + block.kv_head * head_dim_,
+                       .values = cache.value_offset(),
+                       .page_stride = cache.page_stride(),
+                       .token_stride = cache.token_stride(),
+                       .pages = batch.pages.data() + batch.ranges[static_cast<std::size_t>(block.sequence)],
+                       .page_size = static_cast<int>(cache.page_size),
+                       .first_key = whole ? 0 : task.part * kPartKeys,
+                       .last_key = whole ? keys : std::min(keys, (task.part + 1) * kPartKeys),
+                       .first_position = block.first_position,
+                       .scale = scale_,
+                       .scratch = scratch + partial_size(),
+                       .out = result.out,
+                       .maximum = result.maximum,
+                       .sum = result.sum});
+  if (whole) write(block, result, out);
+}
+
+template <class T>
+typename PagedAttention<T>::Partial PagedAttention<T>::partial(float* memory) const {
+  float* const maximum = memory + block_rows() * padded(head_dim_);
+  return {.out = memory, .maximum = maximum, .sum = maximum + block_rows()};
+}
+
+// Adds up the parts in the first one's place.
+template <class T>
+void PagedAttention<T>::merge(const Block& block, T* out) {
+  const std::int64_t width = padded(head_dim_);
+  const auto part = [&](std::int32_t i) {
+    return partial(partials_.data() + (block.first_partial + i) * partial_size());
+  };
+  const Partial total = part(0);
+  for (std::int64_t row = 0; row < block.tokens * group(); ++row) {
+    for (std::int32_t i = 1; i < block.parts; ++i) {
+      const Partial other = part(i);
+      if (other.sum[row] == 0) continue;  // none of its keys was visible
+      const float maximum = std::max(total.maximum[row], other.maximum[row]);
+      const float ours = std::exp(total.maximum[row] - maximum);
+      const float theirs = std::exp(other.maximum[row] - maximum);
+      for (std::int64_t j = row * width; j < (row + 1) * width; ++j) {
+        total.out[j] = total.out[j] * ours + other.out[j] * theirs;
+      }
+      total.sum[row] = total.sum[row] * ours + other.sum[row] * theirs;
+      total.maximum[row] = maximum;
+    }
+  }
+  write(block, total, out);
+}
+
+template <class T>
+void PagedAttention<T>::write(const Block& block, const Partial& result, T* out) const {
+  const auto narrow = kernels<T>().narrow;
+  for (std::int64_t row = 0; row < block.tokens * group(); ++row) {
+    const std::int64_t token = block.first_row + row / group();
+    const std::int64_t head = block.kv_head * group() + row % group();
+    narrow(result.out + row * padded(head_dim_), 1 / result.sum[row], head_dim_,
+           out + (token * heads_ + head) * head_dim_);
+  }
+}
+
+template class PagedAttention<float>;
+template class PagedAttention<BFloat16>;
+
+}  // namespace unified

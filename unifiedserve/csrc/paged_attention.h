@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "batch.h"
+#include "kernels.h"
+#include "kv_cache.h"
+#include "thread_pool.h"
+
+namespace unified {
+
+// Causal attention of a ragged batch over the keys and values of one layer, in place in their pages; those of the new
+// tokens are there already. Query heads that share a key/value head are computed together.
+template <class T>
+class PagedAttention {
+ public:
+  PagedAttention(ThreadPool& pool, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim, float scale)
+      : pool_(pool), heads_(heads), kv_heads_(kv_heads), head_dim_(head_dim), scale_(scale) {}
+
+  // Divides the work for all layers of a step.
+  void plan(const Batch& batch);
+
+  // q and out: [tokens, heads, head_dim].
+  void run(const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q, T* out);
+
+ private:
+  // Some tokens of a sequence under one key/value head, over `parts` ranges of keys.
+  struct Block {
+    std::int32_t sequence;
+    std::int32_t kv_head;
+    std::int32_t first_row;  // in the batch
+    std::int32_t tokens;
+    std::int64_t first_position;
+    std::int32_t parts;
+    std::int32_t first_partial;  // where its results lie, if it has several parts
+  };
+  struct Task {
+    std::int32_t block;
+    std::int32_t part;
+  };
+  // Results of a range of keys.
+  struct Partial {
+    float* out;
+    float* maximum;
+    float* sum;
+  };
+
+  void plan_sequence(const Batch& batch, std::int64_t sequence);
+  void attend(const Task& task, int thread, const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q,
+              T* out);
+  Partial partial(float* memory) const;
+  void merge(const Block& block, T* out);
+  void write(const Block& block, const Partial& result, T* out) const;
+
+  std::int64_t group() const { return heads_ / kv_heads_; }
+  std::int64_t block_rows() const { return block_tokens() * group(); }
+  std::int64_t block_tokens() const;
+  std::int64_t partial_size() const { return block_rows() * (padded(head_dim_) + 2); }
+  std::int64_t scratch_size() const { return partial_size() + attention_scratch(block_rows(), head_dim_); }
+
+  ThreadPool& pool_;
+  std::int64_t heads_;
+  std::int64_t kv_heads_;
+  std::int64_t head_dim_;
+  float scale_;
+  std::vector<Block> blocks_;
+  std::vector<Task> tasks_;
+  std::vector<std::int32_t> split_;  // blocks of several parts
+  std::vector<float> partials_;
+  std::vector<float> scratch_;  // one piece a thread
+};
+
+}  // namespace unified

@@ -1,0 +1,81 @@
+namespace unified {
+namespace {
+
+// Calls f(index, count) for vectors and a shorter rest.
+template <class Function>
+void for_vectors(std::int64_t n, Function f) {
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) f(i, kWidth);
+  if (i < n) f(i, n - i);
+}
+
+// A load or store of `count` elements, which is a whole vector nearly always.
+template <class T>
+Float take(const T* from, std::int64_t count) {
+  return count == kWidth ? load(from) : load(from, count);
+}
+
+template <class T>
+void put(T* to, Float value, std::int64_t count) {
+  if (count == kWidth) {
+    store(to, value);
+  } else {
+    store(to, value, count);
+  }
+}
+
+template <class T, class Out>
+void norm(const float* x, std::int64_t n, const T* weight, float epsilon, Out* out) {
+  Float squares = {};
+  for_vectors(n, [&](std::int64_t i, std::int64_t count) {
+    const Float value = take(x + i, count);
+    squares += value * value;
+  });
+  const float scale = 1.0F / __builtin_sqrtf(sum(squares) / static_cast<float>(n) + epsilon);
+  for_vectors(n, [&](std::int64_t i, std::int64_t count) {
+    put(out + i, take(x + i, count) * scale * take(weight + i, count), count);
+  });
+}
+
+template <class T>
+void norm_in_place(float* x, std::int64_t n, const T* weight, float epsilon) {
+  norm<T, float>(x, n, weight, epsilon, x);
+}
+
+template <class T>
+void rotate(const float* x, const float* cosine, const float* sine, std::int64_t n, T* out) {
+  const std::int64_t half = n / 2;
+  for_vectors(half, [&](std::int64_t i, std::int64_t count) {
+    const Float first = take(x + i, count);
+    const Float second = take(x + half + i, count);
+    put(out + i, first * take(cosine + i, count) - second * take(sine + i, count), count);
+    put(out + half + i, second * take(cosine + half + i, count) + first * take(sine + half + i, count), count);
+  });
+}
+
+template <class T>
+void gate(const float* gate, const float* up, std::int64_t n, T* out) {
+  for_vectors(n, [&](std::int64_t i, std::int64_t count) {
+    const Float value = take(gate + i, count);
+    put(out + i, value / (1.0F + exponential(-value)) * take(up + i, count), count);
+  });
+}
+
+template <class T>
+void add(float* x, const T* y, std::int64_t n) {
+  for_vectors(n,
+              [&](std::int64_t i, std::int64_t count) { put(x + i, take(x + i, count) + take(y + i, count), count); });
+}
+
+template <class T>
+void widen(const T* x, std::int64_t n, float* out) {
+  for_vectors(n, [&](std::int64_t i, std::int64_t count) { put(out + i, take(x + i, count), count); });
+}
+
+template <class T>
+void narrow(const float* x, float scale, std::int64_t n, T* out) {
+  for_vectors(n, [&](std::int64_t i, std::int64_t count) { put(out + i, take(x + i, count) * scale, count); });
+}
+
+}  // namespace
+}  // namespace unified

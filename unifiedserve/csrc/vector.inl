@@ -1,0 +1,176 @@
+// Vectors of SIMD_WIDTH floats by the compilers' vector extension, for one instruction set. Everything here has
+// internal linkage, and nothing uses inline functions of the standard library: the linker could give them to other
+// files.
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+#include "bfloat16.h"
+
+namespace unified {
+namespace {
+
+constexpr int kWidth = SIMD_WIDTH;
+
+using Float __attribute__((vector_size(4 * SIMD_WIDTH))) = float;
+using Int __attribute__((vector_size(4 * SIMD_WIDTH))) = std::int32_t;
+using Word __attribute__((vector_size(4 * SIMD_WIDTH))) = std::uint32_t;
+using Half __attribute__((vector_size(2 * SIMD_WIDTH))) = std::uint16_t;
+
+inline Float as_float(Word bits) { return __builtin_bit_cast(Float, bits); }
+inline Word as_word(Float value) { return __builtin_bit_cast(Word, value); }
+inline Float splat(float value) { return Float{} + value; }
+inline Float splat_bits(std::uint32_t bits) { return as_float(Word{} + bits); }
+
+inline Float load(const float* from) {
+  Float value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+inline Half load_bits(const BFloat16* from) {
+  Half bits;
+  std::memcpy(&bits, from, sizeof bits);
+  return bits;
+}
+
+inline Word widen_bits(Half bits) { return __builtin_convertvector(bits, Word); }
+inline Float load(const BFloat16* from) { return as_float(widen_bits(load_bits(from)) << 16); }
+
+// The first `count` elements, then zeros.
+template <class T>
+Float load(const T* from, std::int64_t count) {
+  T elements[kWidth] = {};
+  std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(T));
+  return load(elements);
+}
+
+inline void store(float* to, Float value) { std::memcpy(to, &value, sizeof value); }
+
+inline void store(BFloat16* to, Float value) {
+  const Word bits = as_word(value);
+  const Word rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const Word chosen = value == value ? rounded : Word{} + 0x7fc0U;
+  const Half half = __builtin_convertvector(chosen, Half);
+  std::memcpy(to, &half, sizeof half);
+}
+
+template <class T>
+void store(T* to, Float value, std::int64_t count) {
+  T elements[kWidth];
+  store(elements, value);
+  std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(T));
+}
+
+// Lane i of the result is lane i ^ kDistance.
+template <int kDistance, int... kLane>
+Float swapped(Float value, std::integer_sequence<int, kLane...> /*lanes*/) {
+  return __builtin_shufflevector(value, value, (kLane ^ kDistance)...);
+}
+
+template <int kDistance = kWidth / 2>
+float sum(Float value) {
+  value += swapped<kDistance>(value, std::make_integer_sequence<int, kWidth>{});
+  if constexpr (kDistance > 1) return sum<kDistance / 2>(value);
+  return value[0];
+}
+
+// Lanes whose bit kSize is clear: a's plus its partner's (the lane that differs in that bit); the others: b's.
+template <int kSize, int... kLane>
+Float folded(Float a, Float b, std::integer_sequence<int, kLane...> /*lanes*/) {
+  return __builtin_shufflevector(a, b, ((kLane & kSize) != 0 ? kWidth + kLane : kLane)...) +
+         __builtin_shufflevector(a, b, ((kLane & kSize) != 0 ? kWidth + kLane - kSize : kLane + kSize)...);
+}
+
+// The sums of four vectors.
+inline void sum4(Float a, Float b, Float c, Float d, float* out) {
+  constexpr auto kLanes = std::make_integer_sequence<int, kWidth>{};
+  Float all = folded<2>(folded<1>(a, b, kLanes), folded<1>(c, d, kLanes), kLanes);
+  if constexpr (kWidth > 8) all += swapped<8>(all, kLanes);
+  if constexpr (kWidth > 4) all += swapped<4>(all, kLanes);
+  std::memcpy(out, &all, 4 * sizeof(float));
+}
+
+inline Float greater(Float a, Float b) { return a > b ? a : b; }
+
+template <int kDistance = kWidth / 2>
+float maximum(Float value) {
+  value = greater(value, swapped<kDistance>(value, std::make_integer_sequence<int, kWidth>{}));
+  if constexpr (kDistance > 1) return maximum<kDistance / 2>(value);
+  return value[0];
+}
+
+// One step of Eklundh's transposition: exchange the off-diagonal squares of kSize of two rows.
+template <int kSize, int... kLane>
+void exchange(Float& upper, Float& lower, std::integer_sequence<int, kLane...> /*lanes*/) {
+  const Float first = __builtin_shufflevector(upper, lower, ((kLane & kSize) != 0 ? kWidth + kLane - kSize : kLane)...);
+  lower = __builtin_shufflevector(upper, lower, ((kLane & kSize) != 0 ? kWidth + kLane : kLane + kSize)...);
+  upper = first;
+}
+
+template <int kSize = kWidth / 2>
+void transpose(Float (&rows)[kWidth]) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kWidth; ++row) {
+    if ((row & kSize) == 0) {
+      exchange<kSize>(rows[row], rows[row + kSize], std::make_integer_sequence<int, kWidth>{});
+    }
+  }
+  if constexpr (kSize > 1) transpose<kSize / 2>(rows);
+}
+
+// e^x with a relative error below 2e-7; 0 below -87. The polynomial is Cephes's (expf).
+inline Float exponential(Float x) {
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves an integer in the low bits
+  const Float bounded = greater(x < 88.0F ? x : splat(88.0F), splat(-87.0F));
+  const Float shifted = bounded * 1.44269504088896341F + kRound;
+  const Float whole = shifted - kRound;
+  const Float rest = bounded - whole * 0.693359375F + whole * 2.12194440e-4F;
+  Float value = rest * 1.9875691500e-4F + 1.3981999507e-3F;
+  value = value * rest + 8.3334519073e-3F;
+  value = value * rest + 4.1665795894e-2F;
+  value = value * rest + 1.6666665459e-1F;
+  value = value * rest + 5.0000001201e-1F;
+  value = value * rest * rest + rest + 1.0F;
+  const Float power = as_float((as_word(shifted) << 23) + 0x3f800000U);
+  return x < -87.0F ? Float{} : value * power;
+}
+
+inline float widened(float value) { return value; }
+inline float widened(BFloat16 value) { return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits) << 16); }
+
+// How elements of T enter a matrix product: `kValues` of them share a lane of 32 bits.
+template <class T>
+struct Product {
+  static constexpr int kValues = 1;
+  static Float lanes(const T* from) { return load(from); }
+  static Float lanes(const T* from, std::int64_t count) { return load(from, count); }
+  static Float add(Float sum, Float a, Float b) { return sum + a * b; }
+};
+
+#if defined(__AVX512BF16__)
+template <>
+struct Product<BFloat16> {
+  static constexpr int kValues = 2;
+  static Float lanes(const BFloat16* from) {
+    Float pairs;
+    std::memcpy(&pairs, from, sizeof pairs);
+    return pairs;
+  }
+  static Float lanes(const BFloat16* from, std::int64_t count) {
+    Float pairs = {};
+    std::memcpy(&pairs, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
+    return pairs;
+  }
+  static Float add(Float sum, Float a, Float b) {
+    return _mm512_dpbf16_ps(sum, __builtin_bit_cast(__m512bh, a), __builtin_bit_cast(__m512bh, b));
+  }
+};
+#endif
+
+}  // namespace
+}  // namespace unified

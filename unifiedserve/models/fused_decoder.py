@@ -1,0 +1,185 @@
+"""The layers of a llama-like language model in C++, over the weights of its transformers modules.
+
+Query, key and value projections are one matrix product, and gate and up, too: the arena holds their weights back to
+back (see memory/weights.py), so that the fused matrix is a view.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from unifiedserve import _core
+from unifiedserve.attention import RaggedBatch, cpu_features
+from unifiedserve.attention.cpu import thread_pool
+from unifiedserve.memory.kv_cache import KVCache
+
+#: text models of transformers whose layers are exactly these
+MODEL_TYPES = {"llama", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3"}
+#: with matrix units (AMX), torch's products are the faster from so many rows on
+MATRIX_UNIT_ROWS = 32
+
+_DECODERS = {torch.float32: _core.DecoderFloat32, torch.bfloat16: _core.DecoderBFloat16}
+_LINEARS = {torch.float32: _core.linear_float32, torch.bfloat16: _core.linear_bfloat16}
+
+
+class FusedLinear:
+    """One matrix product for several projections of the same input; `bias` is None if they have none."""
+
+    def __init__(self, *modules: Any) -> None:
+        self.weight = back_to_back([module.weight for module in modules])
+        biases = [module.bias for module in modules if module.bias is not None]
+        self.bias = back_to_back(biases) if biases else None
+        outputs, inputs = self.weight.shape
+        self.native = _core.Weight(self.weight.data_ptr(), _address(self.bias), outputs, inputs)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
+class FusedDecoder:
+    """Final hidden states of a ragged batch; raises ValueError if the model is of another structure (see `fits`)."""
+
+    def __init__(self, model: Any, dtype: torch.dtype) -> None:
+        if not fits(model, dtype):
+            raise ValueError(f"{type(model).__name__} in {dtype} is not a llama-like decoder")
+        config, attention = model.config, model.layers[0].self_attn
+        self._rotary = model.rotary_emb
+        self._norm = model.norm.weight
+        self._layers = [_Layer(layer) for layer in model.layers]
+        self._matrix_units = dtype == torch.bfloat16 and "amx_bf16" in cpu_features()
+        self._like = torch.empty(0)  # rotary embeddings take their dtype from it
+        self._shape = _core.DecoderShape(
+            hidden=config.hidden_size,
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads,
+            head_dim=attention.head_dim,
+            intermediate=config.intermediate_size,
+            epsilon=model.norm.variance_epsilon,
+            scale=attention.scaling,
+        )
+        self._native = _DECODERS[dtype](
+            thread_pool(), self._shape, [layer.native for layer in self._layers], self._norm.data_ptr()
+        )
+
+    def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
+        """[T, hidden] of embeds [T, hidden] and positions [P, T]; writes the batch's keys and values to the cache."""
+        if kv.native is None:
+            raise ValueError("the KV cache has another dtype than the model")
+        cosine, sine = self._rotary(self._like, positions[:, None] if len(positions) > 1 else positions)
+        cosine, sine = cosine[0].contiguous(), sine[0].contiguous()
+        embeds = embeds.contiguous()
+        if self._matrix_units and len(embeds) >= MATRIX_UNIT_ROWS:
+            return self.run_layers(embeds, cosine, sine, batch, kv.native)
+        hidden = torch.empty_like(embeds)
+        self._native.step(
+            embeds.data_ptr(), cosine.data_ptr(), sine.data_ptr(), batch.native, kv.native, hidden.data_ptr()
+        )
+        return hidden
+
+    def run_layers(
+        self, embeds: Tensor, cosine: Tensor, sine: Tensor, batch: RaggedBatch, cache: _core.KvCache
+    ) -> Tensor:
+        """The same with torch's matrix products."""
+        rows, native = len(embeds), self._native
+        native.plan(batch.native, cache)
+        residual, delta = embeds.float().clone(), None
+        normed = torch.empty_like(embeds)
+
+        def norm(weight: Tensor) -> None:
+            native.norm(rows, residual.data_ptr(), _address(delta), weight.data_ptr(), normed.data_ptr())
+
+        for index, layer in enumerate(self._layers):
+            norm(layer.input_norm)
+            qkv = layer.qkv(normed)
+            attended = embeds.new_empty(rows, layer.output.weight.shape[1])
+            native.attend(
+                index,
+                qkv.data_ptr(),
+                cosine.data_ptr(),
+                sine.data_ptr(),
+                batch.native,
+                cache,
+                attended.data_ptr(),
+            )
+            delta = layer.output(attended)
+            norm(layer.attention_norm)
+            gate_up = layer.gate_up(normed)
+            gated = embeds.new_empty(rows, layer.down.weight.shape[1])
+            native.gate(rows, gate_up.data_ptr(), gated.data_ptr())
+            delta = layer.down(gated)
+        norm(self._norm)
+        return normed
+
+
+class _Layer:
+    def __init__(self, layer: Any) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.input_norm: Tensor = layer.input_layernorm.weight
+        self.qkv = FusedLinear(attention.q_proj, attention.k_proj, attention.v_proj)
+        self.output = FusedLinear(attention.o_proj)
+        self.attention_norm: Tensor = layer.post_attention_layernorm.weight
+        self.gate_up = FusedLinear(mlp.gate_proj, mlp.up_proj)
+        self.down = FusedLinear(mlp.down_proj)
+        head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+        query_norm, key_norm = (0 if norm is None else norm.weight.data_ptr() for norm in head_norms)
+        self.native = _core.DecoderLayer(
+            input_norm=self.input_norm.data_ptr(),
+            qkv=self.qkv.native,
+            query_norm=query_norm,
+            key_norm=key_norm,
+            output=self.output.native,
+            attention_norm=self.attention_norm.data_ptr(),
+            gate_up=self.gate_up.native,
+            down=self.down.native,
+        )
+
+
+def fits(model: Any, dtype: torch.dtype) -> bool:
+    """Whether a transformers text model is a decoder of the structure and dtype that the kernels know."""
+    config = model.config
+    return (
+        dtype in _DECODERS
+        and config.model_type in MODEL_TYPES
+        and config.hidden_act == "silu"
+        and set(getattr(config, "layer_types", None) or ()) <= {"full_attention"}
+        and config.num_attention_heads % config.num_key_value_heads == 0
+        and all(parameter.is_contiguous() for parameter in model.parameters())
+    )
+
+
+class Head:
+    """float32 logits from hidden states, by the kernels where they know the dtype."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._native = FusedLinear(module) if module.weight.dtype in _LINEARS else None
+
+    def __call__(self, hidden: Tensor) -> Tensor:
+        """[k, vocab] of [k, hidden]."""
+        if self._native is None:
+            scores: Tensor = self._module(hidden)
+            return scores.float()
+        hidden = hidden.contiguous()
+        logits = torch.empty(len(hidden), len(self._native.weight))
+        kernel = _LINEARS[hidden.dtype]
+        kernel(thread_pool(), hidden.data_ptr(), len(hidden), self._native.native, logits.data_ptr())
+        return logits
+
+
+def back_to_back(tensors: Sequence[Tensor]) -> Tensor:
+    """The tensors joined along dimension 0: a view if they lie so in memory, else a copy."""
+    first = tensors[0]
+    if len(tensors) == 1:
+        return first
+    ends = [tensor.data_ptr() + tensor.nbytes for tensor in tensors]
+    storage = first.untyped_storage()
+    if ends[:-1] != [tensor.data_ptr() for tensor in tensors[1:]] or ends[-1] > storage.data_ptr() + storage.nbytes():
+        return torch.cat(list(tensors))
+    return first.as_strided((sum(len(tensor) for tensor in tensors), *first.shape[1:]), first.stride())
+
+
+def _address(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
