@@ -12,7 +12,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 @cache
 def cpu_features() -> frozenset[str]:
-    """The processor's instruction sets by their names in /proc/cpuinfo, such as "avx2", "avx512_bf16" and "amx_bf16"."""
+    """The processor's instruction sets by their names in /proc/cpuinfo, such as "avx2" and "avx512_bf16"."""
     if not _CPUINFO.is_file():
         return frozenset()
     lines = (line.partition(":") for line in _CPUINFO.read_text().splitlines())

@@ -2,7 +2,7 @@
 
 Layout of the arena: the manifest's length (8 bytes, little-endian), the manifest (JSON: name → [dtype, shape, offset]),
 and the tensors. Offsets count from the end of the manifest, and both are multiples of 64 bytes. Tensors follow in the
-files' order, except that projections of the same input come one behind the other: a matrix product can take them as one.
+files' order, except that projections of the same input lie back to back: a matrix product can take them as one.
 """
 
 import json

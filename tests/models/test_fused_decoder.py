@@ -1,0 +1,159 @@
+"""The fused layers equal the transformers modules whose weights they take, for every structure that they cover."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from model_loop import make_adapter
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve import _core
+from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention.base import Span
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.models import fused_decoder
+from unifiedserve.models.fused_decoder import FusedDecoder, Head, back_to_back, fits
+from unifiedserve.models.hub import transformers
+
+SIZES = {
+    "vocab_size": 100,
+    "hidden_size": 96,
+    "intermediate_size": 200,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 512,
+}
+STRUCTURES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "llama with biases": {"attention_bias": True, "mlp_bias": True},
+    "qwen2": {},
+    "qwen3": {"head_dim": 32},
+}
+
+
+def make_model(structure: str, **changes: Any) -> Any:
+    config = transformers.AutoConfig.for_model(
+        structure.split()[0], **SIZES, **STRUCTURES.get(structure, {}), **changes
+    )
+    torch.manual_seed(0)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    for name, parameter in model.named_parameters():
+        torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.2)
+    return model.eval().requires_grad_(False)
+
+
+@pytest.fixture
+def pool_name() -> str:
+    return f"test-fused-{uuid.uuid4().hex[:12]}"
+
+
+def make_cache(model: Any, name: str, dtype: torch.dtype = torch.float32, pages: int = 40) -> Iterator[KVCache]:
+    layout = KVLayout.of(model.config, 8, dtype)
+    pool = PagePool.create(name, pages, layout.page_bytes)
+    yield KVCache(pool, layout)
+    pool.close()
+    pool.unlink()
+
+
+def run(decoder: FusedDecoder, kv: KVCache, embeds: list[Tensor], chunks: list[list[tuple[int, int]]]) -> list[Tensor]:
+    """Hidden states of sequences [n, hidden], whose tokens go through in steps of (start, stop) for each."""
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(1)).tolist()
+    tables = [order[10 * i : 10 * i + 10] for i in range(len(embeds))]
+    hidden: list[list[Tensor]] = [[] for _ in embeds]
+    for step in chunks:
+        running = [i for i, (start, stop) in enumerate(step) if stop > start]
+        batch = RaggedBatch.build([Span(tables[i], *step[i]) for i in running], kv.page_size)
+        rows = torch.cat([embeds[i][slice(*step[i])] for i in running])
+        positions = torch.cat([torch.arange(*step[i]) for i in running])
+        parts = decoder(rows, positions[None], batch, kv).split([step[i][1] - step[i][0] for i in running])
+        for i, part in zip(running, parts, strict=True):
+            hidden[i].append(part)
+    return [torch.cat(parts) for parts in hidden]
+
+
+# A chunk of one prompt beside decode tokens and beside another's end.
+MIXED = [[(0, 30), (0, 1)], [(30, 31), (1, 20)], [(31, 32), (20, 21)], [(32, 60), (21, 22)]]
+LENGTHS = [60, 22]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("products", ["kernels", "torch"])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_equals_transformers(structure: str, products: str, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if products == "torch":
+        monkeypatch.setattr(fused_decoder, "MATRIX_UNIT_ROWS", 0)
+    model = make_model(structure)
+    decoder = FusedDecoder(model.model, torch.float32)
+    monkeypatch.setattr(decoder, "_matrix_units", products == "torch")
+    ids = [torch.randint(0, 100, (n,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS]
+    for kv in make_cache(model, pool_name):
+        hidden = run(decoder, kv, [model.model.embed_tokens(each) for each in ids], MIXED)
+    for each, ours in zip(ids, hidden, strict=True):
+        expected = model.model(input_ids=each[None]).last_hidden_state[0]
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(Head(model.lm_head)(ours), model.lm_head(expected), rtol=1e-4, atol=1e-3)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("instruction_set", _core.instruction_sets())
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_bfloat16(structure: str, instruction_set: str, pool_name: str) -> None:
+    """No further from float32 with the same weights than transformers' own bfloat16 is."""
+    half = make_model(structure).to(torch.bfloat16)
+    exact = make_model(structure)
+    exact.load_state_dict(half.state_dict())
+    ids = torch.randint(0, 100, (60,), generator=torch.Generator().manual_seed(5))
+    expected = exact.model(input_ids=ids[None]).last_hidden_state[0]
+    theirs = half.model(input_ids=ids[None]).last_hidden_state[0]
+    before = _core.instruction_set()
+    _core.select_instruction_set(instruction_set)
+    try:
+        decoder = FusedDecoder(half.model, torch.bfloat16)
+        for kv in make_cache(half, pool_name, torch.bfloat16):
+            (ours,) = run(decoder, kv, [half.model.embed_tokens(ids)], [[(0, 25)], [(25, 26)], [(26, 60)]])
+    finally:
+        _core.select_instruction_set(before)
+    assert ours.dtype == torch.bfloat16
+    assert (ours.float() - expected).norm() <= 1.2 * (theirs.float() - expected).norm()
+
+
+def test_what_does_not_fit() -> None:
+    assert fits(make_model("qwen2").model, torch.float32)
+    assert not fits(make_model("qwen2").model, torch.float16)
+    assert not fits(make_model("qwen2", hidden_act="gelu").model, torch.float32)
+    assert not fits(make_model("gemma").model, torch.float32)
+    sliding = make_model("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1)
+    assert not fits(sliding.model, torch.float32)
+    with pytest.raises(ValueError, match="not a llama-like decoder"):
+        FusedDecoder(sliding.model, torch.float32)
+
+
+def test_another_models_cache_is_refused(pool_name: str) -> None:
+    model, other = make_model("llama"), make_model("llama", head_dim=8)
+    embeds = model.model.embed_tokens(torch.arange(3))
+    for kv in make_cache(other, pool_name):
+        with pytest.raises(ValueError, match="another model's layout"):
+            run(FusedDecoder(model.model, torch.float32), kv, [embeds], [[(0, 3)]])
+    for kv in make_cache(model, pool_name, torch.float16):
+        with pytest.raises(ValueError, match="another dtype"):
+            run(FusedDecoder(model.model, torch.float32), kv, [embeds], [[(0, 3)]])
+
+
+def test_fused_weights_are_views_of_the_arena(checkpoint: Any) -> None:
+    adapter = make_adapter(checkpoint, torch.bfloat16)
+    for layer in adapter.language_model.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        for modules in ([attention.q_proj, attention.k_proj, attention.v_proj], [mlp.gate_proj, mlp.up_proj]):
+            weights = [module.weight for module in modules]
+            fused = back_to_back(weights)
+            assert fused.data_ptr() == weights[0].data_ptr()
+            assert torch.equal(fused, torch.cat(weights))
+
+
+def test_scattered_weights_are_copied() -> None:
+    tensors = [torch.randn(4, 8), torch.randn(2, 8)]
+    assert torch.equal(back_to_back(tensors), torch.cat(tensors))

@@ -1,0 +1,250 @@
+"""The kernels equal the same sums in float64, with every instruction set of this machine, whatever the shapes."""
+
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve import _core
+from unifiedserve.attention import RaggedBatch, cpu_features, paged_attention
+from unifiedserve.attention.base import Span
+from unifiedserve.attention.cpu import thread_pool
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
+
+DTYPES = [torch.float32, torch.bfloat16]
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+POOL = _core.ThreadPool(3)
+LINEARS = {torch.float32: _core.linear_float32, torch.bfloat16: _core.linear_bfloat16}
+
+per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(params=_core.instruction_sets())
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = _core.instruction_set()
+    _core.select_instruction_set(request.param)
+    yield request.param
+    _core.select_instruction_set(before)
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, pool: _core.ThreadPool = POOL) -> Tensor:
+    y = torch.full((len(x), len(weight)), torch.nan)
+    native = _core.Weight(weight.data_ptr(), 0 if bias is None else bias.data_ptr(), *weight.shape)
+    LINEARS[x.dtype](pool, x.data_ptr(), len(x), native, y.data_ptr())
+    return y
+
+
+@per_example
+@given(
+    rows=st.integers(1, 40),
+    outputs=st.integers(1, 90),
+    inputs=st.integers(1, 300),
+    has_bias=st.booleans(),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**32),
+)
+def test_linear(
+    instruction_set: str, rows: int, outputs: int, inputs: int, has_bias: bool, dtype: torch.dtype, seed: int
+) -> None:
+    random = torch.Generator().manual_seed(seed)
+    x, weight, bias = (
+        torch.randn(*shape, generator=random).to(dtype) for shape in ((rows, inputs), (outputs, inputs), (outputs,))
+    )
+    expected = x.double() @ weight.double().T + (bias.double() if has_bias else 0)
+    y = linear(x, weight, bias if has_bias else None)
+    torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-5 * inputs**0.5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_row_does_not_depend_on_the_batch(instruction_set: str, dtype: torch.dtype) -> None:
+    x, weight = torch.randn(64, 900).to(dtype), torch.randn(333, 900).to(dtype)
+    together = linear(x, weight, None)
+    for row in (0, 5, 63):
+        assert torch.equal(linear(x[row : row + 1].contiguous(), weight, None)[0], together[row])
+
+
+def test_one_pool_serves_several_threads() -> None:
+    x, weight = torch.randn(5, 256), torch.randn(4000, 256)
+    expected = linear(x, weight, None)
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: linear(x, weight, None), range(40)))
+    assert all(torch.equal(result, expected) for result in results)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_any_number_of_threads_gives_the_same(threads: int) -> None:
+    x, weight = torch.randn(3, 128), torch.randn(3001, 128)
+    assert torch.equal(linear(x, weight, None, _core.ThreadPool(threads)), linear(x, weight, None))
+
+
+def test_a_pool_needs_a_thread() -> None:
+    with pytest.raises(ValueError, match="at least 1, got 0"):
+        _core.ThreadPool(0)
+
+
+def test_unknown_instruction_set() -> None:
+    with pytest.raises(ValueError, match="no kernels 'mmx'"):
+        _core.select_instruction_set("mmx")
+
+
+def test_the_kernels_are_the_best_that_the_processor_has() -> None:
+    sets = _core.instruction_sets()
+    assert sets[-1] == "plain"
+    features = cpu_features()
+    assert ("avx2" in sets) == ({"avx2", "fma"} <= features)
+    assert ("avx512_bf16" in sets) == ({"avx512bw", "avx512_bf16"} <= features)
+
+
+class Cache:
+    """A KV cache with NaN wherever nothing was written."""
+
+    def __init__(self, pages: int, page_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> None:
+        layout = KVLayout(2, page_size, kv_heads, head_dim, dtype)
+        self.pool = PagePool.create(f"test-kernels-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes)
+        self.kv = KVCache(self.pool, layout)
+        torch.frombuffer(self.pool.data(), dtype=dtype).fill_(torch.nan)
+
+    def __enter__(self) -> KVCache:
+        return self.kv
+
+    def __exit__(self, *args: object) -> None:
+        self.pool.close()
+        self.pool.unlink()
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """[n, q_heads, d] over [m, kv_heads, d], written out in float64: the last n of m positions, causally."""
+    n, m, repeat = len(q), len(k), q.shape[1] // k.shape[1]
+    q, k, v = q.double(), k.double().repeat_interleave(repeat, 1), v.double().repeat_interleave(repeat, 1)
+    scores = torch.einsum("nhd,mhd->hnm", q, k) * scale
+    future = torch.arange(m)[None] > torch.arange(m - n, m)[:, None]
+    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(future, -torch.inf).softmax(-1), v)
+
+
+def check_attention(
+    lengths: list[tuple[int, int]],
+    page_size: int,
+    heads: tuple[int, int],
+    head_dim: int,
+    dtype: torch.dtype,
+    seed: int,
+    scale: float = 0.2,
+    tolerance: float | None = None,
+) -> None:
+    """Sequences of (past, new) tokens in one batch, over pages in random order."""
+    random = torch.Generator().manual_seed(seed)
+    q_heads, kv_heads = heads
+    counts = [-(-(past + new) // page_size) for past, new in lengths]
+    order = torch.randperm(sum(counts) + 1, generator=random).tolist()
+    with Cache(sum(counts) + 1, page_size, kv_heads, head_dim, dtype) as kv:
+        spans, expected, new_rows = [], [], []
+        for (past, new), count in zip(lengths, counts, strict=True):
+            pages, order = order[:count], order[count:]
+            q, k, v = (
+                torch.randn(rows, width, head_dim, generator=random).to(dtype)
+                for rows, width in ((new, q_heads), (past + new, kv_heads), (past + new, kv_heads))
+            )
+            table, index = torch.tensor(pages), torch.arange(past)
+            kv.k(1)[table[index // page_size], index % page_size] = k[:past]
+            kv.v(1)[table[index // page_size], index % page_size] = v[:past]
+            spans.append(Span(pages, past, past + new))
+            expected.append(dense(q, k, v, scale))
+            new_rows.append((q, k[past:], v[past:]))
+        q, k, v = (torch.cat(parts) for parts in zip(*new_rows, strict=True))
+        out = paged_attention(q, k, v, 1, kv, RaggedBatch.build(spans, page_size), scale)
+        assert out.dtype == dtype
+        tolerance = tolerance or TOLERANCE[dtype]
+        torch.testing.assert_close(out.double(), torch.cat(expected), rtol=tolerance, atol=tolerance)
+        assert kv.k(0).isnan().all()
+        assert kv.v(0).isnan().all()
+
+
+@per_example
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 150), st.integers(1, 90)), min_size=1, max_size=4),
+    page_size=st.sampled_from([1, 5, 16, 64]),
+    heads=st.sampled_from([(4, 4), (6, 2), (7, 1), (14, 2), (80, 1)]),
+    head_dim=st.sampled_from([32, 40, 64, 80, 96, 128]),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**32),
+)
+def test_attention(
+    instruction_set: str,
+    lengths: list[tuple[int, int]],
+    page_size: int,
+    heads: tuple[int, int],
+    head_dim: int,
+    dtype: torch.dtype,
+    seed: int,
+) -> None:
+    check_attention(lengths, page_size, heads, head_dim, dtype, seed)
+
+
+@pytest.mark.parametrize("head_dim", [1, 2, 7, 16, 72, 256])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_head_sizes(instruction_set: str, head_dim: int, dtype: torch.dtype) -> None:
+    check_attention([(70, 3), (0, 20)], 16, (4, 2), head_dim, dtype, head_dim)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_long_contexts_are_split_among_threads(instruction_set: str, dtype: torch.dtype) -> None:
+    """Parts of the keys, some of which the first tokens of a chunk do not see at all, and decode beside them."""
+    check_attention([(5000, 1), (1020, 30), (2100, 1), (3, 2)], 16, (4, 2), 64, dtype, 1)
+
+
+def test_large_scores_do_not_overflow(instruction_set: str) -> None:
+    check_attention([(200, 20)], 16, (4, 2), 64, torch.float32, 2, scale=50.0, tolerance=1e-3)
+
+
+def test_other_types_take_the_torch_path() -> None:
+    with Cache(4, 16, 1, 32, torch.float16) as kv:
+        assert kv.native is None
+    check_attention([(20, 3), (0, 7)], 16, (4, 2), 32, torch.float16, 3)
+
+
+GOOD: dict[str, Any] = {
+    "qo_indptr": [0, 2, 3],
+    "kv_page_indptr": [0, 1, 3],
+    "kv_page_indices": [0, 1, 2],
+    "kv_lens": [4, 5],
+    "slots": [2, 3, 8],
+}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"qo_indptr": [0, 2]},
+        {"qo_indptr": [0, 2, 4]},
+        {"qo_indptr": [0, 4, 3]},
+        {"qo_indptr": [1, 2, 3]},
+        {"kv_page_indptr": [0, 1, 2]},
+        {"kv_page_indices": [0, 1, 3]},
+        {"kv_page_indices": [-1, 1, 2]},
+        {"kv_lens": [5, 5]},
+        {"kv_lens": [1, 5]},
+        {"slots": [2, 3, 12]},
+        {"slots": [2, -1, 8]},
+    ],
+)
+def test_a_bad_batch_is_refused(change: dict[str, list[int]]) -> None:
+    data, q = torch.zeros(3, 1, 2, 4, 1, 8), torch.zeros(3, 2, 8)
+    cache = _core.KvCache(data.data_ptr(), 3, 1, 4, 1, 8)
+
+    def attend(arrays: dict[str, list[int]], layer: int = 0) -> None:
+        batch = _core.Batch(**{k: np.array(v, np.int64 if k == "slots" else np.int32) for k, v in arrays.items()})
+        _core.attend_float32(thread_pool(), 2, 1.0, layer, batch, cache, q.data_ptr(), q.data_ptr())
+
+    attend(GOOD)
+    with pytest.raises(ValueError, match="ragged batch"):
+        attend(GOOD | change)
+    with pytest.raises(ValueError, match="no layer 1"):
+        attend(GOOD, layer=1)
