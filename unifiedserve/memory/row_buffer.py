@@ -28,12 +28,24 @@ class RowBuffer:
 
     def put(self, rows: Tensor, uid: int, instance: int) -> list[int] | None:
         """Write `rows` [n, width] into new pages; None if there are not enough."""
-        pages = self.pool.allocate(self.pages_for(len(rows)), uid, instance)
-        if pages is None:
-            return None
-        index = PageIndex.build([self.spread(pages.tolist(), len(rows))])
+        pages = self.put_all(rows, [(uid, len(rows))], instance)
+        return None if pages is None else pages[0]
+
+    def put_all(self, rows: Tensor, parts: Sequence[tuple[int, int]], instance: int) -> list[list[int]] | None:
+        """Write `rows` [n, width], which are (uid, count) one after the other, each part into new pages of its own.
+
+        None, and nothing is written, if there are not enough pages for all.
+        """
+        taken: list[list[int]] = []
+        for uid, count in parts:
+            pages = self.pool.allocate(self.pages_for(count), uid, instance)
+            if pages is None:
+                self.pool.release([page for part in taken for page in part])
+                return None
+            taken.append([int(page) for page in pages])
+        index = PageIndex.build([self.spread(pages, count) for pages, (_, count) in zip(taken, parts, strict=True)])
         self._rows.write(index, rows.contiguous().view(torch.uint8).numpy())
-        return [int(page) for page in pages]
+        return taken
 
     def get(self, pages: Sequence[PageRows], start: int, stop: int) -> Tensor:
         """Rows [start, stop) of those that lie in `pages`, copied: [stop - start, width]."""

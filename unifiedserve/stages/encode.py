@@ -2,11 +2,13 @@
 
 import torch
 
-from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.memory.row_buffer import PageRows, RowBuffer
 from unifiedserve.messages import Embeddings, Patches
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.scheduling import EncodeWork
 from unifiedserve.stages.prompt import Prompt
+
+Batch = list[tuple[Prompt, int]]  # a request and one of its units
 
 
 class EncodeStage:
@@ -38,31 +40,34 @@ class EncodeStage:
     def step(self, work: list[EncodeWork], prompts: dict[int, Prompt]) -> list[Embeddings]:
         """Encode the units in one batch and release their patches."""
         batch = [(prompts[uid], unit) for uid, units in work for unit in units]
-        rows, units = [], []
-        for prompt, unit in batch:
-            plan, pages = prompt.plans[unit], prompt.patches[unit]
-            rows.append(self._patches.get(self._patches.spread(pages, plan.patches_per_unit), 0, plan.patches_per_unit))
-            units.append((plan, 1))
-        visual = self._adapter.encode(torch.cat(rows), units)
-        outputs, first = [], 0
-        for prompt, unit in batch:
-            last = first + prompt.plans[unit].tokens_per_unit
-            outputs.append(self._write(prompt, unit, visual[first:last]))
-            self._patches.pool.release(prompt.patches.pop(unit))
-            first = last
+        plans = [prompt.plans[unit] for prompt, unit in batch]
+        visual = self._adapter.encode(self._gather(batch), [(plan, 1) for plan in plans])
+        outputs = self._write(batch, visual)
+        self._patches.pool.release([page for prompt, unit in batch for page in prompt.patches.pop(unit)])
         return outputs
 
-    def _write(self, prompt: Prompt, unit: int, rows: torch.Tensor) -> Embeddings:
-        state = prompt.state
-        if not state.reserved:
-            state.reserved = True
-            self._promised[state.uid] = state.visual_pages
-        pages = self._visual.put(rows, state.uid, self._instance)
-        if pages is None:
-            raise RuntimeError(f"visual buffer: the pages promised to request {state.uid} are gone")
-        self._promised[state.uid] -= len(pages)
-        state.units[unit].encoded = True
-        return Embeddings(uid=state.uid, unit=unit, pages=pages)
+    def _gather(self, batch: Batch) -> torch.Tensor:
+        """The patches of all units, one after the other."""
+        pages: list[PageRows] = []
+        for prompt, unit in batch:
+            pages += self._patches.spread(prompt.patches[unit], prompt.plans[unit].patches_per_unit)
+        return self._patches.get(pages, 0, sum(rows for _, rows in pages))
+
+    def _write(self, batch: Batch, visual: torch.Tensor) -> list[Embeddings]:
+        for prompt, _ in batch:
+            if not prompt.state.reserved:
+                prompt.state.reserved = True
+                self._promised[prompt.state.uid] = prompt.state.visual_pages
+        parts = [(prompt.state.uid, prompt.plans[unit].tokens_per_unit) for prompt, unit in batch]
+        written = self._visual.put_all(visual, parts, self._instance)
+        if written is None:
+            raise RuntimeError("visual buffer: pages that were promised are gone")
+        outputs = []
+        for (prompt, unit), pages in zip(batch, written, strict=True):
+            self._promised[prompt.state.uid] -= len(pages)
+            prompt.state.units[unit].encoded = True
+            outputs.append(Embeddings(uid=prompt.state.uid, unit=unit, pages=pages))
+        return outputs
 
     def drop(self, prompt: Prompt) -> None:
         """Forget a request: what it holds of the patch buffer, and what it was promised of the visual one."""

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.media import MediaKind, MediaPlan
+from unifiedserve.models.media import MediaPlan
 from unifiedserve.models.qwen2_5_vl.rules import read_rules
+from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 
 
 class Qwen25VLAdapter(LanguageAdapter):
@@ -24,13 +25,11 @@ class Qwen25VLAdapter(LanguageAdapter):
         if "sliding_attention" in config.text_config.layer_types:
             raise ConfigError(f"{model_dir}: sliding-window attention is not supported")
         super().__init__(config, weights, dtype)
-        self.visual: Any = self.model.model.visual
         self.placeholder_ids = frozenset({config.image_token_id, config.video_token_id})
         image, video = read_rules(model_dir)
-        self._normalisation: dict[MediaKind, tuple[Tensor, Tensor]] = {
-            "image": image.normalisation(),
-            "video": video.normalisation(),
-        }
+        self._tower = VisionTower(
+            self.model.model.visual, {"image": image.normalisation(), "video": video.normalisation()}
+        )
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         if not media:
@@ -49,15 +48,5 @@ class Qwen25VLAdapter(LanguageAdapter):
         rows: Tensor = positions[:, 0]
         return rows
 
-    @torch.inference_mode()
     def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
-        pixels = patches.float()
-        first = 0
-        for plan, count in units:
-            mean, deviation = self._normalisation[plan.kind]
-            rows = pixels[first : first + count * plan.patches_per_unit]
-            rows.sub_(mean).div_(deviation)
-            first += len(rows)
-        grids = [(count, *plan.grid[1:]) for plan, count in units]
-        tokens: Tensor = self.visual(pixels.to(self.dtype), grid_thw=torch.tensor(grids)).pooler_output
-        return tokens
+        return self._tower(patches, units)

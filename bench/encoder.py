@@ -1,0 +1,204 @@
+"""The vision encoder's time beside transformers' tower and beside its matrix products alone.
+
+The tower has 98 M random parameters (depth 12, hidden 768), as the half-billion checkpoint of bench/serve_cpu. Inputs
+are what a server gets for 64 frames of 640x360 at up to 50,176 pixels a frame, and for an image of a megapixel. The
+floor is torch.mm over the same shapes, in the same dtype: no bias, no attention, nothing between. Rounds take turns; a
+figure is the median, a ratio the median of the rounds' ratios.
+
+    python bench/encoder.py --json bench/results/encoder.json
+"""
+
+import importlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from machine import describe_machine
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from unifiedserve.models.hub import transformers
+from unifiedserve.models.media import MediaKind, MediaPlan
+from unifiedserve.models.qwen2_5_vl.rules import MediaRules, resized
+from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
+
+VISION = {
+    "depth": 12,
+    "hidden_size": 768,
+    "intermediate_size": 2048,
+    "num_heads": 12,
+    "out_hidden_size": 896,
+    "window_size": 112,
+    "fullatt_block_indexes": [2, 5, 8, 11],
+    "patch_size": 14,
+    "temporal_patch_size": 2,
+    "spatial_merge_size": 2,
+}
+RULES = MediaRules(min_pixels=56 * 56, max_pixels=50_176)
+UNITS_A_STEP = (1, 2, 3, 4, 6, 8, 16, 32)
+
+Work = list[tuple[MediaPlan, int]]
+Measured = dict[str, list[float]]
+
+
+def medium(kind: MediaKind, height: int, width: int, max_pixels: int, units: int) -> MediaPlan:
+    rows, columns = resized(height, width, 28, RULES.min_pixels, max_pixels)
+    patches = rows * columns // 14**2
+    return MediaPlan(kind, (), rows, columns, units, patches, patches // 4, 0.0, 14, 2, 2)
+
+
+VIDEO = medium("video", 360, 640, RULES.max_pixels, 32)
+IMAGE = medium("image", 1000, 1000, 1 << 20, 1)
+
+
+def make_tower(dtype: torch.dtype) -> Any:
+    torch.manual_seed(0)
+    module = importlib.import_module("transformers.models.qwen2_5_vl.modeling_qwen2_5_vl")
+    config = transformers.Qwen2_5_VLConfig(vision_config=VISION).vision_config
+    tower = module.Qwen2_5_VisionTransformerPretrainedModel._from_config(config, dtype=dtype)
+    return tower.eval().requires_grad_(False)
+
+
+class Floor:
+    """The tower's matrix products for a number of patches."""
+
+    def __init__(self, tower: Any) -> None:
+        self._tower = tower
+        self._inputs: dict[tuple[int, int], Tensor] = {}
+
+    def __call__(self, patches: int) -> None:
+        tower = self._tower
+        weights = [tower.patch_embed.proj.weight.flatten(1)]
+        for block in tower.blocks:
+            mlp = block.mlp
+            layers = block.attn.qkv, block.attn.proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj
+            weights += [layer.weight for layer in layers]
+        for weight in weights:
+            torch.mm(self._input(patches, weight), weight.t())
+        for layer in (tower.merger.mlp[0], tower.merger.mlp[2]):
+            torch.mm(self._input(patches // 4, layer.weight), layer.weight.t())
+
+    def flops(self, patches: int) -> float:
+        blocks = sum(p.numel() for p in self._tower.blocks.parameters() if p.dim() == 2)
+        merger = sum(p.numel() for p in self._tower.merger.parameters() if p.dim() == 2)
+        return 2.0 * patches * (self._tower.patch_embed.proj.weight.numel() + blocks + merger / 4)
+
+    def _input(self, rows: int, weight: Tensor) -> Tensor:
+        shape = rows, weight.shape[1]
+        if shape not in self._inputs:
+            self._inputs[shape] = torch.randn(shape).to(weight.dtype)
+        return self._inputs[shape]
+
+
+def contestants(tower: Any, plan: MediaPlan, units_a_step: int) -> dict[str, Callable[[], object]]:
+    """Ways to encode all of a medium; `units_a_step` is for ours in steps, as the server takes them."""
+    ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()})
+    floor = Floor(tower)
+    patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
+    mean, deviation = RULES.normalisation()
+    pixels = ((patches - mean) / deviation).to(tower.dtype)
+    grid = torch.tensor([plan.grid])
+    rows = units_a_step * plan.patches_per_unit
+
+    def in_steps() -> None:
+        for part in patches.split(rows):
+            ours(part, [(plan, len(part) // plan.patches_per_unit)])
+
+    return {
+        "transformers": lambda: tower(pixels, grid_thw=grid),
+        "ours": lambda: ours(patches, [(plan, plan.units)]),
+        "ours in steps": in_steps,
+        "floor": lambda: floor(plan.patches),
+    }
+
+
+def measure(runs: dict[str, Callable[[], object]], rounds: int) -> Measured:
+    seconds: Measured = {name: [] for name in runs}
+    for number in range(-1, rounds):  # the first round warms up
+        for name, run in runs.items():
+            begin = time.perf_counter()
+            run()
+            if number >= 0:
+                seconds[name].append(time.perf_counter() - begin)
+    return seconds
+
+
+def ratio(seconds: Measured, name: str, to: str) -> float:
+    return statistics.median(a / b for a, b in zip(seconds[name], seconds[to], strict=True))
+
+
+def compare(console: Console, tower: Any, plan: MediaPlan, title: str, steps: int, rounds: int) -> dict[str, Any]:
+    seconds = measure(contestants(tower, plan, steps), rounds)
+    flops = Floor(tower).flops(plan.patches)
+    table = Table(title=f"{title}: {plan.patches} patches, {plan.tokens} tokens, {flops / 1e12:.2f} TFLOP")
+    for column in (str(tower.dtype), "ms", "min-max", "to the floor", "of transformers"):
+        table.add_column(column, justify="right")
+    rows = {}
+    for name, times in seconds.items():
+        to_floor, of_theirs = ratio(seconds, name, "floor"), ratio(seconds, name, "transformers")
+        rows[name] = {"seconds": times, "to_floor": to_floor, "of_transformers": of_theirs}
+        spread = f"{min(times) * 1e3:.0f}-{max(times) * 1e3:.0f}"
+        table.add_row(name, f"{statistics.median(times) * 1e3:.0f}", spread, f"{to_floor:.2f}", f"{of_theirs:.2f}")
+    console.print(table)
+    return {"plan": title, "dtype": str(tower.dtype), "units_a_step": steps, "flop": flops, "results": rows}
+
+
+def sweep(console: Console, tower: Any, plan: MediaPlan, rounds: int) -> list[dict[str, float]]:
+    """What a step of so many units takes, and what that makes a second."""
+    ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()})
+    patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
+    runs: dict[str, Callable[[], object]] = {}
+    for units in UNITS_A_STEP:
+        part = patches[: units * plan.patches_per_unit]
+        runs[str(units)] = lambda part=part, units=units: ours(part, [(plan, units)])  # type: ignore[misc]
+    table = Table(title=f"Steps of temporal groups of {plan.tokens_per_unit} tokens, {tower.dtype}")
+    for column in ("tokens a step", "ms a step", "tokens/s"):
+        table.add_column(column, justify="right")
+    rows = []
+    for name, times in measure(runs, rounds).items():
+        tokens, median = int(name) * plan.tokens_per_unit, statistics.median(times)
+        rows.append({"tokens": tokens, "seconds": median, "tokens_per_second": tokens / median})
+        table.add_row(str(tokens), f"{median * 1e3:.0f}", f"{tokens / median:.0f}")
+    console.print(table)
+    return rows
+
+
+def main(
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds")] = 7,
+    threads: Annotated[int, typer.Option(help="Of torch")] = 2,
+    steps: Annotated[int, typer.Option(help="Temporal groups a step in `ours in steps`")] = 4,
+    dtypes: Annotated[str, typer.Option(help="Comma-separated")] = "bfloat16,float32",
+    json_file: Annotated[Path, typer.Option("--json", help="Where to save the figures")] = Path(
+        "bench/results/encoder.json"
+    ),
+) -> None:
+    """Compare the vision encoder with transformers' and with its matrix products."""
+    console = Console()
+    torch.set_num_threads(threads)
+    comparisons, sweeps = [], {}
+    with torch.inference_mode():
+        for dtype in dtypes.split(","):
+            tower = make_tower(getattr(torch, dtype))
+            comparisons.append(compare(console, tower, VIDEO, "64 frames of 640x360", steps, rounds))
+            comparisons.append(compare(console, tower, IMAGE, "an image of a megapixel", steps, rounds))
+            sweeps[dtype] = sweep(console, tower, VIDEO, rounds)
+    json_file.parent.mkdir(parents=True, exist_ok=True)
+    result = {
+        "command": " ".join(["python", *sys.argv]),
+        "machine": describe_machine(),
+        "threads": threads,
+        "comparisons": comparisons,
+        "steps": sweeps,
+    }
+    json_file.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,233 @@
+"""The vision tower against transformers' on any mix of media, and the stage that feeds it from pages."""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model_loop import make_adapter
+from reference import Reference, transformers
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages import Patches, Request
+from unifiedserve.models.base import LanguageAdapter, MediaPlan
+from unifiedserve.models.media import MediaKind
+from unifiedserve.models.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
+from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
+from unifiedserve.models.tiny import make_checkpoint
+from unifiedserve.sampling import SamplingParams
+from unifiedserve.scheduling import EncodeWork
+from unifiedserve.stages.encode import EncodeStage
+from unifiedserve.stages.prompt import Prompt
+
+ROW_BYTES = 3 * 2 * 14 * 14
+MERGED = 4  # patches a visual token
+
+Units = list[tuple[MediaPlan, int]]
+
+
+def plan(kind: MediaKind, rows: int, columns: int, units: int = 1) -> MediaPlan:
+    """A medium of `rows` × `columns` visual tokens a unit."""
+    return MediaPlan(
+        kind=kind,
+        frame_indices=tuple(range(2 * units)) if kind == "video" else (),
+        height=rows * 28,
+        width=columns * 28,
+        units=units,
+        patches_per_unit=rows * columns * MERGED,
+        tokens_per_unit=rows * columns,
+        seconds_per_unit=1.0 if kind == "video" else 0.0,
+        patch_size=14,
+        temporal_patch_size=2,
+        merge_size=2,
+    )
+
+
+def pixels(units: Units, seed: int = 0) -> Tensor:
+    """uint8 patches: of each a colour, a slope and some grain, so that neither is all."""
+    generator = torch.Generator().manual_seed(seed)
+    count = sum(plan.patches_per_unit * units for plan, units in units)
+    colour = torch.rand(count, 1, generator=generator) * 255
+    slope = torch.linspace(-1, 1, ROW_BYTES) * torch.randn(count, 1, generator=generator) * 50
+    grain = torch.randn(count, ROW_BYTES, generator=generator) * 20
+    return (colour + slope + grain).clamp(0, 255).to(torch.uint8)
+
+
+def theirs(tower: Any, patches: Tensor, units: Units) -> Tensor:
+    """transformers' tower on pixels normalised as its processors do it."""
+    mean, std = (torch.tensor(values).repeat_interleave(ROW_BYTES // 3) for values in (CLIP_MEAN, CLIP_STD))
+    grids = torch.tensor([(count, *plan.grid[1:]) for plan, count in units])
+    with torch.inference_mode():
+        normalised = (patches.float() - mean * 255) / (std * 255)
+        tokens: Tensor = tower(normalised.to(tower.dtype), grid_thw=grids).pooler_output
+    return tokens
+
+
+def alone(adapter: LanguageAdapter, patches: Tensor, units: Units) -> Tensor:
+    parts, row = [], 0
+    for plan, count in units:
+        for _ in range(count):
+            parts.append(adapter.encode(patches[row : row + plan.patches_per_unit], [(plan, 1)]))
+            row += plan.patches_per_unit
+    return torch.cat(parts)
+
+
+media = st.builds(
+    lambda kind, rows, columns, units: (plan(kind, rows, columns, units), units),
+    st.sampled_from(["image", "video"]),
+    st.integers(1, 11),
+    st.integers(1, 11),
+    st.integers(1, 3),
+)
+
+CASES: dict[str, Units] = {
+    "one token": [(plan("image", 1, 1), 1)],
+    "one whole window": [(plan("image", 4, 4), 1)],
+    "windows cut at both edges": [(plan("image", 6, 10), 1)],
+    "a row of tokens": [(plan("image", 1, 30), 1)],
+    "a video": [(plan("video", 6, 10, 5), 5)],
+    "the end of a video": [(plan("video", 5, 7, 9), 2)],
+    "equal and other grids in turn": [
+        (plan("video", 6, 5, 2), 2),
+        (plan("image", 9, 3), 1),
+        (plan("video", 6, 5, 2), 1),
+        (plan("image", 5, 6), 1),
+        (plan("image", 8, 8), 1),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equals_transformers(name: str, adapter: LanguageAdapter, hf: Reference) -> None:
+    patches = pixels(CASES[name])
+    tokens = adapter.encode(patches, CASES[name])
+    torch.testing.assert_close(tokens, theirs(hf.model.model.visual, patches, CASES[name]), rtol=1e-4, atol=2e-5)
+
+
+@settings(max_examples=30)
+@given(units=st.lists(media, min_size=1, max_size=5), seed=st.integers(0, 1000))
+def test_any_mix_equals_transformers(units: Units, seed: int, adapter: LanguageAdapter, hf: Reference) -> None:
+    patches = pixels(units, seed)
+    tokens = adapter.encode(patches, units)
+    torch.testing.assert_close(tokens, theirs(hf.model.model.visual, patches, units), rtol=1e-4, atol=2e-5)
+
+
+@settings(max_examples=30)
+@given(units=st.lists(media, min_size=2, max_size=5), seed=st.integers(0, 1000))
+def test_a_unit_is_the_same_in_any_company(units: Units, seed: int, adapter: LanguageAdapter) -> None:
+    patches = pixels(units, seed)
+    torch.testing.assert_close(adapter.encode(patches, units), alone(adapter, patches, units), rtol=1e-4, atol=2e-5)
+
+
+def test_patches_are_left_as_they_are(adapter: LanguageAdapter) -> None:
+    patches = pixels(CASES["a video"])
+    before = patches.clone()
+    adapter.encode(patches, CASES["a video"])
+    assert torch.equal(patches, before)
+
+
+def test_images_and_videos_with_means_of_their_own(hf: Reference) -> None:
+    image, video = (
+        MediaRules(1, 1 << 30, image_mean=(mean,) * 3, image_std=(std,) * 3).normalisation()
+        for mean, std in ((0.5, 0.5), (0.3, 0.2))
+    )
+    tower = VisionTower(hf.model.model.visual, {"image": image, "video": video})
+    units: Units = [(plan("image", 3, 5), 1), (plan("video", 3, 5, 2), 2), (plan("image", 2, 2), 1)]
+    patches = pixels(units)
+    kinds = torch.tensor([plan.kind == "video" for plan, n in units for _ in range(n * plan.patches_per_unit)])
+    mean, std = (torch.where(kinds[:, None], v, i) for i, v in zip(image, video, strict=True))
+    grids = torch.tensor([(count, *plan.grid[1:]) for plan, count in units])
+    expected = hf.model.model.visual((patches - mean) / std, grid_thw=grids).pooler_output
+    torch.testing.assert_close(tower(patches, units), expected, rtol=1e-4, atol=2e-5)
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wider and deeper than the tiny checkpoint, for errors to add up."""
+    vision = {"depth": 8, "hidden_size": 256, "intermediate_size": 684, "fullatt_block_indexes": [3, 7]}
+    return make_checkpoint(tmp_path_factory.mktemp("deep"), sizes={"vision_config": vision})
+
+
+@pytest.mark.parametrize("name", ["windows cut at both edges", "a video", "equal and other grids in turn"])
+def test_bfloat16_is_as_close_to_the_truth_as_transformers(name: str, deep: Path) -> None:
+    units, patches = CASES[name], pixels(CASES[name])
+    load = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained
+    truth = theirs(load(deep, dtype=torch.float32).model.visual, patches, units)
+    rounded = theirs(load(deep, dtype=torch.bfloat16).model.visual, patches, units)
+    ours = make_adapter(deep, torch.bfloat16).encode(patches, units)
+    assert ours.dtype == torch.bfloat16
+    assert (ours - truth).norm() <= 1.1 * (rounded - truth).norm()
+
+
+@pytest.fixture
+def buffers(adapter: LanguageAdapter) -> Iterator[tuple[RowBuffer, RowBuffer]]:
+    """A patch buffer and a visual buffer whose pages hold neither whole units nor equal parts of them."""
+    hidden = adapter.config.text_config.hidden_size
+    pools = [
+        PagePool.create(f"test-models-{uuid.uuid4().hex[:12]}", count, size)
+        for count, size in ((64, 7 * ROW_BYTES), (64, 4 * hidden * 4))
+    ]
+    yield RowBuffer(pools[0], ROW_BYTES, torch.uint8), RowBuffer(pools[1], hidden, torch.float32)
+    for pool in pools:
+        pool.close()
+        pool.unlink()
+
+
+def request(uid: int, media: Sequence[MediaPlan], placeholder: int, visual: RowBuffer) -> Prompt:
+    tokens = [placeholder] * sum(plan.tokens for plan in media)
+    message = Request(
+        uid=uid,
+        arrival=0.0,
+        token_ids=tokens,
+        num_prompt=len(tokens),
+        media=list(media),
+        sampling=SamplingParams(),
+        indices=[0],
+    )
+    return Prompt.receive(message, frozenset({placeholder}), 1, visual.pages_for)
+
+
+def test_a_step_of_several_requests(adapter: LanguageAdapter, buffers: tuple[RowBuffer, RowBuffer]) -> None:
+    """Every unit's visual tokens lie in pages of its request, and no patch stays."""
+    patches, visual = buffers
+    stage = EncodeStage(adapter, patches, visual, instance=3)
+    placeholder = min(adapter.placeholder_ids)
+    wanted = {1: [plan("video", 3, 4, 3)], 2: [plan("image", 5, 2), plan("image", 3, 4)]}
+    prompts = {uid: request(uid, plans, placeholder, visual) for uid, plans in wanted.items()}
+    expected = {}
+    for uid, prompt in prompts.items():
+        for unit, each in enumerate(prompt.plans):
+            rows = pixels([(each, 1)], seed=10 * uid + unit)
+            pages = patches.put(rows, uid, 0)
+            assert pages is not None
+            stage.accept(Patches(uid=uid, first_unit=unit, pages=[pages]), prompt)
+            expected[uid, unit] = adapter.encode(rows, [(each, 1)])
+    assert [unit.ready for prompt in prompts.values() for unit in prompt.state.units] == [True] * 5
+    promised = sum(prompt.state.visual_pages for prompt in prompts.values())
+    free = visual.pool.free_pages()
+
+    first = stage.step([EncodeWork(1, [0, 1]), EncodeWork(2, [0])], prompts)
+    assert stage.visual_free == free - promised
+    second = stage.step([EncodeWork(1, [2]), EncodeWork(2, [1])], prompts)
+
+    assert patches.pool.used_pages() == 0
+    assert stage.visual_free == visual.pool.free_pages() == free - promised
+    assert [(out.uid, out.unit) for out in first + second] == [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)]
+    for out in first + second:
+        tokens = expected[out.uid, out.unit]
+        written = visual.get(visual.spread(out.pages, len(tokens)), 0, len(tokens))
+        torch.testing.assert_close(written, tokens, rtol=1e-4, atol=2e-5)
+        assert {visual.pool.owner(page) for page in out.pages} == {(out.uid, 3)}
+
+
+def test_rows_that_do_not_fit_take_no_page(buffers: tuple[RowBuffer, RowBuffer]) -> None:
+    _, visual = buffers
+    rows = torch.zeros(70 * 4, visual.width)
+    assert visual.put_all(rows, [(1, 10 * 4), (2, 60 * 4)], instance=0) is None
+    assert visual.pool.used_pages() == 0

@@ -1,0 +1,60 @@
+"""Linear layers with the elementwise step behind them, in one pass.
+
+oneDNN applies the step to its float32 sums: nothing is read again, and in bfloat16 one rounding less is made. Its
+float32 products are also twice as fast as MKL's on AMD's processors.
+"""
+
+from functools import cache
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Activation = Literal["none", "gelu", "silu"]
+
+
+class Linear(NamedTuple):
+    """weight [outputs, inputs]; torch.nn.Linear has the same fields."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+@cache
+def _fused(dtype: torch.dtype) -> bool:
+    """Whether oneDNN can do it here: bfloat16 needs AVX-512."""
+    if not torch._C._has_mkldnn:
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def linear(x: Tensor, layer: Linear, activation: Activation = "none") -> Tensor:
+    """[n, outputs] of x [n, inputs]; GELU is the exact one."""
+    if _fused(x.dtype):
+        name = "swish" if activation == "silu" else activation
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, layer.weight, layer.bias, name, [], "none")
+        return out
+    out = functional.linear(x, layer.weight, layer.bias)
+    if activation == "silu":
+        return functional.silu(out, inplace=True)
+    return functional.gelu(out) if activation == "gelu" else out
+
+
+def linear_plus(x: Tensor, layer: Linear, summand: Tensor) -> Tensor:
+    """[n, outputs] of x [n, inputs] and summand [n, outputs]."""
+    if _fused(x.dtype):
+        return _binary(x, layer, summand, "add")
+    return functional.linear(x, layer.weight, layer.bias).add_(summand)
+
+
+def linear_times(x: Tensor, layer: Linear, factor: Tensor) -> Tensor:
+    """[n, outputs] of x [n, inputs] and factor [n, outputs]."""
+    if _fused(x.dtype):
+        return _binary(x, layer, factor, "mul")
+    return functional.linear(x, layer.weight, layer.bias).mul_(factor)
+
+
+def _binary(x: Tensor, layer: Linear, other: Tensor, operation: str) -> Tensor:
+    out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, layer.weight, layer.bias, operation)
+    return out

@@ -1,0 +1,39 @@
+"""From uint8 patches to hidden states in one matrix product, normalisation included.
+
+With mean m and deviation d of each row element, W ((p - m) / d) = (W / d) (p - 128) + W ((128 - m) / d). The bytes less
+128 are exact in bfloat16 and about as small as centred values, so the rounding of W / d costs no more than that of
+normalised pixels would.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from unifiedserve.models.linear import Linear, linear
+from unifiedserve.models.media import MediaKind
+
+CENTRE = 128
+
+
+class PatchEmbedding:
+    """`weight` is the tower's projection [hidden, ...]; `normalisation` has mean and deviation of a row, float32."""
+
+    def __init__(self, weight: Tensor, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
+        self._dtype = weight.dtype
+        exact = weight.flatten(1).double()
+        self._linear: dict[MediaKind, Linear] = {}
+        for kind, (mean, deviation) in normalisation.items():
+            same = next((k for k in self._linear if all(map(torch.equal, normalisation[k], (mean, deviation)))), None)
+            self._linear[kind] = self._linear[same] if same else self._fold(exact, mean.double(), deviation.double())
+
+    def __call__(self, patches: Tensor, runs: list[tuple[MediaKind, int]]) -> Tensor:
+        """[N, hidden] of uint8 [N, row_bytes]; `runs` says of which kind each next rows are."""
+        centred = (patches - CENTRE).view(torch.int8).to(self._dtype)  # wraps around: two's complement
+        rows = torch.split(centred, [count for _, count in runs])
+        embedded = [linear(part, self._linear[kind]) for part, (kind, _) in zip(rows, runs, strict=True)]
+        return embedded[0] if len(embedded) == 1 else torch.cat(embedded)
+
+    def _fold(self, weight: Tensor, mean: Tensor, deviation: Tensor) -> Linear:
+        bias = weight @ ((CENTRE - mean) / deviation)
+        return Linear((weight / deviation).to(self._dtype), bias.to(self._dtype))

@@ -1,0 +1,77 @@
+"""Qwen2.5-VL's vision tower over its shared weights, for whole batches of images and temporal groups.
+
+The same function as transformers' Qwen2_5_VisionTransformerPretrainedModel computes: one attention call for all
+windows of a size instead of one a window, and few passes over the hidden states between the matrix products.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from unifiedserve.models.linear import linear, linear_plus, linear_times
+from unifiedserve.models.media import MediaKind, MediaPlan
+from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
+from unifiedserve.models.qwen2_5_vl.vision_attention import attend
+from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
+
+
+class VisionTower:
+    """`modules` is transformers' tower; its parameters are used in place.
+
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media.
+    """
+
+    def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
+        config = modules.config
+        self._heads: int = config.num_heads
+        self._geometry = Geometry(
+            config.spatial_merge_size,
+            config.window_size // config.spatial_merge_size // config.patch_size,
+            config.hidden_size // config.num_heads,
+            config.rope_parameters["rope_theta"],
+        )
+        self._whole_units = frozenset(config.fullatt_block_indexes)
+        self._embed = PatchEmbedding(modules.patch_embed.proj.weight, normalisation)
+        self._blocks = list(modules.blocks)
+        self._merger = modules.merger
+
+    @torch.inference_mode()
+    def __call__(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
+        """[M, out_hidden] of uint8 [N, row_bytes]; `units` are so many whole units of each plan, in order."""
+        windows, whole = layouts([Run(*plan.grid[1:], count) for plan, count in units], self._geometry)
+        embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])
+        layout = whole if 0 in self._whole_units else windows
+        hidden = _rearrange(embedded, layout.order)
+        for number, block in enumerate(self._blocks):
+            wanted = whole if number in self._whole_units else windows
+            if wanted is not layout:
+                hidden = _rearrange(hidden, wanted.moved_from(layout))
+                layout = wanted
+            hidden = self._block(block, hidden, layout)
+        merged = self._merge(hidden)
+        return torch.empty_like(merged).index_copy_(0, layout.order, merged)
+
+    def _block(self, block: Any, hidden: Tensor, layout: Layout) -> Tensor:
+        attention, mlp = block.attn, block.mlp
+        qkv = linear(_norm(hidden, block.norm1), attention.qkv).view(len(hidden), 3, self._heads, -1)
+        hidden = linear_plus(attend(qkv, layout), attention.proj, hidden)
+        normed = _norm(hidden, block.norm2)
+        inner = linear_times(normed, mlp.up_proj, linear(normed, mlp.gate_proj, "silu"))
+        return linear_plus(inner, mlp.down_proj, hidden)
+
+    def _merge(self, hidden: Tensor) -> Tensor:
+        first, _, second = self._merger.mlp
+        normed = _norm(hidden, self._merger.ln_q).view(-1, first.in_features)
+        return linear(linear(normed, first, "gelu"), second)
+
+
+def _rearrange(hidden: Tensor, tokens: Tensor) -> Tensor:
+    """Rows of `hidden` [N, width], each token's together, in the order of `tokens` [M]."""
+    return hidden.view(len(tokens), -1)[tokens].view(hidden.shape)
+
+
+def _norm(hidden: Tensor, norm: Any) -> Tensor:
+    return functional.rms_norm(hidden, hidden.shape[-1:], norm.weight, norm.variance_epsilon)
