@@ -18,6 +18,7 @@ ROWS = [
     {"scheduling"},
     {"stages"},
     {"worker"},
+    {"resources"},
     {"supervisor", "link"},
     {"admission", "active", "output", "tracing", "metrics"},
     {"engine"},

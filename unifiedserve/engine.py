@@ -8,6 +8,7 @@ import asyncio
 import itertools
 import json
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -41,6 +42,7 @@ from unifiedserve.models.default import DEFAULT_MODEL, default_checkpoint
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_processor
 from unifiedserve.output import Answer
+from unifiedserve.scheduling import LEAST_REST
 from unifiedserve.supervisor import Supervisor
 from unifiedserve.tracing import Timeline
 
@@ -58,6 +60,7 @@ class Engine:
         self.config = config
         self.metrics = Metrics()
         self.healthy = False
+        self.target_between_tokens: float | None = None  # seconds; known when the workers are up
         self.processor: Processor
         self._timeline = Timeline(time.monotonic())
         self._uids = itertools.count(1)
@@ -167,6 +170,17 @@ class Engine:
             return {}
         pools = self._supervisor.memory.pools
         return {name: (pool.used_pages(), pool.num_pages) for name, pool in pools.items()}
+
+    def peaks(self) -> dict[str, int]:
+        """The most pages of each buffer that were in use at once since the workers started."""
+        if self._supervisor is None or not self.healthy:
+            return {}
+        peak = self._supervisor.memory.status.peak
+        return {
+            "patch": peak(Stage.VISION),
+            "visual": peak(Stage.ENCODE),
+            "kv": max(peak(Stage.PREFILL), peak(Stage.DECODE)),
+        }
 
     def stages(self) -> dict[str, tuple[int, int]]:
         """Requests running and waiting in each stage."""
@@ -426,10 +440,26 @@ class Engine:
             self._attempts.pop(uid, None)
 
     def _handle_ready(self, message: Ready) -> None:
+        if message.decode_step is not None and not self._check_target(message.decode_step):
+            return
         self._ready.add(message.instance)
         if len(self._ready) == len(self.config.workers.instances):
             self.healthy = True
             self._all_ready.set()
+
+    def _check_target(self, decode_step: float) -> bool:
+        """Whether streams can hold their target; a start with one that is out of reach fails."""
+        target = self.config.seconds_between_tokens(decode_step)
+        least = decode_step * (1 + LEAST_REST)
+        if target < least and self.target_between_tokens is None:
+            self.fail_all(
+                f"--slo-tbt {self.config.slo_tbt:g} is out of reach: a decode step takes {decode_step * 1e3:.1f} ms "
+                f"here with nothing beside it, so {math.ceil(least * 1e3)} is the least; without the option streams "
+                "and videos share the cores about equally"
+            )
+            return False
+        self.target_between_tokens = target
+        return True
 
     # Recovery
 

@@ -174,9 +174,10 @@ class Token(msgspec.Struct):
 
 
 class Ready(msgspec.Struct, tag=True):
-    """A worker is up."""
+    """A worker is up; `decode_step` are the seconds of a lone decode step, if it hosts decode."""
 
     instance: str
+    decode_step: float | None = None
 
 
 class Report(msgspec.Struct, tag=True, kw_only=True):

@@ -17,6 +17,9 @@ class Observed(Protocol):
 
     def stages(self) -> Mapping[str, tuple[int, int]]: ...
     def buffers(self) -> Mapping[str, tuple[int, int]]: ...
+    def peaks(self) -> Mapping[str, int]: ...
+    @property
+    def target_between_tokens(self) -> float | None: ...
 
 
 class Metrics:
@@ -105,8 +108,13 @@ class _Gauges(Collector):
             ratio.add_metric([buffer], now_used / pages if pages else 0.0)
             used.add_metric([buffer], now_used)
             total.add_metric([buffer], pages)
-        yield from (running, waiting, ratio, used, total)
+        peak = _gauge("buffer_peak_pages", "Most pages in use at once since the workers started", "buffer")
+        for buffer, pages in self._engine.peaks().items():
+            peak.add_metric([buffer], pages)
+        yield from (running, waiting, ratio, used, total, peak)
+        if (target := self._engine.target_between_tokens) is not None:
+            yield _gauge("slo_tbt_seconds", "Target time between tokens beside heavy work", value=target)
 
 
-def _gauge(name: str, help: str, label: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(_PREFIX + name, help, labels=[label])
+def _gauge(name: str, help: str, *labels: str, value: float | None = None) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_PREFIX + name, help, labels=labels or None, value=value)

@@ -18,9 +18,10 @@ from unifiedserve.config import MIB, EngineConfig, Instance
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory
-from unifiedserve.memory.weights import load_weights
+from unifiedserve.memory.weights import load_weights, weights_bytes
 from unifiedserve.messages import Shutdown, pack
 from unifiedserve.models.base import Processor
+from unifiedserve.resources import check_memory, check_threads, describe_slow_cpu
 from unifiedserve.worker import WorkerSpec
 
 _log = logging.getLogger(__name__)
@@ -48,10 +49,14 @@ class Supervisor:
         """Allocate everything, load the weights once and start the workers.
 
         `on_exit` is called from a thread when a worker ends that was not told to. Raises
-        ConfigError, with the sizes, if the shared memory does not suffice.
+        ConfigError, with the numbers, if the machine has too few cores or too little memory.
         """
+        check_threads(self.config)
         remove_stale_arenas()
         layout = self._layout()
+        check_memory(self._shared_bytes(layout), len(layout.instances))
+        if warning := describe_slow_cpu():
+            _log.warning(warning)
         try:
             self.memory = SharedMemory.create(layout)
             self._weights = load_weights(self._model_dir, f"{self._engine_id}-weights", getattr(torch, self._dtype))
@@ -113,6 +118,10 @@ class Supervisor:
             ),
             instances=tuple(instance.name for instance in config.workers.instances),
         )
+
+    def _shared_bytes(self, layout: MemoryLayout) -> dict[str, int]:
+        weights = weights_bytes(self._model_dir, getattr(torch, self._dtype))
+        return {"weights": weights, **layout.segments()}
 
     def _start_workers(self, on_exit: OnExit) -> None:
         for number, instance in enumerate(self.config.workers.instances, 1):

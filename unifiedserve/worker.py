@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -24,9 +25,10 @@ from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.scheduling import Budget
 from unifiedserve.stages.decode import DecodeStage
 from unifiedserve.stages.encode import EncodeStage
-from unifiedserve.stages.lane import Lane
+from unifiedserve.stages.lane import AT_ONCE, ON_MESSAGE, Lane
 from unifiedserve.stages.language import LanguageModel
 from unifiedserve.stages.language_lane import LanguageLane
+from unifiedserve.stages.lone_step import measure_lone_step
 from unifiedserve.stages.port import Port
 from unifiedserve.stages.prefill import PrefillStage
 from unifiedserve.stages.vision import VisionStage
@@ -56,21 +58,22 @@ class Worker:
 
     def __init__(self, spec: WorkerSpec) -> None:
         self._memory = SharedMemory.attach(spec.layout)
-        self._port = Port(spec.config.workers, spec.instance.name, self._memory.inboxes)
-        self._lanes = _lanes(spec, self._memory, self._port)
-        self._port.to_engine(Ready(spec.instance.name))
+        self._port = Port(spec.config.workers, spec.instance.name, self._memory)
+        self._lanes, decode_step = _lanes(spec, self._memory, self._port)
+        self._port.to_engine(Ready(spec.instance.name, decode_step))
 
     def run(self) -> None:
         """Serve until told to shut down."""
-        inbox, worked = self._port.inbox, False
+        inbox, wake = self._port.inbox, ON_MESSAGE
         while True:
             early = self._port.take_early()
-            for data in early + inbox.receive_many(_MOST_MESSAGES, timeout=0 if worked or early else None):
+            timeout = None if wake == ON_MESSAGE else max(0.0, wake - time.monotonic())
+            for data in early + inbox.receive_many(_MOST_MESSAGES, timeout=0 if early else timeout):
                 message = unpack(data)
                 if isinstance(message, Shutdown):
                     return
                 self._accept(message)
-            worked = self._step()
+            wake = self._step()
 
     def close(self) -> None:
         for lane in self._lanes:
@@ -86,31 +89,35 @@ class Worker:
         if message.index is None:
             self._port.forward_abort(message)
 
-    def _step(self) -> bool:
-        worked = False
-        for lane in self._lanes:
-            worked |= lane.step()
+    def _step(self) -> float:
+        """The time for the next one."""
+        wake = min(lane.step() for lane in self._lanes)
         for message in self._port.take_local():
             self._accept(message)
-            worked = True
+            wake = AT_ONCE
         self._port.flush({stage: count for lane in self._lanes for stage, count in lane.counts().items()})
-        return worked
+        return wake
 
 
-def _lanes(spec: WorkerSpec, memory: SharedMemory, port: Port) -> list[Lane]:
+def _lanes(spec: WorkerSpec, memory: SharedMemory, port: Port) -> tuple[list[Lane], float | None]:
+    """The lanes of the instance, and the seconds of a lone decode step if it hosts decode."""
     stages = set(spec.instance.stages)
     patches = RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8)
     lanes: list[Lane] = []
+    decode_step = None
     if Stage.VISION in stages:
         inbox = port.inbox
         vision = VisionStage(patches, spec.number, spec.config.vision_threads, lambda: inbox.send(pack(OutputReady())))
         lanes.append(VisionLane(vision, port))
     if stages - {Stage.VISION}:
-        lanes.append(_language_lane(spec, memory, patches, port))
-    return lanes
+        lane, decode_step = _language_lane(spec, memory, patches, port)
+        lanes.append(lane)
+    return lanes, decode_step
 
 
-def _language_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port) -> LanguageLane:
+def _language_lane(
+    spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port
+) -> tuple[LanguageLane, float | None]:
     config, number = spec.config, spec.number
     dtype = getattr(torch, spec.dtype)
     model_dir = Path(spec.model_dir)
@@ -118,12 +125,14 @@ def _language_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, p
     kv = KVCache(memory.pools["kv"], KVLayout.of(load_config(model_dir), config.kv_page_tokens, dtype))
     visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype)
     model, eos = LanguageModel(adapter, kv), spec.eos_token_ids
-    return LanguageLane(
+    decode = DecodeStage(model, number, eos)
+    decode_step = measure_lone_step(model, decode) if Stage.DECODE in spec.instance.stages else None
+    lane = LanguageLane(
         model,
         visual,
         EncodeStage(adapter, patches, visual, number),
         PrefillStage(model, visual, number, eos),
-        DecodeStage(model, number, eos),
+        decode,
         frozenset(spec.instance.stages),
         Budget(
             prefill_tokens=config.prefill_chunk_tokens,
@@ -131,9 +140,12 @@ def _language_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, p
             max_running=config.max_running,
             kv_page_tokens=config.kv_page_tokens,
             kv_reserve=int(config.kv_growth_reserve * kv.pool.num_pages),
+            slo_tbt=config.seconds_between_tokens(decode_step or 0.0),
+            overlap=not config.no_overlap,
         ),
         port,
     )
+    return lane, decode_step
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from unifiedserve.scheduling import (
     Budget,
     DecodeState,
+    Pace,
     Policy,
     PrefillState,
     State,
@@ -53,7 +54,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 @dataclass
 class Engine:
-    """The workers' bookkeeping over counted pages, step by step."""
+    """The workers' bookkeeping over counted pages, step by step; each step takes a second."""
 
     policies: list[Policy]
     budget: Budget
@@ -68,6 +69,8 @@ class Engine:
     held: dict[int, int] = field(default_factory=dict)  # visual pages of a request
     done: set[int] = field(default_factory=set)
     preemptions: int = 0
+    now: float = 0.0
+    pace: Pace = field(default_factory=Pace)
 
     def arrive(self, uid: int) -> None:
         job = self.jobs[uid]
@@ -88,19 +91,30 @@ class Engine:
             self.kv,
             KV,
             self.visual - sum(self.promised.values()),
+            self.now,
+            self.pace._replace(others_work=bool(self.vision)),
         )
 
     def step(self) -> None:
+        self.now += 1
         ordered = sorted(self.vision.values(), key=lambda v: (v.arrival, v.uid))
         promised = sum(v.pages for v in ordered if v.admitted)
         for uid in schedule_vision(ordered, self.patch - promised):
-            self.patch -= len(self.jobs[uid].units)
-            del self.vision[uid]
-            for unit in self.prefills[uid].units:
-                unit.ready = True
+            self.vision[uid].admitted = True
+        for vision in ordered:
+            if vision.admitted:
+                self.decode_media(vision)
         assert self.patch >= 0
         for policy in self.policies:
             self.run(policy)
+
+    def decode_media(self, vision: VisionState) -> None:
+        """One unit more of an admitted request becomes ready."""
+        next(unit for unit in self.prefills[vision.uid].units if not unit.ready).ready = True
+        self.patch -= 1
+        vision.pages -= 1
+        if vision.pages == 0:
+            del self.vision[vision.uid]
 
     def run(self, policy: Policy) -> None:
         state = self.state()
@@ -128,6 +142,8 @@ class Engine:
             self.kv += sequence.pages
             self.preemptions += 1
             self.arrive(uid)
+        if plan.decode:
+            self.pace = Pace(self.now, self.now + 1)
         for uid, _ in plan.decode:
             self.advance(uid)
         for uid, start, stop in plan.prefill:
@@ -173,11 +189,20 @@ class Engine:
     st.integers(1, 9),
     st.integers(1, 4),
     st.integers(0, 3),
+    st.sampled_from([0.0, 0.5, 3.0]),
+    st.booleans(),
 )
 def test_every_request_finishes_and_pages_return(
-    work: list[Job], policies: list[Policy], prefill: int, encode: int, running: int, reserve: int
+    work: list[Job],
+    policies: list[Policy],
+    prefill: int,
+    encode: int,
+    running: int,
+    reserve: int,
+    target: float,
+    overlap: bool,
 ) -> None:
-    budget = Budget(prefill, encode, running, PAGE, reserve)
+    budget = Budget(prefill, encode, running, PAGE, reserve, target, overlap)
     engine = Engine(policies, budget, dict(enumerate(work)))
     for now in range(4000):
         for uid, job in engine.jobs.items():

@@ -1,5 +1,7 @@
 """What each policy promises, on small examples."""
 
+from dataclasses import replace
+
 import pytest
 
 from unifiedserve.config import PLACEMENTS, Stage
@@ -56,12 +58,50 @@ def test_encoding_goes_on_while_prefill_waits_for_pages() -> None:
     assert plan.prefill == []
 
 
-def test_prefill_stops_at_the_first_unit_that_is_not_encoded() -> None:
+def partly_encoded(*encoded: int) -> PrefillState:
+    """A video of four units of 32 tokens behind 10 tokens of text."""
     request = video(1, 4)
     request.reserved = True
-    request.units[0].encoded = request.units[2].encoded = True
-    plan = encode_prefill(state([request]), BUDGET)
+    for unit in encoded:
+        request.units[unit].encoded = True
+    return request
+
+
+def test_prefill_stops_at_the_first_unit_that_is_not_encoded() -> None:
+    budget = replace(BUDGET, prefill_tokens=42)
+    assert encode_prefill(state([partly_encoded(0, 2)]), budget).prefill == [Chunk(1, 0, 42)]
+
+
+def test_a_small_piece_of_a_prompt_waits_for_more() -> None:
+    assert encode_prefill(state([partly_encoded(0)]), BUDGET).prefill == []
+    assert encode_prefill(state([partly_encoded(0, 1)]), BUDGET).prefill == []
+    assert encode_prefill(state([partly_encoded(0, 1, 2)]), BUDGET).prefill == [Chunk(1, 0, 100)]
+
+
+def test_the_end_of_a_prompt_does_not_wait_and_takes_others_along() -> None:
+    end = partly_encoded(0, 1, 2, 3)
+    end.prefilled, end.admitted = 100, True
+    assert encode_prefill(state([end]), BUDGET).prefill == [Chunk(1, 100, 148)]
+    other = partly_encoded(0)
+    other.uid = 2
+    assert encode_prefill(state([end, other]), BUDGET).prefill == [Chunk(1, 100, 148), Chunk(2, 0, 42)]
+
+
+def test_beside_running_sequences_every_token_counts() -> None:
+    plan = stage_level(state([partly_encoded(0)], [DecodeState(9, 0, 0.0, 20, 2)]), BUDGET)
     assert plan.prefill == [Chunk(1, 0, 42)]
+
+
+def test_without_overlap_a_stage_waits_for_the_whole_request() -> None:
+    budget = replace(BUDGET, overlap=False, prefill_tokens=20)
+    request = partly_encoded(0, 1, 2)
+    request.units[3].ready = False
+    assert not encode_prefill(state([request]), budget).has_work
+    request.units[3].ready = True
+    plan = encode_prefill(state([request]), budget)
+    assert (plan.encode, plan.prefill) == ([EncodeWork(1, [3])], [])
+    request.units[3].encoded = True
+    assert encode_prefill(state([request]), budget).prefill == [Chunk(1, 0, 20)]
 
 
 def test_a_unit_larger_than_the_budget_is_encoded_alone() -> None:

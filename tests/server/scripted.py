@@ -42,6 +42,7 @@ class ScriptedEngine:
         self.model_name = "scripted"
         self.max_model_len = 4096
         self.healthy = True
+        self.target_between_tokens = 0.1
         self.metrics = Metrics()
         self.processor = SimpleNamespace(tokenizer=ByteTokenizer(), chat=RoleTemplate(), vocab_size=256)
         self.requests: list[GenerateRequest] = []
@@ -77,6 +78,9 @@ class ScriptedEngine:
 
     def buffers(self) -> dict[str, tuple[int, int]]:
         return {"kv": (3, 12)}
+
+    def peaks(self) -> dict[str, int]:
+        return {"kv": 4}
 
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (self.running, 2)}

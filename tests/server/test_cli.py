@@ -71,12 +71,31 @@ def test_help_needs_no_heavy_imports() -> None:
         (["serve", "--port", "0", "/no/such/model"], ["/no/such/model"]),
         (["serve", "--port", "0", "--chat-template", "/no/such.jinja"], ["--chat-template", "/no/such.jinja"]),
         (["serve", "--host", "256.0.0.1"], ["256.0.0.1"]),
+        (["serve", "--slo-tbt", "-1"], ["--slo-tbt"]),
+        (["serve", "--port", "0", "--slo-tbt", "0.001"], ["--slo-tbt 0.001", "is the least"]),
+        (["serve", "--port", "0", "--torch-threads", "9999"], ["--torch-threads 9999", "cores"]),
+        (["serve", "--port", "0", "--vision-threads", "9999"], ["--vision-threads 9999", "cores"]),
+        (["serve", "--port", "0", "--kv-cache-mib", "99999999"], ["KV cache 99,999,", "weights", " MiB free"]),
         (["demo", "--video", "/no/such.mp4"], ["/no/such.mp4"]),
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], words: list[str]) -> None:
     line = error_of(*arguments)
     assert all(word in line for word in words)
+
+
+def test_a_cpu_without_avx2_is_warned_about() -> None:
+    daemon = subprocess.Popen(
+        [*COMMAND, "serve", "--port", "0"],
+        env={**os.environ, "ATEN_CPU_CAPABILITY": "default"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert daemon.stdout is not None
+    assert daemon.stdout.readline().startswith("Serving ")
+    daemon.terminate()
+    assert "no AVX2" in daemon.communicate()[1]
 
 
 def test_port_in_use() -> None:

@@ -12,6 +12,11 @@ class Engine:
     def buffers(self) -> dict[str, tuple[int, int]]:
         return {"kv": (5, 20), "patch": (0, 0)}
 
+    def peaks(self) -> dict[str, int]:
+        return {"kv": 11}
+
+    target_between_tokens = 0.08
+
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
     """Value by sample name (without the prefix) and label values."""
@@ -58,6 +63,8 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert values["buffer_used_pages", ("kv",)] == 5
     assert values["buffer_total_pages", ("kv",)] == 20
     assert values["buffer_usage_ratio", ("patch",)] == 0
+    assert values["buffer_peak_pages", ("kv",)] == 11
+    assert values["slo_tbt_seconds", ()] == 0.08
 
 
 def test_engines_do_not_share_metrics() -> None:

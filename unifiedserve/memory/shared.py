@@ -2,7 +2,8 @@
 
 import msgspec
 
-from ipc_buffers import MessageQueue, PagePool
+from ipc_buffers import Arena, MessageQueue, PagePool
+from unifiedserve.memory.status import Status
 
 ENGINE_INBOX = "engine"
 _INBOX_BYTES = 8 << 20
@@ -11,6 +12,10 @@ _INBOX_BYTES = 8 << 20
 class PoolSize(msgspec.Struct, frozen=True):
     pages: int
     page_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        return self.pages * self.page_bytes
 
 
 class MemoryLayout(msgspec.Struct, frozen=True):
@@ -27,19 +32,31 @@ class MemoryLayout(msgspec.Struct, frozen=True):
         """Name of an arena of this engine."""
         return f"{self.engine_id}-{name}"
 
+    def segments(self) -> dict[str, int]:
+        """Bytes of shared memory, the weights' aside, by what they are for."""
+        return {
+            "KV cache": self.kv.bytes,
+            "patch buffer": self.patch.bytes,
+            "visual buffer": self.visual.bytes,
+            "queues": (1 + len(self.instances)) * _INBOX_BYTES,
+        }
+
 
 class SharedMemory:
-    """The KV, patch and visual page pools, and an inbox for every process."""
+    """The KV, patch and visual page pools, the stages' status, and an inbox for every process."""
 
-    def __init__(self, layout: MemoryLayout, pools: dict[str, PagePool], inboxes: dict[str, MessageQueue]) -> None:
+    def __init__(
+        self, layout: MemoryLayout, status: Arena, pools: dict[str, PagePool], inboxes: dict[str, MessageQueue]
+    ) -> None:
         self.layout = layout
+        self.status = Status(status)
         self.pools = pools
         self.inboxes = inboxes
 
     @classmethod
     def create(cls, layout: MemoryLayout) -> "SharedMemory":
         """Raises ipc_buffers.ArenaError, with the sizes, if it does not fit; then nothing is left behind."""
-        memory = cls(layout, {}, {})
+        memory = cls(layout, Status.create(layout.arena("status")), {}, {})
         try:
             for name in ("kv", "patch", "visual"):
                 size: PoolSize = getattr(layout, name)
@@ -55,6 +72,7 @@ class SharedMemory:
     def attach(cls, layout: MemoryLayout) -> "SharedMemory":
         return cls(
             layout,
+            Arena.attach(layout.arena("status")),
             {name: PagePool.attach(layout.arena(name)) for name in ("kv", "patch", "visual")},
             {name: MessageQueue.attach(layout.arena(f"inbox-{name}")) for name in (ENGINE_INBOX, *layout.instances)},
         )
@@ -64,7 +82,11 @@ class SharedMemory:
         return sum(pool.reclaim(request=uid) for pool in self.pools.values())
 
     def unlink(self) -> None:
-        parts: list[PagePool | MessageQueue] = [*self.pools.values(), *self.inboxes.values()]
+        parts: list[Arena | PagePool | MessageQueue] = [
+            self.status.arena,
+            *self.pools.values(),
+            *self.inboxes.values(),
+        ]
         for part in parts:
             part.close()
             part.unlink()

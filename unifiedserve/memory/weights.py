@@ -49,6 +49,11 @@ class Entry(NamedTuple):
 Manifest = dict[str, Entry]
 
 
+def weights_bytes(model_dir: Path, dtype: torch.dtype) -> int:
+    """What `load_weights` will take, from the files' headers alone; raises as it does."""
+    return max(entry.end for entry in _plan(weight_files(model_dir), dtype).values())
+
+
 def load_weights(model_dir: Path, arena_name: str, dtype: torch.dtype) -> Arena:
     """Copy all tensors of a checkpoint into a new arena, floating ones converted to `dtype`.
 

@@ -9,6 +9,7 @@ that it will ever need of it is there. So no two requests can wait for each othe
 
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
+from unifiedserve.scheduling.pacing import LEAST_REST, learn_encode, learn_step, next_start
 from unifiedserve.scheduling.policies import (
     Policy,
     continuous_batching,
@@ -19,8 +20,10 @@ from unifiedserve.scheduling.policies import (
 from unifiedserve.scheduling.state import (
     Budget,
     Chunk,
+    Costs,
     DecodeState,
     EncodeWork,
+    Pace,
     Plan,
     PrefillState,
     State,
@@ -30,10 +33,13 @@ from unifiedserve.scheduling.state import (
 from unifiedserve.scheduling.vision import schedule_vision
 
 __all__ = [
+    "LEAST_REST",
     "Budget",
     "Chunk",
+    "Costs",
     "DecodeState",
     "EncodeWork",
+    "Pace",
     "Plan",
     "Policy",
     "PrefillState",
@@ -42,6 +48,9 @@ __all__ = [
     "VisionState",
     "continuous_batching",
     "encode_prefill",
+    "learn_encode",
+    "learn_step",
+    "next_start",
     "policy_for",
     "schedule_decode",
     "schedule_encode",

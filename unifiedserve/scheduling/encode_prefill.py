@@ -15,7 +15,7 @@ def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
     work: list[EncodeWork] = []
     for request in _running_first(state.prefills):
         units = [i for i, unit in enumerate(request.units) if unit.ready and not unit.encoded]
-        if not units:
+        if not units or not (budget.overlap or request.all_ready):
             continue
         if not request.reserved:
             if request.visual_pages > visual_free:
@@ -34,18 +34,21 @@ def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
     return work
 
 
-def schedule_prefill(state: State, budget: Budget) -> list[Chunk]:
-    """Prompt chunks to prefill now.
+def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) -> list[Chunk]:
+    """Prompt chunks to prefill now, if they are worth a pass over the weights.
 
-    A request gets all of its KV pages at its first chunk; pages for the growth of running decodes are
-    kept back, unless nothing holds any.
+    They are if they fill the budget or bring a prompt to its end; less is left to grow, for a request that has its
+    pages of the visual buffer gets all of its tokens without more being prefilled. Beside sequences that decode, which
+    read the weights anyway, every token counts. A request gets all of its KV pages at its first chunk; pages for the
+    growth of running decodes are kept back, unless nothing holds any.
     """
     left = budget.prefill_tokens or _UNLIMITED
-    kv_free, admitting = state.kv_free, True
+    kv_free, admitting, worth = state.kv_free, True, beside_decode
     chunks = []
     for request in _running_first(state.prefills):
-        ready = request.reach - request.prefilled
-        if ready <= 0 or left <= 0:
+        reach = request.reach
+        ready = reach - request.prefilled
+        if ready <= 0 or left <= 0 or not (budget.overlap or reach == request.num_tokens):
             continue
         if not request.admitted:
             if request.units and not (request.reserved or all(unit.encoded for unit in request.units)):
@@ -56,8 +59,10 @@ def schedule_prefill(state: State, budget: Budget) -> list[Chunk]:
             kv_free -= request.kv_pages
         count = min(ready, left)
         left -= count
-        chunks.append(Chunk(request.uid, request.prefilled, request.prefilled + count))
-    return chunks
+        stop = request.prefilled + count
+        chunks.append(Chunk(request.uid, request.prefilled, stop))
+        worth = worth or left <= 0 or stop == request.num_tokens
+    return chunks if worth else []
 
 
 _UNLIMITED = 1 << 60

@@ -6,6 +6,7 @@ from dataclasses import replace
 from unifiedserve.config import Stage
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
+from unifiedserve.scheduling.pacing import encode_within, next_start, prefill_within
 from unifiedserve.scheduling.state import Budget, Plan, State
 
 Policy = Callable[[State, Budget], Plan]
@@ -17,7 +18,10 @@ def encode_prefill(state: State, budget: Budget) -> Plan:
 
 
 def continuous_batching(state: State, budget: Budget) -> Plan:
-    """Decode alone: every running sequence advances by one token."""
+    """Decode alone: every running sequence advances by one token, when it is time for that."""
+    start = next_start(state.pace, budget.slo_tbt)
+    if state.decodes and state.now < start:
+        return Plan(wait_until=start)
     run, preempt = schedule_decode(state.decodes, state.kv_free, budget.kv_page_tokens, budget.max_running)
     return Plan(decode=run, preempt=preempt)
 
@@ -25,17 +29,24 @@ def continuous_batching(state: State, budget: Budget) -> Plan:
 def stage_level(state: State, budget: Budget) -> Plan:
     """HydraInfer Alg. 1: decode first, then prefill chunks, and encode only if no prefill runs.
 
-    Except for the oldest request: later arrivals must not keep it from being encoded for ever.
+    Except for the oldest request: later arrivals must not keep it from being encoded for ever. Beside sequences that
+    decode, both are cut to what the target between tokens leaves; decode alone makes room for other workers.
     """
     run, preempt = schedule_decode(state.decodes, state.kv_free, budget.kv_page_tokens, budget.max_running)
     if preempt:
         return Plan(decode=run, preempt=preempt)
     kept_for_growth = replace(budget, kv_reserve=budget.kv_reserve + len(run))
-    prefill = schedule_prefill(state, kept_for_growth)
+    limit = prefill_within(kept_for_growth, state.costs) if run else kept_for_growth
+    prefill = schedule_prefill(state, limit, beside_decode=bool(run))
     running = {chunk.uid for chunk in prefill}
     starved = state.prefills[:1] and state.prefills[0].uid not in running
-    encode = schedule_encode(state, budget) if starved or not prefill else []
-    return Plan(encode, prefill, run)
+    encode = []
+    if starved or not prefill:
+        tokens = sum(chunk.stop - chunk.start for chunk in prefill)
+        encode = schedule_encode(state, encode_within(budget, state.costs, tokens) if run else budget)
+    if encode or prefill:
+        return Plan(encode, prefill, run)
+    return continuous_batching(state, budget)
 
 
 def policy_for(stages: Iterable[Stage]) -> Policy:

@@ -39,6 +39,11 @@ class PrefillState:
     reserved: bool = False  # its visual pages are set aside
 
     @property
+    def all_ready(self) -> bool:
+        """Whether the patches of all its media have been decoded."""
+        return all(unit.ready for unit in self.units)
+
+    @property
     def reach(self) -> int:
         """End of the prompt prefix whose visual tokens are all encoded."""
         return next((unit.position for unit in self.units if not unit.encoded), self.num_tokens)
@@ -59,26 +64,48 @@ class DecodeState:
     pages: int
 
 
+class Pace(NamedTuple):
+    """The last step that decoded (monotonic seconds), and whether stages elsewhere have work for the cores."""
+
+    started: float = float("-inf")
+    ended: float = float("-inf")
+    others_work: bool = False
+
+
+@dataclass(slots=True)
+class Costs:
+    """Seconds that work took lately: a step that only decodes, and each token that comes on top; 0: unknown."""
+
+    decode: float = 0.0
+    prompt_token: float = 0.0
+    visual_token: float = 0.0
+
+
 @dataclass(slots=True)
 class State:
-    """All that a language worker holds, requests in order of arrival, and the pages that are free."""
+    """All that a language worker holds, requests in order of arrival, the pages that are free, and the time."""
 
     prefills: list[PrefillState]
     decodes: list[DecodeState]
     kv_free: int
     kv_total: int
     visual_free: int  # neither in use nor set aside
+    now: float = 0.0  # monotonic seconds
+    pace: Pace = field(default_factory=Pace)
+    costs: Costs = field(default_factory=Costs)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one step. `prefill_tokens` 0 means unlimited."""
+    """Limits of one step. `prefill_tokens` 0 means unlimited, and so does `slo_tbt` 0 (seconds between tokens)."""
 
     prefill_tokens: int
     encode_tokens: int
     max_running: int
     kv_page_tokens: int
     kv_reserve: int = 0
+    slo_tbt: float = 0.0
+    overlap: bool = True  # encode while media are decoded, prefill while they are encoded
 
 
 class EncodeWork(NamedTuple):
@@ -95,9 +122,17 @@ class Chunk(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """One step: units to encode, prompt chunks to prefill, sequences (uid, index) to advance or preempt."""
+    """One step: units to encode, prompt chunks to prefill, sequences (uid, index) to advance or preempt.
+
+    A plan without work says when (monotonic seconds) there will be some even if nothing happens meanwhile.
+    """
 
     encode: list[EncodeWork] = []  # noqa: RUF012
     prefill: list[Chunk] = []  # noqa: RUF012
     decode: list[tuple[int, int]] = []  # noqa: RUF012
     preempt: list[tuple[int, int]] = []  # noqa: RUF012
+    wait_until: float = float("inf")
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.encode or self.prefill or self.decode or self.preempt)

@@ -13,9 +13,21 @@ from torch import Tensor
 from unifiedserve.config import Stage
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import Embeddings, Message, PagesFreed, Patches, Preempted, Request, Sequence
-from unifiedserve.scheduling import Budget, Chunk, EncodeWork, Plan, State, policy_for
+from unifiedserve.scheduling import (
+    Budget,
+    Chunk,
+    Costs,
+    EncodeWork,
+    Pace,
+    Plan,
+    State,
+    learn_encode,
+    learn_step,
+    policy_for,
+)
 from unifiedserve.stages.decode import DecodeStage, Key
 from unifiedserve.stages.encode import EncodeStage
+from unifiedserve.stages.lane import AT_ONCE
 from unifiedserve.stages.language import LanguageModel
 from unifiedserve.stages.port import Port
 from unifiedserve.stages.prefill import PrefillStage
@@ -47,6 +59,8 @@ class LanguageLane:
         self._policy = policy_for(hosted)
         self._budget = budget
         self._port = port
+        self._costs = Costs()
+        self._pace = Pace()
         self._prompts: dict[int, Prompt] = {}
 
     def accept(self, message: Message) -> None:
@@ -64,8 +78,9 @@ class LanguageLane:
                 self._decode.accept(message)
                 self._port.queued(Stage.DECODE, message.uid)
 
-    def step(self) -> bool:
+    def step(self) -> float:
         plan = self._policy(self._state(), self._budget)
+        self._tell(plan)
         if plan.encode:
             with self._guard(work.uid for work in plan.encode):
                 self._run_encode(plan.encode)
@@ -74,7 +89,7 @@ class LanguageLane:
         if plan.prefill or plan.decode:
             with self._guard([chunk.uid for chunk in plan.prefill] + [uid for uid, _ in plan.decode]):
                 self._run_language(plan)
-        return any(plan)
+        return AT_ONCE if plan.has_work else plan.wait_until
 
     def drop(self, uid: int, index: int | None = None) -> None:
         keys = [key for key in self._decode.sequences if key[0] == uid and index in (None, key[1])]
@@ -124,7 +139,17 @@ class LanguageLane:
             kv_free=pool.free_pages(),
             kv_total=pool.num_pages,
             visual_free=self._encode.visual_free,
+            now=time.monotonic(),
+            pace=self._pace._replace(others_work=self._port.others_work),
+            costs=self._costs,
         )
+
+    def _tell(self, plan: Plan) -> None:
+        """Let the other workers know what this one is about to do, so that they can pace themselves."""
+        if Stage.ENCODE in self._hosted:
+            self._port.working(Stage.ENCODE, bool(plan.encode))
+        if Stage.PREFILL in self._hosted:
+            self._port.working(Stage.PREFILL, bool(plan.prefill))
 
     def _run_encode(self, work: list[EncodeWork]) -> None:
         start = time.monotonic()
@@ -132,6 +157,9 @@ class LanguageLane:
             self._port.dequeued(Stage.ENCODE, uid)
         for message in self._encode.step(work, self._prompts):
             self._port.send(Stage.PREFILL, message)
+        tokens = sum(self._prompts[uid].state.units[unit].tokens for uid, units in work for unit in units)
+        learn_encode(self._costs, tokens, time.monotonic() - start)
+        self._port.used(Stage.ENCODE, self._visual.pool.used_pages())
         self._port.send(Stage.VISION, PagesFreed())
         self._port.span(Stage.ENCODE, "encode", start, [uid for uid, _ in work])
 
@@ -151,11 +179,17 @@ class LanguageLane:
             self._port.dequeued(Stage.DECODE, uid)
         for chunk in plan.prefill:
             self._port.dequeued(Stage.PREFILL, chunk.uid)
+        for stage in self._hosted & {Stage.PREFILL, Stage.DECODE}:
+            self._port.used(stage, self._model.kv.pool.used_pages())
         logits = self._model.run([rows for _, rows in decode] + [rows for _, rows in prefill])
         if decode:
             self._finish_decode([key for key, _ in decode], logits[: len(decode)], start)
         if prefill:
             self._finish_prefill([chunk for chunk, _ in prefill], logits[len(decode) :], start)
+        ended = time.monotonic()
+        if decode:
+            self._pace = Pace(start, ended)
+        learn_step(self._costs, len(decode), sum(chunk.stop - chunk.start for chunk, _ in prefill), ended - start)
 
     def _finish_decode(self, keys: list[Key], logits: Tensor, start: float) -> None:
         tokens = self._decode.finish(keys, logits)

@@ -5,20 +5,23 @@ from collections.abc import Iterable
 
 from ipc_buffers import MessageQueue
 from unifiedserve.config import Placement, Stage
-from unifiedserve.memory.shared import ENGINE_INBOX
+from unifiedserve.memory.shared import ENGINE_INBOX, SharedMemory
 from unifiedserve.messages import Abort, Drained, Failed, Message, Report, Span, Token, pack
 
 _PATIENCE_SECONDS = 0.05
 _MOST_MESSAGES = 256
+_HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
 
 class Port:
     """The connections of one worker. Tokens and spans are gathered into one report a step."""
 
-    def __init__(self, placement: Placement, instance: str, inboxes: dict[str, MessageQueue]) -> None:
+    def __init__(self, placement: Placement, instance: str, memory: SharedMemory) -> None:
         self._placement = placement
         self._instance = instance
-        self._inboxes = inboxes
+        self._inboxes = memory.inboxes
+        self._status = memory.status
+        self._heavy_elsewhere = [stage for stage in _HEAVY if placement.host(stage) != instance]
         self._local: list[Message] = []
         self._early: list[bytes] = []
         self._report = Report(instance=instance)
@@ -41,6 +44,19 @@ class Port:
         """Messages that had to be received while another worker's inbox was full."""
         messages, self._early = self._early, []
         return messages
+
+    def working(self, stage: Stage, working: bool) -> None:
+        """Tell the other workers whether `stage` has work for the cores."""
+        self._status.set_working(stage, working)
+
+    @property
+    def others_work(self) -> bool:
+        """Whether a heavy stage of another worker has work for the cores."""
+        return any(map(self._status.working, self._heavy_elsewhere))
+
+    def used(self, stage: Stage, pages: int) -> None:
+        """So many pages of the buffer from which `stage` takes them are in use: for its peak."""
+        self._status.used(stage, pages)
 
     @property
     def inbox(self) -> MessageQueue:

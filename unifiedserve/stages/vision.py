@@ -96,6 +96,11 @@ class VisionStage:
         promised = sum(job.state.pages for job in self._jobs.values() if job.state.admitted)
         return self._buffer.pool.free_pages() - promised
 
+    @property
+    def used_pages(self) -> int:
+        """Patch pages that hold patches."""
+        return self._buffer.pool.used_pages()
+
     def states(self) -> list[VisionState]:
         """Requests in order of arrival."""
         return sorted((job.state for job in self._jobs.values()), key=lambda s: (s.arrival, s.uid))

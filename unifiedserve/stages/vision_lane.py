@@ -5,6 +5,7 @@ import logging
 from unifiedserve.config import Stage
 from unifiedserve.messages import DecodeMedia, Message, Span
 from unifiedserve.scheduling import schedule_vision
+from unifiedserve.stages.lane import AT_ONCE, ON_MESSAGE
 from unifiedserve.stages.port import Port
 from unifiedserve.stages.vision import Output, VisionStage
 
@@ -23,7 +24,7 @@ class VisionLane:
             self._stage.accept(message)
             self._port.queued(Stage.VISION, message.uid)
 
-    def step(self) -> bool:
+    def step(self) -> float:
         outputs = self._stage.take_outputs()
         for output in outputs:
             try:
@@ -35,13 +36,15 @@ class VisionLane:
         for uid in admitted:
             self._port.dequeued(Stage.VISION, uid)
             self._stage.start(uid)
-        return bool(outputs or admitted)
+        self._port.working(Stage.VISION, any(state.admitted for state in self._stage.states()))
+        return AT_ONCE if outputs or admitted else ON_MESSAGE
 
     def _pass_on(self, output: Output) -> None:
         self._port.record(Span(Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine))
         if output.error:
             self._fail(output.uid, output.error, output.status)
         elif message := self._stage.write(output):
+            self._port.used(Stage.VISION, self._stage.used_pages)
             self._port.send(Stage.ENCODE, message)
 
     def _fail(self, uid: int, reason: str, status: int) -> None:

@@ -1,0 +1,140 @@
+"""Streams keep to the target between tokens while others work, and never wait for nothing."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unifiedserve.scheduling import (
+    LEAST_REST,
+    Budget,
+    Costs,
+    DecodeState,
+    Pace,
+    PrefillState,
+    State,
+    Unit,
+    continuous_batching,
+    learn_encode,
+    learn_step,
+    stage_level,
+)
+
+TARGET = 0.1
+BUDGET = Budget(prefill_tokens=512, encode_tokens=512, max_running=8, kv_page_tokens=16, slo_tbt=TARGET)
+
+seconds = st.floats(0.0, 1.0)
+
+
+def paced(now: float, pace: Pace, prefills: list[PrefillState] | None = None, costs: Costs | None = None) -> State:
+    return State(prefills or [], [DecodeState(9, 0, 0.0, 20, 2)], 1000, 1000, 1000, now, pace, costs or Costs())
+
+
+def text(tokens: int) -> PrefillState:
+    return PrefillState(1, 1.0, tokens, -(-tokens // 16))
+
+
+def video(units: int, tokens: int = 32) -> PrefillState:
+    made = [Unit(tokens, i * tokens, 2, ready=True) for i in range(units)]
+    return PrefillState(1, 1.0, units * tokens + 10, 99, made)
+
+
+@given(seconds, seconds)
+def test_alone_decode_runs_at_full_speed(now: float, step: float) -> None:
+    for policy in (continuous_batching, stage_level):
+        plan = policy(paced(now + step, Pace(now, now + step)), BUDGET)
+        assert plan.decode == [(9, 0)]
+
+
+@given(st.floats(0.0, 2 * TARGET), seconds, seconds)
+def test_a_wait_ends_one_target_after_the_last_start(step: float, start: float, later: float) -> None:
+    pace = Pace(start, start + step, others_work=True)
+    now = start + step + later
+    plan = continuous_batching(paced(now, pace), BUDGET)
+    if plan.decode:
+        return
+    assert plan.wait_until > now, "it must not spin"
+    assert plan.wait_until <= start + max(TARGET, (1 + LEAST_REST) * step) + 1e-9
+    assert continuous_batching(paced(plan.wait_until, pace), BUDGET).decode == [(9, 0)]
+
+
+@given(st.floats(0.001, 0.3), st.integers(1, 200))
+def test_a_paced_stream_has_the_speed_of_its_target(step: float, steps: int) -> None:
+    now, pace = 0.0, Pace(others_work=True)
+    starts = []
+    while len(starts) < steps:
+        plan = continuous_batching(paced(now, pace), BUDGET)
+        if plan.decode:
+            starts.append(now)
+            pace = Pace(now, now + step, others_work=True)
+            now += step
+        else:
+            now = plan.wait_until
+    gaps = [after - before for before, after in pairwise(starts)]
+    longest = max(TARGET, (1 + LEAST_REST) * step)
+    assert all(abs(gap - longest) < 1e-6 for gap in gaps), "as fast as the target allows, with a rest for the others"
+
+
+def test_the_first_step_of_a_stream_does_not_wait() -> None:
+    assert continuous_batching(paced(5.0, Pace(others_work=True)), BUDGET).decode == [(9, 0)]
+    long_ago = Pace(1.0, 1.05, others_work=True)
+    assert continuous_batching(paced(5.0, long_ago), BUDGET).decode == [(9, 0)]
+
+
+def test_without_sequences_there_is_nothing_to_wait_for() -> None:
+    state = paced(0.05, Pace(0.0, 0.05, others_work=True))
+    state.decodes = []
+    plan = continuous_batching(state, BUDGET)
+    assert not plan.has_work
+    assert plan.wait_until == float("inf")
+
+
+def test_without_a_target_nobody_waits() -> None:
+    budget = Budget(512, 512, 8, 16)
+    assert continuous_batching(paced(0.05, Pace(0.0, 0.05, others_work=True)), budget).decode == [(9, 0)]
+
+
+def test_in_one_worker_decode_makes_room_for_others_only_when_it_has_nothing_else_to_do() -> None:
+    pace = Pace(0.0, 0.05, others_work=True)
+    assert stage_level(paced(0.05, pace), BUDGET).wait_until == TARGET
+    plan = stage_level(paced(0.05, pace, [text(5000)]), BUDGET)
+    assert plan.decode
+    assert plan.prefill
+
+
+@given(
+    decode=st.floats(0.001, 0.09),
+    prompt_token=st.floats(1e-5, 1e-2),
+    visual_token=st.floats(1e-5, 1e-2),
+    request=st.sampled_from([text(5000), video(100)]),
+)
+def test_a_mixed_step_ends_in_time(
+    decode: float, prompt_token: float, visual_token: float, request: PrefillState
+) -> None:
+    """Budgets find the step that fits from measurements alone, and always let something through."""
+    costs = Costs()
+    learn_step(costs, 1, 0, decode)
+    durations = []
+    for _ in range(3):
+        plan = stage_level(paced(0.0, Pace(), [request], costs), BUDGET)
+        prompt = sum(chunk.stop - chunk.start for chunk in plan.prefill)
+        visual = sum(request.units[unit].tokens for _, units in plan.encode for unit in units)
+        assert plan.decode
+        assert prompt or visual
+        if visual:
+            learn_encode(costs, visual, visual * visual_token)
+        learn_step(costs, 1, prompt, decode + prompt * prompt_token)
+        durations.append(decode + prompt * prompt_token + visual * visual_token)
+    smallest = decode + 16 * prompt_token if not request.units else decode + 32 * visual_token
+    assert durations[-1] <= max(TARGET, smallest) + 1e-9
+    room = (TARGET - decode) / (prompt_token if not request.units else visual_token)
+    if room >= 64:
+        used = prompt if not request.units else visual
+        assert used >= min(512, room) - 33, "what fits is used"
+
+
+def test_without_streams_budgets_are_whole() -> None:
+    state = paced(0.0, Pace(), [text(5000)], Costs(0.05, 1e-2, 1e-2))
+    state.decodes = []
+    (chunk,) = stage_level(state, BUDGET).prefill
+    assert chunk.stop == 512

@@ -1,0 +1,45 @@
+"""What the stages tell each other without messages: a few numbers in shared memory."""
+
+from ipc_buffers import Arena
+from unifiedserve.config import Stage
+
+_STAGES = list(Stage)
+_WORKING, _PEAK = 0, 1
+_COLUMNS = 2
+_ITEM_BYTES = 8
+
+
+class Status:
+    """One row a stage: whether it has work for the cores, and the most pages of its buffer that were in use.
+
+    A row is written by the stage's worker alone, an aligned number at a time, so all read without locks. The buffer of
+    a stage is the one it takes pages from: patch for vision, visual for encode, KV for the others.
+    """
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena = arena
+        self._numbers = arena.buffer().cast("q")
+
+    @staticmethod
+    def create(name: str) -> Arena:
+        """Raises as `Arena.create`."""
+        return Arena.create(name, len(_STAGES) * _COLUMNS * _ITEM_BYTES)
+
+    def set_working(self, stage: Stage, working: bool) -> None:
+        self._numbers[_place(stage, _WORKING)] = working
+
+    def working(self, stage: Stage) -> bool:
+        return self._numbers[_place(stage, _WORKING)] != 0
+
+    def used(self, stage: Stage, pages: int) -> None:
+        """So many pages of the stage's buffer are in use now."""
+        place = _place(stage, _PEAK)
+        if pages > self._numbers[place]:
+            self._numbers[place] = pages
+
+    def peak(self, stage: Stage) -> int:
+        return self._numbers[_place(stage, _PEAK)]
+
+
+def _place(stage: Stage, column: int) -> int:
+    return _STAGES.index(stage) * _COLUMNS + column

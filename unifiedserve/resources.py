@@ -1,0 +1,67 @@
+"""Whether the machine has what the configuration asks for (cores, memory), asked before anything is loaded."""
+
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.errors import ConfigError
+
+WORKER_MIB = 300  # of its own for each process: interpreter, libraries, activations
+_SHM = "/dev/shm"
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def check_threads(config: EngineConfig) -> None:
+    """Raises ConfigError if a worker is to have more threads than there are cores, which slows it down."""
+    cores = len(os.sched_getaffinity(0))
+    for option, threads in (("--torch-threads", config.torch_threads), ("--vision-threads", config.vision_threads)):
+        if threads > cores:
+            raise ConfigError(f"{option} {threads}: this process may use {cores} cores; ask for {cores} or fewer")
+
+
+def check_memory(shared: Mapping[str, int], workers: int) -> None:
+    """Raises ConfigError, with the sum, if the shared segments (name to bytes) and the workers do not fit in memory."""
+    needed = {name: -(-size // MIB) for name, size in shared.items()}
+    _check_room(needed, shutil.disk_usage(_SHM).free, f"{_SHM} has", f"enlarge it (mount -o remount,size=… {_SHM})")
+    needed[f"{workers} workers"] = workers * WORKER_MIB
+    _check_room(needed, _available_bytes(), "the machine has", "free memory")
+
+
+def describe_slow_cpu() -> str | None:
+    """A warning if this x86 processor lacks the instructions that make CPU inference bearable."""
+    if platform.machine() != "x86_64" or torch.backends.cpu.get_cpu_capability() != "DEFAULT":
+        return None
+    return "this CPU has no AVX2: everything works, but several times slower than on one that has it"
+
+
+def _check_room(needed: Mapping[str, int], free_bytes: int, who: str, remedy: str) -> None:
+    total, free = sum(needed.values()), free_bytes // MIB
+    if total > free:
+        parts = " + ".join(f"{name} {mib:,}" for name, mib in needed.items())
+        raise ConfigError(
+            f"not enough memory: {parts} = {total:,} MiB, but {who} {free:,} MiB free; {remedy}, or ask for smaller "
+            "buffers (--kv-cache-mib, --patch-buffer-mib, --visual-buffer-mib)"
+        )
+
+
+def _available_bytes() -> int:
+    """Of the machine, or of the container if that allows less."""
+    machine = int(_fields(Path("/proc/meminfo"))["MemAvailable:"]) * 1024
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+        reclaimable = int(_fields(_CGROUP / "memory.stat")["inactive_file"])
+    except (OSError, ValueError, KeyError):  # no container, or no limit ("max")
+        return machine
+    return min(machine, limit - used + reclaimable)
+
+
+def _fields(path: Path) -> dict[str, str]:
+    """The second word of each line, by the first."""
+    lines = (line.split() for line in path.read_text().splitlines())
+    return {words[0]: words[1] for words in lines if len(words) > 1}

@@ -1,0 +1,62 @@
+"""How decoding and the heavy stages share the cores: the time between tokens has a target.
+
+Apart, decode rests between its steps while others have work; together in one worker, prompt and encoder budgets are
+cut so that a mixed step ends in time. Either way streams come at the target, and the rest goes to what is heavy.
+"""
+
+from dataclasses import replace
+
+from unifiedserve.scheduling.state import Budget, Costs, Pace
+
+LEAST_REST = 0.1  # of a step that takes all of the target, or more: others must get on, too
+_SMALLEST_CHUNK = 16  # prompt tokens; smaller ones are not worth reading the weights, and tell little about their cost
+_FIRST_TOKENS = 32  # a budget before anything was measured
+_NEWEST = 0.3  # weight of the newest measurement
+
+
+def next_start(pace: Pace, target: float) -> float:
+    """When decode may take its next step (monotonic seconds): at once if nobody else wants the cores.
+
+    Else one target after the last start, or a moment after its end if that step alone took so long.
+    """
+    if not target or not pace.others_work:
+        return pace.ended
+    return max(pace.started + target, pace.ended + LEAST_REST * (pace.ended - pace.started))
+
+
+def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> None:
+    """A forward pass with so many sequences and prompt tokens took `seconds`."""
+    if not prompt_tokens:
+        costs.decode = _blend(costs.decode, seconds)
+    elif prompt_tokens >= _SMALLEST_CHUNK:
+        added = max(0.0, seconds - costs.decode) if decodes else seconds
+        costs.prompt_token = _blend(costs.prompt_token, added / prompt_tokens)
+
+
+def learn_encode(costs: Costs, visual_tokens: int, seconds: float) -> None:
+    """The encoder took `seconds` for so many tokens."""
+    costs.visual_token = _blend(costs.visual_token, seconds / visual_tokens)
+
+
+def prefill_within(budget: Budget, costs: Costs) -> Budget:
+    """The budget with its prompt tokens cut, so that a step which also decodes stays below the target."""
+    if not budget.slo_tbt:
+        return budget
+    fitting = max(_SMALLEST_CHUNK, _affordable(budget.slo_tbt - costs.decode, costs.prompt_token))
+    return replace(budget, prefill_tokens=min(budget.prefill_tokens or fitting, fitting))
+
+
+def encode_within(budget: Budget, costs: Costs, prompt_tokens: int) -> Budget:
+    """The budget with its visual tokens cut likewise, in a step that also takes so many prompt tokens."""
+    if not budget.slo_tbt:
+        return budget
+    left = budget.slo_tbt - costs.decode - prompt_tokens * costs.prompt_token
+    return replace(budget, encode_tokens=max(1, min(budget.encode_tokens, _affordable(left, costs.visual_token))))
+
+
+def _affordable(seconds: float, token: float) -> int:
+    return int(seconds / token) if token else _FIRST_TOKENS
+
+
+def _blend(average: float, newest: float) -> float:
+    return average + _NEWEST * (newest - average) if average else newest
