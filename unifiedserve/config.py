@@ -59,6 +59,8 @@ PLACEMENTS = {
 
 MIB = 1 << 20
 _PACE = 2.2  # lone decode steps between tokens while videos are worked on: streams keep over 40 % of their speed
+_REST = 0.5  # of a step, at least, for others: they get a third of the cores however many streams there are
+_LEAST_REST = 0.1  # ... if a target is given, which goes first
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +132,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     def seconds_between_tokens(self, decode_step: float) -> float:
         """The target for streams beside heavy work, given the seconds of a lone decode step."""
         return self.slo_tbt / 1000 or _PACE * decode_step
+
+    @property
+    def rest_between_steps(self) -> float:
+        """What others get at least after a decode step, as a share of it."""
+        return _LEAST_REST if self.slo_tbt else _REST
 
     @property
     def workers(self) -> Placement:

@@ -42,7 +42,6 @@ from unifiedserve.models.default import DEFAULT_MODEL, default_checkpoint
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_processor
 from unifiedserve.output import Answer
-from unifiedserve.scheduling import LEAST_REST
 from unifiedserve.supervisor import Supervisor
 from unifiedserve.tracing import Timeline
 
@@ -450,7 +449,7 @@ class Engine:
     def _check_target(self, decode_step: float) -> bool:
         """Whether streams can hold their target; a start with one that is out of reach fails."""
         target = self.config.seconds_between_tokens(decode_step)
-        least = decode_step * (1 + LEAST_REST)
+        least = decode_step * (1 + self.config.rest_between_steps)
         if target < least and self.target_between_tokens is None:
             self.fail_all(
                 f"--slo-tbt {self.config.slo_tbt:g} is out of reach: a decode step takes {decode_step * 1e3:.1f} ms "

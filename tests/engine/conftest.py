@@ -50,7 +50,8 @@ def serve(checkpoint: Path) -> Iterator[Callable[..., daemon.Daemon]]:
         running: list[tuple[EngineConfig, daemon.Daemon]] = []
 
         def start(**options: object) -> daemon.Daemon:
-            config = EngineConfig(**{"model": str(checkpoint), "kv_cache_mib": 64, "patch_buffer_mib": 64, **options})
+            defaults = {"model": str(checkpoint), "dtype": "float32", "kv_cache_mib": 64, "patch_buffer_mib": 64}
+            config = EngineConfig(**{**defaults, **options})
             if running and running[-1][0] == config:
                 return running[-1][1]
             stack.close()

@@ -95,9 +95,14 @@ ENGINES = [
     for placement in ("shared", "monolithic")
     for chunk in (16, 100, 0)
 ]
+ENGINES += [
+    {"placement": "shared", "no_overlap": True},
+    {"placement": "shared", "slo_tbt": 20.0},
+    {"placement": "monolithic", "slo_tbt": 20.0},
+]
 
 
-@pytest.mark.parametrize("options", ENGINES, ids=lambda o: f"{o['placement']}-{o['prefill_chunk_tokens'] or 'all'}")
+@pytest.mark.parametrize("options", ENGINES, ids=lambda o: "-".join(map(str, o.values())))
 def test_answers_equal_generate(
     options: dict[str, Any], serve: Callable[..., Daemon], clips: Clips, expected: dict[str, list[int]]
 ) -> None:

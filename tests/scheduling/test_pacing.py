@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unifiedserve.scheduling import (
-    LEAST_REST,
     Budget,
     Costs,
     DecodeState,
@@ -54,7 +53,7 @@ def test_a_wait_ends_one_target_after_the_last_start(step: float, start: float, 
     if plan.decode:
         return
     assert plan.wait_until > now, "it must not spin"
-    assert plan.wait_until <= start + max(TARGET, (1 + LEAST_REST) * step) + 1e-9
+    assert plan.wait_until <= start + max(TARGET, (1 + BUDGET.rest) * step) + 1e-9
     assert continuous_batching(paced(plan.wait_until, pace), BUDGET).decode == [(9, 0)]
 
 
@@ -71,7 +70,7 @@ def test_a_paced_stream_has_the_speed_of_its_target(step: float, steps: int) -> 
         else:
             now = plan.wait_until
     gaps = [after - before for before, after in pairwise(starts)]
-    longest = max(TARGET, (1 + LEAST_REST) * step)
+    longest = max(TARGET, (1 + BUDGET.rest) * step)
     assert all(abs(gap - longest) < 1e-6 for gap in gaps), "as fast as the target allows, with a rest for the others"
 
 

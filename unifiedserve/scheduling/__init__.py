@@ -9,7 +9,7 @@ that it will ever need of it is there. So no two requests can wait for each othe
 
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
-from unifiedserve.scheduling.pacing import LEAST_REST, learn_encode, learn_step, next_start
+from unifiedserve.scheduling.pacing import learn_encode, learn_step, next_start
 from unifiedserve.scheduling.policies import (
     Policy,
     continuous_batching,
@@ -33,7 +33,6 @@ from unifiedserve.scheduling.state import (
 from unifiedserve.scheduling.vision import schedule_vision
 
 __all__ = [
-    "LEAST_REST",
     "Budget",
     "Chunk",
     "Costs",

@@ -8,20 +8,19 @@ from dataclasses import replace
 
 from unifiedserve.scheduling.state import Budget, Costs, Pace
 
-LEAST_REST = 0.1  # of a step that takes all of the target, or more: others must get on, too
 _SMALLEST_CHUNK = 16  # prompt tokens; smaller ones are not worth reading the weights, and tell little about their cost
 _FIRST_TOKENS = 32  # a budget before anything was measured
 _NEWEST = 0.3  # weight of the newest measurement
 
 
-def next_start(pace: Pace, target: float) -> float:
+def next_start(pace: Pace, budget: Budget) -> float:
     """When decode may take its next step (monotonic seconds): at once if nobody else wants the cores.
 
-    Else one target after the last start, or a moment after its end if that step alone took so long.
+    Else one target after the last start, and after a rest in proportion to that step even if it took all of the target.
     """
-    if not target or not pace.others_work:
+    if not budget.slo_tbt or not pace.others_work:
         return pace.ended
-    return max(pace.started + target, pace.ended + LEAST_REST * (pace.ended - pace.started))
+    return max(pace.started + budget.slo_tbt, pace.ended + budget.rest * (pace.ended - pace.started))
 
 
 def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> None:

@@ -19,7 +19,7 @@ def encode_prefill(state: State, budget: Budget) -> Plan:
 
 def continuous_batching(state: State, budget: Budget) -> Plan:
     """Decode alone: every running sequence advances by one token, when it is time for that."""
-    start = next_start(state.pace, budget.slo_tbt)
+    start = next_start(state.pace, budget)
     if state.decodes and state.now < start:
         return Plan(wait_until=start)
     run, preempt = schedule_decode(state.decodes, state.kv_free, budget.kv_page_tokens, budget.max_running)

@@ -105,6 +105,7 @@ class Budget:
     kv_page_tokens: int
     kv_reserve: int = 0
     slo_tbt: float = 0.0
+    rest: float = 0.1  # of a step that decodes, at least, for others that have work
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded
 
 
