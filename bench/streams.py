@@ -18,7 +18,6 @@ import openai
 CLIP = Path(__file__).parents[1] / "unifiedserve" / "samples" / "telescope.mp4"
 SETTLE_TOKENS = 40
 LAST_TOKENS = 10
-MAX_PIXELS = 50_176  # a frame
 MODEL_SIZES = {
     "hidden_size": 512,
     "intermediate_size": 1408,
@@ -82,7 +81,7 @@ class Run:
         return min(1.0, sum(long) / len(self.streams) / self.window)
 
 
-def make_video(path: Path, seconds: int = 120) -> None:
+def make_video(path: Path, seconds: int) -> None:
     """640x360 H.264 at 30 frames a second, GOPs of 250 frames, from the sample clip."""
     loop = ["-stream_loop", "-1", "-i", str(CLIP), "-t", str(seconds), "-an"]
     encode = ["-vf", "scale=640:360,fps=30", "-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p"]
@@ -93,8 +92,18 @@ def make_video(path: Path, seconds: int = 120) -> None:
 def daemon(model: Path, media: Path, *options: str) -> Iterator[str]:
     """The base URL of a running daemon, which may read files below `media`."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "unifiedserve.cli", "serve", str(model), "--port", "0"]
-        + ["--allowed-local-media-path", str(media), *options],
+        [
+            sys.executable,
+            "-m",
+            "unifiedserve.cli",
+            "serve",
+            str(model),
+            "--port",
+            "0",
+            "--allowed-local-media-path",
+            str(media),
+            *options,
+        ],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -115,16 +124,19 @@ def gauge(url: str, name: str) -> float:
     return next(float(line.split()[1]) for line in lines if line.startswith(f"unifiedserve:{name} "))
 
 
-async def measure(label: str, url: str, videos: list[Path], frames: int, streams: int = 1) -> Run:
-    """Text streams run; when they are steady, one question about each video arrives."""
+async def measure(label: str, url: str, videos: list[Path], sampling: dict[str, Any], streams: int = 1) -> Run:
+    """Text streams run; when they are steady, one question about each video arrives.
+
+    `sampling` are the request's fields that say which frames are taken, and their size.
+    """
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=600) as client:
         model = (await client.models.list()).data[0].id
-        await ask_video(client, model, videos[0], 8)  # warm up
+        await ask_video(client, model, videos[0], frames(8))  # warm up
         texts = [_Stream(client, model, number) for number in range(streams)]
         for text in texts:
             await text.beyond(SETTLE_TOKENS)
         start = time.monotonic()
-        ttfts = await asyncio.gather(*(ask_video(client, model, video, frames) for video in videos))
+        ttfts = await asyncio.gather(*(ask_video(client, model, video, sampling) for video in videos))
         for text in texts:
             await text.beyond(len(text.tokens) + LAST_TOKENS)
         for text in texts:
@@ -168,7 +180,13 @@ async def text_stream(client: openai.AsyncOpenAI, model: str, number: int) -> As
         yield time.monotonic()
 
 
-async def ask_video(client: openai.AsyncOpenAI, model: str, video: Path, frames: int) -> float:
+def frames(count: int, max_pixels: int | None = None) -> dict[str, Any]:
+    """The fields of a request that sample so many frames, each of so many pixels at most."""
+    fields: dict[str, Any] = {"media_io_kwargs": {"video": {"num_frames": count}}}
+    return fields | ({"mm_processor_kwargs": {"max_pixels": max_pixels}} if max_pixels else {})
+
+
+async def ask_video(client: openai.AsyncOpenAI, model: str, video: Path, sampling: dict[str, Any]) -> float:
     """Seconds to the first token of a question about the video."""
     start = time.monotonic()
     question = {"type": "text", "text": "What happens?"}
@@ -177,9 +195,6 @@ async def ask_video(client: openai.AsyncOpenAI, model: str, video: Path, frames:
         model=model,
         messages=[{"role": "user", "content": parts}],
         max_tokens=1,
-        extra_body={
-            "media_io_kwargs": {"video": {"num_frames": frames}},
-            "mm_processor_kwargs": {"max_pixels": MAX_PIXELS},
-        },
+        extra_body=sampling,
     )
     return time.monotonic() - start
