@@ -29,7 +29,7 @@ def attend(qkv: Tensor, layout: Layout) -> Tensor:
 
 
 def _rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Queries and keys [2, sequences, heads, n, head_dim], rotated and the queries scaled, in float32 until the end.
+    """Queries and keys [2, sequences, heads, n, head_dim], rotated in float32.
 
     `cos` and `sin` are [sequences, 1, n, head_dim / 2].
     """
@@ -38,18 +38,19 @@ def _rotated(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     moved = first * sin
     first.mul_(cos).addcmul_(second, sin, value=-1)
     second.mul_(cos).add_(moved)
-    turned[0].mul_(heads.shape[-1] ** -0.5)
     return turned.to(heads.dtype)
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """[batch, n, head_dim] of three such."""
-    batch, n, _ = query.shape
+    batch, n, head_dim = query.shape
+    scale, unused = head_dim**-0.5, query.new_empty(1)
     out = torch.empty_like(query)
     step, queries = max(1, SCORES // n**2), max(1, SCORES // n)
     for b in range(0, batch, step):
         keys, values = key[b : b + step].transpose(1, 2), value[b : b + step]
         for q in range(0, n, queries):
-            weights = torch.bmm(query[b : b + step, q : q + queries], keys).softmax(-1)
-            out[b : b + step, q : q + queries] = torch.bmm(weights, values)
+            part = slice(b, b + step), slice(q, q + queries)
+            scores = torch.baddbmm(unused, query[part], keys, beta=0, alpha=scale)
+            out[part] = torch.bmm(scores.softmax(-1), values)
     return out

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from unifiedserve.models.linear import linear, linear_plus, linear_times
 from unifiedserve.models.media import MediaKind, MediaPlan
@@ -70,8 +69,12 @@ class VisionTower:
 
 def _rearrange(hidden: Tensor, tokens: Tensor) -> Tensor:
     """Rows of `hidden` [N, width], each token's together, in the order of `tokens` [M]."""
-    return hidden.view(len(tokens), -1)[tokens].view(hidden.shape)
+    return hidden.view(len(tokens), -1).index_select(0, tokens).view(hidden.shape)
 
 
 def _norm(hidden: Tensor, norm: Any) -> Tensor:
-    return functional.rms_norm(hidden, hidden.shape[-1:], norm.weight, norm.variance_epsilon)
+    """RMSNorm; in bfloat16 quicker than functional.rms_norm, and rounded once."""
+    values = hidden.float()
+    roots = torch.linalg.vector_norm(values, dim=-1, keepdim=True).square_().div_(values.shape[-1])
+    roots.add_(norm.variance_epsilon).rsqrt_()
+    return (values * roots).mul_(norm.weight).to(hidden.dtype)
