@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from unifiedserve.attention import cpu_features
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ConfigError
 
@@ -30,6 +31,11 @@ def check_memory(shared: Mapping[str, int], workers: int) -> None:
     _check_room(needed, shutil.disk_usage(_SHM).free, f"{_SHM} has", f"enlarge it (mount -o remount,size=… {_SHM})")
     needed[f"{workers} workers"] = workers * WORKER_MIB
     _check_room(needed, _available_bytes(), "the machine has", "free memory")
+
+
+def natural_dtype() -> str:
+    """torch's name of the shortest type that the processor's instructions compute in."""
+    return "bfloat16" if cpu_features() & {"avx512_bf16", "amx_bf16"} else "float32"
 
 
 def describe_slow_cpu() -> str | None:
