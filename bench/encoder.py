@@ -2,8 +2,9 @@
 
 The tower has 98 M random parameters (depth 12, hidden 768), as the half-billion checkpoint of bench/serve_cpu. Inputs
 are what a server gets for 64 frames of 640x360 at up to 50,176 pixels a frame, and for an image of a megapixel. The
-floor is torch.mm over the same shapes, in the same dtype: no bias, no attention, nothing between. Rounds take turns; a
-figure is the median, a ratio the median of the rounds' ratios.
+floor is torch.mm over the same shapes, in the same dtype: no bias, no attention, nothing between; the second floor adds
+attention's two products by torch.bmm. Rounds take turns; a figure is the median, a ratio the median of the rounds'
+ratios. On a machine that does other things, too, --clock cpu --threads 1 still tells the ratios.
 
     python bench/encoder.py --json bench/results/encoder.json
 """
@@ -15,7 +16,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
@@ -27,6 +28,7 @@ from torch import Tensor
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import MediaKind, MediaPlan
 from unifiedserve.models.qwen2_5_vl.rules import MediaRules, resized
+from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Run, layouts
 from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 
 VISION = {
@@ -42,9 +44,11 @@ VISION = {
     "spatial_merge_size": 2,
 }
 RULES = MediaRules(min_pixels=56 * 56, max_pixels=50_176)
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 UNITS_A_STEP = (1, 2, 3, 4, 6, 8, 16, 32)
 
 Work = list[tuple[MediaPlan, int]]
+Clock = Callable[[], float]
 Measured = dict[str, list[float]]
 
 
@@ -71,7 +75,7 @@ class Floor:
 
     def __init__(self, tower: Any) -> None:
         self._tower = tower
-        self._inputs: dict[tuple[int, int], Tensor] = {}
+        self._inputs: dict[tuple[int, ...], Tensor] = {}
 
     def __call__(self, patches: int) -> None:
         tower = self._tower
@@ -81,19 +85,34 @@ class Floor:
             layers = block.attn.qkv, block.attn.proj, mlp.gate_proj, mlp.up_proj, mlp.down_proj
             weights += [layer.weight for layer in layers]
         for weight in weights:
-            torch.mm(self._input(patches, weight), weight.t())
+            torch.mm(self._random(patches, weight.shape[1]), weight.t())
         for layer in (tower.merger.mlp[0], tower.merger.mlp[2]):
-            torch.mm(self._input(patches // 4, layer.weight), layer.weight.t())
+            torch.mm(self._random(patches // 4, layer.in_features), layer.weight.t())
+
+    def attention(self, plan: MediaPlan) -> None:
+        """The products of queries with keys and of weights with values, a bounded number of scores at once."""
+        config = self._tower.config
+        heads, head_dim = config.num_heads, config.hidden_size // config.num_heads
+        run = Run(*plan.grid[1:], plan.units)
+        windows, whole = layouts([run], Geometry(2, config.window_size // 28, head_dim, 10_000.0))
+        for number in range(config.depth):
+            for _, sequences, length in (whole if number in config.fullatt_block_indexes else windows).groups:
+                queries = max(1, min(length, (1 << 21) // length))
+                batch = max(1, (1 << 21) // length**2)
+                tokens = self._random(min(batch, sequences * heads), length, head_dim)
+                for _ in range(-(-sequences * heads // batch)):
+                    for _ in range(-(-length // queries)):
+                        scores = torch.bmm(tokens[:, :queries], tokens.transpose(1, 2))
+                        torch.bmm(scores, tokens)
 
     def flops(self, patches: int) -> float:
         blocks = sum(p.numel() for p in self._tower.blocks.parameters() if p.dim() == 2)
         merger = sum(p.numel() for p in self._tower.merger.parameters() if p.dim() == 2)
         return 2.0 * patches * (self._tower.patch_embed.proj.weight.numel() + blocks + merger / 4)
 
-    def _input(self, rows: int, weight: Tensor) -> Tensor:
-        shape = rows, weight.shape[1]
+    def _random(self, *shape: int) -> Tensor:
         if shape not in self._inputs:
-            self._inputs[shape] = torch.randn(shape).to(weight.dtype)
+            self._inputs[shape] = torch.randn(shape).to(self._tower.dtype)
         return self._inputs[shape]
 
 
@@ -116,17 +135,18 @@ def contestants(tower: Any, plan: MediaPlan, units_a_step: int) -> dict[str, Cal
         "ours": lambda: ours(patches, [(plan, plan.units)]),
         "ours in steps": in_steps,
         "floor": lambda: floor(plan.patches),
+        "floor with attention": lambda: (floor(plan.patches), floor.attention(plan)),
     }
 
 
-def measure(runs: dict[str, Callable[[], object]], rounds: int) -> Measured:
+def measure(runs: dict[str, Callable[[], object]], rounds: int, clock: Clock) -> Measured:
     seconds: Measured = {name: [] for name in runs}
     for number in range(-1, rounds):  # the first round warms up
         for name, run in runs.items():
-            begin = time.perf_counter()
+            begin = clock()
             run()
             if number >= 0:
-                seconds[name].append(time.perf_counter() - begin)
+                seconds[name].append(clock() - begin)
     return seconds
 
 
@@ -134,8 +154,10 @@ def ratio(seconds: Measured, name: str, to: str) -> float:
     return statistics.median(a / b for a, b in zip(seconds[name], seconds[to], strict=True))
 
 
-def compare(console: Console, tower: Any, plan: MediaPlan, title: str, steps: int, rounds: int) -> dict[str, Any]:
-    seconds = measure(contestants(tower, plan, steps), rounds)
+def compare(
+    console: Console, tower: Any, plan: MediaPlan, title: str, steps: int, rounds: int, clock: Clock
+) -> dict[str, Any]:
+    seconds = measure(contestants(tower, plan, steps), rounds, clock)
     flops = Floor(tower).flops(plan.patches)
     table = Table(title=f"{title}: {plan.patches} patches, {plan.tokens} tokens, {flops / 1e12:.2f} TFLOP")
     for column in (str(tower.dtype), "ms", "min-max", "to the floor", "of transformers"):
@@ -150,7 +172,7 @@ def compare(console: Console, tower: Any, plan: MediaPlan, title: str, steps: in
     return {"plan": title, "dtype": str(tower.dtype), "units_a_step": steps, "flop": flops, "results": rows}
 
 
-def sweep(console: Console, tower: Any, plan: MediaPlan, rounds: int) -> list[dict[str, float]]:
+def sweep(console: Console, tower: Any, plan: MediaPlan, rounds: int, clock: Clock) -> list[dict[str, float]]:
     """What a step of so many units takes, and what that makes a second."""
     ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()})
     patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
@@ -162,7 +184,7 @@ def sweep(console: Console, tower: Any, plan: MediaPlan, rounds: int) -> list[di
     for column in ("tokens a step", "ms a step", "tokens/s"):
         table.add_column(column, justify="right")
     rows = []
-    for name, times in measure(runs, rounds).items():
+    for name, times in measure(runs, rounds, clock).items():
         tokens, median = int(name) * plan.tokens_per_unit, statistics.median(times)
         rows.append({"tokens": tokens, "seconds": median, "tokens_per_second": tokens / median})
         table.add_row(str(tokens), f"{median * 1e3:.0f}", f"{tokens / median:.0f}")
@@ -174,6 +196,7 @@ def main(
     rounds: Annotated[int, typer.Option(help="Interleaved rounds")] = 7,
     threads: Annotated[int, typer.Option(help="Of torch")] = 2,
     steps: Annotated[int, typer.Option(help="Temporal groups a step in `ours in steps`")] = 4,
+    clock: Annotated[Literal["wall", "cpu"], typer.Option(help="Time as it passes, or the process's")] = "wall",
     dtypes: Annotated[str, typer.Option(help="Comma-separated")] = "bfloat16,float32",
     json_file: Annotated[Path, typer.Option("--json", help="Where to save the figures")] = Path(
         "bench/results/encoder.json"
@@ -186,14 +209,15 @@ def main(
     with torch.inference_mode():
         for dtype in dtypes.split(","):
             tower = make_tower(getattr(torch, dtype))
-            comparisons.append(compare(console, tower, VIDEO, "64 frames of 640x360", steps, rounds))
-            comparisons.append(compare(console, tower, IMAGE, "an image of a megapixel", steps, rounds))
-            sweeps[dtype] = sweep(console, tower, VIDEO, rounds)
+            comparisons.append(compare(console, tower, VIDEO, "64 frames of 640x360", steps, rounds, CLOCKS[clock]))
+            comparisons.append(compare(console, tower, IMAGE, "an image of a megapixel", steps, rounds, CLOCKS[clock]))
+            sweeps[dtype] = sweep(console, tower, VIDEO, rounds, CLOCKS[clock])
     json_file.parent.mkdir(parents=True, exist_ok=True)
     result = {
         "command": " ".join(["python", *sys.argv]),
         "machine": describe_machine(),
         "threads": threads,
+        "clock": clock,
         "comparisons": comparisons,
         "steps": sweeps,
     }

@@ -16,8 +16,10 @@ from torch import Tensor
 from ipc_buffers import PagePool
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import Patches, Request
+from unifiedserve.models import linear
 from unifiedserve.models.base import LanguageAdapter, MediaPlan
 from unifiedserve.models.media import MediaKind
+from unifiedserve.models.qwen2_5_vl import vision_attention
 from unifiedserve.models.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
 from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.tiny import make_checkpoint
@@ -163,6 +165,39 @@ def test_bfloat16_is_as_close_to_the_truth_as_transformers(name: str, deep: Path
     ours = make_adapter(deep, torch.bfloat16).encode(patches, units)
     assert ours.dtype == torch.bfloat16
     assert (ours - truth).norm() <= 1.1 * (rounded - truth).norm()
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_linear_layers_with_what_follows(fused: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With oneDNN's steps behind the product or, where it lacks them, torch's."""
+    if fused and not linear._fused(dtype):
+        pytest.skip("oneDNN has no such product here")
+    monkeypatch.setattr(linear, "_fused", lambda dtype: fused)
+    x, layer, other = torch.randn(9, 20), torch.nn.Linear(20, 12).requires_grad_(False), torch.randn(9, 12)
+    product = layer(x)
+    x, other, layer = x.to(dtype), other.to(dtype), layer.to(dtype)
+    tolerance = 0.05 if dtype == torch.bfloat16 else 1e-5
+    before = other.clone()
+    for out, expected in (
+        (linear.linear(x, layer), product),
+        (linear.linear(x, layer, "silu"), torch.nn.functional.silu(product)),
+        (linear.linear(x, layer, "gelu"), torch.nn.functional.gelu(product)),
+        (linear.linear_plus(x, layer, other), product + other),
+        (linear.linear_times(x, layer, other), product * other),
+    ):
+        assert out.dtype == dtype
+        torch.testing.assert_close(out.float(), expected, rtol=tolerance, atol=tolerance)
+    assert torch.equal(other, before)
+
+
+def test_large_units_go_in_parts(adapter: LanguageAdapter, hf: Reference, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vision_attention, "ROWS", 100)
+    monkeypatch.setattr(vision_attention, "SCORES", 1500)
+    units: Units = [(plan("image", 9, 7), 1), (plan("video", 3, 3, 4), 4)]
+    patches = pixels(units)
+    expected = theirs(hf.model.model.visual, patches, units)
+    torch.testing.assert_close(adapter.encode(patches, units), expected, rtol=1e-4, atol=2e-5)
 
 
 @pytest.fixture

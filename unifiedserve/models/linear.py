@@ -14,11 +14,14 @@ from torch.nn import functional
 Activation = Literal["none", "gelu", "silu"]
 
 
-class Linear(NamedTuple):
-    """weight [outputs, inputs]; torch.nn.Linear has the same fields."""
+class Weights(NamedTuple):
+    """What of a torch.nn.Linear is used: weight [outputs, inputs], bias [outputs]."""
 
     weight: Tensor
     bias: Tensor | None
+
+
+Layer = Weights | torch.nn.Linear
 
 
 @cache
@@ -29,7 +32,7 @@ def _fused(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
-def linear(x: Tensor, layer: Linear, activation: Activation = "none") -> Tensor:
+def linear(x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
     """[n, outputs] of x [n, inputs]; GELU is the exact one."""
     if _fused(x.dtype):
         name = "swish" if activation == "silu" else activation
@@ -41,20 +44,20 @@ def linear(x: Tensor, layer: Linear, activation: Activation = "none") -> Tensor:
     return functional.gelu(out) if activation == "gelu" else out
 
 
-def linear_plus(x: Tensor, layer: Linear, summand: Tensor) -> Tensor:
+def linear_plus(x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
     """[n, outputs] of x [n, inputs] and summand [n, outputs]."""
     if _fused(x.dtype):
         return _binary(x, layer, summand, "add")
     return functional.linear(x, layer.weight, layer.bias).add_(summand)
 
 
-def linear_times(x: Tensor, layer: Linear, factor: Tensor) -> Tensor:
+def linear_times(x: Tensor, layer: Layer, factor: Tensor) -> Tensor:
     """[n, outputs] of x [n, inputs] and factor [n, outputs]."""
     if _fused(x.dtype):
         return _binary(x, layer, factor, "mul")
     return functional.linear(x, layer.weight, layer.bias).mul_(factor)
 
 
-def _binary(x: Tensor, layer: Linear, other: Tensor, operation: str) -> Tensor:
+def _binary(x: Tensor, layer: Layer, other: Tensor, operation: str) -> Tensor:
     out: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, layer.weight, layer.bias, operation)
     return out

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from unifiedserve.models.linear import Linear, linear
+from unifiedserve.models.linear import Weights, linear
 from unifiedserve.models.media import MediaKind
 
 CENTRE = 128
@@ -22,7 +22,7 @@ class PatchEmbedding:
     def __init__(self, weight: Tensor, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
         self._dtype = weight.dtype
         exact = weight.flatten(1).double()
-        self._linear: dict[MediaKind, Linear] = {}
+        self._linear: dict[MediaKind, Weights] = {}
         for kind, (mean, deviation) in normalisation.items():
             same = next((k for k in self._linear if all(map(torch.equal, normalisation[k], (mean, deviation)))), None)
             self._linear[kind] = self._linear[same] if same else self._fold(exact, mean.double(), deviation.double())
@@ -34,6 +34,6 @@ class PatchEmbedding:
         embedded = [linear(part, self._linear[kind]) for part, (kind, _) in zip(rows, runs, strict=True)]
         return embedded[0] if len(embedded) == 1 else torch.cat(embedded)
 
-    def _fold(self, weight: Tensor, mean: Tensor, deviation: Tensor) -> Linear:
+    def _fold(self, weight: Tensor, mean: Tensor, deviation: Tensor) -> Weights:
         bias = weight @ ((CENTRE - mean) / deviation)
-        return Linear((weight / deviation).to(self._dtype), bias.to(self._dtype))
+        return Weights((weight / deviation).to(self._dtype), bias.to(self._dtype))

@@ -1,7 +1,7 @@
 """Attention of the vision tower: every patch of a sequence sees all others of it.
 
 Many sequences of equal length go through batched matrix products together. torch's own kernel for attention on CPUs
-takes twice as long for windows, and up to four times as long for whole frames.
+takes two to three times as long.
 """
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 from unifiedserve.models.qwen2_5_vl.vision_layout import Layout
 
 ROWS = 1024  # patches at once, whose queries and keys stay in the cache
-SCORES = 1 << 22  # scores at once: a large image has more than fit into memory
+SCORES = 1 << 21  # scores at once: they stay there, too, and a large image has more than fit into memory
 
 
 def attend(qkv: Tensor, layout: Layout) -> Tensor:

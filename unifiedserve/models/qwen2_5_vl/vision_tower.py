@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unifiedserve.errors import ConfigError
 from unifiedserve.models.linear import linear, linear_plus, linear_times
 from unifiedserve.models.media import MediaKind, MediaPlan
 from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
@@ -20,11 +21,14 @@ from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, 
 class VisionTower:
     """`modules` is transformers' tower; its parameters are used in place.
 
-    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media.
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
+    an activation other than SiLU.
     """
 
     def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
         config = modules.config
+        if config.hidden_act != "silu":
+            raise ConfigError(f"vision_config.hidden_act is {config.hidden_act!r}; supported is 'silu'")
         self._heads: int = config.num_heads
         self._geometry = Geometry(
             config.spatial_merge_size,
@@ -77,4 +81,4 @@ def _norm(hidden: Tensor, norm: Any) -> Tensor:
     values = hidden.float()
     roots = torch.linalg.vector_norm(values, dim=-1, keepdim=True).square_().div_(values.shape[-1])
     roots.add_(norm.variance_epsilon).rsqrt_()
-    return (values * roots).mul_(norm.weight).to(hidden.dtype)
+    return values.mul(roots).mul_(norm.weight).to(hidden.dtype)
