@@ -24,7 +24,10 @@ class Answer:
         self.finished = False
 
     def push(self, token: Token) -> Delta | None:
-        """Take a token; returns what can be shown now, always something at the end of the answer."""
+        """Take a token; returns what can be shown now: None while it may be part of a stop string.
+
+        A token that makes no whole character yet comes at once, without text, so that its time is seen.
+        """
         sampled = token.token
         self.token_ids.append(sampled.token)
         self._pending.append(sampled)
@@ -36,8 +39,8 @@ class Answer:
         if finish:
             return self._delta(self._held + self._undecoded(finish), finish, stop_reason, token.index)
         ready = len(self._held) - self._partial_stop()
-        if ready == 0:
-            return None
+        if ready == 0 and (self._held or self._stops):
+            return None  # may become a stop string
         return self._delta(self._held[:ready], None, None, token.index)
 
     def _delta(self, text: str, finish: FinishReason | None, stop_reason: str | int | None, index: int) -> Delta:

@@ -62,6 +62,13 @@ def test_text_ends_before_the_first_stop_string(processor: Processor, text: str,
         assert shown == whole
 
 
+def test_every_token_comes_at_once_if_no_stop_string_may_begin(processor: Processor) -> None:
+    ids = processor.tokenizer.encode("a 🙂 é", add_special_tokens=False)
+    deltas = stream(processor, ids)
+    assert [delta.token_ids for delta in deltas] == [[token] for token in ids]
+    assert any(delta.text == "" for delta in deltas)
+
+
 def test_a_cut_character_at_the_end_is_shown_as_replacement(processor: Processor) -> None:
     ids = processor.tokenizer.encode("🙂", add_special_tokens=False)
     assert len(ids) > 1
