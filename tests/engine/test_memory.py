@@ -1,0 +1,28 @@
+"""Pages are free again as soon as they are consumed, so a long video needs few at a time."""
+
+from collections.abc import Callable
+
+from daemon import Daemon
+from media import Clip, text_part, video_part
+from test_life_of_requests import tokens
+
+FRAMES = 128
+
+
+def test_a_long_video_holds_few_visual_pages_at_once(
+    serve: Callable[..., Daemon], clips: Callable[[int], Clip]
+) -> None:
+    """One unit of the encoder at a time, prefilled two units at a time: at most a few units are waiting."""
+    every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}, "return_token_ids": True}
+    question = [video_part(clips(FRAMES)), text_part("What happens?")]
+    roomy = serve(placement="shared")
+    expected = tokens(roomy, *question, extra_body=every_frame)
+    before = roomy.engine.peaks()["visual"]
+    small = serve(placement="shared", encode_budget_tokens=1, prefill_chunk_tokens=48, visual_buffer_mib=2)
+    assert tokens(small, *question, extra_body=every_frame) == expected
+    small.wait_idle()
+    peaks, buffers = small.engine.peaks(), small.engine.buffers()
+    assert 0 < peaks["visual"] <= 12 < before
+    for buffer, (used, total) in buffers.items():
+        assert used == 0
+        assert 0 < peaks[buffer] <= total
