@@ -41,7 +41,7 @@ def prefill_within(budget: Budget, costs: Costs) -> Budget:
     """The budget with its prompt tokens cut, so that a step which also decodes stays below the target."""
     if not budget.slo_tbt:
         return budget
-    fitting = max(_SMALLEST_CHUNK, _affordable(budget.slo_tbt - costs.decode, costs.prompt_token))
+    fitting = max(_SMALLEST_CHUNK, _affordable(_room(budget, costs), costs.prompt_token))
     return replace(budget, prefill_tokens=min(budget.prefill_tokens or fitting, fitting))
 
 
@@ -49,8 +49,13 @@ def encode_within(budget: Budget, costs: Costs, prompt_tokens: int) -> Budget:
     """The budget with its visual tokens cut likewise, in a step that also takes so many prompt tokens."""
     if not budget.slo_tbt:
         return budget
-    left = budget.slo_tbt - costs.decode - prompt_tokens * costs.prompt_token
+    left = _room(budget, costs) - prompt_tokens * costs.prompt_token
     return replace(budget, encode_tokens=max(1, min(budget.encode_tokens, _affordable(left, costs.visual_token))))
+
+
+def _room(budget: Budget, costs: Costs) -> float:
+    """Seconds of a mixed step beside its sequences; as with the rest between steps, in proportion to them at least."""
+    return max(budget.slo_tbt - costs.decode, budget.rest * costs.decode)
 
 
 def _affordable(seconds: float, token: float) -> int:
