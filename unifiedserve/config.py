@@ -75,7 +75,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = "shared"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
-        Meta(description="Weights and activations; auto: bfloat16 where the CPU computes in it, else float32"),
+        Meta(description="Weights and activations; auto: bfloat16 where the CPU has AVX-512 BF16 or AMX, else float32"),
     ] = "auto"
     max_model_len: Annotated[int, Meta(ge=0, description="Context length in tokens; 0: the model's")] = 0
 

@@ -21,7 +21,7 @@ from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory
 from unifiedserve.memory.weights import load_weights, weights_bytes
 from unifiedserve.messages import Shutdown, pack
 from unifiedserve.models.base import Processor
-from unifiedserve.resources import check_memory, check_threads, describe_slow_cpu, natural_dtype
+from unifiedserve.resources import best_dtype, check_memory, check_threads, describe_slow_cpu
 from unifiedserve.worker import WorkerSpec
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class Supervisor:
         self.config = config
         self._model_dir = model_dir
         self._processor = processor
-        self._dtype = natural_dtype() if config.dtype == "auto" else config.dtype
+        self._dtype = best_dtype() if config.dtype == "auto" else config.dtype
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
         self.generation = 0  # of workers: how often they were restarted
         self._weights: Arena | None = None
