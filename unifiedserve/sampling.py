@@ -190,7 +190,7 @@ def _draw_truncated(logits: Tensor, params: Sequence[SamplingParams], uniforms: 
     top_p = torch.tensor([p.top_p for p in params], dtype=torch.float64)
     min_p = torch.tensor([p.min_p for p in params], dtype=torch.float64)
     count = min(vocab, candidates)
-    values, ids = logits.topk(count) if count < vocab else logits.sort(descending=True, stable=True)
+    values, ids = _highest(logits, count) if count < vocab else logits.sort(descending=True, stable=True)
 
     floor = values[:, 0].double() + min_p.log()
     rank = torch.arange(count)
@@ -211,6 +211,14 @@ def _draw_truncated(logits: Tensor, params: Sequence[SamplingParams], uniforms: 
         rest = [p for p, is_short in zip(params, short.tolist(), strict=True) if is_short]
         tokens[short] = _draw_truncated(logits[short], rest, uniforms[short], vocab)
     return tokens
+
+
+def _highest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """What `logits.topk(count)` gives, by a partition: many times faster for a thousand of a large vocabulary."""
+    first = logits.shape[1] - count
+    ids = torch.from_numpy(np.argpartition(logits.numpy(), first, axis=1)[:, first:])
+    values, order = logits.gather(1, ids).sort(descending=True, stable=True)
+    return values, ids.gather(1, order)
 
 
 def _pick(weights: Tensor, uniforms: Tensor) -> Tensor:

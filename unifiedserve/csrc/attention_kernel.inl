@@ -125,7 +125,7 @@ void pack_queries(const AttentionTile<T>& tile, const Workspace<T>& work) {
 template <class T>
 void find_keys(const AttentionTile<T>& tile, std::int64_t first, Workspace<T>& work) {
   const std::int64_t left = tile.last_key - first;
-  work.count = left < kBlockKeys ? static_cast<int>(left) : kBlockKeys;
+  work.count = static_cast<int>(left < kBlockKeys ? left : kBlockKeys);
   for (int i = 0; i < work.count; ++i) {
     const std::int64_t page = tile.pages[(first + i) / tile.page_size];
     work.key_rows[i] = tile.keys + page * tile.page_stride + (first + i) % tile.page_size * tile.token_stride;

@@ -102,6 +102,7 @@ template <class T>
 std::unique_ptr<Decoder<T>> make_decoder(ThreadPool& pool, const DecoderShape& shape,
                                          const std::vector<LayerAddresses>& layers, Address final_norm) {
   std::vector<DecoderLayer<T>> typed;
+  typed.reserve(layers.size());
   for (const LayerAddresses& layer : layers) typed.push_back(layer.of<T>());
   return std::make_unique<Decoder<T>>(pool, shape, std::move(typed), pointer<const T>(final_norm));
 }

@@ -24,10 +24,10 @@ struct LinearTile {
   bool accumulate;
 };
 
-constexpr int kBlockKeys = 64;
+constexpr std::int64_t kBlockKeys = 64;
 
 // Attention's vectors are padded to this many elements.
-constexpr int kHeadPadding = 16;
+constexpr std::int64_t kHeadPadding = 16;
 constexpr std::int64_t padded(std::int64_t head_dim) {
   return (head_dim + kHeadPadding - 1) / kHeadPadding * kHeadPadding;
 }

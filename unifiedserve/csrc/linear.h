@@ -17,23 +17,33 @@ struct Weight {
   std::int64_t inputs;
 };
 
+// The next multiple of `unit`, at least one.
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
+  return std::max((value + unit - 1) / unit, std::int64_t{1}) * unit;
+}
+
 // y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias.
+//
+// A task is a block of rows that fits into the second-level cache and a few outputs.
 template <class T>
 void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
-  constexpr std::int64_t kTaskBytes = 64 << 10;
-  constexpr std::int64_t kMultiple = 4;
+  constexpr std::int64_t kRowBytes = 512 << 10;
+  constexpr std::int64_t kWeightBytes = 64 << 10;
   const auto row_bytes = weight.inputs * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t step = std::max(kTaskBytes / row_bytes / kMultiple, std::int64_t{1}) * kMultiple;
+  const std::int64_t row_step = round_up(kRowBytes / row_bytes, 12);
+  const std::int64_t output_step = round_up(kWeightBytes / row_bytes, 4);
+  const std::int64_t columns = (weight.outputs + output_step - 1) / output_step;
   const auto kernel = kernels<T>().linear;
-  pool.run((weight.outputs + step - 1) / step, [&](std::int64_t number, int /*thread*/) {
-    const std::int64_t first = number * step;
-    kernel({.x = x,
-            .rows = rows,
-            .weight = weight.matrix + first * weight.inputs,
-            .bias = weight.bias == nullptr ? nullptr : weight.bias + first,
-            .outputs = std::min(step, weight.outputs - first),
+  pool.run((rows + row_step - 1) / row_step * columns, [&](std::int64_t number, int /*thread*/) {
+    const std::int64_t row = number / columns * row_step;
+    const std::int64_t output = number % columns * output_step;
+    kernel({.x = x + row * weight.inputs,
+            .rows = std::min(row_step, rows - row),
+            .weight = weight.matrix + output * weight.inputs,
+            .bias = weight.bias == nullptr ? nullptr : weight.bias + output,
+            .outputs = std::min(output_step, weight.outputs - output),
             .inputs = weight.inputs,
-            .y = y + first,
+            .y = y + row * weight.outputs + output,
             .y_stride = weight.outputs,
             .accumulate = accumulate});
   });

@@ -5,13 +5,14 @@ constexpr int kTileOutputs = 4;
 // As many accumulators as there are registers beside kTileOutputs weights and one x.
 constexpr int kTileRows = SIMD_WIDTH == 16 ? 6 : 2;
 
-// y for kOutputs x kRows dot products along contiguous rows.
+// kOutputs x kRows dot products along contiguous rows.
 template <class T, int kOutputs, int kRows>
 void linear_tile(const LinearTile<T>& tile, std::int64_t output, std::int64_t row) {
   constexpr int kStep = kWidth * Product<T>::kValues;
   const std::int64_t n = tile.inputs;
   const T* const weight = tile.weight + output * n;
   const T* const x = tile.x + row * n;
+  const T* const next = weight + (row == 0 ? kOutputs * n : 0);  // the first rows fetch the next weights
   Float sums[kOutputs][kRows] = {};
 
   const auto accumulate = [&](auto lanes) __attribute__((always_inline)) {
@@ -27,6 +28,8 @@ void linear_tile(const LinearTile<T>& tile, std::int64_t output, std::int64_t ro
   };
   std::int64_t i = 0;
   for (; i + kStep <= n; i += kStep) {
+#pragma GCC unroll 8
+    for (int o = 0; o < kOutputs; ++o) __builtin_prefetch(next + o * n + i);
     accumulate([i](const T* from) __attribute__((always_inline)) { return Product<T>::lanes(from + i); });
   }
   if (i < n) accumulate([i, n](const T* from) { return Product<T>::lanes(from + i, n - i); });
@@ -46,31 +49,29 @@ void linear_tile(const LinearTile<T>& tile, std::int64_t output, std::int64_t ro
   }
 }
 
-template <class T, int kRows>
-void linear_rows(const LinearTile<T>& tile, std::int64_t row) {
-  std::int64_t output = 0;
-  for (; output + kTileOutputs <= tile.outputs; output += kTileOutputs) {
-    linear_tile<T, kTileOutputs, kRows>(tile, output, row);
-  }
-  for (; output < tile.outputs; ++output) linear_tile<T, 1, kRows>(tile, output, row);
-}
-
-template <class T, int kRows = kTileRows>
-void linear_some_rows(const LinearTile<T>& tile, std::int64_t row, std::int64_t rows) {
+template <class T, int kOutputs, int kRows = kTileRows>
+void linear_rows(const LinearTile<T>& tile, std::int64_t output, std::int64_t row, std::int64_t rows) {
   if constexpr (kRows > 0) {
-    if (rows < kRows) return linear_some_rows<T, kRows - 1>(tile, row, rows);
-    linear_rows<T, kRows>(tile, row);
+    if (rows < kRows) return linear_rows<T, kOutputs, kRows - 1>(tile, output, row, rows);
+    linear_tile<T, kOutputs, kRows>(tile, output, row);
   }
 }
 
-// The weights are some ten kilobytes and stay in the cache, while the rows pass once.
-template <class T>
-void linear(const LinearTile<T>& tile) {
+// Some weights come from memory once and stay close while they meet all rows.
+template <class T, int kOutputs>
+void linear_outputs(const LinearTile<T>& tile, std::int64_t output) {
   const std::int64_t parts = (tile.rows + kTileRows - 1) / kTileRows;
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t first = tile.rows * part / parts;
-    linear_some_rows(tile, first, tile.rows * (part + 1) / parts - first);
+    linear_rows<T, kOutputs>(tile, output, first, tile.rows * (part + 1) / parts - first);
   }
+}
+
+template <class T>
+void linear(const LinearTile<T>& tile) {
+  std::int64_t output = 0;
+  for (; output + kTileOutputs <= tile.outputs; output += kTileOutputs) linear_outputs<T, kTileOutputs>(tile, output);
+  for (; output < tile.outputs; ++output) linear_outputs<T, 1>(tile, output);
 }
 
 }  // namespace

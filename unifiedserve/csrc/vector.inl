@@ -14,7 +14,7 @@
 namespace unified {
 namespace {
 
-constexpr int kWidth = SIMD_WIDTH;
+constexpr std::int64_t kWidth = SIMD_WIDTH;
 
 using Float __attribute__((vector_size(4 * SIMD_WIDTH))) = float;
 using Int __attribute__((vector_size(4 * SIMD_WIDTH))) = std::int32_t;
@@ -54,7 +54,7 @@ inline void store(float* to, Float value) { std::memcpy(to, &value, sizeof value
 inline void store(BFloat16* to, Float value) {
   const Word bits = as_word(value);
   const Word rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  const Word chosen = value == value ? rounded : Word{} + 0x7fc0U;
+  const Word chosen = bits << 1 > 0xff000000U ? Word{} + 0x7fc0U : rounded;  // NaN stays one
   const Half half = __builtin_convertvector(chosen, Half);
   std::memcpy(to, &half, sizeof half);
 }
