@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve import _core
-from unifiedserve.attention import RaggedBatch, cpu_features, paged_attention
+from unifiedserve.attention import RaggedBatch, cpu_features, paged_attention, slowness
 from unifiedserve.attention.base import Span
 from unifiedserve.attention.cpu import thread_pool
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
@@ -101,6 +101,14 @@ def test_the_kernels_are_the_best_that_the_processor_has() -> None:
     features = cpu_features()
     assert ("avx2" in sets) == ({"avx2", "fma"} <= features)
     assert ("avx512_bf16" in sets) == ({"avx512bw", "avx512_bf16"} <= features)
+
+
+def test_a_processor_without_avx2_is_called_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(_core, "instruction_sets", lambda: ["avx2", "plain"])
+    assert slowness() is None
+    monkeypatch.setattr(_core, "instruction_sets", lambda: ["plain"])
+    assert "no AVX2" in (slowness() or "")
 
 
 class Cache:

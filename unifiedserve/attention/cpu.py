@@ -1,5 +1,6 @@
 """What the processor can do, and the threads of the kernels."""
 
+import platform
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,13 @@ def cpu_features() -> frozenset[str]:
         return frozenset()
     lines = (line.partition(":") for line in _CPUINFO.read_text().splitlines())
     return frozenset(next((values.split() for key, _, values in lines if key.strip() in ("flags", "Features")), ()))
+
+
+def slowness() -> str | None:
+    """Why the language model is slow on this processor, for a warning at the start; None if it is not."""
+    if platform.machine() == "x86_64" and _core.instruction_sets() == ["plain"]:
+        return "this processor has no AVX2: the language model runs, but several times slower"
+    return None
 
 
 def thread_pool() -> _core.ThreadPool:

@@ -156,7 +156,7 @@ class LanguageAdapter(ABC):
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
-        """float32 [k, vocab] of hidden states [k, hidden]."""
+        """float32 [k, vocab] of hidden states [k, hidden]; the next call may overwrite them."""
         return self._head(hidden)
 
 

@@ -156,14 +156,17 @@ class Head:
     def __init__(self, module: Any) -> None:
         self._module = module
         self._native = FusedLinear(module) if module.weight.dtype in _LINEARS else None
+        self._logits = torch.empty(0, len(module.weight))
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """[k, vocab] of [k, hidden]."""
+        """[k, vocab] of [k, hidden], valid until the next call."""
         if self._native is None:
             scores: Tensor = self._module(hidden)
             return scores.float()
         hidden = hidden.contiguous()
-        logits = torch.empty(len(hidden), len(self._native.weight))
+        if len(self._logits) < len(hidden):  # fresh memory at every step would cost a page fault for each 4 KiB
+            self._logits = torch.empty(len(hidden), len(self._native.weight))
+        logits = self._logits[: len(hidden)]
         kernel = _LINEARS[hidden.dtype]
         kernel(thread_pool(), hidden.data_ptr(), len(hidden), self._native.native, logits.data_ptr())
         return logits
