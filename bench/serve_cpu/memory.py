@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-INTERVAL = 0.2  # seconds
+INTERVAL = 1.0  # seconds; a look takes a tenth of one
 
 
 def family(pid: int) -> list[psutil.Process]:

@@ -20,6 +20,7 @@ import torch
 import typer
 from client import Answer
 from memory import watched
+from PIL import Image
 from prompts import Prompts
 from rich.console import Console
 from workloads import QUICK, WORKLOADS, Course, Figures, Sizes, warm_up
@@ -33,6 +34,7 @@ def load(checkpoint: Path) -> tuple[Any, Any]:
     """The model in bfloat16 and its processor, whose video part needs torchvision to be importable."""
     for name in ("nms", "qnms"):
         torch.library.define(f"torchvision::{name}", OPERATOR)
+    import torchvision  # noqa: F401
     import transformers
 
     model = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.bfloat16).eval()
@@ -91,10 +93,10 @@ class Generate:
 
     @torch.inference_mode()
     def _generate(self, batch: list[Waiting]) -> None:
-        files: dict[str, list[str]] = {}
+        files: dict[str, list[Any]] = {}
         for waiting in batch:
             for kind, paths in waiting.files.items():
-                files.setdefault(kind, []).extend(paths)
+                files.setdefault(kind, []).extend(map(Image.open, paths) if kind == "images" else paths)
         inputs = self._processor(
             text=[waiting.prompt for waiting in batch],
             padding=True,

@@ -4,13 +4,15 @@ import random
 from pathlib import Path
 from typing import Any
 
-from unifiedserve.models.hub import transformers
-
 
 class Prompts:
     """The same seed gives the same questions in the same order."""
 
     def __init__(self, checkpoint: Path, seed: int = 0) -> None:
+        from unifiedserve.models.hub import (
+            transformers,
+        )  # not before offline.py has imported torchvision, which it hides
+
         self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(checkpoint)
         self._words = sorted(
             token[1:] for token in self._tokenizer.get_vocab() if token.startswith("Ġ") and token[1:].isalpha()

@@ -20,6 +20,7 @@ CONTEXT = 16_384
 KV_CACHE_GIB = 2
 START_SECONDS = 600
 STOP_SECONDS = 20
+LAST_SECONDS = 2
 
 
 class StartError(Exception):
@@ -110,11 +111,12 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(STOP_SECONDS)
-    psutil.wait_procs(members, timeout=2)
+    psutil.wait_procs(members, timeout=LAST_SECONDS)
     for member in members:
         with contextlib.suppress(psutil.NoSuchProcess):
             member.kill()
     process.wait()
+    psutil.wait_procs(members, timeout=LAST_SECONDS)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+MOMENT = 1e-3  # seconds
 LONG = 5  # a gap this many times the idle one counts as frozen
 
 
@@ -45,19 +46,31 @@ def figures(streams: Sequence[Sequence[float]], window: Window) -> dict[str, flo
 
 
 def times_per_token(arrivals: Sequence[float]) -> list[float]:
-    """For each token but the first, the time since those before it; tokens that came together share it."""
-    together = [(time, len(list(tokens))) for time, tokens in itertools.groupby(arrivals)]
+    """For each token after the first arrival, the time since the arrival before; tokens that came together share it."""
     return [
-        (after - before) / count for (before, _), (after, count) in itertools.pairwise(together) for _ in range(count)
+        (after - before) / count
+        for (before, _), (after, count) in itertools.pairwise(together(arrivals))
+        for _ in range(count)
     ]
 
 
 def gaps(arrivals: Sequence[float], window: Window, whole: bool = False) -> Iterator[tuple[float, float]]:
     """Of each gap that reaches into the window (or, `whole`, lies in it): its length, and that of its part inside."""
-    for before, after in itertools.pairwise(arrivals):
+    for (before, _), (after, _) in itertools.pairwise(together(arrivals)):
         inside = min(after, window.stop) - max(before, window.start)
-        if after > before and inside > 0 and (not whole or inside == after - before):
+        if inside > 0 and (not whole or (before >= window.start and after <= window.stop)):
             yield after - before, inside
+
+
+def together(arrivals: Sequence[float]) -> list[tuple[float, int]]:
+    """Times at which something arrived, and how many tokens: a reader sees those of one moment as one."""
+    groups: list[tuple[float, int]] = []
+    for time in arrivals:
+        if groups and time - groups[-1][0] < MOMENT:
+            groups[-1] = (groups[-1][0], groups[-1][1] + 1)
+        else:
+            groups.append((time, 1))
+    return groups
 
 
 def frozen(seen: list[tuple[float, float]], idle: float, window: Window) -> float:

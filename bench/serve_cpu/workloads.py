@@ -36,7 +36,7 @@ class Sizes:
     endless: int = 4096
 
 
-QUICK = Sizes(alone=24, text=8, image=4, video=2, frames=8, settle=24, after=4)
+QUICK = Sizes(text=8, image=4, video=2, frames=8, settle=24, after=4)
 
 
 class Course:
@@ -129,17 +129,22 @@ async def stall(course: Course, videos: Sequence[Path]) -> Figures:
         steady = max(answer.arrivals[course.sizes.settle // 8] for answer in streams)
         start = time.monotonic()
         answers = await asyncio.gather(*map(course.video, videos))
-        first_tokens = [answer.arrivals[0] for answer in answers]
-        window = timeline.Window(steady, start, max(first_tokens))
         await grown(streams, [len(answer.arrivals) + course.sizes.after for answer in streams])
-    arrivals = [answer.arrivals for answer in streams]
+    arrivals = [since(start, answer.arrivals) for answer in streams]
+    first_tokens = since(start, sorted(answer.arrivals[0] for answer in answers))
+    window = timeline.Window(*since(start, [steady, start]), max(first_tokens))
     return timeline.figures(arrivals, window) | {
         "ttft": statistics.mean(answer.ttft for answer in answers),
         "prompt_tokens": answers[0].prompt_tokens,
-        "steady": steady - start,
-        "streams": [[round(token - start, 5) for token in tokens] for tokens in arrivals],
-        "first_tokens": sorted(round(token - start, 5) for token in first_tokens),
+        "steady": window.steady,
+        "streams": arrivals,
+        "first_tokens": first_tokens,
     }
+
+
+def since(start: float, times: Sequence[float]) -> list[float]:
+    """Seconds since `start`, in steps of 10 microseconds."""
+    return [round(time - start, 5) for time in times]
 
 
 @contextlib.asynccontextmanager

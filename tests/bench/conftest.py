@@ -1,6 +1,7 @@
-"""The benchmark's modules import each other as scripts do."""
+"""The benchmarks' modules import each other as scripts do."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "decode"))
+BENCH = Path(__file__).parents[2] / "bench"
+sys.path[:0] = [str(BENCH / "decode"), str(BENCH / "serve_cpu")]
