@@ -31,12 +31,12 @@ class Sizes:
     image: int = 16
     video: int = 8
     frames: int = 64
-    settle: int = 48  # tokens of each stream before the videos arrive; the first eighth does not count
+    settle: int = 48  # arrivals of each stream before the videos; the first eighth does not count
     after: int = 16  # ... and after their first tokens
     endless: int = 4096
 
 
-QUICK = Sizes(text=8, image=4, video=2, frames=8, settle=24, after=4)
+QUICK = Sizes(alone=256, text=8, image=4, video=2, frames=8, settle=24, after=4)
 
 
 class Course:
@@ -126,10 +126,10 @@ async def memory(course: Course) -> Figures:
 
 async def stall(course: Course, videos: Sequence[Path]) -> Figures:
     async with running_streams(course) as streams:
-        steady = max(answer.arrivals[course.sizes.settle // 8] for answer in streams)
+        steady = max(timeline.together(answer.arrivals)[course.sizes.settle // 8][0] for answer in streams)
         start = time.monotonic()
         answers = await asyncio.gather(*map(course.video, videos))
-        await grown(streams, [len(answer.arrivals) + course.sizes.after for answer in streams])
+        await grown(streams, [moments(answer) + course.sizes.after for answer in streams])
     arrivals = [since(start, answer.arrivals) for answer in streams]
     first_tokens = since(start, sorted(answer.arrivals[0] for answer in answers))
     window = timeline.Window(*since(start, [steady, start]), max(first_tokens))
@@ -163,9 +163,13 @@ async def running_streams(course: Course) -> AsyncIterator[list[Answer]]:
 
 
 async def grown(answers: Sequence[Answer], lengths: Sequence[int]) -> None:
-    """Returns once each answer has its length."""
-    while any(len(answer.arrivals) < length for answer, length in zip(answers, lengths, strict=True)):
+    """Returns once something of each answer has arrived as often as its length says."""
+    while any(moments(answer) < length for answer, length in zip(answers, lengths, strict=True)):
         await asyncio.sleep(0.02)
+
+
+def moments(answer: Answer) -> int:
+    return len(timeline.together(answer.arrivals))
 
 
 def rates(answers: Sequence[Answer]) -> Figures:
