@@ -27,8 +27,9 @@ BUILD := build/native
 EDITABLE = $(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) --editable
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-CPP := $(sort $(wildcard flashcodec/csrc/*.cpp ipc_buffers/csrc/*.cpp))
-NATIVE := $(CPP) $(wildcard flashcodec/csrc/*.h flashcodec/csrc/*.inl ipc_buffers/csrc/*.h CMakeLists.txt */CMakeLists.txt)
+CORES := flashcodec/csrc ipc_buffers/csrc unifiedserve/csrc
+CPP := $(sort $(wildcard $(CORES:=/*.cpp)))
+NATIVE := $(CPP) $(wildcard $(CORES:=/*.h) $(CORES:=/*.inl) CMakeLists.txt */CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard flashcodec/fuzz/*.cpp flashcodec/fuzz/*.h)
 
 .PHONY: help setup serve demo doctor test bench lint format asan tsan fuzz clean distclean
@@ -55,6 +56,12 @@ bench: setup ## Run the benchmarks (over an hour); results in bench/results
 	mkdir -p bench/results
 	$(PY) bench/ipc.py --json bench/results/ipc.json
 	$(PY) bench/stall.py
+	$(PY) bench/language_step.py
+	$(PY) bench/encoder.py
+	$(PY) bench/tuning.py
+	$(PY) bench/footprint.py
+	$(PY) bench/serve_cpu/install_vllm.py
+	$(PY) bench/serve_cpu/run.py
 	$(PY) bench/conversion.py
 	$(PY) bench/decode/install_peers.py
 	$(PY) bench/decode/run.py
@@ -105,7 +112,7 @@ fuzz: $(VENV)/.environment ## Fuzz FlashCodec's core: FUZZ_RUNS of each target, 
 
 clean: ## Remove what was built, but not the virtual environment
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.native
-	rm -f flashcodec/python/flashcodec/*.so ipc_buffers/python/ipc_buffers/*.so
+	rm -f flashcodec/python/flashcodec/*.so ipc_buffers/python/ipc_buffers/*.so unifiedserve/*.so
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the virtual environment, too
