@@ -134,7 +134,7 @@ def draw_bars(path: Path, document: dict[str, Any]) -> None:
     """Everything else: a bar a server, the median with the lowest and the highest."""
     servers = rows.servers_of(document)
     pyplot = plotting()
-    figure, grid = pyplot.subplots(2, 4, figsize=(13, 1.2 + 0.7 * len(servers)), squeeze=False)
+    figure, grid = pyplot.subplots(2, 4, figsize=(13, 2.4 + 0.5 * len(servers)), squeeze=False)
     axes = list(grid.ravel())
     for axis in axes[len(BARS) :]:
         axis.set_axis_off()
@@ -145,6 +145,7 @@ def draw_bars(path: Path, document: dict[str, Any]) -> None:
                 reach = [[middle - min(found)], [max(found) - middle]]
                 axis.barh(place, middle, xerr=reach, color=COLORS[name], error_kw={"linewidth": 0.8})
         axis.set_yticks(range(len(servers)), [TITLES[name] for name in reversed(servers)], fontsize=6)
+        axis.set_ylim(-0.6, len(servers) - 0.4)
         axis.tick_params(axis="x", labelsize=6)
         arrow = "→" if row.more else "←"
         axis.set_title(f"{row.title} ({arrow} better)", loc="left", fontsize=6.5)
