@@ -5,7 +5,7 @@ layers, logits and argmax. The floor is the bytes of the weights that a step mus
 which as many threads read the same memory. Repetitions of all contestants are interleaved; figures are medians, ratios
 are taken within a repetition.
 
-    python bench/language_step.py CHECKPOINT --json bench/results/language_step.json
+    python bench/language_step.py [CHECKPOINT]
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Whether the machine has what the configuration asks for (cores, memory), asked before anything is loaded."""
 
 import os
-import platform
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-
-import torch
 
 from unifiedserve.attention import cpu_features
 from unifiedserve.config import MIB, EngineConfig
@@ -36,13 +33,6 @@ def check_memory(shared: Mapping[str, int], workers: int) -> None:
 def best_dtype() -> str:
     """bfloat16 where the processor multiplies it, which takes half the memory traffic; float32 elsewhere."""
     return "bfloat16" if cpu_features() & {"avx512_bf16", "amx_bf16"} else "float32"
-
-
-def describe_slow_cpu() -> str | None:
-    """A warning if this x86 processor lacks the instructions that make CPU inference bearable."""
-    if platform.machine() != "x86_64" or torch.backends.cpu.get_cpu_capability() != "DEFAULT":
-        return None
-    return "this CPU has no AVX2: everything works, but several times slower than on one that has it"
 
 
 def _check_room(needed: Mapping[str, int], free_bytes: int, who: str, remedy: str) -> None:

@@ -14,6 +14,7 @@ import msgspec
 import torch
 
 from ipc_buffers import Arena, ArenaError, remove_stale_arenas
+from unifiedserve.attention import slowness
 from unifiedserve.config import MIB, EngineConfig, Instance
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
@@ -21,7 +22,7 @@ from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory
 from unifiedserve.memory.weights import load_weights, weights_bytes
 from unifiedserve.messages import Shutdown, pack
 from unifiedserve.models.base import Processor
-from unifiedserve.resources import best_dtype, check_memory, check_threads, describe_slow_cpu
+from unifiedserve.resources import best_dtype, check_memory, check_threads
 from unifiedserve.worker import WorkerSpec
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Supervisor:
         remove_stale_arenas()
         layout = self._layout()
         check_memory(self._shared_bytes(layout), len(layout.instances))
-        if warning := describe_slow_cpu():
+        if warning := slowness():
             _log.warning(warning)
         try:
             self.memory = SharedMemory.create(layout)
