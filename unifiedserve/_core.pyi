@@ -7,6 +7,8 @@ class ThreadPool:
     def __init__(self, threads: int) -> None: ...
     @property
     def threads(self) -> int: ...
+    def use(self, threads: int) -> None:
+        """So many of the threads take tasks from now on, at least 1 and at most all; the others sleep."""
 
 class KvCache:
     """Contiguous pages [pages, layers, 2, page_size, kv_heads, head_dim] at an address, K before V."""

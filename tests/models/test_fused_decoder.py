@@ -85,10 +85,10 @@ LENGTHS = [60, 22]
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_equals_transformers(structure: str, products: str, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if products == "torch":
-        monkeypatch.setattr(fused_decoder, "MATRIX_UNIT_ROWS", 0)
+        monkeypatch.setattr(fused_decoder, "MANY_ROWS", 0)
     model = make_model(structure)
     decoder = FusedDecoder(model.model, torch.float32)
-    monkeypatch.setattr(decoder, "_matrix_units", products == "torch")
+    monkeypatch.setattr(decoder, "_torch_products", products == "torch")
     ids = [torch.randint(0, 100, (n,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS]
     for kv in make_cache(model, pool_name):
         hidden = run(decoder, kv, [model.model.embed_tokens(each) for each in ids], MIXED)

@@ -213,7 +213,8 @@ void bind_data(py::module_& module) {
 PYBIND11_MODULE(_core, module) {
   py::class_<ThreadPool>(module, "ThreadPool")
       .def(py::init<int>(), py::arg("threads"))
-      .def_property_readonly("threads", &ThreadPool::threads);
+      .def_property_readonly("threads", &ThreadPool::threads)
+      .def("use", &ThreadPool::use, py::arg("threads"));
   bind_data(module);
   bind_linear<float>(module, "linear_float32");
   bind_linear<BFloat16>(module, "linear_bfloat16");

@@ -66,9 +66,18 @@ void Decoder<T>::plan(const Batch& batch, const KvCache& cache) {
   grow(q_, batch.tokens() * shape_.heads * shape_.head_dim);
 }
 
+// Rows of `width` elements; few of them are done before another thread would be awake.
+template <class T>
+template <class Task>
+void Decoder<T>::for_rows(std::int64_t rows, std::int64_t width, Task&& task) {
+  constexpr std::int64_t kWorthSharing = 32 << 10;
+  if (rows * width >= kWorthSharing) return pool_.run(rows, task);
+  for (std::int64_t row = 0; row < rows; ++row) task(row, 0);
+}
+
 template <class T>
 void Decoder<T>::norm(std::int64_t rows, float* residual, const T* delta, const T* weight, T* out) {
-  pool_.run(rows, [&](std::int64_t row, int /*thread*/) {
+  for_rows(rows, shape_.hidden, [&](std::int64_t row, int /*thread*/) {
     const std::int64_t first = row * shape_.hidden;
     if (delta != nullptr) kernels<T>().add(residual + first, delta + first, shape_.hidden);
     kernels<T>().norm(residual + first, shape_.hidden, weight, shape_.epsilon, out + first);
@@ -105,7 +114,7 @@ template <class In>
 void Decoder<T>::rotate(std::int64_t index, In* qkv, const Rotation& rotation, const Batch& batch, const KvCache& cache,
                         T* q) {
   const DecoderLayer<T>& layer = layers_[static_cast<std::size_t>(index)];
-  pool_.run(batch.tokens(), [&](std::int64_t row, int thread) {
+  for_rows(batch.tokens(), qkv_width_, [&](std::int64_t row, int thread) {
     rotate_row(layer, as_floats(qkv + row * qkv_width_, qkv_width_, thread), rotation.cosine + row * shape_.head_dim,
                rotation.sine + row * shape_.head_dim, q + row * shape_.heads * shape_.head_dim,
                cache.key<T>(index, batch.slots[static_cast<std::size_t>(row)]), cache.value_offset());
@@ -131,7 +140,7 @@ template <class T>
 template <class In>
 void Decoder<T>::gate_rows(std::int64_t rows, In* gate_up, T* out) {
   const std::int64_t n = shape_.intermediate;
-  pool_.run(rows, [&](std::int64_t row, int thread) {
+  for_rows(rows, n, [&](std::int64_t row, int thread) {
     const float* const gate = as_floats(gate_up + row * 2 * n, 2 * n, thread);
     kernels<T>().gate(gate, gate + n, n, out + row * n);
   });

@@ -64,6 +64,8 @@ class Decoder {
     const float* sine;
   };
 
+  template <class Task>
+  void for_rows(std::int64_t rows, std::int64_t width, Task&& task);
   template <class In>
   void rotate(std::int64_t index, In* qkv, const Rotation& rotation, const Batch& batch, const KvCache& cache, T* q);
   void rotate_row(const DecoderLayer<T>& layer, float* qkv, const float* cosine, const float* sine, T* q, T* key,

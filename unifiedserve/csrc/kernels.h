@@ -19,6 +19,7 @@ struct LinearTile {
   const T* bias;
   std::int64_t outputs;
   std::int64_t inputs;
+  std::int64_t stride;  // from a row of x to the next, and of the weights
   float* y;
   std::int64_t y_stride;
   bool accumulate;

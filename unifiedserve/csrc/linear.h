@@ -33,19 +33,27 @@ void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& we
   const std::int64_t row_step = round_up(kRowBytes / row_bytes, 12);
   const std::int64_t output_step = round_up(kWeightBytes / row_bytes, 4);
   const std::int64_t columns = (weight.outputs + output_step - 1) / output_step;
+  // A few rows of many inputs go in parts that fit into the first-level cache; the result of a row must not depend on
+  // how many there are, so all go so.
+  constexpr std::int64_t kInputs = (4 << 10) / sizeof(T);
+  const std::int64_t parts = std::max((weight.inputs + kInputs / 2) / kInputs, std::int64_t{1});
+  const std::int64_t input_step = round_up((weight.inputs + parts - 1) / parts, 64);
   const auto kernel = kernels<T>().linear;
   pool.run((rows + row_step - 1) / row_step * columns, [&](std::int64_t number, int /*thread*/) {
     const std::int64_t row = number / columns * row_step;
     const std::int64_t output = number % columns * output_step;
-    kernel({.x = x + row * weight.inputs,
-            .rows = std::min(row_step, rows - row),
-            .weight = weight.matrix + output * weight.inputs,
-            .bias = weight.bias == nullptr ? nullptr : weight.bias + output,
-            .outputs = std::min(output_step, weight.outputs - output),
-            .inputs = weight.inputs,
-            .y = y + row * weight.outputs + output,
-            .y_stride = weight.outputs,
-            .accumulate = accumulate});
+    for (std::int64_t input = 0; input < weight.inputs; input += input_step) {
+      kernel({.x = x + row * weight.inputs + input,
+              .rows = std::min(row_step, rows - row),
+              .weight = weight.matrix + output * weight.inputs + input,
+              .bias = weight.bias == nullptr || input > 0 ? nullptr : weight.bias + output,
+              .outputs = std::min(output_step, weight.outputs - output),
+              .inputs = std::min(input_step, weight.inputs - input),
+              .stride = weight.inputs,
+              .y = y + row * weight.outputs + output,
+              .y_stride = weight.outputs,
+              .accumulate = accumulate || input > 0});
+    }
   });
 }
 

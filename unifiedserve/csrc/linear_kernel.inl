@@ -10,18 +10,19 @@ template <class T, int kOutputs, int kRows>
 void linear_tile(const LinearTile<T>& tile, std::int64_t output, std::int64_t row) {
   constexpr int kStep = kWidth * Product<T>::kValues;
   const std::int64_t n = tile.inputs;
-  const T* const weight = tile.weight + output * n;
-  const T* const x = tile.x + row * n;
-  const T* const next = weight + (row == 0 ? kOutputs * n : 0);  // the first rows fetch the next weights
+  const std::int64_t stride = tile.stride;
+  const T* const weight = tile.weight + output * stride;
+  const T* const x = tile.x + row * stride;
+  const T* const next = weight + (row == 0 ? kOutputs * stride : 0);  // the first rows fetch the next weights
   Float sums[kOutputs][kRows] = {};
 
   const auto accumulate = [&](auto lanes) __attribute__((always_inline)) {
     Float weights[kOutputs];
 #pragma GCC unroll 8
-    for (int o = 0; o < kOutputs; ++o) weights[o] = lanes(weight + o * n);
+    for (int o = 0; o < kOutputs; ++o) weights[o] = lanes(weight + o * stride);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Float values = lanes(x + r * n);
+      const Float values = lanes(x + r * stride);
 #pragma GCC unroll 8
       for (int o = 0; o < kOutputs; ++o) sums[o][r] = Product<T>::add(sums[o][r], weights[o], values);
     }
@@ -29,7 +30,7 @@ void linear_tile(const LinearTile<T>& tile, std::int64_t output, std::int64_t ro
   std::int64_t i = 0;
   for (; i + kStep <= n; i += kStep) {
 #pragma GCC unroll 8
-    for (int o = 0; o < kOutputs; ++o) __builtin_prefetch(next + o * n + i);
+    for (int o = 0; o < kOutputs; ++o) __builtin_prefetch(next + o * stride + i);
     accumulate([i](const T* from) __attribute__((always_inline)) { return Product<T>::lanes(from + i); });
   }
   if (i < n) accumulate([i, n](const T* from) { return Product<T>::lanes(from + i, n - i); });
@@ -67,9 +68,18 @@ void linear_outputs(const LinearTile<T>& tile, std::int64_t output) {
   }
 }
 
+// Up to so many rows meet fewer weights at a time, so that the weights pass by only once.
+constexpr int kTallOutputs = 3;
+constexpr int kTallRows = SIMD_WIDTH == 16 ? 8 : kTileRows;
+
 template <class T>
 void linear(const LinearTile<T>& tile) {
   std::int64_t output = 0;
+  if (kTileRows < tile.rows && tile.rows <= kTallRows) {
+    for (; output + kTallOutputs <= tile.outputs; output += kTallOutputs) {
+      linear_rows<T, kTallOutputs, kTallRows>(tile, output, 0, tile.rows);
+    }
+  }
   for (; output + kTileOutputs <= tile.outputs; output += kTileOutputs) linear_outputs<T, kTileOutputs>(tile, output);
   for (; output < tile.outputs; ++output) linear_outputs<T, 1>(tile, output);
 }

@@ -34,7 +34,7 @@ bool spin_until(Condition done) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : used_(threads) {
   if (threads < 1) throw std::invalid_argument("threads must be at least 1, got " + std::to_string(threads));
   for (int thread = 1; thread < threads; ++thread) workers_.emplace_back([this, thread] { work(thread); });
 }
@@ -47,7 +47,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(const Job& job) {
-  if (job.count <= 1 || workers_.empty()) {
+  if (job.count <= 1 || used_.load(std::memory_order_relaxed) == 1) {
     for (std::uint32_t number = 0; number < job.count; ++number) job.call(job.context, number, 0);
     return;
   }
@@ -81,7 +81,7 @@ bool ThreadPool::take_task(int thread) {
 void ThreadPool::work(int thread) {
   std::uint32_t seen = 0;
   while (wait_for_work(seen)) {
-    while (take_task(thread)) {
+    while (thread < used_.load(std::memory_order_relaxed) && take_task(thread)) {
     }
   }
 }

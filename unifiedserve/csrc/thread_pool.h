@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -21,6 +22,9 @@ class ThreadPool {
   ~ThreadPool();
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // How many of the threads take tasks from now on: at least 1, at most all.
+  void use(int threads) { used_.store(std::clamp(threads, 1, this->threads())); }
 
   // Calls task(number, thread) for every number in [0, count), and returns when all calls have. Thread 0 is the
   // caller's. Tasks must not throw.
@@ -51,6 +55,7 @@ class ThreadPool {
   std::atomic<std::uint32_t> unfinished_{0};
   std::atomic<std::uint32_t> jobs_{0};  // what sleeping threads wait on
   std::atomic<bool> stopping_{false};
+  std::atomic<int> used_;
   std::vector<std::thread> workers_;
 };
 

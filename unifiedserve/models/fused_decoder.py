@@ -18,8 +18,8 @@ from unifiedserve.memory.kv_cache import KVCache
 
 #: text models of transformers whose layers are exactly these
 MODEL_TYPES = {"llama", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3"}
-#: with matrix units (AMX), torch's products are the faster from so many rows on
-MATRIX_UNIT_ROWS = 32
+#: from so many rows on, torch's products (oneDNN's, in AMX or AVX-512) are faster than ours in bfloat16
+MANY_ROWS = 64
 
 _DECODERS = {torch.float32: _core.DecoderFloat32, torch.bfloat16: _core.DecoderBFloat16}
 _LINEARS = {torch.float32: _core.linear_float32, torch.bfloat16: _core.linear_bfloat16}
@@ -49,7 +49,7 @@ class FusedDecoder:
         self._rotary = model.rotary_emb
         self._norm = model.norm.weight
         self._layers = [_Layer(layer) for layer in model.layers]
-        self._matrix_units = dtype == torch.bfloat16 and "amx_bf16" in cpu_features()
+        self._torch_products = dtype == torch.bfloat16 and bool(cpu_features() & {"amx_bf16", "avx512_bf16"})
         self._like = torch.empty(0)  # rotary embeddings take their dtype from it
         self._shape = _core.DecoderShape(
             hidden=config.hidden_size,
@@ -71,7 +71,7 @@ class FusedDecoder:
         cosine, sine = self._rotary(self._like, positions[:, None] if len(positions) > 1 else positions)
         cosine, sine = cosine[0].contiguous(), sine[0].contiguous()
         embeds = embeds.contiguous()
-        if self._matrix_units and len(embeds) >= MATRIX_UNIT_ROWS:
+        if self._torch_products and len(embeds) >= MANY_ROWS:
             return self.run_layers(embeds, cosine, sine, batch, kv.native)
         hidden = torch.empty_like(embeds)
         self._native.step(

@@ -181,6 +181,7 @@ class LanguageLane:
             self._port.dequeued(Stage.PREFILL, chunk.uid)
         for stage in self._hosted & {Stage.PREFILL, Stage.DECODE}:
             self._port.used(stage, self._model.kv.pool.used_pages())
+        self._model.share_cores(self._port.others_work and not prefill)
         logits = self._model.run([rows for _, rows in decode] + [rows for _, rows in prefill])
         if decode:
             self._finish_decode([key for key, _ in decode], logits[: len(decode)], start)
