@@ -59,7 +59,7 @@ PLACEMENTS = {
 
 MIB = 1 << 20
 _PACE = 2.2  # lone decode steps between tokens while videos are worked on: streams keep over 40 % of their speed
-_REST = 0.4  # of a step, at least, when all cores are others': decode uses half of them, the rest of the time none
+_REST = 0.55  # of a step, at least, when all cores are others': decode uses half of them, the rest of the time none
 _LEAST_REST = 0.1  # ... if a target is given, which goes first
 
 
