@@ -25,6 +25,23 @@ struct LinearTile {
   bool accumulate;
 };
 
+constexpr std::int64_t kPanelRows = 64;
+constexpr std::int64_t kPanelOutputs = 48;
+
+// As a LinearTile, for at most kPanelRows rows and kPanelOutputs outputs, with x as a packed panel.
+template <class T>
+struct PanelTile {
+  const float* panel;
+  std::int64_t rows;
+  const T* weight;
+  const T* bias;
+  std::int64_t outputs;
+  std::int64_t inputs;
+  float* y;
+  std::int64_t y_stride;
+  bool accumulate;
+};
+
 constexpr std::int64_t kBlockKeys = 64;
 
 // Attention's vectors are padded to this many elements.
@@ -69,6 +86,10 @@ constexpr std::int64_t attention_scratch(std::int64_t rows, std::int64_t head_di
 template <class T>
 struct Kernels {
   void (*linear)(const LinearTile<T>& tile);
+  // Rows of x [rows, inputs] to a panel [lanes, kPanelRows] of lanes that hold 32 bits of a row each, and a product
+  // with one; null where elements do not fill lanes. An even number of inputs.
+  void (*pack_panel)(const T* x, std::int64_t rows, std::int64_t inputs, float* panel);
+  void (*multiply_panel)(const PanelTile<T>& tile);
   void (*attend)(const AttentionTile<T>& tile);
   // out = x / rms(x) * weight
   void (*norm)(const float* x, std::int64_t n, const T* weight, float epsilon, T* out);

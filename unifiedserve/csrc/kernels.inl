@@ -3,17 +3,26 @@
 #include "kernels.h"
 #include "vector.inl"
 // After the vectors:
+#include "multiply.inl"
+#include "pointwise_kernels.inl"
+// After these:
 #include "attention_kernel.inl"
 #include "linear_kernel.inl"
-#include "pointwise_kernels.inl"
+#include "panel_kernel.inl"
 
 namespace unified {
 namespace {
+
+// Float32 goes without: a row's result does not depend on how many there are.
+template <class T>
+constexpr bool kPanels = sizeof(T) * Product<T>::kValues == sizeof(float) && Product<T>::kValues > 1;
 
 template <class T>
 constexpr Kernels<T> kernels_of() {
   return {
       .linear = linear<T>,
+      .pack_panel = kPanels<T> ? pack_panel<T> : nullptr,
+      .multiply_panel = kPanels<T> ? multiply_panel<T> : nullptr,
       .attend = attend<T>,
       .norm = norm<T, T>,
       .norm_in_place = norm_in_place<T>,

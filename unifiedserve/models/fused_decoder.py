@@ -18,7 +18,7 @@ from unifiedserve.memory.kv_cache import KVCache
 
 #: text models of transformers whose layers are exactly these
 MODEL_TYPES = {"llama", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3"}
-#: from so many rows on, torch's products (oneDNN's, in AMX or AVX-512) are faster than ours in bfloat16
+#: with matrix units (AMX), torch's products are faster than ours from so many rows on
 MANY_ROWS = 64
 
 _DECODERS = {torch.float32: _core.DecoderFloat32, torch.bfloat16: _core.DecoderBFloat16}
@@ -49,7 +49,7 @@ class FusedDecoder:
         self._rotary = model.rotary_emb
         self._norm = model.norm.weight
         self._layers = [_Layer(layer) for layer in model.layers]
-        self._torch_products = dtype == torch.bfloat16 and bool(cpu_features() & {"amx_bf16", "avx512_bf16"})
+        self._torch_products = dtype == torch.bfloat16 and "amx_bf16" in cpu_features()
         self._like = torch.empty(0)  # rotary embeddings take their dtype from it
         self._shape = _core.DecoderShape(
             hidden=config.hidden_size,
