@@ -15,7 +15,7 @@ namespace {
 // An engine without work keeps its decoder so long: the next request is often for the same stream.
 constexpr std::chrono::seconds kKeepDecoder(1);
 // A request's turn, in estimated microseconds for each engine.
-constexpr int64_t kTurnCost = 500'000;
+constexpr int64_t kTurnCost = 1'000'000;
 // Frame threads wait for each other's references and for the conversion: with two an engine all cores stay busy. FFmpeg
 // advises against more than 16.
 constexpr int kFrameThreads = 2;

@@ -58,6 +58,16 @@ def test_encoding_goes_on_while_prefill_waits_for_pages() -> None:
     assert plan.prefill == []
 
 
+def test_a_video_is_not_encoded_while_an_older_request_is_prefilled() -> None:
+    plan = encode_prefill(state([text(1, 50), video(2, 4)]), BUDGET)
+    assert (plan.encode, plan.prefill) == ([], [Chunk(1, 0, 50)])
+
+
+def test_a_video_is_encoded_while_a_younger_request_is_prefilled() -> None:
+    plan = encode_prefill(state([video(1, 4), text(2, 50)]), BUDGET)
+    assert (plan.encode, plan.prefill) == ([EncodeWork(1, [0, 1])], [Chunk(2, 0, 50)])
+
+
 def partly_encoded(*encoded: int) -> PrefillState:
     """A video of four units of 32 tokens behind 10 tokens of text."""
     request = video(1, 4)

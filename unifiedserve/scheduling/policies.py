@@ -13,8 +13,17 @@ Policy = Callable[[State, Budget], Plan]
 
 
 def encode_prefill(state: State, budget: Budget) -> Plan:
-    """UnifiedServe Alg. 3: both stages in every step, each with its own budget."""
-    return Plan(encode=schedule_encode(state, budget), prefill=schedule_prefill(state, budget))
+    """UnifiedServe Alg. 3: both stages in every step, each with its own budget.
+
+    Beside prefill only requests are encoded that came no later than what is prefilled: both stages share the cores, so
+    working ahead for others would only delay the first tokens that are nearly there.
+    """
+    prefill, encode = schedule_prefill(state, budget), schedule_encode(state, budget)
+    if prefill:
+        arrivals = {request.uid: request.arrival for request in state.prefills}
+        latest = max(arrivals[chunk.uid] for chunk in prefill)
+        encode = [work for work in encode if arrivals[work.uid] <= latest]
+    return Plan(encode, prefill)
 
 
 def continuous_batching(state: State, budget: Budget) -> Plan:
