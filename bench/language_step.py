@@ -23,6 +23,7 @@ import torch
 from machine import describe_machine
 from rich.console import Console
 from rich.table import Table
+from serve_cpu import checkpoint
 from torch import Tensor
 
 from ipc_buffers import PagePool
@@ -35,6 +36,7 @@ from unifiedserve.models.hub import transformers
 from unifiedserve.models.registry import load_adapter
 from unifiedserve.sampling import SamplingParams, sample
 
+CHECKPOINT = Path("~/.cache/unifiedserve-bench/half-billion").expanduser()
 PAGE_TOKENS = 16
 GREEDY = SamplingParams(temperature=0)
 
@@ -184,19 +186,22 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
+    parser.add_argument(
+        "model", type=Path, nargs="?", default=CHECKPOINT, help="made if missing (default: %(default)s)"
+    )
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 4096])
     parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"])
     parser.add_argument("--repetitions", type=int, default=15)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, default=Path("bench/results/language_step.json"))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    if not (args.model / "config.json").exists():
+        checkpoint.make(args.model)
     rows = [each for dtype in args.dtypes for each in run(args.model, dtype, args)]
     show(rows)
-    if args.json:
-        args.json.write_text(json.dumps({"machine": describe_machine(), "steps": rows}, indent=2) + "\n")
+    args.json.write_text(json.dumps({"machine": describe_machine(), "steps": rows}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
