@@ -175,7 +175,7 @@ def test_tables_that_claim_millions_of_frames_are_refused(clip: ClipMaker) -> No
     data = bytearray(clip("h264_fragmented.mp4").read_bytes())
     run = data.index(b"trun") + 4
     data[run : run + 8] = bytes(4) + (20_000_000).to_bytes(4, "big")  # no flags: all samples alike, none listed
-    with pytest.raises(LimitError, match=r"claim 20000000 frames, over the limit of 4194304 \(max_frames\)"):
+    with pytest.raises(LimitError, match=r"claim 20000000 entries, over the limit of 4194304 \(max_frames\)"):
         flashcodec.analyse_bitstream(bytes(data))
 
 
@@ -185,7 +185,7 @@ def test_a_sample_table_that_claims_gigabytes_is_refused(clip: ClipMaker) -> Non
     sizes, chunks = data.index(b"stsz"), data.index(b"stsc")
     data[sizes + 8 : sizes + 16] = (1).to_bytes(4, "big") + (80_000_000).to_bytes(4, "big")
     data[chunks + 16 : chunks + 20] = (80_000_000).to_bytes(4, "big")
-    with pytest.raises(LimitError, match="claim 80000000 frames"):
+    with pytest.raises(LimitError, match="claim 80000000 entries"):
         flashcodec.analyse_bitstream(bytes(data))
 
 

@@ -84,20 +84,6 @@ def test_mistakes_are_one_line(arguments: list[str], words: list[str]) -> None:
     assert all(word in line for word in words)
 
 
-def test_a_cpu_without_avx2_is_warned_about() -> None:
-    daemon = subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0"],
-        env={**os.environ, "ATEN_CPU_CAPABILITY": "default"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert daemon.stdout is not None
-    assert daemon.stdout.readline().startswith("Serving ")
-    daemon.terminate()
-    assert "no AVX2" in daemon.communicate()[1]
-
-
 def test_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -141,13 +127,26 @@ def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
         httpx.get(f"{url}/health")
 
 
+def wait_until_closed(url: str) -> None:
+    """Returns when the server takes no more connections."""
+    with contextlib.suppress(httpx.TransportError):
+        while True:
+            httpx.get(f"{url}/health")
+
+
 def test_a_second_ctrl_c_ends_running_requests_with_a_clear_error() -> None:
     with daemon("--kv-cache-mib", "64") as (process, url):
-        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9000, "ignore_eos": True, "stream": True}
+        body = {
+            "messages": [{"role": "user", "content": "hi"}],
+            "max_tokens": 30000,
+            "ignore_eos": True,
+            "stream": True,
+        }
         with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=60) as response:
             lines = response.iter_lines()
             next(lines)
             process.send_signal(signal.SIGINT)
+            wait_until_closed(url)  # two at once may arrive as one
             process.send_signal(signal.SIGINT)
             *_, last = [line for line in lines if line]
         assert "the server is shutting down" in last
