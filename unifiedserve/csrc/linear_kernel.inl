@@ -75,8 +75,9 @@ constexpr int kTallRows = SIMD_WIDTH == 16 ? 8 : kTileRows;
 template <class T>
 void linear(const LinearTile<T>& tile) {
   std::int64_t output = 0;
-  if (kTileRows < tile.rows && tile.rows <= kTallRows) {
-    for (; output + kTallOutputs <= tile.outputs; output += kTallOutputs) {
+  if constexpr (kTallRows > kTileRows) {
+    const bool tall = tile.rows > kTileRows && tile.rows <= kTallRows;
+    for (; tall && output + kTallOutputs <= tile.outputs; output += kTallOutputs) {
       linear_rows<T, kTallOutputs, kTallRows>(tile, output, 0, tile.rows);
     }
   }
