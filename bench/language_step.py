@@ -36,7 +36,6 @@ from unifiedserve.models.hub import transformers
 from unifiedserve.models.registry import load_adapter
 from unifiedserve.sampling import SamplingParams, sample
 
-CHECKPOINT = Path("~/.cache/unifiedserve-bench/half-billion").expanduser()
 PAGE_TOKENS = 16
 GREEDY = SamplingParams(temperature=0)
 
@@ -187,7 +186,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "model", type=Path, nargs="?", default=CHECKPOINT, help="made if missing (default: %(default)s)"
+        "model", type=Path, nargs="?", default=checkpoint.DEFAULT_FOLDER, help="made if missing (default: %(default)s)"
     )
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8])
     parser.add_argument("--contexts", type=int, nargs="+", default=[256, 4096])

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from unifiedserve.models.tiny import make_checkpoint
 
+DEFAULT_FOLDER = Path("~/.cache/unifiedserve-bench/half-billion").expanduser()
 VOCABULARY = 151_936
 SIZES = {
     "hidden_size": 896,

@@ -41,7 +41,7 @@ sys.path.append(str(RESULTS.parent))
 
 from machine import describe_machine  # type: ignore[import-not-found]
 
-FOLDER = Path("~/.cache/unifiedserve-bench").expanduser()
+FOLDER = checkpoint.DEFAULT_FOLDER.parent
 OFFLINE = {"generate": ["decode", "text8", "images", "video", "memory"], "continuous": ["decode", "text8"]}
 WORKLOAD_SECONDS = 600
 NOTES = {
@@ -161,7 +161,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1, help="How often each server runs, in turn")] = 3,
     only: Annotated[str | None, typer.Option("--servers", help=f"Some of {','.join(TITLES)}")] = None,
     some: Annotated[str | None, typer.Option("--workloads", help=f"Some of {','.join(workloads.WORKLOADS)}")] = None,
-    model: Annotated[Path, typer.Option(help="The checkpoint; made if missing")] = FOLDER / "half-billion",
+    model: Annotated[Path, typer.Option(help="The checkpoint; made if missing")] = checkpoint.DEFAULT_FOLDER,
     vllm: Annotated[Path, typer.Option(help="Folder that install_vllm.py filled")] = install_vllm.DEFAULT_FOLDER,
     options: Annotated[str, typer.Option(help="More options for our daemon, as on a command line")] = "",
     folder: Annotated[Path, typer.Option(help="Keeps the videos and images, made if missing")] = FOLDER / "media",

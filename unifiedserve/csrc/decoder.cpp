@@ -5,16 +5,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "scratch.h"
+
 namespace unified {
-
-namespace {
-
-template <class Element>
-void grow(std::vector<Element>& memory, std::int64_t size) {
-  if (memory.size() < static_cast<std::size_t>(size)) memory.resize(static_cast<std::size_t>(size));
-}
-
-}  // namespace
 
 template <class T>
 Decoder<T>::Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<DecoderLayer<T>> layers,

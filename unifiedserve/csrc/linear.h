@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels.h"
+#include "scratch.h"
 #include "thread_pool.h"
 
 namespace unified {
@@ -31,9 +32,7 @@ void linear_by_panels(ThreadPool& pool, const T* x, std::int64_t rows, const Wei
   const std::int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
   const std::int64_t blocks = (weight.outputs + kPanelOutputs - 1) / kPanelOutputs;
   const std::int64_t panel_size = weight.inputs * static_cast<std::int64_t>(sizeof(T)) / 4 * kPanelRows;
-  if (memory.size() < static_cast<std::size_t>(panels * panel_size)) {
-    memory.resize(static_cast<std::size_t>(panels * panel_size));
-  }
+  grow(memory, panels * panel_size);
   float* const packed = memory.data();
   const auto rows_of = [&](std::int64_t panel) { return std::min(kPanelRows, rows - panel * kPanelRows); };
   pool.run(panels, [&](std::int64_t panel, int /*thread*/) {

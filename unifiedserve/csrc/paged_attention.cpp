@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "scratch.h"
 
 namespace unified {
 
@@ -36,9 +37,6 @@ void PagedAttention<T>::plan(const Batch& batch) {
     blocks_[i].first_partial = partials;
     partials += blocks_[i].parts;
   }
-  const auto grow = [](std::vector<float>& memory, std::int64_t size) {
-    if (memory.size() < static_cast<std::size_t>(size)) memory.resize(static_cast<std::size_t>(size));
-  };
   grow(partials_, partials * partial_size());
   grow(scratch_, pool_.threads() * scratch_size());
 }
