@@ -26,7 +26,7 @@ from rich.table import Table
 from torch import Tensor
 
 from unifiedserve.models.hub import transformers
-from unifiedserve.models.media import MediaKind, MediaPlan
+from unifiedserve.models.media import MediaKind, MediaPlan, PatchGrid
 from unifiedserve.models.qwen2_5_vl.rules import MediaRules, resized
 from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Run, layouts
 from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
@@ -55,7 +55,8 @@ Measured = dict[str, list[float]]
 def medium(kind: MediaKind, height: int, width: int, max_pixels: int, units: int) -> MediaPlan:
     rows, columns = resized(height, width, 28, RULES.min_pixels, max_pixels)
     patches = rows * columns // 14**2
-    return MediaPlan(kind, (), rows, columns, units, patches, patches // 4, 0.0, 14, 2, 2)
+    layout = PatchGrid(rows, columns, 14, 2, 2)
+    return MediaPlan(kind=kind, layout=layout, units=units, patches_per_unit=patches, tokens_per_unit=patches // 4)
 
 
 VIDEO = medium("video", 360, 640, RULES.max_pixels, 32)

@@ -18,7 +18,7 @@ from ipc_buffers import PagePool
 from unifiedserve.config import Stage
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import DecodeMedia, MediaSource, Request, Span
-from unifiedserve.models.media import MediaPlan
+from unifiedserve.models.media import MediaPlan, PatchGrid
 from unifiedserve.sampling import SamplingParams
 from unifiedserve.stages.prompt import Prompt
 from unifiedserve.stages.vision import VisionStage
@@ -29,7 +29,15 @@ ROW_BYTES = 3 * 2 * 14 * 14
 
 
 def video_plan(frames: tuple[int, ...]) -> MediaPlan:
-    return MediaPlan("video", frames, 56, 56, len(frames) // 2, 16, 4, 0.25, 14, 2, 2)
+    return MediaPlan(
+        kind="video",
+        frame_indices=frames,
+        layout=PatchGrid(56, 56, 14, 2, 2),
+        units=len(frames) // 2,
+        patches_per_unit=16,
+        tokens_per_unit=4,
+        seconds_per_unit=0.25,
+    )
 
 
 def test_an_enormous_stop_string_is_refused_and_the_engine_goes_on(serve: Serve) -> None:

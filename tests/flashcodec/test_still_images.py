@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flashcodec.image import MAX_SIDE, decode_image, decode_images, image_patches, image_size
+from flashcodec.image import MAX_SIDE, decode_image, decode_images, image_in_layout, image_size
 
 from flashcodec import DamagedError, DecodeError, LimitError, PatchLayout, SourceError, UnsupportedError
 
@@ -66,7 +66,7 @@ def test_patches_equal_the_processors(layout: PatchLayout) -> None:
         .transpose(0, 3, 6, 4, 7, 2, 1, 5, 8)
         .reshape(grid_h * grid_w, -1)
     )
-    np.testing.assert_array_equal(image_patches(encoded(image, "PNG"), layout), expected)
+    np.testing.assert_array_equal(image_in_layout(encoded(image, "PNG"), layout), expected)
 
 
 @pytest.mark.parametrize("file_format", ["PNG", "TIFF", "PPM"])

@@ -18,7 +18,7 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import Patches, Request
 from unifiedserve.models import linear
 from unifiedserve.models.base import LanguageAdapter, MediaPlan
-from unifiedserve.models.media import MediaKind
+from unifiedserve.models.media import MediaKind, PatchGrid
 from unifiedserve.models.qwen2_5_vl import vision_attention
 from unifiedserve.models.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
 from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
@@ -39,15 +39,11 @@ def plan(kind: MediaKind, rows: int, columns: int, units: int = 1) -> MediaPlan:
     return MediaPlan(
         kind=kind,
         frame_indices=tuple(range(2 * units)) if kind == "video" else (),
-        height=rows * 28,
-        width=columns * 28,
+        layout=PatchGrid(rows * 28, columns * 28, 14, 2, 2),
         units=units,
         patches_per_unit=rows * columns * MERGED,
         tokens_per_unit=rows * columns,
         seconds_per_unit=1.0 if kind == "video" else 0.0,
-        patch_size=14,
-        temporal_patch_size=2,
-        merge_size=2,
     )
 
 
@@ -232,7 +228,7 @@ def test_a_step_of_several_requests(adapter: LanguageAdapter, buffers: tuple[Row
     """Every unit's visual tokens lie in pages of its request, and no patch stays."""
     patches, visual = buffers
     stage = EncodeStage(adapter, patches, visual, instance=3)
-    placeholder = min(adapter.placeholder_ids)
+    placeholder = min(adapter.visual_ids)
     wanted = {1: [plan("video", 3, 4, 3)], 2: [plan("image", 5, 2), plan("image", 3, 4)]}
     prompts = {uid: request(uid, plans, placeholder, visual) for uid, plans in wanted.items()}
     expected = {}

@@ -47,7 +47,7 @@ def test_every_token_is_spoken_for(ours: Processor) -> None:
     ]
     prompt = ours.prompt([user("image", "between", "video", "image")], media)
     assert prompt.media == media
-    count = {kind: prompt.token_ids.count(token) for kind, token in ours.placeholders.items()}
+    count = {kind: prompt.token_ids.count(token) for kind, token in ours.visual_ids.items()}
     assert count == {"image": media[0].tokens + media[2].tokens, "video": media[1].tokens}
 
 
@@ -144,7 +144,7 @@ def test_older_checkpoints_keep_the_template_in_json(tmp_path: Path) -> None:
 
 def test_prompt_from_tokens(ours: Processor) -> None:
     plan = ours.plan_image(64, 64, IMAGE)
-    image = ours.placeholders["image"]
+    image = ours.visual_ids["image"]
     assert ours.prompt_from_tokens([5, image, 6], [plan]).token_ids == [5, *[image] * plan.tokens, 6]
     with pytest.raises(PromptError, match="empty"):
         ours.prompt_from_tokens([], [])

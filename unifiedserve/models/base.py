@@ -1,6 +1,6 @@
 """What every model family provides: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
 
-from abc import ABC, abstractmethod
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,14 +37,16 @@ __all__ = [
 ]
 
 
-class Processor(ABC):
+class Processor:
     """Prompts and media of one checkpoint, by its own rules; needs no weights."""
 
-    #: placeholder token id of each kind of media
-    placeholders: Mapping[MediaKind, int]
-    #: bytes of one uint8 patch row, and elements of one visual token
-    patch_row_bytes: int
-    visual_dim: int
+    #: what the chat template renders for a medium; none for a model that takes no such media
+    placeholders: Mapping[MediaKind, str] = {}
+    #: the token that stands for each visual token of a medium
+    visual_ids: Mapping[MediaKind, int] = {}
+    #: bytes of a row of the patch buffer, and elements of one visual token
+    patch_row_bytes: int = 1
+    visual_dim: int = 1
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         text_config = config.get_text_config()
@@ -55,13 +57,21 @@ class Processor(ABC):
         self.max_position_embeddings: int = text_config.max_position_embeddings
         self.eos_token_ids: tuple[int, ...] = _eos_token_ids(model_dir, text_config)
 
-    @abstractmethod
     def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         """Raises PromptError for a size or an option that the model cannot take."""
+        raise PromptError("this model does not take images", "messages")
 
-    @abstractmethod
     def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         """Raises PromptError for a video or an option that the model cannot take."""
+        raise PromptError("this model does not take videos", "messages")
+
+    def media_text(self, plan: MediaPlan) -> str:
+        """What replaces the placeholder of a medium, with one visual token for each of its `runs`."""
+        return self.placeholders[plan.kind]
+
+    def runs(self, plan: MediaPlan) -> Sequence[int]:
+        """Visual tokens that each one in `media_text` stands for."""
+        return [plan.tokens]
 
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
@@ -73,46 +83,72 @@ class Processor(ABC):
         placeholders are not exactly the media, in their order, or the template refuses the messages.
         """
         _check_parts(messages)
-        return self.prompt_from_tokens(self.chat.encode(messages, **template_kwargs), media)
+        token_ids = self.chat.encode(messages, lambda text: self._with_media(text, media), **template_kwargs)
+        return self._expanded(token_ids, media)
 
     def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
         """A prompt from token ids with one placeholder a medium; raises PromptError as `prompt` does."""
-        kinds = {token: kind for kind, token in self.placeholders.items()}
-        found = [kinds[token] for token in token_ids if token in kinds]
-        wanted = [plan.kind for plan in media]
-        if found != wanted:
-            raise PromptError(f"the prompt has places for {_count(found)}, but {_count(wanted)} came with it")
-        expanded: list[int] = []
-        plans = iter(media)
         for token in token_ids:
             if not 0 <= token < self.vocab_size:
                 raise PromptError(f"token {token} is not in the vocabulary of {self.vocab_size}")
-            expanded += [token] * next(plans).tokens if token in kinds else [token]
+        patterns = {kind: self.chat.encode_rendered(text) for kind, text in self.placeholders.items()}
+        with_media: list[int] = []
+        found: list[MediaKind] = []
+        plans, i = iter(media), 0
+        while i < len(token_ids):
+            kind = next((k for k, ids in patterns.items() if list(token_ids[i : i + len(ids)]) == ids), None)
+            if kind is None:
+                with_media.append(token_ids[i])
+                i += 1
+                continue
+            found.append(kind)
+            i += len(patterns[kind])
+            if (plan := next(plans, None)) is not None:
+                with_media += self.chat.encode_rendered(self.media_text(plan))
+        _check_places(found, media)
+        return self._expanded(with_media, media)
+
+    def _with_media(self, text: str, media: Sequence[MediaPlan]) -> str:
+        """Rendered text with every placeholder replaced by its medium's text."""
+        kinds: dict[str, MediaKind] = {placeholder: kind for kind, placeholder in self.placeholders.items()}
+        pattern = re.compile("|".join(map(re.escape, kinds)) or r"(?!)")
+        _check_places([kinds[match[0]] for match in pattern.finditer(text)], media)
+        plans = iter(media)
+        return pattern.sub(lambda match: self.media_text(next(plans)), text)
+
+    def _expanded(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
+        """A prompt in which each visual token is repeated for its run."""
+        visual = set(self.visual_ids.values())
+        runs = iter([run for plan in media for run in self.runs(plan)])
+        expanded: list[int] = []
+        for token in token_ids:
+            expanded += [token] * next(runs, 1) if token in visual else [token]
         if not expanded:
             raise PromptError("the prompt is empty")
+        if sum(token in visual for token in expanded) != sum(plan.tokens for plan in media):
+            raise PromptError("the prompt has visual tokens that belong to no medium")
         return Prompt(expanded, list(media))
 
 
-class LanguageAdapter(ABC):
+class LanguageAdapter:
     """One checkpoint's modules over shared weights (used in place, never written)."""
 
-    #: (pattern, replacement) pairs from old checkpoints' tensor names to the names of transformers 5
-    renames: ClassVar[Sequence[tuple[str, str]]] = ()
     #: rows of rotary positions: 3 for M-RoPE
     position_rows: ClassVar[int] = 1
-    placeholder_ids: frozenset[int]
+    #: token ids that stand for visual tokens
+    visual_ids: frozenset[int] = frozenset()
 
-    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
         self.config = config
         self.dtype = dtype
-        self.model: Any = build_model(config, weights, self.renames, dtype)
+        self.model: Any = build_model(config, weights, dtype)
         self.language_model: Any = self.model.get_decoder()
         self._fused = FusedDecoder(self.language_model, dtype) if fits(self.language_model, dtype) else None
         self._head = Head(self.model.get_output_embeddings())
 
-    @abstractmethod
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
-        """Rotary positions of a whole prompt: int64 [P, n], P = `position_rows`."""
+        """Rotary positions of a whole prompt: int64 [P, n], P = `position_rows`; by default the tokens' numbers."""
+        return torch.arange(len(token_ids))[None]
 
     def next_position(self, positions: Tensor) -> int:
         """The offset such that generated token i (from 0), at index n + i, has position n + i + offset in all rows.
@@ -121,13 +157,13 @@ class LanguageAdapter(ABC):
         """
         return int(positions[:, -1].max()) + 1 - positions.shape[1]
 
-    @abstractmethod
     def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
         """Visual tokens [M, hidden] of uint8 patches [N, row_bytes].
 
         `units` says, in the order of the rows, how many whole units of which medium they are; the result for a
         unit does not depend on the others in the call.
         """
+        raise TypeError(f"{type(self).__name__} has no vision encoder")
 
     @torch.inference_mode()
     def embed(self, token_ids: Tensor, visual: Tensor | None, is_visual: Tensor) -> Tensor:
@@ -179,6 +215,12 @@ def _check_parts(messages: Sequence[Mapping[str, Any]]) -> None:
                 raise PromptError(f"a content part of type {kind!r} is not supported", "messages")
             if kind == "text" and not isinstance(part.get("text"), str):
                 raise PromptError("a content part of type 'text' needs a string 'text'", "messages")
+
+
+def _check_places(found: Sequence[MediaKind], media: Sequence[MediaPlan]) -> None:
+    wanted = [plan.kind for plan in media]
+    if list(found) != wanted:
+        raise PromptError(f"the prompt has places for {_count(found)}, but {_count(wanted)} came with it")
 
 
 def _count(kinds: Sequence[MediaKind]) -> str:

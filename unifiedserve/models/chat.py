@@ -6,7 +6,7 @@ prompt is then cut at the genuine special tokens, and what lies between is encod
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,15 @@ class ChatTemplate:
     def encode(
         self,
         messages: Sequence[Mapping[str, Any]],
+        expand: Callable[[str], str] = str,
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         **template_kwargs: Any,
     ) -> list[int]:
-        """Token ids of the rendered conversation; raises PromptError if the template refuses it."""
+        """Token ids of the rendered conversation; raises PromptError if the template refuses it.
+
+        `expand` changes the rendered text, in which the special tokens are genuine, before it is tokenised.
+        """
         if self.template is None:
             raise PromptError("the checkpoint has no chat template: start the server with --chat-template")
         given: dict[str, Any] = {"messages": list(messages), "tools": tools, "kwargs": template_kwargs}
@@ -66,7 +70,12 @@ class ChatTemplate:
             )
         except Exception as error:
             raise PromptError(f"the chat template cannot render these messages: {error}", "messages") from error
-        return _ids(self.tokenizer, text) if marker is None else self._tokenize_marked(text, marker)
+        text = expand(text)
+        return self.encode_rendered(text) if marker is None else self._tokenize_marked(text, marker)
+
+    def encode_rendered(self, text: str) -> list[int]:
+        """Token ids of text in which special tokens are themselves."""
+        return _ids(self.tokenizer, text)
 
     def encode_text(self, text: str) -> list[int]:
         """Token ids of plain text; special tokens in it count as text."""

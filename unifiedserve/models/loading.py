@@ -4,7 +4,7 @@ The modules are made on the meta device, then given the shared tensors as parame
 holds (rotary frequencies) are computed as `from_pretrained` computes them.
 """
 
-import re
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,26 +18,39 @@ from unifiedserve.models.hub import transformers
 ATTENTION = "paged"
 
 
-def build_model(
-    config: Any, weights: Mapping[str, Tensor], renames: Sequence[tuple[str, str]], dtype: torch.dtype
-) -> Any:
-    """The conditional-generation model of `config`, whose parameters are `weights`, without a copy.
+def build_model(config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Any:
+    """The generating model of `config`, whose parameters are `weights`, without a copy.
 
     Raises ConfigError listing tensors that are missing or have another shape or dtype than the model's.
     """
     _register_attention()
+    multimodal = config is not config.get_text_config()
+    auto = transformers.AutoModelForImageTextToText if multimodal else transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        model = transformers.AutoModelForImageTextToText.from_config(config, dtype=dtype)
-    model.set_attn_implementation({"text_config": ATTENTION, "vision_config": "sdpa"})
-    _assign(model, {rename(name, renames): tensor for name, tensor in weights.items()})
+        model = auto.from_config(config, dtype=dtype)
+    parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
+    model.set_attn_implementation(parts if multimodal else ATTENTION)
+    _assign(model, _renamed(model, weights))
     _compute_buffers(model)
     return model.eval()
 
 
-def rename(name: str, renames: Sequence[tuple[str, str]]) -> str:
-    for pattern, replacement in renames:
-        name = re.sub(pattern, replacement, name)
-    return name
+def _renamed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors under the names of the installed transformers, by its own rules for older checkpoints."""
+    conversion, loading = (
+        importlib.import_module(f"transformers.{name}") for name in ("conversion_mapping", "core_model_loading")
+    )
+    transforms = conversion.get_model_conversion_mapping(model)
+    renamings = [each for each in transforms if isinstance(each, loading.WeightRenaming)]
+    converters = [each for each in transforms if isinstance(each, loading.WeightConverter)]
+    wanted = model.state_dict(keep_vars=True)
+    renamed = {}
+    for name, tensor in weights.items():
+        new, converter = loading.rename_source_key(name, renamings, converters, model.base_model_prefix, wanted)
+        if converter is not None and name not in wanted:
+            raise ConfigError(f"the checkpoint's {name} must be converted first: save it again with transformers")
+        renamed[new if converter is None else name] = tensor
+    return renamed
 
 
 def _assign(model: Any, weights: Mapping[str, Tensor]) -> None:

@@ -59,29 +59,73 @@ class VideoInfo(msgspec.Struct, frozen=True):
     pts_seconds: Sequence[float] = ()
 
 
-class MediaPlan(msgspec.Struct, frozen=True):
-    """What the vision stage must make of one image or video, and how the encoder reads it.
+class PatchGrid(msgspec.Struct, frozen=True, tag="patches"):
+    """Frames resized to `height` × `width` and cut into patches as Qwen2-VL reads them.
 
-    `frame_indices` are the source frames to decode, in order, before temporal padding; () for an image.
-    `height` × `width` are pixels after the resize. A *unit* is what the encoder can encode alone: a temporal
-    group of a video, or an image. `seconds_per_unit` is 0.0 for an image.
+    A row of the patch buffer is a patch: [3, temporal_patch_size, patch_size, patch_size].
     """
 
-    kind: MediaKind
-    frame_indices: tuple[int, ...]
     height: int
     width: int
-    units: int
-    patches_per_unit: int
-    tokens_per_unit: int
-    seconds_per_unit: float
     patch_size: int
     temporal_patch_size: int
     merge_size: int
 
+
+class Picture(msgspec.Struct, frozen=True, tag="picture"):
+    """Each frame resized to `height` × `width`, and then its middle `crop` (height, width) if there is one.
+
+    The patch buffer holds pictures [3, height, width] as rows of equal size.
+    """
+
+    height: int
+    width: int
+    crop: tuple[int, int] | None = None
+    interpolation: Literal["bicubic", "bilinear"] = "bicubic"
+
+
+class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
+    """A picture resized to a grid of square tiles, or to `content` (height, width) in the middle of a black one.
+
+    One more tile shows the whole picture if there is a `thumbnail`. The patch buffer holds tiles [3, tile, tile].
+    """
+
+    rows: int
+    columns: int
+    tile: int
+    thumbnail: Literal["first", "last"] | None = None
+    content: tuple[int, int] | None = None
+    interpolation: Literal["bicubic", "bilinear"] = "bicubic"
+
+    @property
+    def count(self) -> int:
+        return self.rows * self.columns + (self.thumbnail is not None)
+
+
+Layout = PatchGrid | Picture | Tiles
+
+
+class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What the vision stage must make of one image or video, and how the encoder reads it.
+
+    `frame_indices` are the source frames to decode, in order, before temporal padding; () for an image. A *unit* is
+    what the encoder can encode alone: a temporal group of a video, an image, or a tile of one. `patches_per_unit` are
+    rows of the patch buffer, whatever the layout makes of them. `timestamps` are seconds of each unit where the
+    prompt tells them, `seconds_per_unit` the time between units where positions do.
+    """
+
+    kind: MediaKind
+    frame_indices: tuple[int, ...] = ()
+    layout: Layout
+    units: int
+    patches_per_unit: int
+    tokens_per_unit: int
+    seconds_per_unit: float = 0.0
+    timestamps: tuple[float, ...] = ()
+
     @property
     def tokens(self) -> int:
-        """Visual tokens, which is also the number of placeholder tokens in the prompt."""
+        """Visual tokens, which is also the number of tokens in the prompt that stand for them."""
         return self.units * self.tokens_per_unit
 
     @property
@@ -90,14 +134,20 @@ class MediaPlan(msgspec.Struct, frozen=True):
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """Patches in time, height and width, as `image_grid_thw`/`video_grid_thw` of transformers."""
-        return self.units, self.height // self.patch_size, self.width // self.patch_size
+        """Patches in time, height and width, as `image_grid_thw`/`video_grid_thw` of transformers.
+
+        Raises TypeError if the layout is not one of patches.
+        """
+        if not isinstance(self.layout, PatchGrid):
+            raise TypeError(f"a layout of {type(self.layout).__name__} has no grid")
+        size = self.layout.patch_size
+        return self.units, self.layout.height // size, self.layout.width // size
 
 
 class Prompt(msgspec.Struct):
     """Token ids with every placeholder expanded; `media` in prompt order.
 
-    The k-th placeholder token stands for the k-th visual token, counted over all media.
+    The k-th token with a visual id stands for the k-th visual token, counted over all media.
     """
 
     token_ids: list[int]

@@ -124,7 +124,7 @@ class LanguageLane:
         kv_pages = self._model.kv.pages_for(len(request.token_ids))
         if len(request.token_ids) % self._model.kv.page_size:
             kv_pages += len(request.indices) - 1  # each further answer needs its own last page
-        prompt = Prompt.receive(request, self._model.adapter.placeholder_ids, kv_pages, self._visual.pages_for)
+        prompt = Prompt.receive(request, self._model.adapter.visual_ids, kv_pages, self._visual.pages_for)
         self._prompts[request.uid] = prompt
         self._prefill.start(prompt)
         if not request.media:

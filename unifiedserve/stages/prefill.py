@@ -60,7 +60,7 @@ class PrefillStage:
         adapter = self._model.adapter
         token_ids = torch.tensor(request.token_ids)
         positions, offset = self._positions(request)
-        is_visual = torch.isin(token_ids, torch.tensor(sorted(adapter.placeholder_ids)))
+        is_visual = torch.isin(token_ids, torch.tensor(sorted(adapter.visual_ids)))
         is_visual[request.num_prompt :] = False  # a placeholder that was generated is a token like any other
         rows_before = torch.cat([torch.zeros(1, dtype=torch.int64), is_visual.cumsum(0)])
         self._progress[request.uid] = _Progress(positions, offset, is_visual, rows_before)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from flashcodec.image import image_patches
+from flashcodec.image import image_in_layout
 
 import flashcodec
 from ipc_buffers import Arena
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import DecodeMedia, MediaSource, Patches
-from unifiedserve.models.media import MediaPlan
+from unifiedserve.models.media import MediaPlan, PatchGrid, Picture, Tiles
 from unifiedserve.scheduling import VisionState
 
 _STARTERS = 2
@@ -184,7 +184,7 @@ class VisionStage:
 
     def _decode_image(self, medium: _Medium, job: _Job, source: MediaSource) -> None:
         begin = time.monotonic()
-        patches = image_patches(_open(source), _layout(medium.plan))
+        patches = image_in_layout(_open(source), _layout(medium.plan))
         self._finished(Output(medium.uid, begin, time.monotonic(), medium.first_unit, medium.plan, patches))
 
     def _collect_or_die(self) -> None:
@@ -224,5 +224,17 @@ def _open(source: MediaSource) -> memoryview | Path:
     return Arena.attach(source.arena).buffer()[: source.size]  # the view keeps the memory mapped
 
 
-def _layout(plan: MediaPlan) -> flashcodec.PatchLayout:
-    return flashcodec.PatchLayout(plan.height, plan.width, plan.patch_size, plan.temporal_patch_size, plan.merge_size)
+def _layout(plan: MediaPlan) -> flashcodec.Layout:
+    match plan.layout:
+        case PatchGrid() as grid:
+            return flashcodec.PatchLayout(
+                grid.height, grid.width, grid.patch_size, grid.temporal_patch_size, grid.merge_size
+            )
+        case Picture() as picture:
+            return flashcodec.RGBLayout(
+                picture.height, picture.width, crop=picture.crop, interpolation=picture.interpolation
+            )
+        case Tiles() as tiles:
+            return flashcodec.TileLayout(
+                tiles.rows, tiles.columns, tiles.tile, tiles.thumbnail, tiles.content, tiles.interpolation
+            )

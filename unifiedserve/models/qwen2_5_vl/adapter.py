@@ -16,16 +16,12 @@ from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 
 class Qwen25VLAdapter(LanguageAdapter):
     position_rows: ClassVar[int] = 3
-    renames: ClassVar[Sequence[tuple[str, str]]] = (
-        (r"^visual\.", "model.visual."),
-        (r"^model\.(?!language_model\.|visual\.)", "model.language_model."),
-    )
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
         if "sliding_attention" in config.text_config.layer_types:
             raise ConfigError(f"{model_dir}: sliding-window attention is not supported")
-        super().__init__(config, weights, dtype)
-        self.placeholder_ids = frozenset({config.image_token_id, config.video_token_id})
+        super().__init__(config, weights, dtype, model_dir)
+        self.visual_ids = frozenset({config.image_token_id, config.video_token_id})
         image, video = read_rules(model_dir)
         self._tower = VisionTower(
             self.model.model.visual, {"image": image.normalisation(), "video": video.normalisation()}

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from unifiedserve.models.base import Processor
-from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PromptError, VideoInfo
+from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PatchGrid, PromptError, VideoInfo
 from unifiedserve.models.qwen2_5_vl.rules import (
     MediaRules,
     frame_size,
@@ -19,7 +19,8 @@ class Qwen25VLProcessor(Processor):
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
         self.image_rules, self.video_rules = read_rules(model_dir)
-        self.placeholders = {"image": config.image_token_id, "video": config.video_token_id}
+        self.visual_ids = {"image": config.image_token_id, "video": config.video_token_id}
+        self.placeholders = {kind: self.tokenizer.decode([token]) for kind, token in self.visual_ids.items()}
         self.patch_row_bytes = self.image_rules.row_bytes
         self.visual_dim = config.text_config.hidden_size
 
@@ -62,13 +63,9 @@ def _plan(
     return MediaPlan(
         kind=kind,
         frame_indices=indices,
-        height=height,
-        width=width,
+        layout=PatchGrid(height, width, rules.patch_size, rules.temporal_patch_size, rules.merge_size),
         units=units,
         patches_per_unit=patches,
         tokens_per_unit=patches // rules.merge_size**2,
         seconds_per_unit=seconds,
-        patch_size=rules.patch_size,
-        temporal_patch_size=rules.temporal_patch_size,
-        merge_size=rules.merge_size,
     )
