@@ -137,7 +137,9 @@ class Loop:
             new_embeds = self.adapter.embed(new, None, torch.zeros_like(new, dtype=torch.bool))
             embeds.append(torch.cat([prompt_embeds[start:stop], new_embeds]))
             later = torch.arange(max(start, n), max(stop, n)) + offset
-            positions.append(torch.cat([prompt_positions[:, start:stop], later.expand(3, -1)], dim=1))
+            positions.append(
+                torch.cat([prompt_positions[:, start:stop], later.expand(len(prompt_positions), -1)], dim=1)
+            )
             request.computed = stop
         batch = RaggedBatch.build(spans, self.kv.page_size)
         hidden = self.adapter.forward(torch.cat(embeds), torch.cat(positions, dim=1), batch, self.kv)

@@ -46,7 +46,9 @@ class Reference:
     model: Any
 
     def inputs(self, case: Case, **kwargs: Any) -> Any:
-        text = self.processor.apply_chat_template(case.messages, add_generation_prompt=True)
+        text = self.processor.apply_chat_template(case.messages, add_generation_prompt=True, tokenize=False)
+        if not (case.images or case.videos):
+            return self.processor(text=[text], return_tensors="pt")
         metadata = [
             {
                 "total_num_frames": len(frames),
@@ -81,5 +83,9 @@ class Reference:
 
 
 def load(checkpoint: Path) -> Reference:
-    model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(checkpoint, dtype=torch.float32)
+    config = transformers.AutoConfig.from_pretrained(checkpoint)
+    if config is config.get_text_config():
+        model = transformers.AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+        return Reference(transformers.AutoTokenizer.from_pretrained(checkpoint), model.eval())
+    model = transformers.AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=torch.float32)
     return Reference(transformers.AutoProcessor.from_pretrained(checkpoint), model.eval())

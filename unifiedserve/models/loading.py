@@ -76,12 +76,19 @@ def _compute_buffers(model: Any) -> None:
     """Materialise the non-persistent buffers and fill them, and nothing else."""
     for parameter in model.parameters():
         parameter._is_hf_initialized = True  # transformers leaves such tensors alone
-    for module in model.modules():
+    for path, module in model.named_modules():
         names = [name for name, buffer in module.named_buffers(recurse=False) if buffer.is_meta]
         for name in names:
             setattr(module, name, torch.empty_like(getattr(module, name), device="cpu"))
         if names:
-            model._init_weights(module)
+            _part_of(model, path)._init_weights(module)
+
+
+def _part_of(model: Any, path: str) -> Any:
+    """The innermost model of transformers that a module belongs to: each initialises what is its own."""
+    steps = path.split(".")
+    owners = (model.get_submodule(".".join(steps[:end])) for end in range(len(steps), 0, -1))
+    return next((owner for owner in owners if hasattr(owner, "_init_weights")), model)
 
 
 def _register_attention() -> None:

@@ -15,13 +15,21 @@ from unifiedserve.models.hub import transformers
 
 
 class Family(NamedTuple):
-    module: str
+    """`module:Class` of both sides, below unifiedserve.models."""
+
     processor: str
     adapter: str
 
 
+_TEXT_ONLY = Family("families.text_only:TextProcessor", "families.text_only:TextAdapter")
+
 FAMILIES = {
-    "qwen2_5_vl": Family("unifiedserve.models.qwen2_5_vl", "Qwen25VLProcessor", "Qwen25VLAdapter"),
+    "internvl": Family("families.internvl:InternVLProcessor", "families.internvl:InternVLAdapter"),
+    "llama": _TEXT_ONLY,
+    "llava": Family("families.llava:LlavaProcessor", "families.llava:LlavaAdapter"),
+    "qwen2": _TEXT_ONLY,
+    "qwen2_5_vl": Family("qwen2_5_vl.processor:Qwen25VLProcessor", "qwen2_5_vl.adapter:Qwen25VLAdapter"),
+    "qwen3": _TEXT_ONLY,
 }
 
 
@@ -42,8 +50,7 @@ def load_config(model_dir: Path) -> Any:
 def load_processor(model_dir: Path, chat_template: str | None = None) -> Processor:
     """The prompt and media side of a checkpoint; `chat_template` (Jinja source) replaces the checkpoint's."""
     config = load_config(model_dir)
-    family = FAMILIES[config.model_type]
-    make = getattr(importlib.import_module(f"{family.module}.processor"), family.processor)
+    make = _class(FAMILIES[config.model_type].processor)
     processor: Processor = make(model_dir, config, chat_template)
     return processor
 
@@ -51,7 +58,11 @@ def load_processor(model_dir: Path, chat_template: str | None = None) -> Process
 def load_adapter(model_dir: Path, weights: Mapping[str, Tensor], dtype: torch.dtype) -> LanguageAdapter:
     """The model side of a checkpoint over its attached weights."""
     config = load_config(model_dir)
-    family = FAMILIES[config.model_type]
-    make = getattr(importlib.import_module(f"{family.module}.adapter"), family.adapter)
+    make = _class(FAMILIES[config.model_type].adapter)
     adapter: LanguageAdapter = make(config, weights, dtype, model_dir)
     return adapter
+
+
+def _class(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(f"unifiedserve.models.{module}"), attribute)

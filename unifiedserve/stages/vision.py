@@ -178,13 +178,13 @@ class VisionStage:
         bitstream = flashcodec.analyse_bitstream(_open(source))
         with self._videos_lock:  # held until it is entered, so that no output comes before
             if not job.dropped:
-                request = self._codec.add_decoding_request(bitstream, medium.plan.frame_indices, _layout(medium.plan))
+                request = self._codec.add_decoding_request(bitstream, medium.plan.frame_indices, layout_of(medium.plan))
                 self._videos[request] = medium
                 job.videos.add(request)
 
     def _decode_image(self, medium: _Medium, job: _Job, source: MediaSource) -> None:
         begin = time.monotonic()
-        patches = image_in_layout(_open(source), _layout(medium.plan))
+        patches = image_in_layout(_open(source), layout_of(medium.plan))
         self._finished(Output(medium.uid, begin, time.monotonic(), medium.first_unit, medium.plan, patches))
 
     def _collect_or_die(self) -> None:
@@ -224,7 +224,8 @@ def _open(source: MediaSource) -> memoryview | Path:
     return Arena.attach(source.arena).buffer()[: source.size]  # the view keeps the memory mapped
 
 
-def _layout(plan: MediaPlan) -> flashcodec.Layout:
+def layout_of(plan: MediaPlan) -> flashcodec.Layout:
+    """FlashCodec's name for a plan's layout."""
     match plan.layout:
         case PatchGrid() as grid:
             return flashcodec.PatchLayout(

@@ -1,0 +1,195 @@
+"""Tiny random checkpoints of every family, made offline: real configs, processors, tokenizers and templates."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from reference import Reference, transformers
+
+from unifiedserve.models.base import LanguageAdapter, Processor
+from unifiedserve.models.tiny import make_checkpoint, make_tokenizer
+
+CHATML = """\
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\\n' -}}
+{%- if message.content is string -%}{{- message.content -}}{%- else -%}
+{%- for part in message.content -%}
+{%- if part.type == 'text' -%}{{- part.text -}}{%- else -%}{{- MEDIA[part.type] -}}{%- endif -%}
+{%- endfor -%}{%- endif -%}
+{{- '<|im_end|>\\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+"""
+
+TEXT = {
+    "hidden_size": 96,
+    "intermediate_size": 192,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 8192,
+    "tie_word_embeddings": False,
+}
+VISION = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "patch_size": 14,
+    "image_size": 56,
+}
+
+
+class Family(NamedTuple):
+    """How a family's checkpoint is made, and which media it takes."""
+
+    make: Callable[[Path], None]
+    media: frozenset[str]
+
+
+class Loaded(NamedTuple):
+    """A family's checkpoint, both sides of ours and transformers' own."""
+
+    name: str
+    media: frozenset[str]
+    checkpoint: Path
+    ours: Processor
+    adapter: LanguageAdapter
+    hf: Reference
+
+
+FAMILIES: dict[str, Family] = {}
+
+
+def family(*media: str, name: str = "") -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
+    def register(make: Callable[[Path], None]) -> Callable[[Path], None]:
+        FAMILIES[name or make.__name__] = Family(make, frozenset(media))
+        return make
+
+    return register
+
+
+def chat_template(media: Mapping[str, str]) -> str:
+    """A ChatML template that renders each kind of media so."""
+    return f"{{%- set MEDIA = {dict(media)!r} -%}}\n" + CHATML
+
+
+def tokenizer(*special: str, named: Mapping[str, str] | None = None) -> Any:
+    """Byte-level BPE of common words with further special tokens, some of them attributes (`named`)."""
+    base = make_tokenizer(0)
+    base.add_special_tokens([*special, *(named or {}).values()])
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=base,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        extra_special_tokens=dict(named or {}),
+    )
+
+
+def text_sizes(tokens: Any, **more: Any) -> dict[str, Any]:
+    return {**TEXT, "vocab_size": len(tokens), "eos_token_id": tokens.eos_token_id, **more}
+
+
+def save(directory: Path, config: Any, processor: Any, template: str) -> None:
+    """Weights for which depth and context matter, and everything else that a checkpoint holds."""
+    multimodal = config is not config.get_text_config()
+    auto = transformers.AutoModelForImageTextToText if multimodal else transformers.AutoModelForCausalLM
+    torch.manual_seed(0)
+    model = auto.from_config(config, dtype=torch.float32)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            parameter.copy_(_initial(name, parameter, generator))
+    model.generation_config = transformers.GenerationConfig(
+        eos_token_id=config.get_text_config().eos_token_id, pad_token_id=0
+    )
+    model.save_pretrained(directory)
+    processor.chat_template = template
+    processor.save_pretrained(directory)
+
+
+def _initial(name: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    values = torch.randn(like.shape, generator=generator)
+    if "norm" in name and name.endswith("weight"):
+        return 1 + 0.1 * values
+    if like.dim() < 2 or "bias" in name:
+        return 0.1 * values
+    if "embed" in name:
+        return 0.5 * values
+    gain = 4.0 if "lm_head" in name else 2.0 if any(part in name for part in ("q_proj", "k_proj", "o_proj")) else 1.0
+    return values * gain / math.sqrt(math.prod(like.shape[1:]))
+
+
+@family("image", "video")
+def qwen2_5_vl(directory: Path) -> None:
+    make_checkpoint(directory)
+
+
+def _text_only(directory: Path, model_type: str) -> None:
+    tokens = tokenizer()
+    save(directory, transformers.AutoConfig.for_model(model_type, **text_sizes(tokens)), tokens, chat_template({}))
+
+
+@family()
+def llama(directory: Path) -> None:
+    _text_only(directory, "llama")
+
+
+@family()
+def qwen2(directory: Path) -> None:
+    _text_only(directory, "qwen2")
+
+
+@family()
+def qwen3(directory: Path) -> None:
+    _text_only(directory, "qwen3")
+
+
+@family("image")
+def llava(directory: Path) -> None:
+    tokens = tokenizer("<image>")
+    image = tokens.convert_tokens_to_ids("<image>")
+    config = transformers.LlavaConfig(
+        text_config=transformers.LlamaConfig(**text_sizes(tokens)),
+        vision_config=transformers.CLIPVisionConfig(**VISION, projection_dim=64),
+        image_token_id=image,
+        image_seq_length=16,
+    )
+    rules = transformers.CLIPImageProcessor(size={"shortest_edge": 56}, crop_size={"height": 56, "width": 56})
+    processor = transformers.LlavaProcessor(
+        rules,
+        tokens,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        image_token="<image>",
+        num_additional_image_tokens=1,
+    )
+    save(directory, config, processor, chat_template({"image": "<image>\n"}))
+
+
+@family("image", "video")
+def internvl(directory: Path) -> None:
+    named = {
+        "start_image_token": "<img>",
+        "end_image_token": "</img>",
+        "context_image_token": "<IMG_CONTEXT>",
+        "video_token": "<video>",
+    }
+    tokens = tokenizer(named=named)
+    config = transformers.InternVLConfig(
+        text_config=transformers.Qwen2Config(**text_sizes(tokens)),
+        vision_config=transformers.InternVLVisionConfig(**VISION),
+        image_token_id=tokens.context_image_token_id,
+        image_seq_length=4,
+        tie_word_embeddings=False,
+    )
+    size = {"height": 56, "width": 56}
+    processor = transformers.InternVLProcessor(
+        transformers.GotOcr2ImageProcessor(size=size, max_patches=6),
+        tokens,
+        transformers.InternVLVideoProcessor(size=size),
+        image_seq_length=4,
+    )
+    save(directory, config, processor, chat_template({"image": "<IMG_CONTEXT>\n", "video": "<video>\n"}))

@@ -1,0 +1,36 @@
+"""Checkpoints of every family, our side of each, and transformers' as the reference; one family at a time."""
+
+from collections.abc import Iterator
+
+import builders
+import pytest
+import reference
+import torch
+from builders import Loaded
+from model_loop import Loop, make_adapter
+
+from unifiedserve.models.registry import load_processor
+
+torch.set_num_threads(1)  # a tiny model gains nothing from more
+
+
+@pytest.fixture(scope="session", params=builders.FAMILIES)
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    family = builders.FAMILIES[request.param]
+    checkpoint = tmp_path_factory.mktemp(request.param)
+    family.make(checkpoint)
+    return Loaded(
+        request.param,
+        family.media,
+        checkpoint,
+        load_processor(checkpoint),
+        make_adapter(checkpoint, torch.float32),
+        reference.load(checkpoint),
+    )
+
+
+@pytest.fixture
+def loop(loaded: Loaded) -> Iterator[Loop]:
+    loop = Loop(loaded.adapter)
+    yield loop
+    loop.close()

@@ -1,0 +1,121 @@
+"""What every family must do: prompts, visual tokens and greedy float32 answers as transformers' own."""
+
+from typing import Any
+
+import flashcodec._core
+import numpy as np
+import pytest
+import torch
+from builders import Loaded
+from model_loop import Loop, Request, plans
+from reference import Case, Frames
+from test_generation import pixels, user
+
+from unifiedserve.models.media import MediaPlan
+from unifiedserve.stages.vision import layout_of
+
+TOKENS = 24
+CASES = {
+    "text": Case([user("What is a river?")]),
+    "image": Case([user("image", "What is this?")], [pixels(1, 150, 200)]),
+    "3 images": Case(
+        [user("image", "and", "image", "image", "Compare.")],
+        [pixels(2, 100, 300), pixels(3, 224, 224), pixels(4, 333, 77)],
+    ),
+    "video": Case([user("Look:", "video", "What happens?")], videos=[pixels(5, 8, 90, 160)]),
+    "image and video": Case(
+        [user("image", "video", "Is the image in the video?")], [pixels(8, 180, 120)], [pixels(9, 5, 100, 140)]
+    ),
+    "two turns": Case(
+        [
+            {"role": "system", "content": "Be brief."},
+            user("image", "What is this?"),
+            {"role": "assistant", "content": "A house by the sea."},
+            user("And this?", "image"),
+        ],
+        [pixels(10, 90, 90), pixels(11, 140, 60)],
+    ),
+}
+
+
+def cases(loaded: Loaded) -> dict[str, Case]:
+    """Those whose media the family takes."""
+    kinds = {name: {"image"} if case.images else set() for name, case in CASES.items()}
+    for name, case in CASES.items():
+        kinds[name] |= {"video"} if case.videos else set()
+    return {name: case for name, case in CASES.items() if kinds[name] <= loaded.media}
+
+
+def rows(plan: MediaPlan, frames: Frames, row_bytes: int) -> torch.Tensor:
+    """What the vision stage would write of frames [T, H, W, 3] for a plan."""
+    layout = layout_of(plan)
+    step = layout.group_frames
+    padded = np.concatenate([frames, frames[-1:].repeat(-len(frames) % step, 0)])
+    laid_out = [flashcodec._core.lay_out(frame, layout.to_core()).reshape(-1, row_bytes) for frame in padded]
+    groups = []
+    for start in range(0, len(padded), step):
+        # each frame was laid out as a whole group of itself: [rows, 3, step, pixels]
+        group = np.stack(laid_out[start : start + step]).reshape(step, len(laid_out[0]), 3, step, -1)
+        groups.append(np.stack([group[t, :, :, t] for t in range(step)], axis=2).reshape(-1, row_bytes))
+    return torch.from_numpy(np.concatenate(groups))
+
+
+def prepare(loaded: Loaded, case: Case) -> Request:
+    media = plans(loaded.ours, case)
+    images, videos = iter(case.images), iter(case.videos)
+    patches = [torch.empty(0, loaded.ours.patch_row_bytes, dtype=torch.uint8)]
+    for plan in media:
+        frames = next(images)[None] if plan.kind == "image" else next(videos)
+        patches.append(rows(plan, frames, loaded.ours.patch_row_bytes))
+        assert len(patches[-1]) == plan.patches
+    return Request(loaded.ours.prompt(case.messages, media), torch.cat(patches))
+
+
+@pytest.fixture(scope="session")
+def expected(loaded: Loaded) -> dict[str, list[int]]:
+    return {name: loaded.hf.generate(case, TOKENS) for name, case in cases(loaded).items()}
+
+
+def test_prompts_are_transformers(loaded: Loaded) -> None:
+    for name, case in cases(loaded).items():
+        prompt = loaded.ours.prompt(case.messages, plans(loaded.ours, case))
+        assert prompt.token_ids == loaded.hf.inputs(case)["input_ids"][0].tolist(), name
+
+
+@pytest.mark.parametrize("chunk", [5, 16, 100, 1 << 30])
+def test_answers_equal_generate(loaded: Loaded, loop: Loop, chunk: int, expected: dict[str, list[int]]) -> None:
+    for name, case in cases(loaded).items():
+        request = prepare(loaded, case)
+        assert loop.generate([request], TOKENS, chunk, loaded.ours.eos_token_ids) == [expected[name]], name
+        loop.preempt(request)
+
+
+def test_all_at_once(loaded: Loaded, loop: Loop, expected: dict[str, list[int]]) -> None:
+    requests = [prepare(loaded, case) for case in cases(loaded).values()]
+    answers = loop.generate(requests, TOKENS, 23, loaded.ours.eos_token_ids)
+    assert answers == list(expected.values())
+
+
+def test_media_count(loaded: Loaded) -> None:
+    """An answer depends on the picture: the suite would not notice an encoder that is not used."""
+    if "image" not in loaded.media:
+        pytest.skip("a family without images")
+    first, second = (
+        loaded.hf.generate(Case([user("image", "What is this?")], [pixels(seed, 150, 200)]), TOKENS) for seed in (1, 2)
+    )
+    assert first != second
+
+
+def test_units_do_not_depend_on_each_other(loaded: Loaded) -> None:
+    for case in cases(loaded).values():
+        request = prepare(loaded, case)
+        parts: list[Any] = []
+        row = 0
+        for plan in request.prompt.media:
+            for _ in range(plan.units):
+                parts.append(loaded.adapter.encode(request.patches[row : row + plan.patches_per_unit], [(plan, 1)]))
+                row += plan.patches_per_unit
+        if parts:
+            whole = loaded.adapter.encode(request.patches, [(plan, plan.units) for plan in request.prompt.media])
+            assert len(whole) == sum(plan.tokens for plan in request.prompt.media)
+            torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=5e-5)

@@ -1,0 +1,40 @@
+"""Which frames of a video a model sees, for families that spread them evenly."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from unifiedserve.models.media import ALL_FRAMES, MediaOptions, PromptError, VideoInfo
+
+DEFAULT_FRAMES = 32  # where neither the request nor the checkpoint says how many
+UNKNOWN_FPS = 24.0  # as transformers assumes
+
+
+def frame_count(rules: Mapping[str, Any], video: VideoInfo, options: MediaOptions) -> int:
+    """How many frames to take, by the request's options, else by the checkpoint's rules; never more than there are.
+
+    Raises PromptError for a video without frames.
+    """
+    total = video.num_frames
+    if total < 1:
+        raise PromptError("the video has no frames")
+    count, fps = options.num_frames, options.fps
+    if count is None and fps is None:
+        count, fps = rules.get("num_frames"), rules.get("fps")
+    if count == ALL_FRAMES:
+        count = total
+    elif count is None:
+        count = int(total / known_fps(video) * fps) if fps else DEFAULT_FRAMES
+    return max(1, min(count, total, options.max_frames or total))
+
+
+def spread(total: int, count: int, shift: float = 0.0) -> tuple[int, ...]:
+    """`count` of `total` frames, evenly from `shift` on; float32, as transformers computes them."""
+    indices: list[int] = torch.arange(shift, total, total / count).int().tolist()
+    return tuple(indices[:count])
+
+
+def known_fps(video: VideoInfo) -> float:
+    return video.fps if 0 < video.fps < math.inf else UNKNOWN_FPS

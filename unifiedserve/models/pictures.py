@@ -1,0 +1,110 @@
+"""Families whose encoder reads square pictures of one size: CLIP, SigLIP, InternViT.
+
+A row of the patch buffer is a piece of a picture [3, side, side], of three times the side's bytes.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.checkpoint import read_json
+from unifiedserve.models.base import LanguageAdapter, Processor
+from unifiedserve.models.hub import transformers
+from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PromptError
+
+Units = Sequence[tuple[MediaPlan, int]]
+
+
+class PictureProcessor(Processor):
+    """Reads the checkpoint's rules for images and videos; `side` of the pictures is for the family to tell.
+
+    Raises ConfigError if the rules are missing or malformed.
+    """
+
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        super().__init__(model_dir, config, chat_template)
+        self.image_rules = image_rules(model_dir)
+        self.video_rules = video_rules(model_dir)
+        self.side = self.picture_side()
+        self.patch_row_bytes = 3 * self.side
+        self.visual_dim = config.get_text_config().hidden_size
+
+    def picture_side(self) -> int:
+        """Pixels, from `image_rules`."""
+        raise NotImplementedError
+
+    def picture_token(self, kind: MediaKind, text: str) -> None:
+        """The model takes such media: `text` is both its placeholder and what stands for a visual token."""
+        self.placeholders = {**self.placeholders, kind: text}
+        self.visual_ids = {**self.visual_ids, kind: self.tokenizer.convert_tokens_to_ids(text)}
+
+
+class PictureAdapter(LanguageAdapter):
+    """Normalises pictures as transformers does, and leaves the rest to its modules: see `features`."""
+
+    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
+        super().__init__(config, weights, dtype, model_dir)
+        image, video = image_rules(model_dir), video_rules(model_dir)
+        self._normalisation: dict[MediaKind, tuple[Tensor, Tensor]] = {
+            "image": normalisation(image.to_dict()),
+            "video": normalisation({**image.to_dict(), **video}),
+        }
+
+    @torch.inference_mode()
+    def encode(self, patches: Tensor, units: Units) -> Tensor:
+        pictures, row = [], 0
+        for plan, count in units:
+            rows = patches[row : row + count * plan.patches_per_unit]
+            row += len(rows)
+            mean, deviation = self._normalisation[plan.kind]
+            side = patches.shape[1] // 3
+            pictures.append(rows.view(-1, 3, side, side).float().sub_(mean).div_(deviation))
+        return self.features(torch.cat(pictures).to(self.dtype), units)
+
+    def features(self, pixels: Tensor, units: Units) -> Tensor:
+        """Visual tokens [M, hidden] of normalised pictures [n, 3, side, side], which are those of `units`."""
+        raise NotImplementedError
+
+
+def image_rules(model_dir: Path) -> Any:
+    """transformers' image processor, for its rules alone."""
+    try:
+        return transformers.AutoImageProcessor.from_pretrained(model_dir)
+    except Exception as error:
+        raise ConfigError(f"{model_dir}: the rules for images cannot be read: {error}") from error
+
+
+def video_rules(model_dir: Path) -> dict[str, Any]:
+    """What the checkpoint says of videos; empty if nothing."""
+    nested = read_json(model_dir / "processor_config.json", default={}).get("video_processor")
+    rules = nested or read_json(model_dir / "video_preprocessor_config.json", default={})
+    return {name: value for name, value in rules.items() if value is not None}
+
+
+def normalisation(rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Float32 [3, 1, 1] mean and deviation of uint8 values, rescaling folded in as transformers' torchvision backend
+    does it, so that floats are equal."""
+    factor = 1.0 / rules["rescale_factor"] if rules.get("do_rescale", True) else 1.0
+    normalise = rules.get("do_normalize", True)
+    mean, std = (rules["image_mean"], rules["image_std"]) if normalise else ((0.0,) * 3, (1.0,) * 3)
+    rows = (torch.tensor(values) * factor for values in (mean, std))
+    mean_row, std_row = (row.view(3, 1, 1) for row in rows)
+    return mean_row, std_row
+
+
+def refuse_video_options(options: MediaOptions) -> None:
+    """Raises PromptError if options of videos came with an image."""
+    for name in ("num_frames", "fps", "max_frames"):
+        if getattr(options, name) is not None:
+            raise PromptError(f"{name} is an option of videos, not of images", name)
+
+
+def refuse_pixel_limits(options: MediaOptions) -> None:
+    """Raises PromptError for limits that a model with pictures of one size cannot obey."""
+    for name in ("min_pixels", "max_pixels"):
+        if getattr(options, name) is not None:
+            raise PromptError(f"{name} has no effect: this model reads pictures of one size", name)
