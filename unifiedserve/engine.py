@@ -35,6 +35,7 @@ from unifiedserve.messages import (
     Report,
     Span,
     Token,
+    Unfit,
 )
 from unifiedserve.metrics import Metrics
 from unifiedserve.models.base import Processor
@@ -354,6 +355,8 @@ class Engine:
                 self._handle_drained(message)
             case Ready():
                 self._handle_ready(message)
+            case Unfit():
+                self.fail_all(message.reason)
 
     def _handle_report(self, report: Report) -> None:
         self._counts.update(report.counts)

@@ -180,6 +180,12 @@ class Ready(msgspec.Struct, tag=True):
     decode_step: float | None = None
 
 
+class Unfit(msgspec.Struct, tag=True):
+    """A worker cannot be: what it was told to load or to use is wrong, and a restart would not help."""
+
+    reason: str
+
+
 class Report(msgspec.Struct, tag=True, kw_only=True):
     """What a worker's step produced, and how many requests each of its stages holds."""
 
@@ -221,6 +227,7 @@ Message = (
     | OutputReady
     | Shutdown
     | Ready
+    | Unfit
     | Report
     | Preempted
     | Failed

@@ -16,11 +16,12 @@ import msgspec
 import torch
 
 from unifiedserve.config import EngineConfig, Instance, Stage
+from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import MemoryLayout, SharedMemory
 from unifiedserve.memory.weights import attach_weights
-from unifiedserve.messages import Abort, Message, OutputReady, Ready, Shutdown, pack, unpack
+from unifiedserve.messages import Abort, Message, OutputReady, Ready, Shutdown, Unfit, pack, unpack
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.scheduling import Budget
 from unifiedserve.stages.decode import DecodeStage
@@ -59,8 +60,13 @@ class Worker:
     def __init__(self, spec: WorkerSpec) -> None:
         self._memory = SharedMemory.attach(spec.layout)
         self._port = Port(spec.config.workers, spec.instance.name, self._memory)
-        self._lanes, decode_step = _lanes(spec, self._memory, self._port)
-        self._port.to_engine(Ready(spec.instance.name, decode_step))
+        self._lanes: list[Lane] = []
+        try:
+            self._lanes, decode_step = _lanes(spec, self._memory, self._port)
+        except ConfigError as error:
+            self._port.to_engine(Unfit(str(error)))  # and wait for the engine to end what else has been started
+        else:
+            self._port.to_engine(Ready(spec.instance.name, decode_step))
 
     def run(self) -> None:
         """Serve until told to shut down."""
@@ -91,7 +97,7 @@ class Worker:
 
     def _step(self) -> float:
         """The time for the next one."""
-        wake = min(lane.step() for lane in self._lanes)
+        wake = min((lane.step() for lane in self._lanes), default=ON_MESSAGE)
         for message in self._port.take_local():
             self._accept(message)
             wake = AT_ONCE

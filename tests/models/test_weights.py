@@ -145,6 +145,16 @@ def test_missing_tensors_are_listed(checkpoint: Path) -> None:
         load_adapter(checkpoint, stored, torch.bfloat16)
 
 
+def test_unknown_tensors_are_listed(checkpoint: Path) -> None:
+    stored = load_file(checkpoint / "model.safetensors")
+    stored["model.layers.0.mlp.up_proj.bias"] = stored["model.layers.0.input_layernorm.weight"]
+    stored["model.layers.0.self_attn.rotary_emb.inv_freq"] = torch.zeros(4)  # as old checkpoints have it
+    with pytest.raises(
+        ConfigError, match=r"1 tensors .* no place for: model\.language_model\.layers\.0\.mlp\.up_proj\.bias"
+    ):
+        load_adapter(checkpoint, stored, torch.bfloat16)
+
+
 def test_wrong_shape(checkpoint: Path) -> None:
     stored = load_file(checkpoint / "model.safetensors")
     stored["lm_head.weight"] = stored["lm_head.weight"][:, :100]

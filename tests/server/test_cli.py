@@ -14,9 +14,11 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from safetensors.torch import load_file, save_file
 
 from unifiedserve import __version__
 from unifiedserve.config import EngineConfig
+from unifiedserve.models.tiny import make_checkpoint
 
 COMMAND = [sys.executable, "-m", "unifiedserve.cli"]
 
@@ -94,6 +96,21 @@ def test_port_in_use() -> None:
 
 def test_model_directory_without_weights(tmp_path: Path) -> None:
     assert str(tmp_path) in error_of("serve", "--port", "0", str(tmp_path))
+
+
+def test_a_checkpoint_that_does_not_fit_its_config(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    del stored["lm_head.weight"]
+    save_file(stored, tmp_path / "model.safetensors")
+    assert "lacks 1 tensors of its model: lm_head.weight" in error_of("serve", "--port", "0", str(tmp_path))
+
+
+def test_a_shard_that_is_not_there(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path)
+    index = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "does not hold: model-00002-of-00002.safetensors" in error_of("serve", "--port", "0", str(tmp_path))
 
 
 @contextlib.contextmanager

@@ -5,7 +5,8 @@ holds (rotary frequencies) are computed as `from_pretrained` computes them.
 """
 
 import importlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,23 +17,33 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.models.hub import transformers
 
 ATTENTION = "paged"
+#: buffers that old checkpoints hold and models compute themselves
+_COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
 
 
 def build_model(config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Any:
     """The generating model of `config`, whose parameters are `weights`, without a copy.
 
-    Raises ConfigError listing tensors that are missing or have another shape or dtype than the model's.
+    Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's.
     """
     _register_attention()
-    multimodal = config is not config.get_text_config()
-    auto = transformers.AutoModelForImageTextToText if multimodal else transformers.AutoModelForCausalLM
-    with torch.device("meta"):
-        model = auto.from_config(config, dtype=dtype)
+    model = _empty_model(config, dtype)
     parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
-    model.set_attn_implementation(parts if multimodal else ATTENTION)
-    _assign(model, _renamed(model, weights))
+    model.set_attn_implementation(parts if is_multimodal(config) else ATTENTION)
+    model.load_state_dict(_placed(model, weights), assign=True)
+    model.requires_grad_(False)
     _compute_buffers(model)
     return model.eval()
+
+
+def is_multimodal(config: Any) -> bool:
+    return config is not config.get_text_config()
+
+
+def _empty_model(config: Any, dtype: torch.dtype) -> Any:
+    auto = transformers.AutoModelForImageTextToText if is_multimodal(config) else transformers.AutoModelForCausalLM
+    with torch.device("meta"):
+        return auto.from_config(config, dtype=dtype)
 
 
 def _renamed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -53,7 +64,9 @@ def _renamed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def _assign(model: Any, weights: Mapping[str, Tensor]) -> None:
+def _placed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The state of a model: all that it needs, nothing unknown, everything of the right shape and dtype."""
+    weights = _renamed(model, weights)
     wanted = model.state_dict(keep_vars=True)
     tied = model.all_tied_weights_keys if model.config.tie_word_embeddings else {}
     sources = {name: name if name in weights else tied.get(name, name) for name in wanted}
@@ -61,6 +74,11 @@ def _assign(model: Any, weights: Mapping[str, Tensor]) -> None:
     if missing:
         raise ConfigError(f"the checkpoint lacks {len(missing)} tensors of its model: {_some(missing)}")
     given = {name: weights[source] for name, source in sources.items()}
+    extra = _extra(model, weights.keys() - set(sources.values()))
+    if extra:
+        raise ConfigError(
+            f"the checkpoint holds {len(extra)} tensors that its config.json has no place for: {_some(extra)}"
+        )
     wrong = [
         f"{name} is {_describe(tensor)} instead of {_describe(wanted[name])}"
         for name, tensor in given.items()
@@ -68,8 +86,17 @@ def _assign(model: Any, weights: Mapping[str, Tensor]) -> None:
     ]
     if wrong:
         raise ConfigError(f"the checkpoint does not fit its config.json: {_some(wrong)}")
-    model.load_state_dict(given, assign=True)
-    model.requires_grad_(False)
+    return given
+
+
+def _extra(model: Any, names: Collection[str]) -> list[str]:
+    """Those that nothing explains: no tied copy, no computed buffer, nothing that transformers leaves out, too."""
+    left_out = [
+        *(model._keys_to_ignore_on_load_unexpected or ()),
+        *_COMPUTED,
+        *map(re.escape, model.all_tied_weights_keys),
+    ]
+    return sorted(name for name in names if not any(re.search(pattern, name) for pattern in left_out))
 
 
 def _compute_buffers(model: Any) -> None:
