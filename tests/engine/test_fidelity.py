@@ -29,24 +29,24 @@ def question(name: str, clips: Clips) -> Question:
     images = [make_image(1, 150, 200), make_image(2, 90, 300), make_image(3, 224, 56)]
     every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
     if name == "text":
-        return _ask(["What is a river?"], clips)
+        return ask(["What is a river?"], clips)
     if name == "1 image":
-        return _ask([images[0], "What is this?"], clips)
+        return ask([images[0], "What is this?"], clips)
     if name == "3 images":
-        return _ask([images[0], "and", images[1], images[2], "Compare."], clips)
+        return ask([images[0], "and", images[1], images[2], "Compare."], clips)
     if name == "image and video":
-        return _ask([images[1], clips(9), "Is the image in the video?"], clips, every_frame)
+        return ask([images[1], clips(9), "Is the image in the video?"], clips, every_frame)
     if name == "two turns":
         turns = [images[0], "What is this?"], "A house by the sea.", ["And this?", images[2], clips(8)]
         return _conversation(list(turns), every_frame)
     if name == "sampled":
-        sampling = _ask([clips(64), "What happens?"], clips)
+        sampling = ask([clips(64), "What happens?"], clips)
         sampling.case.sampling = {"do_sample_frames": True}
         return sampling
-    return _ask([clips(int(name.split()[0])), "What happens?"], clips, every_frame)
+    return ask([clips(int(name.split()[0])), "What happens?"], clips, every_frame)
 
 
-def _ask(parts: list[Any], clips: Clips, options: dict[str, Any] | None = None) -> Question:
+def ask(parts: list[Any], clips: Clips, options: dict[str, Any] | None = None) -> Question:
     return _conversation([parts], options)
 
 

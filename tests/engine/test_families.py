@@ -1,0 +1,41 @@
+"""Every family over HTTP, with real files through all stages: greedy float32 answers equal transformers' generate."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import builders
+import pytest
+import reference
+from daemon import Daemon
+from media import Clip, make_image
+from test_fidelity import TOKENS, Question, answer, ask
+
+EVERY_FRAME = {"media_io_kwargs": {"video": {"num_frames": -1}}}
+
+
+def questions(media: frozenset[str], clips: Callable[[int], Clip]) -> dict[str, Question]:
+    images: list[Any] = [make_image(1, 150, 200), make_image(2, 90, 300), make_image(3, 224, 56)]
+    asked = {"text": ask(["What is a river?"], clips)}
+    if "image" in media:
+        asked["image"] = ask([images[0], "What is this?"], clips)
+        asked["3 images"] = ask([images[0], "and", images[1], images[2], "Compare."], clips)
+    if "video" in media:
+        asked["video"] = ask([clips(9), "What happens?"], clips, EVERY_FRAME)
+    if {"image", "video"} <= media:
+        asked["image and video"] = ask([images[1], clips(8), "Is the image in the video?"], clips, EVERY_FRAME)
+    return asked
+
+
+@pytest.mark.parametrize("name", builders.FAMILIES)
+def test_answers_equal_generate(
+    name: str, tmp_path: Path, serve: Callable[..., Daemon], clips: Callable[[int], Clip]
+) -> None:
+    family = builders.FAMILIES[name]
+    family.make(tmp_path)
+    hf = reference.load(tmp_path)
+    asked = questions(family.media, clips)
+    expected = {case: hf.generate(question.case, TOKENS) for case, question in asked.items()}
+    daemon = serve(model=str(tmp_path), prefill_chunk_tokens=16)
+    assert {case: answer(daemon, question) for case, question in asked.items()} == expected
+    daemon.wait_idle()
