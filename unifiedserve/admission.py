@@ -118,7 +118,8 @@ class Admission:
             layout.patch.pages,
             f"{sum(plan.patches for plan in prompt.media)} patches",
         )
-        visual = sum(plan.units * _pages(plan.tokens_per_unit, config.visual_page_tokens) for plan in prompt.media)
+        units = [plan.unit_tokens(unit) for plan in prompt.media for unit in range(plan.units)]
+        visual = sum(_pages(tokens, config.visual_page_tokens) for tokens in units)
         self._check_buffer(
             "visual buffer",
             "--visual-buffer-mib",

@@ -112,10 +112,13 @@ def test_units_do_not_depend_on_each_other(loaded: Loaded) -> None:
         parts: list[Any] = []
         row = 0
         for plan in request.prompt.media:
-            for _ in range(plan.units):
-                parts.append(loaded.adapter.encode(request.patches[row : row + plan.patches_per_unit], [(plan, 1)]))
+            for unit in range(plan.units):
+                rows = request.patches[row : row + plan.patches_per_unit]
+                parts.append(loaded.adapter.visual_tokens(rows, [(plan, range(unit, unit + 1))]))
+                assert len(parts[-1]) == plan.unit_tokens(unit)
                 row += plan.patches_per_unit
         if parts:
-            whole = loaded.adapter.encode(request.patches, [(plan, plan.units) for plan in request.prompt.media])
+            media = request.prompt.media
+            whole = loaded.adapter.visual_tokens(request.patches, [(plan, range(plan.units)) for plan in media])
             assert len(whole) == sum(plan.tokens for plan in request.prompt.media)
             torch.testing.assert_close(torch.cat(parts), whole, rtol=0, atol=5e-5)

@@ -113,8 +113,8 @@ class Loop:
         """Embeddings and positions of the prompt, and the offset for generated tokens."""
         prompt = request.prompt
         ids = torch.tensor(prompt.token_ids)
-        units = [(plan, plan.units) for plan in prompt.media]
-        visual = self.adapter.encode(request.patches, units) if units else None
+        units = [(plan, range(plan.units)) for plan in prompt.media]
+        visual = self.adapter.visual_tokens(request.patches, units) if units else None
         is_visual = torch.isin(ids, torch.tensor(sorted(self.adapter.visual_ids)))
         positions = self.adapter.positions(prompt.token_ids, prompt.media)
         return self.adapter.embed(ids, visual, is_visual), positions, self.adapter.next_position(positions)

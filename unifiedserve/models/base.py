@@ -165,6 +165,24 @@ class LanguageAdapter:
         """
         raise TypeError(f"{type(self).__name__} has no vision encoder")
 
+    def tail(self, plan: MediaPlan) -> Tensor:
+        """Visual tokens [plan.tail_tokens, hidden] at the end of a medium that belong to none of its units."""
+        raise TypeError(f"{type(self).__name__} has no visual tokens without pixels")
+
+    @torch.inference_mode()
+    def visual_tokens(self, patches: Tensor, units: Sequence[tuple[MediaPlan, range]]) -> Tensor:
+        """`encode`, with its tail after the last unit of a medium; `units` says which of whose units the rows are."""
+        visual = self.encode(patches, [(plan, len(part)) for plan, part in units])
+        if not any(plan.tail_tokens for plan, _ in units):
+            return visual
+        whole: list[Tensor] = []
+        rows = torch.split(visual, [len(part) * plan.tokens_per_unit for plan, part in units])
+        for (plan, part), own in zip(units, rows, strict=True):
+            whole.append(own)
+            if plan.tail_tokens and part.stop == plan.units:
+                whole.append(self.tail(plan))
+        return torch.cat(whole)
+
     @torch.inference_mode()
     def embed(self, token_ids: Tensor, visual: Tensor | None, is_visual: Tensor) -> Tensor:
         """[n, hidden] for int64 [n]; rows where bool `is_visual` [n] holds are those of `visual`, in order."""

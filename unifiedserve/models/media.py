@@ -75,13 +75,15 @@ class PatchGrid(msgspec.Struct, frozen=True, tag="patches"):
 class Picture(msgspec.Struct, frozen=True, tag="picture"):
     """Each frame resized to `height` × `width`, and then its middle `crop` (height, width) if there is one.
 
-    The patch buffer holds pictures [3, height, width] as rows of equal size.
+    If there is a colour for a `square`, frames are first padded with it to one. The patch buffer holds pictures
+    [3, height, width] as rows of equal size.
     """
 
     height: int
     width: int
     crop: tuple[int, int] | None = None
     interpolation: Literal["bicubic", "bilinear"] = "bicubic"
+    square: tuple[int, int, int] | None = None
 
 
 class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
@@ -110,8 +112,9 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     `frame_indices` are the source frames to decode, in order, before temporal padding; () for an image. A *unit* is
     what the encoder can encode alone: a temporal group of a video, an image, or a tile of one. `patches_per_unit` are
-    rows of the patch buffer, whatever the layout makes of them. `timestamps` are seconds of each unit where the
-    prompt tells them, `seconds_per_unit` the time between units where positions do.
+    rows of the patch buffer, whatever the layout makes of them. `tail_tokens` follow the last unit and belong to none.
+    `timestamps` are seconds of each unit where the prompt tells them, `seconds_per_unit` the time between units where
+    positions do. `source` is the (height, width) of the picture itself where its visual tokens depend on that.
     """
 
     kind: MediaKind
@@ -120,13 +123,19 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
     units: int
     patches_per_unit: int
     tokens_per_unit: int
+    tail_tokens: int = 0
     seconds_per_unit: float = 0.0
     timestamps: tuple[float, ...] = ()
+    source: tuple[int, int] | None = None
 
     @property
     def tokens(self) -> int:
         """Visual tokens, which is also the number of tokens in the prompt that stand for them."""
-        return self.units * self.tokens_per_unit
+        return self.units * self.tokens_per_unit + self.tail_tokens
+
+    def unit_tokens(self, unit: int) -> int:
+        """Visual tokens that come with a unit, counted from 0: the tail comes with the last."""
+        return self.tokens_per_unit + (self.tail_tokens if unit == self.units - 1 else 0)
 
     @property
     def patches(self) -> int:

@@ -40,8 +40,8 @@ class EncodeStage:
     def step(self, work: list[EncodeWork], prompts: dict[int, Prompt]) -> list[Embeddings]:
         """Encode the units in one batch and release their patches."""
         batch = [(prompts[uid], unit) for uid, units in work for unit in units]
-        plans = [prompt.plans[unit] for prompt, unit in batch]
-        visual = self._adapter.encode(self._gather(batch), [(plan, 1) for plan in plans])
+        parts = [prompt.parts[unit] for prompt, unit in batch]
+        visual = self._adapter.visual_tokens(self._gather(batch), [(plan, range(i, i + 1)) for plan, i in parts])
         outputs = self._write(batch, visual)
         self._patches.pool.release([page for prompt, unit in batch for page in prompt.patches.pop(unit)])
         return outputs
@@ -50,7 +50,7 @@ class EncodeStage:
         """The patches of all units, one after the other."""
         pages: list[PageRows] = []
         for prompt, unit in batch:
-            pages += self._patches.spread(prompt.patches[unit], prompt.plans[unit].patches_per_unit)
+            pages += self._patches.spread(prompt.patches[unit], prompt.parts[unit][0].patches_per_unit)
         return self._patches.get(pages, 0, sum(rows for _, rows in pages))
 
     def _write(self, batch: Batch, visual: torch.Tensor) -> list[Embeddings]:
@@ -58,7 +58,7 @@ class EncodeStage:
             if not prompt.state.reserved:
                 prompt.state.reserved = True
                 self._promised[prompt.state.uid] = prompt.state.visual_pages
-        parts = [(prompt.state.uid, prompt.plans[unit].tokens_per_unit) for prompt, unit in batch]
+        parts = [(prompt.state.uid, prompt.rows[unit + 1] - prompt.rows[unit]) for prompt, unit in batch]
         written = self._visual.put_all(visual, parts, self._instance)
         if written is None:
             raise RuntimeError("visual buffer: pages that were promised are gone")

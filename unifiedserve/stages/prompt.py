@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from unifiedserve.messages import Request
 from unifiedserve.models.media import MediaPlan
@@ -10,11 +11,11 @@ from unifiedserve.scheduling import PrefillState, Unit
 
 @dataclass(slots=True)
 class Prompt:
-    """The request, what the scheduler sees of it, and which media item each encode unit belongs to."""
+    """The request, what the scheduler sees of it, and which part of which medium each encode unit is."""
 
     request: Request
     state: PrefillState
-    plans: list[MediaPlan]  # of each unit
+    parts: list[tuple[MediaPlan, int]]  # each unit's medium, and which of its units it is
     rows: list[int]  # first visual row of each unit, and their total
     patches: dict[int, list[int]] = field(default_factory=dict)  # unit -> pages of the patch buffer
 
@@ -26,15 +27,11 @@ class Prompt:
         kv_pages: int,
         visual_pages: Callable[[int], int],
     ) -> "Prompt":
-        plans = [plan for plan in request.media for _ in range(plan.units)]
-        rows = [0]
-        for plan in plans:
-            rows.append(rows[-1] + plan.tokens_per_unit)
-        prompt = request.token_ids[: request.num_prompt] if plans else []
+        parts = [(plan, unit) for plan in request.media for unit in range(plan.units)]
+        tokens = [plan.unit_tokens(unit) for plan, unit in parts]
+        rows = [0, *accumulate(tokens)]
+        prompt = request.token_ids[: request.num_prompt] if parts else []
         positions = [i for i, token in enumerate(prompt) if token in placeholders]
-        units = [
-            Unit(plan.tokens_per_unit, positions[row], visual_pages(plan.tokens_per_unit))
-            for plan, row in zip(plans, rows, strict=False)
-        ]
+        units = [Unit(n, positions[row], visual_pages(n)) for n, row in zip(tokens, rows, strict=False)]
         state = PrefillState(request.uid, request.arrival, len(request.token_ids), kv_pages, units)
-        return cls(request, state, plans, rows)
+        return cls(request, state, parts, rows)

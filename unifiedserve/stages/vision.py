@@ -233,7 +233,11 @@ def layout_of(plan: MediaPlan) -> flashcodec.Layout:
             )
         case Picture() as picture:
             return flashcodec.RGBLayout(
-                picture.height, picture.width, crop=picture.crop, interpolation=picture.interpolation
+                picture.height,
+                picture.width,
+                crop=picture.crop,
+                interpolation=picture.interpolation,
+                square=picture.square,
             )
         case Tiles() as tiles:
             return flashcodec.TileLayout(
