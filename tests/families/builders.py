@@ -147,28 +147,6 @@ def qwen3(directory: Path) -> None:
     _text_only(directory, "qwen3")
 
 
-@family("image")
-def llava(directory: Path) -> None:
-    tokens = tokenizer("<image>")
-    image = tokens.convert_tokens_to_ids("<image>")
-    config = transformers.LlavaConfig(
-        text_config=transformers.LlamaConfig(**text_sizes(tokens)),
-        vision_config=transformers.CLIPVisionConfig(**VISION, projection_dim=64),
-        image_token_id=image,
-        image_seq_length=16,
-    )
-    rules = transformers.CLIPImageProcessor(size={"shortest_edge": 56}, crop_size={"height": 56, "width": 56})
-    processor = transformers.LlavaProcessor(
-        rules,
-        tokens,
-        patch_size=14,
-        vision_feature_select_strategy="default",
-        image_token="<image>",
-        num_additional_image_tokens=1,
-    )
-    save(directory, config, processor, chat_template({"image": "<image>\n"}))
-
-
 @family("image", "video")
 def internvl(directory: Path) -> None:
     named = {

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import builders
+import builders_llava  # noqa: F401  (its families register themselves)
 import pytest
 import reference
 import torch

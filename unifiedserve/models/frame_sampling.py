@@ -12,8 +12,11 @@ DEFAULT_FRAMES = 32  # where neither the request nor the checkpoint says how man
 UNKNOWN_FPS = 24.0  # as transformers assumes
 
 
-def frame_count(rules: Mapping[str, Any], video: VideoInfo, options: MediaOptions) -> int:
-    """How many frames to take, by the request's options, else by the checkpoint's rules; never more than there are.
+def frame_count(
+    rules: Mapping[str, Any], video: VideoInfo, options: MediaOptions, default: int = DEFAULT_FRAMES
+) -> int:
+    """How many frames to take, by the request's options, else by the checkpoint's rules, else `default`; never more
+    than there are.
 
     Raises PromptError for a video without frames.
     """
@@ -26,7 +29,7 @@ def frame_count(rules: Mapping[str, Any], video: VideoInfo, options: MediaOption
     if count == ALL_FRAMES:
         count = total
     elif count is None:
-        count = int(total / known_fps(video) * fps) if fps else DEFAULT_FRAMES
+        count = int(total / known_fps(video) * fps) if fps else default
     return max(1, min(count, total, options.max_frames or total))
 
 
@@ -34,6 +37,11 @@ def spread(total: int, count: int, shift: float = 0.0) -> tuple[int, ...]:
     """`count` of `total` frames, evenly from `shift` on; float32, as transformers computes them."""
     indices: list[int] = torch.arange(shift, total, total / count).int().tolist()
     return tuple(indices[:count])
+
+
+def evenly(total: int, count: int) -> tuple[int, ...]:
+    """`count` of `total` frames, each the first of an equal share; as transformers samples where a family does not."""
+    return tuple(i * total // count for i in range(count))
 
 
 def known_fps(video: VideoInfo) -> float:

@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from flashcodec.geometry import shortest_edge_size
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.hub import transformers
-from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PromptError
+from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, Picture, PromptError
+
+WITH_CLASS_TOKEN = {"clip_vision_model"}
 
 Units = Sequence[tuple[MediaPlan, int]]
 
@@ -66,7 +69,26 @@ class PictureAdapter(LanguageAdapter):
         return self.features(torch.cat(pictures).to(self.dtype), units)
 
     def features(self, pixels: Tensor, units: Units) -> Tensor:
-        """Visual tokens [M, hidden] of normalised pictures [n, 3, side, side], which are those of `units`."""
+        """Visual tokens [M, hidden] of normalised pictures [n, 3, side, side], which are those of `units`.
+
+        By default all that are of images go through `image_features` together, those of videos `video_features`.
+        """
+        side = pixels.shape[-1]
+        pictures = torch.split(pixels, [count * plan.patches_per_unit // side for plan, count in units])
+        tokens: dict[int, Tensor] = {}
+        for kind, encode in (("image", self.image_features), ("video", self.video_features)):
+            chosen = [i for i, (plan, _) in enumerate(units) if plan.kind == kind]
+            if chosen:
+                found = encode(torch.cat([pictures[i] for i in chosen]), [units[i] for i in chosen])
+                tokens.update(zip(chosen, found, strict=True))
+        return torch.cat([tokens[i] for i in range(len(units))])
+
+    def image_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
+        """Visual tokens [m, hidden] for each of `units`, all of images."""
+        raise NotImplementedError
+
+    def video_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
+        """The same for units of videos."""
         raise NotImplementedError
 
 
@@ -94,6 +116,35 @@ def normalisation(rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
     rows = (torch.tensor(values) * factor for values in (mean, std))
     mean_row, std_row = (row.view(3, 1, 1) for row in rows)
     return mean_row, std_row
+
+
+def whole_picture(
+    rules: Mapping[str, Any], height: int, width: int, square: tuple[int, int, int] | None = None
+) -> Picture:
+    """A picture of `height` × `width` resized and cropped by `rules`, padded to a square before if there is a colour.
+
+    Raises ConfigError if the rules have no size.
+    """
+    size, crop = rules.get("size"), rules.get("crop_size")
+    sides = (max(height, width),) * 2 if square else (height, width)
+    if isinstance(size, Mapping) and size.get("shortest_edge"):
+        rows, columns = shortest_edge_size(*sides, size["shortest_edge"])
+    elif isinstance(size, Mapping) and size.get("height") and size.get("width"):
+        rows, columns = size["height"], size["width"]
+    else:
+        raise ConfigError(f"the rules for pictures have no size that is understood: {size!r}")
+    if rules.get("do_center_crop") and isinstance(crop, Mapping):
+        return Picture(rows, columns, (crop["height"], crop["width"]), square=square)
+    return Picture(rows, columns, square=square)
+
+
+def picture_tokens(config: Any, side: int) -> int:
+    """Visual tokens of a picture, by the rule with which transformers selects features of the encoder."""
+    vision = config.vision_config
+    tokens: int = (side // vision.patch_size) ** 2
+    tokens += vision.model_type in WITH_CLASS_TOKEN
+    tokens -= config.vision_feature_select_strategy == "default"
+    return tokens
 
 
 def refuse_video_options(options: MediaOptions) -> None:

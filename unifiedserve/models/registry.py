@@ -27,6 +27,13 @@ FAMILIES = {
     "internvl": Family("families.internvl:InternVLProcessor", "families.internvl:InternVLAdapter"),
     "llama": _TEXT_ONLY,
     "llava": Family("families.llava:LlavaProcessor", "families.llava:LlavaAdapter"),
+    "llava_next": Family("families.llava_next:LlavaNextProcessor", "families.llava_next:LlavaNextAdapter"),
+    "llava_next_video": Family(
+        "families.llava_next_video:LlavaNextVideoProcessor", "families.llava_next_video:LlavaNextVideoAdapter"
+    ),
+    "llava_onevision": Family(
+        "families.llava_onevision:LlavaOnevisionProcessor", "families.llava_onevision:LlavaOnevisionAdapter"
+    ),
     "qwen2": _TEXT_ONLY,
     "qwen2_5_vl": Family("qwen2_5_vl.processor:Qwen25VLProcessor", "qwen2_5_vl.adapter:Qwen25VLAdapter"),
     "qwen3": _TEXT_ONLY,

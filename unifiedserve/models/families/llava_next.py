@@ -1,0 +1,88 @@
+"""LLaVA-NeXT: an image whole and in the tiles of that of several resolutions which suits it best."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from flashcodec import TileLayout
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.media import MediaOptions, MediaPlan, Tiles
+from unifiedserve.models.pictures import (
+    PictureAdapter,
+    PictureProcessor,
+    Units,
+    picture_tokens,
+    refuse_pixel_limits,
+    refuse_video_options,
+)
+
+
+class LlavaNextProcessor(PictureProcessor):
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        super().__init__(model_dir, config, chat_template)
+        vision = config.vision_config
+        self.patches: int = vision.image_size // vision.patch_size  # along a side
+        self.resolutions = [tuple(each) for each in config.image_grid_pinpoints]
+        _check(model_dir, self)
+        self.picture_token("image", self.tokenizer.decode([config.image_token_id]))
+
+    def picture_side(self) -> int:
+        size = self.image_rules.size
+        side: int = size.height or size.shortest_edge
+        return side
+
+    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
+        options.check()
+        refuse_video_options(options)
+        refuse_pixel_limits(options)
+        tiles = TileLayout.anyres(height, width, self.resolutions, self.side)
+        layout = Tiles(tiles.rows, tiles.columns, self.side, "first", tiles.content)
+        rows, columns = self.tile_features(*self._unpadded(height, width, tiles.rows, tiles.columns))
+        return MediaPlan(
+            kind="image",
+            layout=layout,
+            units=1,
+            patches_per_unit=self.side * layout.count,
+            tokens_per_unit=self.patches**2 + rows * (columns + 1),
+            source=(height, width),
+        )
+
+    def tile_features(self, rows: int, columns: int) -> tuple[int, int]:
+        """What the model keeps of rows × columns features of an image's tiles; a newline follows each row."""
+        return rows, columns
+
+    def _unpadded(self, height: int, width: int, tile_rows: int, tile_columns: int) -> tuple[int, int]:
+        """Rows and columns of features that show the image and not the border around it, by transformers' rounding."""
+        rows, columns = tile_rows * self.patches, tile_columns * self.patches
+        if width / height > columns / rows:
+            filled = int(round(height * (columns / width), 7))
+            return rows - (rows - filled) // 2 * 2, columns
+        filled = int(round(width * (rows / height), 7))
+        return rows, columns - (columns - filled) // 2 * 2
+
+
+class LlavaNextAdapter(PictureAdapter):
+    def __init__(self, config: Any, *args: Any) -> None:
+        super().__init__(config, *args)
+        self.visual_ids = frozenset({config.image_token_id})
+
+    def image_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
+        sizes = torch.tensor([plan.source for plan, _ in units])
+        features: Sequence[Tensor] = self.model.model.get_image_features(pixels, sizes).pooler_output
+        return features
+
+
+def _check(model_dir: Path, processor: LlavaNextProcessor) -> None:
+    """Raises ConfigError where the rules for images and the model do not fit each other."""
+    rules, config = processor.image_rules, processor.config
+    sides = {processor.side, config.vision_config.image_size, (rules.crop_size or rules.size).height or processor.side}
+    if len(sides) > 1:
+        raise ConfigError(f"{model_dir}: tiles and the encoder's pictures differ in size: {sorted(sides)} pixels")
+    if sorted(map(tuple, rules.image_grid_pinpoints)) != sorted(processor.resolutions):
+        raise ConfigError(f"{model_dir}: config.json and the rules for images differ in image_grid_pinpoints")
+    if picture_tokens(config, processor.side) != processor.patches**2:
+        strategy = config.vision_feature_select_strategy
+        raise ConfigError(f"{model_dir}: vision_feature_select_strategy {strategy!r} gives no grid of features")
