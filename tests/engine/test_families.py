@@ -4,10 +4,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import builders
 import pytest
 import reference
 from daemon import Daemon
+from every_family import FAMILIES
 from media import Clip, make_image
 from test_fidelity import TOKENS, Question, answer, ask
 
@@ -27,11 +27,11 @@ def questions(media: frozenset[str], clips: Callable[[int], Clip]) -> dict[str, 
     return asked
 
 
-@pytest.mark.parametrize("name", builders.FAMILIES)
+@pytest.mark.parametrize("name", FAMILIES)
 def test_answers_equal_generate(
     name: str, tmp_path: Path, serve: Callable[..., Daemon], clips: Callable[[int], Clip]
 ) -> None:
-    family = builders.FAMILIES[name]
+    family = FAMILIES[name]
     family.make(tmp_path)
     hf = reference.load(tmp_path)
     asked = questions(family.media, clips)

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-import builders
-import builders_llava  # noqa: F401  (its families register themselves)
 import pytest
 import reference
 import torch
 from builders import Loaded
+from every_family import FAMILIES
 from model_loop import Loop, make_adapter
 
 from unifiedserve.models.registry import load_processor
@@ -15,9 +14,9 @@ from unifiedserve.models.registry import load_processor
 torch.set_num_threads(1)  # a tiny model gains nothing from more
 
 
-@pytest.fixture(scope="session", params=builders.FAMILIES)
+@pytest.fixture(scope="session", params=FAMILIES)
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    family = builders.FAMILIES[request.param]
+    family = FAMILIES[request.param]
     checkpoint = tmp_path_factory.mktemp(request.param)
     family.make(checkpoint)
     return Loaded(

@@ -1,0 +1,6 @@
+"""Every family: importing the files of builders registers theirs."""
+
+import builders_llava  # noqa: F401
+from builders import FAMILIES
+
+__all__ = ["FAMILIES"]
