@@ -7,10 +7,13 @@ import reference
 import torch
 from builders import Loaded
 from every_family import FAMILIES
+from hypothesis import settings
 from model_loop import Loop, make_adapter
 
 from unifiedserve.models.registry import load_processor
 
+settings.register_profile("families", deadline=None)
+settings.load_profile("families")
 torch.set_num_threads(1)  # a tiny model gains nothing from more
 
 

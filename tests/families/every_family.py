@@ -1,6 +1,7 @@
 """Every family: importing the files of builders registers theirs."""
 
 import builders_llava  # noqa: F401
+import builders_qwen  # noqa: F401
 from builders import FAMILIES
 
 __all__ = ["FAMILIES"]

@@ -4,11 +4,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from reference import Case, Reference
 from torch import Tensor
+from torch.nn import functional
 
 from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch
@@ -43,6 +45,15 @@ class Request:
     @property
     def generated(self) -> int:
         return len(self.tokens) - len(self.prompt.token_ids)
+
+
+class Inputs(NamedTuple):
+    """What the model gets of a prompt, and the offset of generated tokens' positions."""
+
+    visual: Tensor | None  # [m, visual_dim]
+    is_visual: Tensor  # bool [n]
+    positions: Tensor  # int64 [P, n]
+    offset: int
 
 
 def plans(ours: Processor, case: Case, options: MediaOptions | None = None) -> list[MediaPlan]:
@@ -109,40 +120,35 @@ class Loop:
         self.free += request.pages
         request.pages, request.computed = [], 0
 
-    def inputs(self, request: Request) -> tuple[Tensor, Tensor, int]:
-        """Embeddings and positions of the prompt, and the offset for generated tokens."""
+    def inputs(self, request: Request) -> Inputs:
         prompt = request.prompt
         ids = torch.tensor(prompt.token_ids)
         units = [(plan, range(plan.units)) for plan in prompt.media]
         visual = self.adapter.visual_tokens(request.patches, units) if units else None
         is_visual = torch.isin(ids, torch.tensor(sorted(self.adapter.visual_ids)))
         positions = self.adapter.positions(prompt.token_ids, prompt.media)
-        return self.adapter.embed(ids, visual, is_visual), positions, self.adapter.next_position(positions)
+        return Inputs(visual, is_visual, positions, self.adapter.next_position(positions))
 
-    def _step(
-        self,
-        requests: Sequence[Request],
-        inputs: Sequence[tuple[Tensor, Tensor, int]],
-        chunk: int,
-        eos: Sequence[int],
-    ) -> None:
-        spans, embeds, positions = [], [], []
-        for request, (prompt_embeds, prompt_positions, offset) in zip(requests, inputs, strict=True):
+    def _step(self, requests: Sequence[Request], inputs: Sequence[Inputs], chunk: int, eos: Sequence[int]) -> None:
+        spans, ids, visual, masks, positions = [], [], [], [], []
+        for request, (rows, is_visual, prompt_positions, offset) in zip(requests, inputs, strict=True):
             start, stop = request.computed, min(len(request.tokens), request.computed + chunk)
             while len(request.pages) < self.kv.pages_for(stop):
                 request.pages.append(self.free.pop())
             spans.append(Span(request.pages, start, stop))
             n = len(request.prompt.token_ids)
-            new = torch.tensor(request.tokens[max(start, n) : stop], dtype=torch.int64)
-            new_embeds = self.adapter.embed(new, None, torch.zeros_like(new, dtype=torch.bool))
-            embeds.append(torch.cat([prompt_embeds[start:stop], new_embeds]))
+            ids += request.tokens[start:stop]
+            masks.append(functional.pad(is_visual[start:stop], (0, max(stop, n) - max(start, n))))
+            if rows is not None and is_visual[start:stop].any():
+                visual.append(rows[is_visual[:start].sum() : is_visual[:stop].sum()])
             later = torch.arange(max(start, n), max(stop, n)) + offset
             positions.append(
                 torch.cat([prompt_positions[:, start:stop], later.expand(len(prompt_positions), -1)], dim=1)
             )
             request.computed = stop
         batch = RaggedBatch.build(spans, self.kv.page_size)
-        hidden = self.adapter.forward(torch.cat(embeds), torch.cat(positions, dim=1), batch, self.kv)
+        embeds = self.adapter.embed(torch.tensor(ids), torch.cat(visual) if visual else None, torch.cat(masks))
+        hidden = self.adapter.forward(embeds, torch.cat(positions, dim=1), batch, self.kv)
         ready = [row for row, request in enumerate(requests) if request.computed == len(request.tokens)]
         if not ready:
             return

@@ -65,7 +65,8 @@ def prompt_logits(adapter: LanguageAdapter, request: Request) -> torch.Tensor:
     """[n, vocab] for the n tokens of a prompt, in one go."""
     loop = Loop(adapter)
     try:
-        embeds, positions, _ = loop.inputs(request)
+        visual, is_visual, positions, _ = loop.inputs(request)
+        embeds = adapter.embed(torch.tensor(request.prompt.token_ids), visual, is_visual)
         batch = RaggedBatch.build([Span(range(loop.kv.pages_for(len(embeds))), 0, len(embeds))], loop.kv.page_size)
         return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv))
     finally:

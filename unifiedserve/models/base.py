@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from unifiedserve.attention import RaggedBatch
+from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.models.chat import ChatTemplate
@@ -185,22 +187,27 @@ class LanguageAdapter:
 
     @torch.inference_mode()
     def embed(self, token_ids: Tensor, visual: Tensor | None, is_visual: Tensor) -> Tensor:
-        """[n, hidden] for int64 [n]; rows where bool `is_visual` [n] holds are those of `visual`, in order."""
+        """[n, hidden] for int64 [n]; rows where bool `is_visual` [n] holds are those of `visual`, in order.
+
+        With visual tokens wider than `hidden`, all rows are as wide: behind the embedding is what the first layers
+        add to it, which is zero for text.
+        """
         embeds: Tensor = self.language_model.get_input_embeddings()(token_ids)
         if visual is not None:
+            embeds = functional.pad(embeds, (0, visual.shape[1] - embeds.shape[1]))
             embeds[is_visual] = visual.to(embeds.dtype)
         return embeds
 
     @torch.inference_mode()
     def forward(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
-        """Final hidden states [T, hidden] of a ragged batch: embeds [T, hidden], positions [P, T].
+        """Final hidden states [T, hidden] of a ragged batch: embeds [T, width] from `embed`, positions [P, T].
 
         Writes the batch's keys and values to the cache.
         """
         if self._fused is not None:
             return self._fused(embeds, positions, batch, kv)
         hidden: Tensor = self.language_model(
-            inputs_embeds=embeds[None],
+            **self.layer_inputs(embeds),
             position_ids=positions[:, None] if positions.shape[0] > 1 else positions,
             use_cache=False,
             ragged_batch=batch,
@@ -208,10 +215,23 @@ class LanguageAdapter:
         ).last_hidden_state
         return hidden[0]
 
+    def layer_inputs(self, embeds: Tensor) -> dict[str, Any]:
+        """Embeddings [T, width] as arguments of transformers' text model."""
+        return {"inputs_embeds": embeds[None]}
+
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [k, vocab] of hidden states [k, hidden]; the next call may overwrite them."""
         return self._head(hidden)
+
+
+def refuse_sliding_windows(config: Any, model_dir: Path) -> None:
+    """Raises ConfigError if a layer would not see the whole context."""
+    text = config.get_text_config()
+    kinds = getattr(text, "layer_types", None)
+    window = getattr(text, "sliding_window", None) or text.max_position_embeddings
+    if "sliding_attention" in kinds if kinds else window < text.max_position_embeddings:
+        raise ConfigError(f"{model_dir}: sliding-window attention is not supported (config.json: {window} tokens)")
 
 
 def _eos_token_ids(model_dir: Path, text_config: Any) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from unifiedserve.attention.cpu import thread_pool
 from unifiedserve.memory.kv_cache import KVCache
 
 #: text models of transformers whose layers are exactly these
-MODEL_TYPES = {"llama", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3"}
+MODEL_TYPES = {"llama", "mistral", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3", "qwen3_vl_text"}
 #: with matrix units (AMX), torch's products are faster than ours from so many rows on
 MANY_ROWS = 64
 
@@ -48,6 +48,7 @@ class FusedDecoder:
         config, attention = model.config, model.layers[0].self_attn
         self._rotary = model.rotary_emb
         self._norm = model.norm.weight
+        self._hidden: int = config.hidden_size
         self._layers = [_Layer(layer) for layer in model.layers]
         self._torch_products = dtype == torch.bfloat16 and "amx_bf16" in cpu_features()
         self._like = torch.empty(0)  # rotary embeddings take their dtype from it
@@ -65,14 +66,18 @@ class FusedDecoder:
         )
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
-        """[T, hidden] of embeds [T, hidden] and positions [P, T]; writes the batch's keys and values to the cache."""
+        """[T, hidden] of embeds [T, width] and positions [P, T]; writes the batch's keys and values to the cache.
+
+        What `embeds` hold beyond the embedding is added after the first layers, `hidden` columns after each.
+        """
         if kv.native is None:
             raise ValueError("the KV cache has another dtype than the model")
         cosine, sine = self._rotary(self._like, positions[:, None] if len(positions) > 1 else positions)
         cosine, sine = cosine[0].contiguous(), sine[0].contiguous()
+        embeds, *added = torch.split(embeds, self._hidden, dim=1)
         embeds = embeds.contiguous()
-        if self._torch_products and len(embeds) >= MANY_ROWS:
-            return self.run_layers(embeds, cosine, sine, batch, kv.native)
+        if added or (self._torch_products and len(embeds) >= MANY_ROWS):
+            return self.run_layers(embeds, cosine, sine, batch, kv.native, added)
         hidden = torch.empty_like(embeds)
         self._native.step(
             embeds.data_ptr(), cosine.data_ptr(), sine.data_ptr(), batch.native, kv.native, hidden.data_ptr()
@@ -80,9 +85,15 @@ class FusedDecoder:
         return hidden
 
     def run_layers(
-        self, embeds: Tensor, cosine: Tensor, sine: Tensor, batch: RaggedBatch, cache: _core.KvCache
+        self,
+        embeds: Tensor,
+        cosine: Tensor,
+        sine: Tensor,
+        batch: RaggedBatch,
+        cache: _core.KvCache,
+        added: Sequence[Tensor] = (),
     ) -> Tensor:
-        """The same with torch's matrix products."""
+        """The same with torch's matrix products; `added` [T, hidden] are summands after the first layers."""
         rows, native = len(embeds), self._native
         native.plan(batch.native, cache)
         residual, delta = embeds.float().clone(), None
@@ -110,6 +121,8 @@ class FusedDecoder:
             gated = embeds.new_empty(rows, layer.down.weight.shape[1])
             native.gate(rows, gate_up.data_ptr(), gated.data_ptr())
             delta = layer.down(gated)
+            if index < len(added):
+                residual += added[index]
         norm(self._norm)
         return normed
 

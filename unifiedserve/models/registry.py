@@ -34,9 +34,13 @@ FAMILIES = {
     "llava_onevision": Family(
         "families.llava_onevision:LlavaOnevisionProcessor", "families.llava_onevision:LlavaOnevisionAdapter"
     ),
+    "mistral": _TEXT_ONLY,
     "qwen2": _TEXT_ONLY,
     "qwen2_5_vl": Family("qwen2_5_vl.processor:Qwen25VLProcessor", "qwen2_5_vl.adapter:Qwen25VLAdapter"),
+    "qwen2_vl": Family("qwen2_5_vl.processor:Qwen25VLProcessor", "families.qwen2_vl:Qwen2VLAdapter"),
     "qwen3": _TEXT_ONLY,
+    "qwen3_vl": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
+    "qwen3_vl_moe": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
 }
 
 

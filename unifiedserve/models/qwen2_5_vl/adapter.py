@@ -7,23 +7,23 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unifiedserve.errors import ConfigError
-from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.base import LanguageAdapter, refuse_sliding_windows
 from unifiedserve.models.media import MediaPlan
-from unifiedserve.models.qwen2_5_vl.rules import read_rules
+from unifiedserve.models.qwen2_5_vl.rules import QWEN2_VIDEO_DEFAULTS, read_rules
 from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 
 
 class Qwen25VLAdapter(LanguageAdapter):
     position_rows: ClassVar[int] = 3
+    video_defaults: ClassVar[Mapping[str, Any]] = QWEN2_VIDEO_DEFAULTS
+    tower: ClassVar[type] = VisionTower
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
-        if "sliding_attention" in config.text_config.layer_types:
-            raise ConfigError(f"{model_dir}: sliding-window attention is not supported")
+        refuse_sliding_windows(config, model_dir)
         super().__init__(config, weights, dtype, model_dir)
         self.visual_ids = frozenset({config.image_token_id, config.video_token_id})
-        image, video = read_rules(model_dir)
-        self._tower = VisionTower(
+        image, video = read_rules(model_dir, self.video_defaults)
+        self._encode = self.tower(
             self.model.model.visual, {"image": image.normalisation(), "video": video.normalisation()}
         )
 
@@ -45,4 +45,5 @@ class Qwen25VLAdapter(LanguageAdapter):
         return rows
 
     def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
-        return self._tower(patches, units)
+        tokens: Tensor = self._encode(patches, units)
+        return tokens

@@ -1,11 +1,13 @@
 """Prompts and media of Qwen2.5-VL."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from unifiedserve.models.base import Processor
 from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PatchGrid, PromptError, VideoInfo
 from unifiedserve.models.qwen2_5_vl.rules import (
+    QWEN2_VIDEO_DEFAULTS,
     MediaRules,
     frame_size,
     image_size,
@@ -16,9 +18,11 @@ from unifiedserve.models.qwen2_5_vl.rules import (
 
 
 class Qwen25VLProcessor(Processor):
+    video_defaults: ClassVar[Mapping[str, Any]] = QWEN2_VIDEO_DEFAULTS
+
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
-        self.image_rules, self.video_rules = read_rules(model_dir)
+        self.image_rules, self.video_rules = read_rules(model_dir, self.video_defaults)
         self.visual_ids = {"image": config.image_token_id, "video": config.video_token_id}
         self.placeholders = {kind: self.tokenizer.decode([token]) for kind, token in self.visual_ids.items()}
         self.patch_row_bytes = self.image_rules.row_bytes
@@ -30,7 +34,7 @@ class Qwen25VLProcessor(Processor):
             if getattr(options, name) is not None:
                 raise PromptError(f"{name} is an option of videos, not of images", name)
         rows, columns = image_size(self.image_rules, height, width, options)
-        return _plan(self.image_rules, "image", (), rows, columns, units=1, seconds=0.0)
+        return patch_plan(self.image_rules, "image", (), rows, columns, units=1, seconds=0.0)
 
     def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         options.check()
@@ -38,7 +42,7 @@ class Qwen25VLProcessor(Processor):
         indices = sample_frames(rules, video, options)
         rows, columns = frame_size(rules, video.height, video.width, len(indices), options)
         sampled_fps = len(indices) / video.num_frames * known_fps(video)
-        return _plan(
+        return patch_plan(
             rules,
             "video",
             indices,
@@ -49,7 +53,7 @@ class Qwen25VLProcessor(Processor):
         )
 
 
-def _plan(
+def patch_plan(
     rules: MediaRules,
     kind: MediaKind,
     indices: tuple[int, ...],
@@ -59,6 +63,7 @@ def _plan(
     units: int,
     seconds: float,
 ) -> MediaPlan:
+    """`units` temporal groups of `height` × `width` pixels each, `seconds` apart."""
     patches = (height // rules.patch_size) * (width // rules.patch_size)
     return MediaPlan(
         kind=kind,

@@ -21,10 +21,12 @@ UNKNOWN_FPS = 24.0  # as transformers assumes
 DEFAULT_FPS = 2.0  # of qwen-vl-utils, for checkpoints that leave sampling to the caller
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
+IMAGE_DEFAULTS = {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280}
+QWEN2_VIDEO_DEFAULTS = {"min_pixels": 128 * 28 * 28, "max_pixels": 768 * 28 * 28}
 
 
 class MediaRules(msgspec.Struct, frozen=True):
-    """One processor's JSON; defaults are those of the transformers class."""
+    """One processor's JSON; defaults are those of Qwen2-VL's classes in transformers."""
 
     min_pixels: int
     max_pixels: int
@@ -44,15 +46,13 @@ class MediaRules(msgspec.Struct, frozen=True):
     max_video_tokens: int = 128000
 
     @staticmethod
-    def read(values: Mapping[str, Any], min_pixels: int, max_pixels: int) -> "MediaRules":
-        """From a processor's JSON object; the arguments are the class's own defaults."""
-        size = values.get("size") or {}
-        defaults = {
-            "min_pixels": size.get("shortest_edge", min_pixels),
-            "max_pixels": size.get("longest_edge", max_pixels),
-        }
+    def read(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> "MediaRules":
+        """From a processor's JSON object and the class's own defaults."""
         given = {name: value for name, value in values.items() if value is not None}
-        return msgspec.convert(defaults | given, MediaRules)
+        size = given.get("size", {})
+        edges = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}
+        sizes = {name: size[edge] for name, edge in edges.items() if size.get(edge) is not None}
+        return msgspec.convert({**defaults, **sizes, **given}, MediaRules)
 
     @property
     def row_bytes(self) -> int:
@@ -71,8 +71,13 @@ class MediaRules(msgspec.Struct, frozen=True):
         return mean_row, std_row
 
 
-def read_rules(model_dir: Path) -> tuple[MediaRules, MediaRules]:
-    """The image and the video rules, from the files that transformers would read, in its order."""
+def read_rules(
+    model_dir: Path, video_defaults: Mapping[str, Any] = QWEN2_VIDEO_DEFAULTS
+) -> tuple[MediaRules, MediaRules]:
+    """The image and the video rules, from the files that transformers would read, in its order.
+
+    `video_defaults` are those of the family's video processor where they are not MediaRules' own.
+    """
     nested = read_json(model_dir / "processor_config.json", default={})
     image = read_json(model_dir / "preprocessor_config.json", default={})
     video = read_json(model_dir / "video_preprocessor_config.json", default={})
@@ -82,8 +87,8 @@ def read_rules(model_dir: Path) -> tuple[MediaRules, MediaRules]:
         raise ConfigError(f"{model_dir}: no preprocessor_config.json, which holds the rules for images")
     try:
         return (
-            MediaRules.read(image, min_pixels=56 * 56, max_pixels=28 * 28 * 1280),
-            MediaRules.read(video, min_pixels=128 * 28 * 28, max_pixels=768 * 28 * 28),
+            MediaRules.read(image, IMAGE_DEFAULTS),
+            MediaRules.read(video, video_defaults),
         )
     except msgspec.ValidationError as error:
         raise ConfigError(f"{model_dir}: the rules for images or videos are malformed: {error}") from error
@@ -94,10 +99,7 @@ def resized(height: int, width: int, factor: int, min_pixels: int, max_pixels: i
 
     Raises PromptError for an empty image, an aspect ratio above 200, or contradicting limits.
     """
-    if min(height, width) < 1:
-        raise PromptError(f"a picture of {width}x{height} pixels has no content")
-    if max(height, width) > MAX_ASPECT_RATIO * min(height, width):
-        raise PromptError(f"{width}x{height} pixels: the longer side is more than {MAX_ASPECT_RATIO} times the other")
+    check_shape(height, width)
     if min_pixels > max_pixels:
         raise PromptError(f"min_pixels {min_pixels} is above max_pixels {max_pixels}", "min_pixels")
     rows, columns = round(height / factor) * factor, round(width / factor) * factor
@@ -110,6 +112,14 @@ def resized(height: int, width: int, factor: int, min_pixels: int, max_pixels: i
         rows = math.ceil(height * grow / factor) * factor
         columns = math.ceil(width * grow / factor) * factor
     return rows, columns
+
+
+def check_shape(height: int, width: int) -> None:
+    """Raises PromptError for an empty picture or an aspect ratio above 200."""
+    if min(height, width) < 1:
+        raise PromptError(f"a picture of {width}x{height} pixels has no content")
+    if max(height, width) > MAX_ASPECT_RATIO * min(height, width):
+        raise PromptError(f"{width}x{height} pixels: the longer side is more than {MAX_ASPECT_RATIO} times the other")
 
 
 def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) -> tuple[int, ...]:

@@ -1,0 +1,108 @@
+"""The vision towers of Qwen2-VL and Qwen3-VL over their shared weights: every patch sees all of its unit.
+
+The same function as transformers' Qwen2VisionTransformerPretrainedModel and Qwen3VLVisionModel compute, for whole
+batches of images and temporal groups: attention runs over all units of a size at once instead of one at a time.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from unifiedserve.models.linear import linear, linear_plus
+from unifiedserve.models.media import MediaKind, MediaPlan
+from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
+from unifiedserve.models.qwen2_5_vl.vision_attention import attend
+from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
+
+UNBOUNDED = 1 << 30  # a window that holds any unit
+POSITION_TABLES = 4  # kept for grids that come again
+
+
+class UnitTower:
+    """`modules` is transformers' tower; its parameters are used in place.
+
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media.
+    """
+
+    def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
+        config, projection = modules.config, modules.patch_embed.proj
+        self._modules = modules
+        self._heads: int = config.num_heads
+        self._geometry = Geometry(
+            config.spatial_merge_size,
+            UNBOUNDED,
+            len(projection.weight) // config.num_heads,
+            config.rope_parameters["rope_theta"],
+        )
+        self._embed = PatchEmbedding(projection.weight, normalisation)
+        self._offsets = lru_cache(maxsize=POSITION_TABLES)(self._offset)
+        levels = getattr(modules, "deepstack_visual_indexes", ())
+        self._levels = dict(zip(levels, getattr(modules, "deepstack_merger_list", ()), strict=True))
+
+    @torch.inference_mode()
+    def __call__(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
+        """[M, out_hidden * (1 + levels)] of uint8 [N, row_bytes]; `units` are so many whole units of each plan.
+
+        A visual token's columns are the tower's output and then those that DeepStack takes from inner layers.
+        """
+        _, layout = layouts([Run(*plan.grid[1:], count) for plan, count in units], self._geometry)
+        embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])
+        self._place(embedded, units)
+        tokens = len(layout.order)
+        hidden = embedded.view(tokens, -1).index_select(0, layout.order).view(embedded.shape)
+        inner = []
+        for number, block in enumerate(self._modules.blocks):
+            hidden = self._block(block, hidden, layout)
+            if number in self._levels:
+                inner.append(_merge(self._levels[number], hidden))
+        merged = torch.cat([_merge(self._modules.merger, hidden), *inner], dim=1)
+        return torch.empty_like(merged).index_copy_(0, layout.order, merged)
+
+    def _place(self, embedded: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> None:
+        """Add to embedded patches what depends on their place alone."""
+        if not hasattr(self._modules, "pos_embed"):
+            return
+        row = 0
+        for plan, count in units:
+            rows = count * plan.patches_per_unit
+            embedded[row : row + rows].view(count, plan.patches_per_unit, -1).add_(self._offsets(*plan.grid[1:]))
+            row += rows
+
+    def _offset(self, height: int, width: int) -> Tensor:
+        """[height * width, hidden] of a unit: the learned positions, resampled to its grid, and the bias."""
+        modules, size = self._modules, self._geometry.merge_size
+        learned = modules.pos_embed.weight.float().unflatten(0, (modules.num_grid_per_side, -1)).permute(2, 0, 1)
+        resampled = functional.interpolate(
+            learned[None],
+            (height, width),
+            mode=modules.interpolation_mode,
+            align_corners=modules.interpolation_align_corners,
+        )
+        blocks = resampled.view(-1, height // size, size, width // size, size).permute(1, 3, 2, 4, 0)
+        offset: Tensor = blocks.flatten(0, 3) + modules.patch_embed.proj.bias
+        return offset.to(modules.dtype)
+
+    def _block(self, block: Any, hidden: Tensor, layout: Layout) -> Tensor:
+        attention, mlp = block.attn, block.mlp
+        qkv = linear(block.norm1(hidden), attention.qkv).view(len(hidden), 3, self._heads, -1)
+        hidden = linear_plus(attend(qkv, layout), attention.proj, hidden)
+        first, second = _linears(mlp)
+        activation = mlp.act if hasattr(mlp, "act") else mlp.act_fn
+        return linear_plus(activation(linear(block.norm2(hidden), first)), second, hidden)
+
+
+def _merge(merger: Any, hidden: Tensor) -> Tensor:
+    """[M, out_hidden] of [N, hidden]; some mergers normalise patches, some what they are merged to."""
+    norm = merger.ln_q if hasattr(merger, "ln_q") else merger.norm
+    first, second = _linears(merger)
+    normed = norm(hidden.view(-1, *norm.normalized_shape)).view(-1, first.in_features)
+    return linear(linear(normed, first, "gelu"), second)
+
+
+def _linears(module: Any) -> list[torch.nn.Linear]:
+    """The two layers of a perceptron, which families name differently."""
+    return [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
