@@ -43,10 +43,11 @@ VISION = {
 
 
 class Family(NamedTuple):
-    """How a family's checkpoint is made, and which media it takes."""
+    """How a family's checkpoint is made, which media it takes, and whether transformers takes several kinds at once."""
 
     make: Callable[[Path], None]
     media: frozenset[str]
+    mixed: bool
 
 
 class Loaded(NamedTuple):
@@ -54,6 +55,7 @@ class Loaded(NamedTuple):
 
     name: str
     media: frozenset[str]
+    mixed: bool
     checkpoint: Path
     ours: Processor
     adapter: LanguageAdapter
@@ -63,9 +65,11 @@ class Loaded(NamedTuple):
 FAMILIES: dict[str, Family] = {}
 
 
-def family(*media: str, name: str = "") -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
+def family(
+    *media: str, name: str = "", mixed: bool = True
+) -> Callable[[Callable[[Path], None]], Callable[[Path], None]]:
     def register(make: Callable[[Path], None]) -> Callable[[Path], None]:
-        FAMILIES[name or make.__name__] = Family(make, frozenset(media))
+        FAMILIES[name or make.__name__] = Family(make, frozenset(media), mixed)
         return make
 
     return register

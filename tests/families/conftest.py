@@ -25,6 +25,7 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Loaded(
         request.param,
         family.media,
+        family.mixed,
         checkpoint,
         load_processor(checkpoint),
         make_adapter(checkpoint, torch.float32),

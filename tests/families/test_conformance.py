@@ -11,8 +11,9 @@ from model_loop import Loop, Request, plans
 from reference import Case, Frames
 from test_generation import pixels, user
 
-from unifiedserve.models.media import MediaPlan
+from unifiedserve.models.media import MediaPlan, Views
 from unifiedserve.stages.vision import layout_of
+from unifiedserve.stages.vision_views import cut_views
 
 TOKENS = 24
 CASES = {
@@ -39,11 +40,12 @@ CASES = {
 
 
 def cases(loaded: Loaded) -> dict[str, Case]:
-    """Those whose media the family takes."""
+    """Those whose media the family takes, and transformers together."""
     kinds = {name: {"image"} if case.images else set() for name, case in CASES.items()}
     for name, case in CASES.items():
         kinds[name] |= {"video"} if case.videos else set()
-    return {name: case for name, case in CASES.items() if kinds[name] <= loaded.media}
+    most = 2 if loaded.mixed else 1
+    return {name: case for name, case in CASES.items() if kinds[name] <= loaded.media and len(kinds[name]) <= most}
 
 
 def rows(plan: MediaPlan, frames: Frames, row_bytes: int) -> torch.Tensor:
@@ -51,7 +53,10 @@ def rows(plan: MediaPlan, frames: Frames, row_bytes: int) -> torch.Tensor:
     layout = layout_of(plan)
     step = layout.group_frames
     padded = np.concatenate([frames, frames[-1:].repeat(-len(frames) % step, 0)])
-    laid_out = [flashcodec._core.lay_out(frame, layout.to_core()).reshape(-1, row_bytes) for frame in padded]
+    laid_out = [flashcodec._core.lay_out(frame, layout.to_core()) for frame in padded]
+    if isinstance(plan.layout, Views):
+        laid_out = [cut_views(frame, plan.layout) for frame in laid_out]
+    laid_out = [frame.reshape(-1, row_bytes) for frame in laid_out]
     groups = []
     for start in range(0, len(padded), step):
         # each frame was laid out as a whole group of itself: [rows, 3, step, pixels]

@@ -18,7 +18,6 @@ from unifiedserve.models.families.qwen3_vl import VIDEO_DEFAULTS, frame_size, sa
 from unifiedserve.models.qwen2_5_vl.rules import MediaRules
 from unifiedserve.models.registry import load_processor
 
-
 RULES = MediaRules.read({}, VIDEO_DEFAULTS)
 sides = st.integers(1, 3000)
 totals = st.integers(1, 20_000)

@@ -75,6 +75,10 @@ class Processor:
         """Visual tokens that each one in `media_text` stands for."""
         return [plan.tokens]
 
+    def template_for(self, media: Sequence[MediaPlan]) -> ChatTemplate:
+        """The chat template of a conversation with these media."""
+        return self.chat
+
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
     ) -> Prompt:
@@ -85,7 +89,8 @@ class Processor:
         placeholders are not exactly the media, in their order, or the template refuses the messages.
         """
         _check_parts(messages)
-        token_ids = self.chat.encode(messages, lambda text: self._with_media(text, media), **template_kwargs)
+        template = self.template_for(media)
+        token_ids = template.encode(messages, lambda text: self._with_media(text, media), **template_kwargs)
         return self._expanded(token_ids, media)
 
     def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:

@@ -104,7 +104,35 @@ class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
         return self.rows * self.columns + (self.thumbnail is not None)
 
 
-Layout = PatchGrid | Picture | Tiles
+class View(msgspec.Struct, frozen=True):
+    """A frame resized to each of `sizes` (height, width) in turn, then cut into a grid of equal parts, row by row."""
+
+    sizes: tuple[tuple[int, int], ...]
+    rows: int = 1
+    columns: int = 1
+
+    @property
+    def count(self) -> int:
+        return self.rows * self.columns
+
+
+class Views(msgspec.Struct, frozen=True, tag="views"):
+    """Frames of `height` × `width` (their own size), seen in several ways.
+
+    The patch buffer holds the parts of all views one after another, each [3, part height, part width].
+    """
+
+    height: int
+    width: int
+    views: tuple[View, ...]
+    interpolation: Literal["lanczos", "bicubic", "bilinear"] = "bicubic"
+
+    @property
+    def count(self) -> int:
+        return sum(view.count for view in self.views)
+
+
+Layout = PatchGrid | Picture | Tiles | Views
 
 
 class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,8 +141,9 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
     `frame_indices` are the source frames to decode, in order, before temporal padding; () for an image. A *unit* is
     what the encoder can encode alone: a temporal group of a video, an image, or a tile of one. `patches_per_unit` are
     rows of the patch buffer, whatever the layout makes of them. `tail_tokens` follow the last unit and belong to none.
-    `timestamps` are seconds of each unit where the prompt tells them, `seconds_per_unit` the time between units where
-    positions do. `source` is the (height, width) of the picture itself where its visual tokens depend on that.
+    `timestamps` are seconds of each unit and `duration` those of the video where the prompt tells them,
+    `seconds_per_unit` the time between units where positions do. `source` is the (height, width) of the picture
+    itself where its visual tokens depend on that.
     """
 
     kind: MediaKind
@@ -127,6 +156,7 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
     seconds_per_unit: float = 0.0
     timestamps: tuple[float, ...] = ()
     source: tuple[int, int] | None = None
+    duration: float = 0.0
 
     @property
     def tokens(self) -> int:

@@ -102,8 +102,9 @@ def image_rules(model_dir: Path) -> Any:
 
 def video_rules(model_dir: Path) -> dict[str, Any]:
     """What the checkpoint says of videos; empty if nothing."""
-    nested = read_json(model_dir / "processor_config.json", default={}).get("video_processor")
-    rules = nested or read_json(model_dir / "video_preprocessor_config.json", default={})
+    rules: dict[str, Any] = read_json(model_dir / "processor_config.json", default={}).get("video_processor") or {}
+    for name in ("video_preprocessor_config.json", "preprocessor_config.json"):  # transformers' order
+        rules = rules or read_json(model_dir / name, default={})
     return {name: value for name, value in rules.items() if value is not None}
 
 

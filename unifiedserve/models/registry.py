@@ -24,6 +24,7 @@ class Family(NamedTuple):
 _TEXT_ONLY = Family("families.text_only:TextProcessor", "families.text_only:TextAdapter")
 
 FAMILIES = {
+    "idefics3": Family("families.idefics3:Idefics3Processor", "families.idefics3:Idefics3Adapter"),
     "internvl": Family("families.internvl:InternVLProcessor", "families.internvl:InternVLAdapter"),
     "llama": _TEXT_ONLY,
     "llava": Family("families.llava:LlavaProcessor", "families.llava:LlavaAdapter"),
@@ -41,6 +42,7 @@ FAMILIES = {
     "qwen3": _TEXT_ONLY,
     "qwen3_vl": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
     "qwen3_vl_moe": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
+    "smolvlm": Family("families.smolvlm:SmolVLMProcessor", "families.smolvlm:SmolVLMAdapter"),
 }
 
 

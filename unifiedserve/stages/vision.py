@@ -9,6 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +19,9 @@ import flashcodec
 from ipc_buffers import Arena
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import DecodeMedia, MediaSource, Patches
-from unifiedserve.models.media import MediaPlan, PatchGrid, Picture, Tiles
+from unifiedserve.models.media import MediaPlan, PatchGrid, Picture, Tiles, Views
 from unifiedserve.scheduling import VisionState
+from unifiedserve.stages.vision_views import cut_views
 
 _STARTERS = 2
 
@@ -156,15 +158,15 @@ class VisionStage:
         """Stop all decoding and its threads."""
         self._closing.set()
         self._codec.close()
-        self._starters.shutdown(cancel_futures=True)
         self._collector.join()
+        self._starters.shutdown(cancel_futures=True)
 
-    def _guarded(self, medium: _Medium, decode: Callable[..., None], job: _Job, source: MediaSource) -> None:
-        """Thread: begin with one medium; whatever goes wrong ends its request, and nothing else."""
+    def _guarded(self, medium: _Medium, work: Callable[..., None], *given: Any) -> None:
+        """Thread: a step of one medium; whatever goes wrong ends its request, and nothing else."""
         begin = time.monotonic()
         output = Output(medium.uid, begin, begin)
         try:
-            decode(medium, job, source)
+            work(medium, *given)
             return
         except (flashcodec.DecodeError, OSError, ValueError, IndexError, MemoryError) as error:
             output.error = f"{medium.name}: {error}"
@@ -185,6 +187,8 @@ class VisionStage:
     def _decode_image(self, medium: _Medium, job: _Job, source: MediaSource) -> None:
         begin = time.monotonic()
         patches = image_in_layout(_open(source), layout_of(medium.plan))
+        if isinstance(medium.plan.layout, Views):
+            patches = cut_views(patches, medium.plan.layout)
         self._finished(Output(medium.uid, begin, time.monotonic(), medium.first_unit, medium.plan, patches))
 
     def _collect_or_die(self) -> None:
@@ -209,9 +213,22 @@ class VisionStage:
                 now = time.monotonic()
                 self._finished(Output(video.uid, now, now, error=f"{video.name}: {decoded.error}"))
                 continue
-            unit = video.first_unit + decoded.first_group
-            output = Output(video.uid, decoded.began, decoded.ended, unit, video.plan, decoded.data, decoded.engine)
-            self._finished(output)
+            if isinstance(video.plan.layout, Views):
+                self._starters.submit(self._guarded, video, self._cut_frame, decoded)
+            elif decoded.data is not None:
+                self._finish_frames(video, decoded, decoded.data, decoded.ended)
+
+    def _cut_frame(self, medium: _Medium, decoded: flashcodec.DecodingOutput) -> None:
+        if decoded.data is not None and isinstance(medium.plan.layout, Views):
+            patches = cut_views(decoded.data, medium.plan.layout)
+            self._finish_frames(medium, decoded, patches, time.monotonic())
+
+    def _finish_frames(
+        self, medium: _Medium, decoded: flashcodec.DecodingOutput, patches: np.ndarray, ended: float
+    ) -> None:
+        units = patches.size // (medium.plan.patches_per_unit * self._buffer.width)  # of each group of frames
+        first = medium.first_unit + decoded.first_group * units
+        self._finished(Output(medium.uid, decoded.began, ended, first, medium.plan, patches, decoded.engine))
 
     def _finished(self, output: Output) -> None:
         self._outputs.append(output)
@@ -243,3 +260,5 @@ def layout_of(plan: MediaPlan) -> flashcodec.Layout:
             return flashcodec.TileLayout(
                 tiles.rows, tiles.columns, tiles.tile, tiles.thumbnail, tiles.content, tiles.interpolation
             )
+        case Views() as views:  # at their own size; `cut_views` does the rest
+            return flashcodec.RGBLayout(views.height, views.width)

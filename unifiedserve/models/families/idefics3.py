@@ -1,0 +1,154 @@
+"""Idefics3: an image as tiles with their place in the text, then the whole of it; each tile takes as many tokens."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, Prompt, View, Views
+from unifiedserve.models.pictures import (
+    PictureAdapter,
+    PictureProcessor,
+    Units,
+    refuse_pixel_limits,
+    refuse_video_options,
+)
+
+LARGEST_SIDE = 4096  # of a resized picture, whatever the checkpoint's rules say
+FILTERS: dict[int, Literal["lanczos", "bilinear", "bicubic"]] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL's
+
+Size = tuple[int, int]
+
+
+class Idefics3Processor(PictureProcessor):
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        super().__init__(model_dir, config, chat_template)
+        self._image = self.tokenizer.decode([config.image_token_id])
+        self.picture_token("image", self._image)
+        self._filter = filter_of(self.image_rules.resample)
+        self._around, self._global = "<fake_token_around_image>", "<global-img>"
+        self._whole_picture = f"{self._around}{self._global}{self._image}{self._around}"
+        patches = (self.side // config.vision_config.patch_size) ** 2
+        self._tokens_per_tile = patches // config.scale_factor**2
+
+    def picture_side(self) -> int:
+        side: int = self.image_rules.max_image_size["longest_edge"]
+        return side
+
+    def prompt(
+        self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
+    ) -> Prompt:
+        """As of any family; the template, which only knows contents in parts, gets a string as one part."""
+        return super().prompt([_in_parts(message) for message in messages], media, **template_kwargs)
+
+    def media_text(self, plan: MediaPlan) -> str:
+        whole = self._whole_picture
+        if plan.units == 1:
+            return whole
+        grid = _views(plan).views[0]
+        rows = (
+            "".join(f"{self._around}<row_{row + 1}_col_{column + 1}>{self._image}" for column in range(grid.columns))
+            for row in range(grid.rows)
+        )
+        return "".join(f"{row}\n" for row in rows) + f"\n{whole}"
+
+    def runs(self, plan: MediaPlan) -> list[int]:
+        return [plan.tokens_per_unit] * plan.units
+
+    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
+        options.check()
+        refuse_video_options(options)
+        refuse_pixel_limits(options)
+        rules, tile = self.image_rules, (self.side, self.side)
+        sizes: tuple[Size, ...] = (first_size(height, width, rules.size),) if rules.do_resize else ()
+        if not rules.do_image_splitting:
+            views: tuple[View, ...] = (View((*sizes, tile)),)
+        else:
+            rows, columns = grid_of(*(sizes[0] if sizes else (height, width)), self.side)
+            sizes += ((rows * self.side, columns * self.side),)
+            views = (View(sizes, rows, columns),)
+            if rows * columns > 1:
+                views += (View((*sizes, tile)),)
+        return self.plan("image", (), Views(height, width, views, self._filter))
+
+    def plan(self, kind: MediaKind, indices: tuple[int, ...], layout: Views, **more: Any) -> MediaPlan:
+        """Units are tiles, of an image or of the frames of a video."""
+        return MediaPlan(
+            kind=kind,
+            frame_indices=indices,
+            layout=layout,
+            units=layout.count * max(1, len(indices)),
+            patches_per_unit=self.side,
+            tokens_per_unit=self._tokens_per_tile,
+            **more,
+        )
+
+
+class Idefics3Adapter(PictureAdapter):
+    def __init__(self, config: Any, *args: Any) -> None:
+        super().__init__(config, *args)
+        self.visual_ids = frozenset({config.image_token_id})
+
+    def features(self, pixels: Tensor, units: Units) -> Tensor:
+        model = self.model.model
+        side = pixels.shape[-1] // self.config.vision_config.patch_size
+        whole = torch.ones(len(pixels), side, side, dtype=torch.bool)
+        hidden = model.vision_model(pixel_values=pixels, patch_attention_mask=whole).last_hidden_state
+        features: Tensor = model.connector(hidden)
+        return features.flatten(0, 1)
+
+
+def first_size(height: int, width: int, rules: Any) -> Size:
+    """What a picture is resized to first: its longer side to the rules' `longest_edge`, the other one made even."""
+    longest = rules["longest_edge"]
+    if not longest:
+        return rules["height"], rules["width"]
+    ratio = width / height
+    if width >= height:
+        height = int(longest / ratio)
+        return _bounded(max(height + height % 2, 1), longest)
+    width = int(longest * ratio)
+    return _bounded(longest, max(width + width % 2, 1))
+
+
+def _bounded(height: int, width: int) -> Size:
+    ratio = width / height
+    if width >= height and width > LARGEST_SIDE:
+        return max(int(LARGEST_SIDE / ratio), 1), LARGEST_SIDE
+    if height > width and height > LARGEST_SIDE:
+        return LARGEST_SIDE, max(int(LARGEST_SIDE * ratio), 1)
+    return height, width
+
+
+def grid_of(height: int, width: int, side: int) -> Size:
+    """Rows and columns of tiles that hold a picture: the longer side first, the other by the aspect ratio then."""
+    ratio = width / height
+    if width >= height:
+        columns = math.ceil(width / side)
+        return math.ceil(int(columns * side / ratio) / side), columns
+    rows = math.ceil(height / side)
+    return rows, math.ceil(int(rows * side * ratio) / side)
+
+
+def filter_of(resample: int) -> Literal["lanczos", "bilinear", "bicubic"]:
+    """torch's name of a filter of Pillow's; raises ConfigError for those that torch lacks."""
+    if resample not in FILTERS:
+        raise ConfigError(f"images resized with Pillow's filter {resample} are not supported")
+    if FILTERS[resample] == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
+        raise ConfigError("this model needs a torch that resizes with LANCZOS: 2.12 or newer")
+    return FILTERS[resample]
+
+
+def _views(plan: MediaPlan) -> Views:
+    if not isinstance(plan.layout, Views):
+        raise TypeError(f"a plan of this family has views, not {type(plan.layout).__name__}")
+    return plan.layout
+
+
+def _in_parts(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = message.get("content")
+    return {**message, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else message

@@ -1,0 +1,105 @@
+"""SmolVLM: Idefics3 that reads videos, too, as frames with their times in the text."""
+
+import importlib
+from collections.abc import Sequence
+from copy import copy
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.chat import ChatTemplate
+from unifiedserve.models.families.idefics3 import (
+    LARGEST_SIDE,
+    Idefics3Adapter,
+    Idefics3Processor,
+    filter_of,
+    first_size,
+)
+from unifiedserve.models.frame_sampling import known_fps
+from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, PromptError, VideoInfo, View, Views
+from unifiedserve.models.number_words import in_words
+from unifiedserve.models.pictures import refuse_pixel_limits
+
+# where the checkpoint does not say: transformers' and the published checkpoints' own
+RULES = {"size": {"longest_edge": 1456}, "max_image_size": {"longest_edge": 364}, "resample": 1}
+SAMPLING = {"max_frames": 64, "fps": 1}
+SKIPPED_SECONDS = 1  # at either end of a long video
+
+
+class SmolVLMProcessor(Idefics3Processor):
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        super().__init__(model_dir, config, chat_template)
+        self.placeholders = {**self.placeholders, "video": "<video>"}
+        self.visual_ids = {**self.visual_ids, "video": config.image_token_id}
+        self._texts: Any = importlib.import_module("transformers.models.smolvlm.processing_smolvlm")
+        self._video_chat = copy(self.chat)
+        self._video_chat.template = chat_template or self._texts.DEFAULT_CHAT_TEMPLATE
+        self._read_video_rules(model_dir)
+
+    def _read_video_rules(self, model_dir: Path) -> None:
+        """Raises ConfigError for rules that the encoder cannot follow."""
+        rules = {**RULES, **self.video_rules}
+        sampling = rules.get("video_sampling", {})
+        given = {"max_frames": rules.get("num_frames"), "fps": rules.get("fps"), **sampling}
+        self._sampling = {name: given.get(name) or default for name, default in SAMPLING.items()}
+        size = self.video_rules.get("size") or sampling.get("video_size") or rules["size"]
+        longest = size.get("longest_edge")
+        self._video_size = {**size, "longest_edge": longest and min(longest, LARGEST_SIDE)}
+        self._video_filter = filter_of(rules["resample"])
+        if rules["max_image_size"]["longest_edge"] != self.side or not rules.get("do_resize", True):
+            raise ConfigError(f"{model_dir}: frames of videos must be resized to the size of images, {self.side}")
+
+    def template_for(self, media: Sequence[MediaPlan]) -> ChatTemplate:
+        """transformers' own for videos, which the published checkpoints' templates leave out, unless one was given."""
+        return self._video_chat if any(plan.kind == "video" for plan in media) else self.chat
+
+    def media_text(self, plan: MediaPlan) -> str:
+        if plan.kind == "image":
+            return super().media_text(plan)
+        duration = str(timedelta(seconds=int(plan.duration)))
+        text: str = self._texts.DEFAULT_VIDEO_INTRO.format(frame_count=in_words(plan.units), video_duration=duration)
+        for seconds in plan.timestamps:
+            time = f"{int(seconds // 60):02d}:{int(seconds % 60):02d}"
+            text += self._texts.FRAME_TIMESTAMP_MESSAGE.format(timestamp=time) + self._whole_picture
+        text += self._texts.DEFAULT_MEDIA_OUTTRO
+        return text
+
+    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
+        options.check()
+        refuse_pixel_limits(options)
+        indices = sample(video, options, **self._sampling)
+        sizes = (first_size(video.height, video.width, self._video_size), (self.side, self.side))
+        layout = Views(video.height, video.width, (View(sizes),), self._video_filter)
+        fps = known_fps(video)
+        times = tuple(index / fps for index in indices)
+        return self.plan("video", indices, layout, timestamps=times, duration=video.duration or times[-1])
+
+
+class SmolVLMAdapter(Idefics3Adapter):
+    """The same modules as Idefics3's."""
+
+
+def sample(video: VideoInfo, options: MediaOptions, max_frames: int, fps: float) -> tuple[int, ...]:
+    """Evenly spread frames: so many, or `fps` a second up to `max_frames`, without the ends of a long video.
+
+    Raises PromptError for a video without frames.
+    """
+    total, fps, most = video.num_frames, options.fps or fps, options.max_frames or max_frames
+    if total < 1:
+        raise PromptError("the video has no frames")
+    duration = video.duration or total / known_fps(video)
+    count = options.num_frames or min(round(fps * duration), most)
+    if count == ALL_FRAMES:
+        count = total
+    count = max(1, min(count, total, options.max_frames or total))
+    first, last = 0, total - 1
+    if options.num_frames != ALL_FRAMES and duration - 2 * SKIPPED_SECONDS > (options.num_frames or most) * fps:
+        skipped = SKIPPED_SECONDS * known_fps(video)
+        first, last = int(skipped), min(int(total - skipped), last)
+    if first >= last:
+        first, last = 0, total - 1
+    indices: list[int] = np.unique(np.linspace(first, last, count, dtype=int)).tolist()
+    return tuple(indices)
