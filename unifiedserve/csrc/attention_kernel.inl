@@ -4,7 +4,14 @@
 namespace unified {
 namespace {
 
-// A tile's scratch memory, and the rows of the block of keys at hand.
+// Where the keys of a block are; their values lie `tile.values` behind them.
+template <class T>
+struct Block {
+  const T* rows[kBlockKeys];
+  int count;
+};
+
+// A tile's scratch memory, and the block at hand.
 template <class T>
 struct Workspace {
   static constexpr int kValues = Product<T>::kValues;
@@ -27,8 +34,7 @@ struct Workspace {
   float* keys;     // [lane_stride, kBlockKeys]
   float* values;   // [kBlockKeys / kValues, width]
   float* scores;   // [rows, kBlockKeys]
-  const T* key_rows[kBlockKeys] = {};
-  int count = 0;  // of keys in the block
+  Block<T> block = {};
 };
 
 template <class T>
@@ -42,24 +48,41 @@ void pack_queries(const AttentionTile<T>& tile, const Workspace<T>& work) {
   }
 }
 
+// None if `first` is behind the last key.
 template <class T>
-void find_keys(const AttentionTile<T>& tile, std::int64_t first, Workspace<T>& work) {
+Block<T> find_keys(const AttentionTile<T>& tile, std::int64_t first) {
+  Block<T> block;
   const std::int64_t left = tile.last_key - first;
-  work.count = static_cast<int>(left < kBlockKeys ? left : kBlockKeys);
-  for (int i = 0; i < work.count; ++i) {
-    const std::int64_t page = tile.pages[(first + i) / tile.page_size];
-    work.key_rows[i] = tile.keys + page * tile.page_stride + (first + i) % tile.page_size * tile.token_stride;
+  block.count = static_cast<int>(left < kBlockKeys ? left : kBlockKeys);
+  const std::int32_t* page = tile.pages + first / tile.page_size;
+  auto slot = static_cast<int>(first % tile.page_size);
+  for (int i = 0; i < block.count; ++i) {
+    block.rows[i] = tile.keys + *page * tile.page_stride + slot * tile.token_stride;
+    if (++slot == tile.page_size) {
+      slot = 0;
+      ++page;
+    }
+  }
+  return block;
+}
+
+// Pages are scattered and seen once a step: waiting for each row would take longer than all the rest.
+template <class T>
+void prefetch(const Block<T>& block, std::int64_t offset, std::int64_t head_dim) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  for (int i = 0; i < block.count; ++i) {
+    for (std::int64_t at = 0; at < head_dim; at += kLine) __builtin_prefetch(block.rows[i] + offset + at);
   }
 }
 
 template <class T>
 void pack_keys(const AttentionTile<T>& tile, const Workspace<T>& work) {
-  for (int key = 0; key < work.count; key += kWidth) {
+  for (int key = 0; key < work.block.count; key += kWidth) {
     for (std::int64_t lane = 0; lane < work.lanes; lane += kWidth) {
       Float square[kWidth];
 #pragma GCC unroll 16
       for (int i = 0; i < kWidth; ++i) {
-        square[i] = key + i < work.count ? lanes_at(work.key_rows[key + i], lane, tile.head_dim) : Float{};
+        square[i] = key + i < work.block.count ? lanes_at(work.block.rows[key + i], lane, tile.head_dim) : Float{};
       }
       transpose(square);
 #pragma GCC unroll 16
@@ -73,21 +96,21 @@ template <class T>
 Float value_lanes(const AttentionTile<T>& tile, const Workspace<T>& work, int key, std::int64_t i) {
   const std::int64_t rest = tile.head_dim - i;
   const auto element = [&](int number) {
-    const T* const from = work.key_rows[number] + tile.values + i;
+    const T* const from = work.block.rows[number] + tile.values + i;
     return rest >= kWidth ? load(from) : load(from, rest);
   };
   if constexpr (Product<T>::kValues == 1) {
     return element(key);
   } else {
     const Word low = as_word(element(key)) >> 16;
-    return as_float(key + 1 < work.count ? low | as_word(element(key + 1)) : low);
+    return as_float(key + 1 < work.block.count ? low | as_word(element(key + 1)) : low);
   }
 }
 
 template <class T>
 void pack_values(const AttentionTile<T>& tile, const Workspace<T>& work) {
   float* out = work.values;
-  for (int key = 0; key < work.count; key += Product<T>::kValues, out += work.width) {
+  for (int key = 0; key < work.block.count; key += Product<T>::kValues, out += work.width) {
     std::int64_t i = 0;
     for (; i < tile.head_dim; i += kWidth) store(out + i, value_lanes(tile, work, key, i));
     for (; i < work.width; i += kWidth) store(out + i, Float{});
@@ -130,11 +153,11 @@ inline void rescale(float* row, std::int64_t n, float factor) {
 
 template <class T>
 void soften(const AttentionTile<T>& tile, std::int64_t first_key, const Workspace<T>& work) {
-  const int count = (work.count + kWidth - 1) / kWidth * kWidth;
+  const int count = (work.block.count + kWidth - 1) / kWidth * kWidth;
   for (int row = 0; row < work.rows; ++row) {
     float* const scores = work.scores + static_cast<std::int64_t>(row) * kBlockKeys;
     const std::int64_t seen = tile.first_position + row / tile.group + 1 - first_key;
-    const std::int64_t visible = seen < work.count ? seen : work.count;
+    const std::int64_t visible = seen < work.block.count ? seen : work.block.count;
     if (visible <= 0) {
       std::memset(scores, 0, kBlockKeys * sizeof(float));
       continue;
@@ -160,14 +183,19 @@ void attend(const AttentionTile<T>& tile) {
   }
   std::memset(tile.out, 0, static_cast<std::size_t>(work.rows * work.width) * sizeof(float));
   pack_queries(tile, work);
+  Block<T> next = find_keys(tile, tile.first_key);
+  prefetch(next, 0, tile.head_dim);
   for (std::int64_t first = tile.first_key; first < tile.last_key; first += kBlockKeys) {
-    find_keys(tile, first, work);
+    work.block = next;
+    prefetch(work.block, tile.values, tile.head_dim);
     pack_keys(tile, work);
     multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
-                work.rows, (work.count + kWidth - 1) / kWidth * kWidth);
+                work.rows, (work.block.count + kWidth - 1) / kWidth * kWidth);
+    next = find_keys(tile, first + kBlockKeys);
+    prefetch(next, 0, tile.head_dim);
     soften(tile, first, work);
     pack_values(tile, work);
-    const std::int64_t depth = (work.count + Product<T>::kValues - 1) / Product<T>::kValues;
+    const std::int64_t depth = (work.block.count + Product<T>::kValues - 1) / Product<T>::kValues;
     multiply<T>({work.scores, kBlockKeys, work.values, work.width, depth, tile.out, work.width, true}, work.rows,
                 work.width);
   }

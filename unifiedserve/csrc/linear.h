@@ -56,7 +56,8 @@ void linear_by_panels(ThreadPool& pool, const T* x, std::int64_t rows, const Wei
 
 // y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias.
 //
-// A task is a block of rows that fits into the second-level cache and a few outputs. Below kManyRows a row's result
+// A task is a block of rows that fits into the second-level cache and some outputs: so many that memory streams, but a
+// few tasks for each thread. Below kManyRows a row's result
 // does not depend on how many there are; in float32 it never does.
 template <class T>
 void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
@@ -65,10 +66,11 @@ void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& we
     return linear_by_panels(pool, x, rows, weight, y, accumulate);
   }
   constexpr std::int64_t kRowBytes = 512 << 10;
-  constexpr std::int64_t kWeightBytes = 64 << 10;
+  constexpr std::int64_t kWeightBytes = 256 << 10;
+  const std::int64_t share = weight.outputs / (4 * static_cast<std::int64_t>(pool.threads()));
   const auto row_bytes = weight.inputs * static_cast<std::int64_t>(sizeof(T));
   const std::int64_t row_step = round_up(kRowBytes / row_bytes, 12);
-  const std::int64_t output_step = round_up(kWeightBytes / row_bytes, 4);
+  const std::int64_t output_step = round_up(std::min(kWeightBytes / row_bytes, share), 12);
   const std::int64_t columns = (weight.outputs + output_step - 1) / output_step;
   // In parts of which a few rows fit into the first-level cache.
   constexpr std::int64_t kInputs = (4 << 10) / sizeof(T);

@@ -36,12 +36,10 @@ void linear_tile(const LinearTile<T>& tile, std::int64_t output, std::int64_t ro
   if (i < n) accumulate([i, n](const T* from) { return Product<T>::lanes(from + i, n - i); });
 
   for (int r = 0; r < kRows; ++r) {
-    float totals[kOutputs];
-    if constexpr (kOutputs == 4) {
-      sum4(sums[0][r], sums[1][r], sums[2][r], sums[3][r], totals);
-    } else {
-      for (int o = 0; o < kOutputs; ++o) totals[o] = sum(sums[o][r]);
-    }
+    // In the same order whatever the tile: a result depends on nothing but its row and its weights.
+    const auto lanes_of = [&](int o) { return o < kOutputs ? sums[o][r] : Float{}; };
+    float totals[4];
+    sum4(lanes_of(0), lanes_of(1), lanes_of(2), lanes_of(3), totals);
     float* const y = tile.y + (row + r) * tile.y_stride + output;
     for (int o = 0; o < kOutputs; ++o) {
       const float bias = tile.bias == nullptr ? 0.0F : widened(tile.bias[output + o]);
