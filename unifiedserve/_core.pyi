@@ -25,6 +25,7 @@ class Batch:
         kv_page_indices: NDArray[np.int32],
         kv_lens: NDArray[np.int32],
         slots: NDArray[np.int64],
+        wanted_indptr: NDArray[np.int32],
     ) -> None: ...
 
 class Weight:
@@ -62,15 +63,15 @@ class DecoderShape:
     ) -> None: ...
 
 class _Decoder:
-    """A decoder's layers over a ragged batch of T tokens. Tensors are addresses of contiguous memory.
+    """A decoder's layers over a ragged batch of T tokens, W of them wanted. Tensors are addresses of contiguous memory.
 
-    embeds and hidden are [T, hidden] of the weights' type, cosine and sine float32 [T, head_dim].
+    embeds [T, hidden] and hidden [W, hidden] are of the weights' type, cosine and sine float32 [T, head_dim].
     ValueError: the batch contradicts itself, or does not fit the cache.
     """
 
     def __init__(self, pool: ThreadPool, shape: DecoderShape, layers: list[DecoderLayer], final_norm: int) -> None: ...
     def step(self, embeds: int, cosine: int, sine: int, batch: Batch, cache: KvCache, hidden: int) -> None:
-        """All layers and the final norm; writes the batch's keys and values to the cache."""
+        """All layers and the final norm; writes all tokens' keys and values to the cache."""
 
     def plan(self, batch: Batch, cache: KvCache) -> None:
         """Before the parts below are used for a batch."""
@@ -79,7 +80,10 @@ class _Decoder:
         """residual (float32) += delta, unless 0; out = its norm. All [rows, hidden]."""
 
     def attend(self, layer: int, qkv: int, cosine: int, sine: int, batch: Batch, cache: KvCache, out: int) -> None:
-        """From queries, keys and values before rotation [T, (heads + 2 kv_heads) head_dim] to [T, heads head_dim]."""
+        """From queries, keys and values before rotation [T, (heads + 2 kv_heads) head_dim] to [T, heads head_dim].
+
+        Layers come in their order; the last one's result is [W, heads head_dim].
+        """
 
     def gate(self, rows: int, gate_up: int, out: int) -> None:
         """[rows, 2 intermediate] to silu(gate) * up [rows, intermediate]."""

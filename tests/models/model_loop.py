@@ -135,7 +135,7 @@ class Loop:
             start, stop = request.computed, min(len(request.tokens), request.computed + chunk)
             while len(request.pages) < self.kv.pages_for(stop):
                 request.pages.append(self.free.pop())
-            spans.append(Span(request.pages, start, stop))
+            spans.append(Span(request.pages, start, stop, int(stop == len(request.tokens))))
             n = len(request.prompt.token_ids)
             ids += request.tokens[start:stop]
             masks.append(functional.pad(is_visual[start:stop], (0, max(stop, n) - max(start, n))))
@@ -154,7 +154,7 @@ class Loop:
             return
         chosen = [requests[row] for row in ready]
         sampled = sample(
-            self.adapter.logits(hidden[batch.last_rows[ready]]),
+            self.adapter.logits(hidden),
             [request.params for request in chosen],
             [request.tokens for request in chosen],
             [request.generated for request in chosen],

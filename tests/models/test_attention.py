@@ -81,14 +81,25 @@ def test_index_arrays() -> None:
     assert batch.kv_page_indices.tolist() == [7, 3, 9, 1]  # the third page is not needed yet
     assert batch.kv_lens.tolist() == [5, 7]
     assert batch.slots.tolist() == [28, 29, 30, 31, 12, 6]
-    assert batch.last_rows.tolist() == [4, 5]
     dtypes = [tensor.dtype for tensor in vars(batch).values() if isinstance(tensor, Tensor)]
-    assert dtypes == [torch.int32] * 4 + [torch.int64]
+    assert dtypes == [torch.int32] * 4 + [torch.int64, torch.int32]
+    assert batch.wanted_rows.tolist() == list(range(6))
 
 
-@pytest.mark.parametrize("span", [Span([1], 0, 5), Span([1], 2, 2), Span([1], 3, 2), Span([1], -1, 2)])
+def test_wanted_rows() -> None:
+    spans = [Span([0], 0, 3, 1), Span([1], 0, 2, 0), Span([2], 1, 4), Span([3], 3, 4, 1)]
+    batch = RaggedBatch.build(spans, page_size=4)
+    assert batch.wanted_indptr.tolist() == [0, 1, 1, 4, 5]
+    assert batch.wanted_rows.tolist() == [2, 5, 6, 7, 8]
+    assert RaggedBatch.build([Span([1], 0, 2, 0)], 4).wanted_rows.tolist() == []
+
+
+@pytest.mark.parametrize(
+    "span",
+    [Span([1], 0, 5), Span([1], 2, 2), Span([1], 3, 2), Span([1], -1, 2), Span([1], 0, 2, 3), Span([1], 0, 2, -1)],
+)
 def test_bad_spans(span: Span) -> None:
-    with pytest.raises(ValueError, match=r"no new tokens|cannot hold 5 tokens"):
+    with pytest.raises(ValueError, match=r"no new tokens|cannot hold 5 tokens|of 2 new tokens are wanted"):
         RaggedBatch.build([span], page_size=4)
 
 

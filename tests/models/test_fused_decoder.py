@@ -99,6 +99,37 @@ def test_equals_transformers(structure: str, products: str, pool_name: str, monk
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("products", ["kernels", "torch"])
+@pytest.mark.parametrize("wanted", [(1, 0, 1), (0, 0, 0), (5, 20, 0), (0, 7, 1)])
+def test_wanted_rows_alone(
+    wanted: tuple[int, ...], products: str, pool_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last layer does no other rows, and their keys and values are in the cache all the same."""
+    if products == "torch":
+        monkeypatch.setattr(fused_decoder, "MANY_ROWS", 0)
+    model = make_model("qwen2")
+    decoder = FusedDecoder(model.model, torch.float32)
+    monkeypatch.setattr(decoder, "_torch_products", products == "torch")
+    lengths = [30, 20, 1]
+    ids = [torch.randint(0, 100, (n + 1,), generator=torch.Generator().manual_seed(n)) for n in lengths]
+    expected = [model.model(input_ids=each[None]).last_hidden_state[0] for each in ids]
+    tables = torch.randperm(40, generator=torch.Generator().manual_seed(1)).view(4, 10).tolist()
+
+    def step(kv: KVCache, starts: list[int], stops: list[int], wanted: tuple[int, ...]) -> Tensor:
+        spans = [Span(*each) for each in zip(tables, starts, stops, wanted, strict=False)]
+        rows = torch.cat([each[start:stop] for each, start, stop in zip(ids, starts, stops, strict=True)])
+        positions = torch.cat([torch.arange(start, stop) for start, stop in zip(starts, stops, strict=True)])
+        return decoder(model.model.embed_tokens(rows), positions[None], RaggedBatch.build(spans, kv.page_size), kv)
+
+    ends = [n + 1 for n in lengths]
+    for kv in make_cache(model, pool_name):
+        first, second = step(kv, [0, 0, 0], lengths, wanted), step(kv, lengths, ends, (1, 1, 1))
+    rows = [each[n - count : n] for each, n, count in zip(expected, lengths, wanted, strict=True)]
+    torch.testing.assert_close(first, torch.cat(rows), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(second, torch.stack([each[-1] for each in expected]), rtol=1e-4, atol=1e-4)
+
+
+@torch.inference_mode()
 @pytest.mark.parametrize("instruction_set", _core.instruction_sets())
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_bfloat16(structure: str, instruction_set: str, pool_name: str) -> None:

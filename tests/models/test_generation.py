@@ -61,14 +61,15 @@ CASES = {
 }
 
 
-def prompt_logits(adapter: LanguageAdapter, request: Request) -> torch.Tensor:
-    """[n, vocab] for the n tokens of a prompt, in one go."""
+def prompt_logits(adapter: LanguageAdapter, request: Request, wanted: int | None = None) -> torch.Tensor:
+    """[n, vocab] for the n tokens of a prompt, in one go, or for the last `wanted`."""
     loop = Loop(adapter)
     try:
         visual, is_visual, positions, _ = loop.inputs(request)
         embeds = adapter.embed(torch.tensor(request.prompt.token_ids), visual, is_visual)
-        batch = RaggedBatch.build([Span(range(loop.kv.pages_for(len(embeds))), 0, len(embeds))], loop.kv.page_size)
-        return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv))
+        span = Span(range(loop.kv.pages_for(len(embeds))), 0, len(embeds), wanted)
+        batch = RaggedBatch.build([span], loop.kv.page_size)
+        return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv)).clone()
     finally:
         loop.close()
 
@@ -117,6 +118,21 @@ def test_recompute_after_preemption(ours: Processor, hf: Reference, loop: Loop, 
 
     tokens = loop.generate(requests, TOKENS, 100, ours.eos_token_ids, preempt)
     assert tokens == [expected[name] for name in names]
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_only_wanted_rows_come_back(
+    fused: bool, ours: Processor, hf: Reference, adapter: LanguageAdapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = prepare(ours, hf, CASES["image"])
+    whole = prompt_logits(adapter, request)
+    assert len(whole) == len(request.prompt.token_ids)
+    if not fused:
+        monkeypatch.setattr(adapter, "_fused", None)
+    for wanted in (0, 1, 5, len(whole)):
+        torch.testing.assert_close(
+            prompt_logits(adapter, request, wanted), whole[len(whole) - wanted :], rtol=1e-4, atol=1e-4
+        )
 
 
 def test_units_do_not_depend_on_each_other(ours: Processor, hf: Reference, adapter: LanguageAdapter) -> None:

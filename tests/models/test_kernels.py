@@ -225,6 +225,7 @@ GOOD: dict[str, Any] = {
     "kv_page_indices": [0, 1, 2],
     "kv_lens": [4, 5],
     "slots": [2, 3, 8],
+    "wanted_indptr": [0, 0, 1],
 }
 
 
@@ -242,6 +243,9 @@ GOOD: dict[str, Any] = {
         {"kv_lens": [1, 5]},
         {"slots": [2, 3, 12]},
         {"slots": [2, -1, 8]},
+        {"wanted_indptr": [0, 1]},
+        {"wanted_indptr": [0, 3, 4]},
+        {"wanted_indptr": [0, 0, 2]},
     ],
 )
 def test_a_bad_batch_is_refused(change: dict[str, list[int]]) -> None:

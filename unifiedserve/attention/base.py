@@ -26,11 +26,15 @@ class PagedKV(Protocol):
 
 
 class Span(NamedTuple):
-    """One sequence's part of a step: tokens [start, stop) are new, [0, start) are in the cache already."""
+    """One sequence's part of a step: tokens [start, stop) are new, [0, start) are in the cache already.
+
+    Hidden states are wanted of the last `wanted` new tokens: of none in the middle of a prompt, of all if None.
+    """
 
     pages: Sequence[int] | npt.NDArray[np.int32]
     start: int
     stop: int
+    wanted: int | None = None
 
 
 class SequenceView(NamedTuple):
@@ -51,6 +55,7 @@ class RaggedBatch:
     kv_page_indices int32 [P]    page numbers
     kv_lens         int32 [B]    tokens of context after this step, the new ones included
     slots           int64 [T]    page * page_size + offset: where each new token's K and V go
+    wanted_indptr   int32 [B+1]  each sequence's range among the W tokens whose hidden states are wanted, its last ones
     """
 
     qo_indptr: Tensor
@@ -58,19 +63,26 @@ class RaggedBatch:
     kv_page_indices: Tensor
     kv_lens: Tensor
     slots: Tensor
+    wanted_indptr: Tensor
 
     @staticmethod
     def build(spans: Sequence[Span], page_size: int) -> "RaggedBatch":
-        """Index arrays for one step; raises ValueError if a sequence has too few pages or no new token."""
+        """Index arrays for one step.
+
+        Raises ValueError if a sequence has too few pages or no new token, or if more tokens are wanted than are new.
+        """
         for span in spans:
             if not 0 <= span.start < span.stop:
                 raise ValueError(f"no new tokens in [{span.start}, {span.stop})")
             if len(span.pages) * page_size < span.stop:
                 raise ValueError(f"{len(span.pages)} pages of {page_size} tokens cannot hold {span.stop} tokens")
+            if span.wanted is not None and not 0 <= span.wanted <= span.stop - span.start:
+                raise ValueError(f"{span.wanted} of {span.stop - span.start} new tokens are wanted")
         pages = [np.asarray(span.pages[: -(-span.stop // page_size)], np.int32) for span in spans]
         starts, stops = np.array([(span.start, span.stop) for span in spans]).T
         lengths = stops - starts
         rows, ranges = _indptr(lengths), _indptr([len(used) for used in pages])
+        wanted = [span.stop - span.start if span.wanted is None else span.wanted for span in spans]
         indices = np.concatenate(pages)
         positions = np.arange(rows[-1]) + np.repeat(starts - rows[:-1], lengths)
         used = indices[np.repeat(ranges[:-1], lengths) + positions // page_size].astype(np.int64)
@@ -80,6 +92,7 @@ class RaggedBatch:
             kv_page_indices=torch.from_numpy(indices),
             kv_lens=torch.from_numpy(stops.astype(np.int32)),
             slots=torch.from_numpy(used * page_size + positions % page_size),
+            wanted_indptr=torch.from_numpy(_indptr(wanted)),
         )
 
     @cached_property
@@ -91,12 +104,14 @@ class RaggedBatch:
             self.kv_page_indices.numpy(),
             self.kv_lens.numpy(),
             self.slots.numpy(),
+            self.wanted_indptr.numpy(),
         )
 
-    @property
-    def last_rows(self) -> Tensor:
-        """int64 [B]: the row of each sequence's last new token."""
-        return (self.qo_indptr[1:] - 1).long()
+    @cached_property
+    def wanted_rows(self) -> Tensor:
+        """int64 [W]: the rows of the wanted tokens in the batch."""
+        counts = self.wanted_indptr.diff()
+        return torch.arange(int(counts.sum())) + (self.qo_indptr - self.wanted_indptr)[1:].repeat_interleave(counts)
 
     @cached_property
     def sequences(self) -> list[SequenceView]:

@@ -15,13 +15,18 @@ bool are_ranges(std::span<const std::int32_t> bounds, std::size_t count, std::si
 }  // namespace
 
 void Batch::check(const KvCache& cache) const {
-  if (!are_ranges(rows, kv_lens.size(), slots.size()) || !are_ranges(ranges, kv_lens.size(), pages.size())) {
+  const std::size_t last = wanted.empty() ? 0 : static_cast<std::size_t>(wanted.back());
+  if (!are_ranges(rows, kv_lens.size(), slots.size()) || !are_ranges(ranges, kv_lens.size(), pages.size()) ||
+      !are_ranges(wanted, kv_lens.size(), last)) {
     throw std::invalid_argument("ragged batch: the index arrays contradict each other");
   }
   for (std::size_t i = 0; i < kv_lens.size(); ++i) {
     const std::int64_t room = (ranges[i + 1] - ranges[i]) * cache.page_size;
     if (kv_lens[i] > room || rows[i + 1] - rows[i] > kv_lens[i]) {
       throw std::invalid_argument("ragged batch: a sequence is longer than its pages, or shorter than its new tokens");
+    }
+    if (wanted[i + 1] - wanted[i] > rows[i + 1] - rows[i]) {
+      throw std::invalid_argument("ragged batch: more of a sequence's tokens are wanted than are new");
     }
   }
   const auto in_range = [](auto values, std::int64_t end) {

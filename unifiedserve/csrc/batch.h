@@ -14,9 +14,14 @@ struct Batch {
   std::span<const std::int32_t> pages;    // [P]
   std::span<const std::int32_t> kv_lens;  // [B]
   std::span<const std::int64_t> slots;    // [T]
+  std::span<const std::int32_t> wanted;   // [B + 1] ranges of wanted tokens: the last ones of each sequence
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(kv_lens.size()); }
-  std::int64_t tokens() const { return static_cast<std::int64_t>(slots.size()); }
+  std::int64_t tokens() const { return rows.back(); }
+  std::int64_t wanted_tokens() const { return wanted.back(); }
+
+  // The wanted tokens alone; without slots, as their keys and values are written with the others.
+  Batch wanted_only() const { return {wanted, ranges, pages, kv_lens, {}, wanted}; }
 
   // Throws std::invalid_argument if the arrays contradict each other or name a page that the cache does not have.
   void check(const KvCache& cache) const;

@@ -39,13 +39,14 @@ using Array = py::array_t<T, py::array::c_style>;
 class BatchArrays {
  public:
   BatchArrays(Array<std::int32_t> rows, Array<std::int32_t> ranges, Array<std::int32_t> pages,
-              Array<std::int32_t> kv_lens, Array<std::int64_t> slots)
+              Array<std::int32_t> kv_lens, Array<std::int64_t> slots, Array<std::int32_t> wanted)
       : rows_(std::move(rows)),
         ranges_(std::move(ranges)),
         pages_(std::move(pages)),
         kv_lens_(std::move(kv_lens)),
         slots_(std::move(slots)),
-        view_{view(rows_), view(ranges_), view(pages_), view(kv_lens_), view(slots_)} {}
+        wanted_(std::move(wanted)),
+        view_{view(rows_), view(ranges_), view(pages_), view(kv_lens_), view(slots_), view(wanted_)} {}
 
   const Batch& get() const { return view_; }
 
@@ -60,6 +61,7 @@ class BatchArrays {
   Array<std::int32_t> pages_;
   Array<std::int32_t> kv_lens_;
   Array<std::int64_t> slots_;
+  Array<std::int32_t> wanted_;
   Batch view_;
 };
 
@@ -191,9 +193,9 @@ void bind_data(py::module_& module) {
            py::arg("head_dim"));
   py::class_<BatchArrays>(module, "Batch")
       .def(py::init<Array<std::int32_t>, Array<std::int32_t>, Array<std::int32_t>, Array<std::int32_t>,
-                    Array<std::int64_t>>(),
+                    Array<std::int64_t>, Array<std::int32_t>>(),
            py::arg("qo_indptr"), py::arg("kv_page_indptr"), py::arg("kv_page_indices"), py::arg("kv_lens"),
-           py::arg("slots"));
+           py::arg("slots"), py::arg("wanted_indptr"));
   py::class_<WeightAddress>(module, "Weight")
       .def(py::init<Address, Address, std::int64_t, std::int64_t>(), py::arg("matrix"), py::arg("bias"),
            py::arg("outputs"), py::arg("inputs"));

@@ -9,6 +9,21 @@
 
 namespace unified {
 
+namespace {
+
+// Moves the rows of the wanted tokens to the front.
+template <class Element>
+void keep_wanted(const Batch& batch, std::int64_t width, Element* rows) {
+  for (std::size_t i = 0; i < batch.kv_lens.size(); ++i) {
+    const std::int64_t count = batch.wanted[i + 1] - batch.wanted[i];
+    const Element* const from = rows + (batch.rows[i + 1] - count) * width;
+    Element* const to = rows + batch.wanted[i] * width;
+    if (from != to) std::copy(from, from + count * width, to);
+  }
+}
+
+}  // namespace
+
 template <class T>
 Decoder<T>::Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<DecoderLayer<T>> layers,
                     const T* final_norm)
@@ -23,7 +38,7 @@ Decoder<T>::Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<Dec
 template <class T>
 void Decoder<T>::step(const T* embeds, const float* cosine, const float* sine, const Batch& batch, const KvCache& cache,
                       T* hidden) {
-  const std::int64_t rows = batch.tokens();
+  std::int64_t rows = batch.tokens();
   plan(batch, cache);
   grow(residual_, rows * shape_.hidden);
   grow(normed_, rows * shape_.hidden);
@@ -38,7 +53,11 @@ void Decoder<T>::step(const T* embeds, const float* cosine, const float* sine, c
     norm(rows, residual_.data(), nullptr, layer.input_norm, normed_.data());
     linear(pool_, normed_.data(), rows, layer.qkv, qkv_.data(), false);
     rotate(index, qkv_.data(), {cosine, sine}, batch, cache, q_.data());
-    attention_.run(batch, cache, index, q_.data(), attended_.data());
+    attend_rotated(index, batch, cache, attended_.data());
+    if (is_last(index)) {
+      rows = batch.wanted_tokens();
+      keep_wanted(batch, shape_.hidden, residual_.data());
+    }
     linear(pool_, attended_.data(), rows, layer.output, residual_.data(), true);
     norm(rows, residual_.data(), nullptr, layer.attention_norm, normed_.data());
     linear(pool_, normed_.data(), rows, layer.gate_up, gate_up_.data(), false);
@@ -81,7 +100,17 @@ template <class T>
 void Decoder<T>::attend(std::int64_t index, const T* qkv, const float* cosine, const float* sine, const Batch& batch,
                         const KvCache& cache, T* out) {
   rotate(index, qkv, {cosine, sine}, batch, cache, q_.data());
-  attention_.run(batch, cache, index, q_.data(), out);
+  attend_rotated(index, batch, cache, out);
+}
+
+// In the last layer, only queries of wanted tokens: of the others nothing but keys and values is needed.
+template <class T>
+void Decoder<T>::attend_rotated(std::int64_t index, const Batch& batch, const KvCache& cache, T* out) {
+  if (!is_last(index)) return attention_.run(batch, cache, index, q_.data(), out);
+  const Batch wanted = batch.wanted_only();
+  keep_wanted(batch, shape_.heads * shape_.head_dim, q_.data());
+  attention_.plan(wanted);
+  attention_.run(wanted, cache, index, q_.data(), out);
 }
 
 template <class T>

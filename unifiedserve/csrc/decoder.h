@@ -42,9 +42,9 @@ class Decoder {
  public:
   Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<DecoderLayer<T>> layers, const T* final_norm);
 
-  // Hidden states after the final norm, [tokens, hidden], of embeddings of the same shape; cosine and sine are
-  // [tokens, head_dim]. Writes the batch's keys and values to the cache. Throws std::invalid_argument if the batch
-  // contradicts itself, or the cache does not fit.
+  // Hidden states after the final norm of the wanted tokens, [wanted, hidden], from embeddings [tokens, hidden]; cosine
+  // and sine are [tokens, head_dim]. Writes all tokens' keys and values to the cache. Throws std::invalid_argument if
+  // the batch contradicts itself, or the cache does not fit.
   void step(const T* embeds, const float* cosine, const float* sine, const Batch& batch, const KvCache& cache,
             T* hidden);
 
@@ -52,7 +52,8 @@ class Decoder {
   void plan(const Batch& batch, const KvCache& cache);
   // residual += delta (unless null); out = norm(residual).
   void norm(std::int64_t rows, float* residual, const T* delta, const T* weight, T* out);
-  // Attention of layer `index` from the rows' queries, keys and values before rotation.
+  // Attention of layer `index` from the rows' queries, keys and values before rotation. Layers come in their order; the
+  // last one's result is that of the wanted tokens.
   void attend(std::int64_t index, const T* qkv, const float* cosine, const float* sine, const Batch& batch,
               const KvCache& cache, T* out);
   // out [rows, intermediate] = silu(gate) * up of gate_up [rows, 2 * intermediate].
@@ -64,6 +65,8 @@ class Decoder {
     const float* sine;
   };
 
+  bool is_last(std::int64_t index) const { return index + 1 == static_cast<std::int64_t>(layers_.size()); }
+  void attend_rotated(std::int64_t index, const Batch& batch, const KvCache& cache, T* out);
   template <class Task>
   void for_rows(std::int64_t rows, std::int64_t width, Task&& task);
   template <class In>

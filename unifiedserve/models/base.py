@@ -205,9 +205,10 @@ class LanguageAdapter:
 
     @torch.inference_mode()
     def forward(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
-        """Final hidden states [T, hidden] of a ragged batch: embeds [T, width] from `embed`, positions [P, T].
+        """Final hidden states [W, hidden] of a ragged batch's wanted tokens: embeds [T, width] from `embed`,
+        positions [P, T].
 
-        Writes the batch's keys and values to the cache.
+        Writes all tokens' keys and values to the cache.
         """
         if self._fused is not None:
             return self._fused(embeds, positions, batch, kv)
@@ -218,7 +219,7 @@ class LanguageAdapter:
             ragged_batch=batch,
             kv_cache=kv,
         ).last_hidden_state
-        return hidden[0]
+        return hidden[0, batch.wanted_rows]
 
     def layer_inputs(self, embeds: Tensor) -> dict[str, Any]:
         """Embeddings [T, width] as arguments of transformers' text model."""

@@ -40,7 +40,10 @@ class FusedLinear:
 
 
 class FusedDecoder:
-    """Final hidden states of a ragged batch; raises ValueError if the model is of another structure (see `fits`)."""
+    """Final hidden states of a ragged batch's wanted tokens.
+
+    Raises ValueError if the model is of another structure (see `fits`).
+    """
 
     def __init__(self, model: Any, dtype: torch.dtype) -> None:
         if not fits(model, dtype):
@@ -66,7 +69,7 @@ class FusedDecoder:
         )
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
-        """[T, hidden] of embeds [T, width] and positions [P, T]; writes the batch's keys and values to the cache.
+        """[W, hidden] of embeds [T, width] and positions [P, T]; writes all tokens' keys and values to the cache.
 
         What `embeds` hold beyond the embedding is added after the first layers, `hidden` columns after each.
         """
@@ -78,7 +81,7 @@ class FusedDecoder:
         embeds = embeds.contiguous()
         if added or (self._torch_products and len(embeds) >= MANY_ROWS):
             return self.run_layers(embeds, cosine, sine, batch, kv.native, added)
-        hidden = torch.empty_like(embeds)
+        hidden = embeds.new_empty(int(batch.wanted_indptr[-1]), embeds.shape[1])
         self._native.step(
             embeds.data_ptr(), cosine.data_ptr(), sine.data_ptr(), batch.native, kv.native, hidden.data_ptr()
         )
@@ -94,18 +97,20 @@ class FusedDecoder:
         added: Sequence[Tensor] = (),
     ) -> Tensor:
         """The same with torch's matrix products; `added` [T, hidden] are summands after the first layers."""
-        rows, native = len(embeds), self._native
+        native = self._native
         native.plan(batch.native, cache)
         residual, delta = embeds.float().clone(), None
         normed = torch.empty_like(embeds)
 
         def norm(weight: Tensor) -> None:
-            native.norm(rows, residual.data_ptr(), _address(delta), weight.data_ptr(), normed.data_ptr())
+            native.norm(len(residual), residual.data_ptr(), _address(delta), weight.data_ptr(), normed.data_ptr())
 
         for index, layer in enumerate(self._layers):
             norm(layer.input_norm)
             qkv = layer.qkv(normed)
-            attended = embeds.new_empty(rows, layer.output.weight.shape[1])
+            if index == len(self._layers) - 1:  # of the other tokens nothing but keys and values is needed
+                residual, normed = residual[batch.wanted_rows], normed[: len(batch.wanted_rows)]
+            attended = embeds.new_empty(len(residual), layer.output.weight.shape[1])
             native.attend(
                 index,
                 qkv.data_ptr(),
@@ -118,8 +123,8 @@ class FusedDecoder:
             delta = layer.output(attended)
             norm(layer.attention_norm)
             gate_up = layer.gate_up(normed)
-            gated = embeds.new_empty(rows, layer.down.weight.shape[1])
-            native.gate(rows, gate_up.data_ptr(), gated.data_ptr())
+            gated = embeds.new_empty(len(residual), layer.down.weight.shape[1])
+            native.gate(len(residual), gate_up.data_ptr(), gated.data_ptr())
             delta = layer.down(gated)
             if index < len(added):
                 residual += added[index]

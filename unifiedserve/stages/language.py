@@ -22,7 +22,7 @@ class Rows:
     pages: list[int]
     visual: Tensor | None = None  # [m, hidden]: embeddings of the visual placeholders among them
     is_visual: Tensor | None = None  # bool [n]
-    wants_logits: bool = True
+    wanted: int = 1  # logits are wanted after so many of its last tokens
 
 
 class LanguageModel:
@@ -42,13 +42,11 @@ class LanguageModel:
 
     @torch.inference_mode()
     def run(self, batch: list[Rows]) -> Tensor:
-        """Logits float32 [k, vocab] after the last token of each of the k sequences that want them."""
-        spans = [Span(rows.pages, rows.start, rows.start + len(rows.token_ids)) for rows in batch]
+        """Logits float32 [W, vocab] after the W tokens for which they are wanted, in order."""
+        spans = [Span(rows.pages, rows.start, rows.start + len(rows.token_ids), rows.wanted) for rows in batch]
         ragged = RaggedBatch.build(spans, self.kv.page_size)
         positions = torch.cat([rows.positions for rows in batch], dim=1)
-        hidden = self.adapter.forward(self._embed(batch), positions, ragged, self.kv)
-        wanted = torch.tensor([rows.wants_logits for rows in batch])
-        return self.adapter.logits(hidden[ragged.last_rows[wanted]])
+        return self.adapter.logits(self.adapter.forward(self._embed(batch), positions, ragged, self.kv))
 
     def _embed(self, batch: list[Rows]) -> Tensor:
         token_ids = torch.tensor([token for rows in batch for token in rows.token_ids])

@@ -142,7 +142,7 @@ class PrefillStage:
             pages=progress.pages,
             visual=self._read_visual(progress, first, last) if last > first else None,
             is_visual=progress.is_visual[span],
-            wants_logits=chunk.stop == prompt.state.num_tokens,
+            wanted=int(chunk.stop == prompt.state.num_tokens),
         )
 
     def _read_visual(self, progress: _Progress, first: int, last: int) -> Tensor:
