@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from reference import Reference, transformers
+from tokenizers.processors import TemplateProcessing
 
 from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.tiny import make_checkpoint, make_tokenizer
@@ -80,12 +81,18 @@ def chat_template(media: Mapping[str, str]) -> str:
     return f"{{%- set MEDIA = {dict(media)!r} -%}}\n" + CHATML
 
 
-def tokenizer(*special: str, named: Mapping[str, str] | None = None) -> Any:
-    """Byte-level BPE of common words with further special tokens, some of them attributes (`named`)."""
+def tokenizer(*special: str, named: Mapping[str, str] | None = None, bos: str | None = None) -> Any:
+    """Byte-level BPE of common words with further special tokens, some of them attributes (`named`).
+
+    One with a `bos` opens every text with it, as Llama's does.
+    """
     base = make_tokenizer(0)
-    base.add_special_tokens([*special, *(named or {}).values()])
+    base.add_special_tokens([*special, *(named or {}).values(), *([bos] if bos else [])])
+    if bos:
+        base.post_processor = TemplateProcessing(single=f"{bos} $0", special_tokens=[(bos, base.token_to_id(bos))])
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=base,
+        bos_token=bos,
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
         extra_special_tokens=dict(named or {}),

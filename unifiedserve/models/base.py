@@ -58,6 +58,7 @@ class Processor:
         self.vocab_size: int = text_config.vocab_size
         self.max_position_embeddings: int = text_config.max_position_embeddings
         self.eos_token_ids: tuple[int, ...] = _eos_token_ids(model_dir, text_config)
+        self._opening: list[int] = [] if config is text_config else _opening(self.tokenizer)
 
     def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         """Raises PromptError for a size or an option that the model cannot take."""
@@ -91,7 +92,8 @@ class Processor:
         _check_parts(messages)
         template = self.template_for(media)
         token_ids = template.encode(messages, lambda text: self._with_media(text, media), **template_kwargs)
-        return self._expanded(token_ids, media)
+        opening = [] if token_ids[:1] == self._opening else self._opening
+        return self._expanded(opening + token_ids, media)
 
     def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
         """A prompt from token ids with one placeholder a medium; raises PromptError as `prompt` does."""
@@ -246,6 +248,12 @@ def _eos_token_ids(model_dir: Path, text_config: Any) -> tuple[int, ...]:
     if eos is None:
         return ()
     return tuple(eos) if isinstance(eos, list) else (eos,)
+
+
+def _opening(tokenizer: Any) -> list[int]:
+    """The token that the tokenizer opens texts with: many templates of multimodal models leave it to the tokenizer."""
+    ids: list[int] = tokenizer("")["input_ids"]
+    return ids[:1] if ids[:1] == [tokenizer.bos_token_id] else []
 
 
 def _check_parts(messages: Sequence[Mapping[str, Any]]) -> None:
