@@ -27,10 +27,10 @@ def cropped() -> dict[str, Any]:
     return {"size": {"shortest_edge": SIDE}, "crop_size": {"height": SIDE, "width": SIDE}}
 
 
-def llava_checkpoint(directory: Path, rules: Any, text_family: str = "Llama") -> None:
-    tokens = tokenizer("<image>")
+def llava_checkpoint(directory: Path, rules: Any, bos: str | None = None) -> None:
+    tokens = tokenizer("<image>", bos=bos)
     config = transformers.LlavaConfig(
-        text_config=text(tokens, text_family),
+        text_config=text(tokens),
         vision_config=clip(),
         image_token_id=tokens.convert_tokens_to_ids("<image>"),
         image_seq_length=16,
@@ -48,7 +48,7 @@ def llava_checkpoint(directory: Path, rules: Any, text_family: str = "Llama") ->
 
 @family("image")
 def llava(directory: Path) -> None:
-    llava_checkpoint(directory, transformers.CLIPImageProcessor(**cropped()))
+    llava_checkpoint(directory, transformers.CLIPImageProcessor(**cropped()), bos="<s>")
 
 
 @family("image")
