@@ -11,6 +11,7 @@ TEMPLATE = chat_template({
     "image": f"<|vision_start|>{IMAGE}<|vision_end|>",
     "video": f"<|vision_start|>{VIDEO}<|vision_end|>",
 })  # fmt: skip
+EXPERTS = {"num_experts": 12, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
 
 
 def token_ids(tokens: Any) -> dict[str, int]:
@@ -69,8 +70,21 @@ def qwen3_vl(directory: Path) -> None:
 
 @family("image", "video")
 def qwen3_vl_moe(directory: Path) -> None:
-    experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
-    _qwen3_vl(directory, transformers.Qwen3VLMoeConfig, **experts)
+    _qwen3_vl(directory, transformers.Qwen3VLMoeConfig, **EXPERTS)
+
+
+@family()
+def qwen2_moe(directory: Path) -> None:
+    tokens = tokenizer()
+    sizes = text_sizes(tokens, **EXPERTS, shared_expert_intermediate_size=64)
+    save(directory, transformers.Qwen2MoeConfig(**sizes), tokens, chat_template({}))
+
+
+@family()
+def qwen3_moe(directory: Path) -> None:
+    tokens = tokenizer()
+    sizes = text_sizes(tokens, **EXPERTS, head_dim=16, norm_topk_prob=True)
+    save(directory, transformers.Qwen3MoeConfig(**sizes), tokens, chat_template({}))
 
 
 @family()

@@ -2,7 +2,8 @@
 
 Layout of the arena: the manifest's length (8 bytes, little-endian), the manifest (JSON: name → [dtype, shape, offset]),
 and the tensors. Offsets count from the end of the manifest, and both are multiples of 64 bytes. Tensors follow in the
-files' order, except that projections of the same input lie back to back: a matrix product can take them as one.
+files' order, except that projections of the same input lie back to back: a matrix product can take them as one. So
+do the experts of a layer.
 """
 
 import json
@@ -27,6 +28,7 @@ INTEGERS = {"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": 
 
 
 TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 
 
 class Entry(NamedTuple):
@@ -115,6 +117,9 @@ def _arranged(headers: list[Header]) -> list[Header]:
 
 def _group(name: str) -> tuple[str, int]:
     """The group that a tensor belongs to (its own name if to none), and its place there."""
+    if expert := EXPERT.fullmatch(name):
+        experts, number, projection = expert.groups()
+        return f"{experts}.{'down' if projection == 'down' else 'gate_up'}", 2 * int(number) + (projection == "up")
     for names in TOGETHER:
         for rank, member in enumerate(names):
             if re.search(rf"\.{member}\.(weight|bias)$", name):

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from unifiedserve.attention import paged_attention
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.weights import EXPERT
+from unifiedserve.models.fused_decoder import back_to_back
 from unifiedserve.models.hub import transformers
 
 ATTENTION = "paged"
@@ -55,13 +57,40 @@ def _renamed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     renamings = [each for each in transforms if isinstance(each, loading.WeightRenaming)]
     converters = [each for each in transforms if isinstance(each, loading.WeightConverter)]
     wanted = model.state_dict(keep_vars=True)
-    renamed = {}
+    renamed: dict[str, Tensor] = {}
+    experts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in weights.items():
         new, converter = loading.rename_source_key(name, renamings, converters, model.base_model_prefix, wanted)
-        if converter is not None and name not in wanted:
+        if converter is None:
+            renamed[new] = tensor
+        elif ".experts." in new and new in wanted:
+            experts.setdefault(new, {})[name] = tensor
+        elif name in wanted:
+            renamed[name] = tensor
+        else:
             raise ConfigError(f"the checkpoint's {name} must be converted first: save it again with transformers")
-        renamed[new if converter is None else name] = tensor
-    return renamed
+    return renamed | {name: _fused_experts(parts, wanted[name].shape) for name, parts in experts.items()}
+
+
+def _fused_experts(parts: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
+    """All experts' matrices [experts, outputs, inputs] of a checkpoint that holds them one by one, or transposed.
+
+    A view of them, as they lie in the arena (see memory/weights.py). What does not fit the shape is left as it is.
+    """
+    if len(parts) == 1:
+        (tensor,) = parts.values()
+        turned = tensor.mT if tensor.dim() == len(shape) else tensor
+        return turned if tensor.shape != shape and turned.shape == shape else tensor
+    joined = back_to_back([parts[name] for name in sorted(parts, key=_expert)])
+    return joined.view(shape) if joined.numel() == shape.numel() else joined
+
+
+def _expert(name: str) -> tuple[int, bool]:
+    """An expert's number, and its gate before what it is multiplied with."""
+    match = EXPERT.fullmatch(name)
+    if match is None:
+        raise ConfigError(f"the checkpoint's {name} must be converted first: save it again with transformers")
+    return int(match[2]), match[3] == "up"
 
 
 def _placed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
