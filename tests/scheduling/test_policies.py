@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from unifiedserve.config import PLACEMENTS, Stage
 from unifiedserve.scheduling import (
@@ -68,6 +70,20 @@ def test_a_video_is_encoded_while_a_younger_request_is_prefilled() -> None:
     assert (plan.encode, plan.prefill) == ([EncodeWork(1, [0, 1])], [Chunk(2, 0, 50)])
 
 
+def test_a_video_that_is_encoded_goes_on_before_an_older_one_that_became_ready_later() -> None:
+    begun = video(2, 4)
+    begun.reserved, begun.units[0].encoded = True, True
+    assert encode_prefill(state([video(1, 4), begun]), BUDGET).encode == [EncodeWork(2, [1, 2])]
+
+
+def test_beside_a_prefill_that_has_begun_only_what_has_begun_is_encoded() -> None:
+    running = text(2, 500, admitted=True, prefilled=100)
+    assert encode_prefill(state([video(1, 4), running]), BUDGET).encode == []
+    running = partly_encoded(0, 1, 2)
+    running.admitted = True
+    assert encode_prefill(state([video(0, 4), running]), BUDGET).encode == [EncodeWork(1, [3])]
+
+
 def partly_encoded(*encoded: int) -> PrefillState:
     """A video of four units of 32 tokens behind 10 tokens of text."""
     request = video(1, 4)
@@ -95,6 +111,40 @@ def test_the_end_of_a_prompt_does_not_wait_and_takes_others_along() -> None:
     other = partly_encoded(0)
     other.uid = 2
     assert encode_prefill(state([end, other]), BUDGET).prefill == [Chunk(1, 100, 148), Chunk(2, 0, 42)]
+
+
+def test_short_prompts_end_one_after_another_in_efficient_steps() -> None:
+    budget = replace(BUDGET, prefill_tokens=512)
+    plan = encode_prefill(state([text(uid, 128) for uid in range(1, 9)]), budget)
+    assert plan.prefill == [Chunk(1, 0, 128), Chunk(2, 0, 128)]
+
+
+def test_the_end_of_a_prompt_does_not_wait_for_a_long_piece_of_another() -> None:
+    budget = replace(BUDGET, prefill_tokens=512)
+    plan = encode_prefill(state([text(1, 600, admitted=True, prefilled=500), text(2, 5000)]), budget)
+    assert plan.prefill == [Chunk(1, 500, 600), Chunk(2, 0, 156)]
+    assert encode_prefill(state([text(1, 400), text(2, 5000)]), budget).prefill == [Chunk(1, 0, 400)]
+
+
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=12), st.sampled_from([64, 300, 512, 0]))
+def test_first_tokens_come_in_order_as_early_as_efficient_steps_allow(sizes: list[int], budget: int) -> None:
+    """256 prompt tokens are efficient. Steps hold no fewer but the last one, and no prompt ends after more than it and
+    all before it have, rounded up by one such step."""
+    waiting = [text(uid, tokens) for uid, tokens in enumerate(sizes)]
+    done, ended = 0, []
+    while waiting:
+        chunks = encode_prefill(state(waiting, kv=100_000), replace(BUDGET, prefill_tokens=budget)).prefill
+        taken = sum(chunk.stop - chunk.start for chunk in chunks)
+        done += taken
+        assert taken >= min(256, budget or 256) or done == sum(sizes)
+        for chunk in chunks:
+            request = next(request for request in waiting if request.uid == chunk.uid)
+            request.prefilled, request.admitted = chunk.stop, True
+            if chunk.stop == request.num_tokens:
+                waiting.remove(request)
+                ended.append(request.uid)
+                assert done < sum(sizes[: request.uid + 1]) + 256
+    assert ended == sorted(ended)
 
 
 def test_beside_running_sequences_every_token_counts() -> None:

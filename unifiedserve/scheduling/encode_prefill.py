@@ -4,16 +4,17 @@ Running prefills go first, then new requests; encoding is batched ahead of prefi
 own, and goes on while prefill waits for KV pages.
 """
 
-from collections.abc import Iterator, Sequence
-
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
+
+_UNLIMITED = 1 << 60
+_ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
 
 
 def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
     """Ready units to encode now, for requests whose visual tokens all fit; at least one unit if any can."""
     left, visual_free = budget.encode_tokens, state.visual_free
     work: list[EncodeWork] = []
-    for request in _running_first(state.prefills):
+    for request in sorted(state.prefills, key=_encode_turn):
         units = [i for i, unit in enumerate(request.units) if unit.ready and not unit.encoded]
         if not units or not (budget.overlap or request.all_ready):
             continue
@@ -39,16 +40,18 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
 
     They are if they fill the budget or bring a prompt to its end; less is left to grow, for a request that has its
     pages of the visual buffer gets all of its tokens without more being prefilled. Beside sequences that decode, which
-    read the weights anyway, every token counts. A request gets all of its KV pages at its first chunk; pages for the
+    read the weights anyway, every token counts. A step that ends a prompt is filled no further than is efficient:
+    first tokens do not wait for one another. A request gets all of its KV pages at its first chunk; pages for the
     growth of running decodes are kept back, unless nothing holds any.
     """
-    left = budget.prefill_tokens or _UNLIMITED
+    most = budget.prefill_tokens or _UNLIMITED
     kv_free, admitting, worth = state.kv_free, True, beside_decode
+    taken = 0
     chunks = []
-    for request in _running_first(state.prefills):
+    for request in sorted(state.prefills, key=turn):
         reach = request.reach
         ready = reach - request.prefilled
-        if ready <= 0 or left <= 0 or not (budget.overlap or reach == request.num_tokens):
+        if ready <= 0 or taken >= most or not (budget.overlap or reach == request.num_tokens):
             continue
         if not request.admitted:
             if request.units and not (request.reserved or all(unit.encoded for unit in request.units)):
@@ -57,20 +60,24 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
             if not admitting:
                 continue  # first come, first served: nobody overtakes
             kv_free -= request.kv_pages
-        count = min(ready, left)
-        left -= count
+        count = min(ready, most - taken)
+        taken += count
         stop = request.prefilled + count
         chunks.append(Chunk(request.uid, request.prefilled, stop))
-        worth = worth or left <= 0 or stop == request.num_tokens
+        if stop == request.num_tokens:
+            most = min(most, _ENOUGH)
+        worth = worth or taken >= most or stop == request.num_tokens
     return chunks if worth else []
 
 
-_UNLIMITED = 1 << 60
+def turn(request: PrefillState) -> tuple[bool, float, int]:
+    """The order of service: running prefills, then new requests, each first come, first served."""
+    return not request.admitted, request.arrival, request.uid
 
 
-def _running_first(requests: Sequence[PrefillState]) -> Iterator[PrefillState]:
-    yield from (request for request in requests if request.admitted)
-    yield from (request for request in requests if not request.admitted)
+def _encode_turn(request: PrefillState) -> tuple[bool, bool, float, int]:
+    """Likewise, with what has begun to be encoded before what has not: two videos in turns would both be late."""
+    return not request.admitted, not request.reserved, request.arrival, request.uid
 
 
 def _fits(pages: int, free: int, total: int, reserve: int) -> bool:

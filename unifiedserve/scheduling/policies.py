@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from unifiedserve.config import Stage
 from unifiedserve.scheduling.decode import schedule_decode
-from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
+from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill, turn
 from unifiedserve.scheduling.pacing import encode_within, next_start, prefill_within
 from unifiedserve.scheduling.state import Budget, Plan, State
 
@@ -15,14 +15,14 @@ Policy = Callable[[State, Budget], Plan]
 def encode_prefill(state: State, budget: Budget) -> Plan:
     """UnifiedServe Alg. 3: both stages in every step, each with its own budget.
 
-    Beside prefill only requests are encoded that came no later than what is prefilled: both stages share the cores, so
-    working ahead for others would only delay the first tokens that are nearly there.
+    Beside prefill only requests are encoded whose turn is no later than that of what is prefilled: both stages share
+    the cores, so working ahead for others would only delay the first tokens that are nearly there.
     """
     prefill, encode = schedule_prefill(state, budget), schedule_encode(state, budget)
     if prefill:
-        arrivals = {request.uid: request.arrival for request in state.prefills}
-        latest = max(arrivals[chunk.uid] for chunk in prefill)
-        encode = [work for work in encode if arrivals[work.uid] <= latest]
+        turns = {request.uid: turn(request) for request in state.prefills}
+        last = max(turns[chunk.uid] for chunk in prefill)
+        encode = [work for work in encode if turns[work.uid] <= last]
     return Plan(encode, prefill)
 
 

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class LanguageLane:
-    """One step is: encode a batch of units, then run prompt chunks and decode tokens in one forward pass."""
+    """One step is: run prompt chunks and decode tokens in one forward pass, then encode a batch of units."""
 
     def __init__(
         self,
@@ -81,14 +81,15 @@ class LanguageLane:
     def step(self) -> float:
         plan = self._policy(self._state(), self._budget)
         self._tell(plan)
-        if plan.encode:
-            with self._guard(work.uid for work in plan.encode):
-                self._run_encode(plan.encode)
         if plan.preempt:
             self._preempt(plan.preempt)
         if plan.prefill or plan.decode:
             with self._guard([chunk.uid for chunk in plan.prefill] + [uid for uid, _ in plan.decode]):
                 self._run_language(plan)
+        if plan.encode:
+            self._port.flush(self.counts())  # tokens do not wait for the encoder
+            with self._guard(work.uid for work in plan.encode):
+                self._run_encode(plan.encode)
         return AT_ONCE if plan.has_work else plan.wait_until
 
     def drop(self, uid: int, index: int | None = None) -> None:
