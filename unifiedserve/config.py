@@ -61,6 +61,7 @@ MIB = 1 << 20
 _PACE = 2.2  # lone decode steps between tokens while videos are worked on: streams keep over 40 % of their speed
 _REST = 0.55  # of a step, at least, when all cores are others': decode uses half of them, the rest of the time none
 _LEAST_REST = 0.1  # ... if a target is given, which goes first
+_STRETCH = 2.0  # times the pace while others are about to join; a gap of five steps would be seen
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +138,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     def rest_between_steps(self) -> float:
         """What others get at least after a decode step, as a share of it."""
         return _LEAST_REST if self.slo_tbt else _REST
+
+    @property
+    def stretch(self) -> float:
+        """How many targets may be between tokens while others are about to join; one that is given is kept."""
+        return 1.0 if self.slo_tbt else _STRETCH
 
     @property
     def workers(self) -> Placement:

@@ -147,6 +147,7 @@ def _language_lane(
             kv_page_tokens=config.kv_page_tokens,
             kv_reserve=int(config.kv_growth_reserve * kv.pool.num_pages),
             rest=config.rest_between_steps,
+            stretch=config.stretch,
             slo_tbt=config.seconds_between_tokens(decode_step or 0.0),
             overlap=not config.no_overlap,
         ),

@@ -1,5 +1,6 @@
 """Streams keep to the target between tokens while others work, and never wait for nothing."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
@@ -72,6 +73,43 @@ def test_a_paced_stream_has_the_speed_of_its_target(step: float, steps: int) -> 
     gaps = [after - before for before, after in pairwise(starts)]
     longest = max(TARGET, (1 + BUDGET.rest) * step)
     assert all(abs(gap - longest) < 1e-6 for gap in gaps), "as fast as the target allows, with a rest for the others"
+
+
+@given(st.floats(0.001, 0.3), st.lists(st.tuples(st.integers(0, 50), st.booleans()), min_size=1, max_size=200))
+def test_a_stream_never_stalls_however_many_others_are_about_to_join(
+    step: float, elsewhere: list[tuple[int, bool]]
+) -> None:
+    budget = replace(BUDGET, stretch=2.0)
+    now, pace = 0.0, Pace()
+    starts = []
+    for waiting, joining in elsewhere:
+        pace = pace._replace(others_work=True, waiting=waiting, joining=joining)
+        plan = continuous_batching(paced(now, pace), budget)
+        if not plan.decode:
+            now = plan.wait_until
+            assert continuous_batching(paced(now, pace), budget).decode
+        starts.append((now, waiting > 1 or joining))
+        pace = Pace(now, now + step)
+        now += step
+    for (before, _), (after, stretched) in pairwise(starts):
+        target = 2 * TARGET if stretched else TARGET
+        assert abs(after - before - max(target, (1 + BUDGET.rest) * step)) < 1e-6
+
+
+def test_streams_keep_their_target_beside_as_many_who_wait() -> None:
+    budget = replace(BUDGET, stretch=2.0)
+    for waiting, until in ((4, TARGET), (5, 2 * TARGET)):
+        state = paced(0.05, Pace(0.0, 0.05, others_work=True, waiting=waiting))
+        state.decodes = [DecodeState(uid, 0, 0.0, 20, 2) for uid in range(4)]
+        assert continuous_batching(state, budget).wait_until == until
+
+
+def test_in_one_worker_a_step_takes_more_of_the_prompts_if_more_wait_than_stream() -> None:
+    budget, costs = replace(BUDGET, stretch=2.0), Costs(0.05, 1e-3)
+    few = stage_level(paced(0.0, Pace(), [text(5000)], costs), budget)
+    many = stage_level(paced(0.0, Pace(), [text(5000), text(5000)], costs), budget)
+    assert few.prefill[0].stop == 50
+    assert many.prefill[0].stop == 150
 
 
 def test_the_first_step_of_a_stream_does_not_wait() -> None:

@@ -4,13 +4,14 @@ from ipc_buffers import Arena
 from unifiedserve.config import Stage
 
 _STAGES = list(Stage)
-_WORKING, _PEAK = 0, 1
-_COLUMNS = 2
+_WORKING, _PEAK, _WAITING, _JOINING = range(4)
+_COLUMNS = 4
 _ITEM_BYTES = 8
 
 
 class Status:
-    """One row a stage: whether it has work for the cores, and the most pages of its buffer that were in use.
+    """One row a stage: whether it has work for the cores, the most pages of its buffer that were in use, how many
+    requests it has yet to bring to its end, and whether it is doing that right now.
 
     A row is written by the stage's worker alone, an aligned number at a time, so all read without locks. The buffer of
     a stage is the one it takes pages from: patch for vision, visual for encode, KV for the others.
@@ -30,6 +31,17 @@ class Status:
 
     def working(self, stage: Stage) -> bool:
         return self._numbers[_place(stage, _WORKING)] != 0
+
+    def set_waiting(self, stage: Stage, requests: int, joining: bool) -> None:
+        """So many `requests`, wherever they are now, have yet to leave `stage`; some do with its present step."""
+        self._numbers[_place(stage, _WAITING)] = requests
+        self._numbers[_place(stage, _JOINING)] = joining
+
+    def waiting(self, stage: Stage) -> int:
+        return self._numbers[_place(stage, _WAITING)]
+
+    def joining(self, stage: Stage) -> bool:
+        return self._numbers[_place(stage, _JOINING)] != 0
 
     def used(self, stage: Stage, pages: int) -> None:
         """So many pages of the stage's buffer are in use now."""

@@ -13,14 +13,25 @@ _FIRST_TOKENS = 32  # a budget before anything was measured
 _NEWEST = 0.3  # weight of the newest measurement
 
 
-def next_start(pace: Pace, budget: Budget) -> float:
+def next_start(pace: Pace, budget: Budget, streams: int = 1) -> float:
     """When decode may take its next step (monotonic seconds): at once if nobody else wants the cores.
 
     Else one target after the last start, and after a rest in proportion to that step even if it took all of the target.
+    While whole prompts are prefilled, their sequences are waited for: a step costs much the same for few as for many.
     """
     if not budget.slo_tbt or not pace.others_work:
         return pace.ended
+    budget = give_way(budget, pace.waiting, streams, pace.joining)
     return max(pace.started + budget.slo_tbt, pace.ended + budget.rest * (pace.ended - pace.started))
+
+
+def give_way(budget: Budget, waiting: int, streams: int, joining: bool = False) -> Budget:
+    """The budget with `stretch` times the target if more requests wait for their first token than there are streams.
+
+    Or if some get it at any moment (`joining`). The target is never stretched further, however many come.
+    """
+    stretched = waiting > streams or joining
+    return replace(budget, slo_tbt=budget.slo_tbt * budget.stretch) if stretched else budget
 
 
 def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from unifiedserve.config import Stage
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill, turn
-from unifiedserve.scheduling.pacing import encode_within, next_start, prefill_within
+from unifiedserve.scheduling.pacing import encode_within, give_way, next_start, prefill_within
 from unifiedserve.scheduling.state import Budget, Plan, State
 
 Policy = Callable[[State, Budget], Plan]
@@ -28,7 +28,7 @@ def encode_prefill(state: State, budget: Budget) -> Plan:
 
 def continuous_batching(state: State, budget: Budget) -> Plan:
     """Decode alone: every running sequence advances by one token, when it is time for that."""
-    start = next_start(state.pace, budget)
+    start = next_start(state.pace, budget, len(state.decodes))
     if state.decodes and state.now < start:
         return Plan(wait_until=start)
     run, preempt = schedule_decode(state.decodes, state.kv_free, budget.kv_page_tokens, budget.max_running)
@@ -44,15 +44,15 @@ def stage_level(state: State, budget: Budget) -> Plan:
     run, preempt = schedule_decode(state.decodes, state.kv_free, budget.kv_page_tokens, budget.max_running)
     if preempt:
         return Plan(decode=run, preempt=preempt)
-    kept_for_growth = replace(budget, kv_reserve=budget.kv_reserve + len(run))
-    limit = prefill_within(kept_for_growth, state.costs) if run else kept_for_growth
+    mixed = give_way(replace(budget, kv_reserve=budget.kv_reserve + len(run)), len(state.prefills), len(run))
+    limit = prefill_within(mixed, state.costs) if run else mixed
     prefill = schedule_prefill(state, limit, beside_decode=bool(run))
     running = {chunk.uid for chunk in prefill}
     starved = state.prefills[:1] and state.prefills[0].uid not in running
     encode = []
     if starved or not prefill:
         tokens = sum(chunk.stop - chunk.start for chunk in prefill)
-        encode = schedule_encode(state, encode_within(budget, state.costs, tokens) if run else budget)
+        encode = schedule_encode(state, encode_within(mixed, state.costs, tokens) if run else budget)
     if encode or prefill:
         return Plan(encode, prefill, run)
     return continuous_batching(state, budget)

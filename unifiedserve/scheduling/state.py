@@ -65,11 +65,15 @@ class DecodeState:
 
 
 class Pace(NamedTuple):
-    """The last step that decoded (monotonic seconds), and whether stages elsewhere have work for the cores."""
+    """The last step that decoded (monotonic seconds), and what goes on elsewhere: whether stages have work for the
+    cores, how many requests wait for their first token, and whether whole prompts are prefilled, to join very soon.
+    """
 
     started: float = float("-inf")
     ended: float = float("-inf")
     others_work: bool = False
+    waiting: int = 0
+    joining: bool = False
 
 
 @dataclass(slots=True)
@@ -106,6 +110,7 @@ class Budget:
     kv_reserve: int = 0
     slo_tbt: float = 0.0
     rest: float = 0.1  # of a step that decodes, at least, for others that have work
+    stretch: float = 1.0  # times `slo_tbt` while others are about to join
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded
 
 

@@ -141,7 +141,9 @@ class LanguageLane:
             kv_total=pool.num_pages,
             visual_free=self._encode.visual_free,
             now=time.monotonic(),
-            pace=self._pace._replace(others_work=self._port.others_work),
+            pace=self._pace._replace(
+                others_work=self._port.others_work, waiting=self._port.others_wait, joining=self._port.others_join
+            ),
             costs=self._costs,
         )
 
@@ -151,6 +153,10 @@ class LanguageLane:
             self._port.working(Stage.ENCODE, bool(plan.encode))
         if Stage.PREFILL in self._hosted:
             self._port.working(Stage.PREFILL, bool(plan.prefill))
+            sizes = {chunk.uid: self._prompts[chunk.uid].state.num_tokens for chunk in plan.prefill}
+            self._port.waiting(
+                len(self._prompts), any(chunk == (chunk.uid, 0, sizes[chunk.uid]) for chunk in plan.prefill)
+            )
 
     def _run_encode(self, work: list[EncodeWork]) -> None:
         start = time.monotonic()

@@ -54,6 +54,20 @@ class Port:
         """Whether a heavy stage of another worker has work for the cores."""
         return any(map(self._status.working, self._heavy_elsewhere))
 
+    def waiting(self, requests: int, joining: bool) -> None:
+        """Tell the other workers how many requests wait here for their first token, and if some get it in this step."""
+        self._status.set_waiting(Stage.PREFILL, requests, joining)
+
+    @property
+    def others_wait(self) -> int:
+        """Requests of another worker that wait for their first token."""
+        return self._status.waiting(Stage.PREFILL) if Stage.PREFILL in self._heavy_elsewhere else 0
+
+    @property
+    def others_join(self) -> bool:
+        """Whether another worker's present step gives first tokens to requests that it began with this step."""
+        return Stage.PREFILL in self._heavy_elsewhere and self._status.joining(Stage.PREFILL)
+
     def used(self, stage: Stage, pages: int) -> None:
         """So many pages of the buffer from which `stage` takes them are in use: for its peak."""
         self._status.used(stage, pages)
