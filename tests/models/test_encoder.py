@@ -233,7 +233,7 @@ def test_a_step_of_several_requests(adapter: LanguageAdapter, buffers: tuple[Row
     prompts = {uid: request(uid, plans, placeholder, visual) for uid, plans in wanted.items()}
     expected = {}
     for uid, prompt in prompts.items():
-        for unit, each in enumerate(prompt.plans):
+        for unit, (each, _) in enumerate(prompt.parts):
             rows = pixels([(each, 1)], seed=10 * uid + unit)
             pages = patches.put(rows, uid, 0)
             assert pages is not None
