@@ -40,6 +40,7 @@ def test_prompts_of_images_of_any_size(loaded: Loaded, height: int, width: int) 
 def test_frames_are_transformers(loaded: Loaded, total: int, count: int | None, fps: float) -> None:
     if "video" not in loaded.media:
         pytest.skip("a family without videos")
+    assume(count is None or count <= total)  # for more, some of transformers' repeat frames
     sampling = {"num_frames": count} if count else {"fps": fps}
     video = VideoInfo(total, FPS, total / FPS, 160, 120)
     metadata = transformers.video_utils.VideoMetadata(
