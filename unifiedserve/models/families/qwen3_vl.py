@@ -80,7 +80,8 @@ class Qwen3VLAdapter(Qwen2VLAdapter):
 def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) -> tuple[int, ...]:
     """Indices of the frames to take: evenly from the first to the last.
 
-    As Qwen3VLVideoProcessor.sample_frames, except that no frame is taken twice where fewer are there than asked for.
+    As Qwen3VLVideoProcessor.sample_frames: where a request asks for more than there are, some are taken several times,
+    but never so that there are more than the checkpoint's `max_frames`.
     """
     total = video.num_frames
     if total < 1:
@@ -93,8 +94,8 @@ def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) ->
     if count is None:
         fps = options.fps or rules.fps or VIDEO_DEFAULTS["fps"]
         count = max(int(total / known_fps(video) * fps), rules.min_frames)
-        count = min(count, options.max_frames or rules.max_frames)
-    count = max(1, min(count, total, options.max_frames or total))
+        count = min(count, options.max_frames or rules.max_frames, total)
+    count = max(1, min(count, options.max_frames or max(total, rules.max_frames)))
     return tuple(np.linspace(0, total - 1, count).round().astype(int).tolist())
 
 
