@@ -5,10 +5,13 @@ disagree there. What users can rely on: errors no larger than transformers', and
 choice is clear.
 """
 
+import pytest
 import reference
 import torch
 from builders import Loaded
 from model_loop import Loop, make_adapter
+from test_conformance import CASES, prepare
+from test_generation import prompt_logits
 from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch
@@ -51,3 +54,13 @@ def test_bfloat16_is_as_good_as_transformers(loaded: Loaded) -> None:
     clear = lead > CLEAR * our_error
     assert clear.sum() > 100
     assert agree[clear].float().mean() >= 0.99
+
+
+def test_media_in_bfloat16(loaded: Loaded) -> None:
+    """Visual tokens in bfloat16, all the way to the logits behind them."""
+    if "image" not in loaded.media:
+        pytest.skip("a family without images")
+    request = prepare(loaded, CASES["image"])
+    half = make_adapter(loaded.checkpoint, torch.bfloat16)
+    exact, rounded = prompt_logits(loaded.adapter, request), prompt_logits(half, request)
+    assert torch.cosine_similarity(exact, rounded, dim=-1).mean() > 0.99
