@@ -25,8 +25,9 @@ def check(loaded: Loaded, case: Case) -> None:
     inputs = loaded.hf.inputs(case, do_rescale=False, do_normalize=False)
     request = prepare(loaded, case)
     assert request.prompt.token_ids == inputs["input_ids"][0].tolist()
-    expected = inputs["pixel_values"].to(torch.uint8).view(-1, request.patches.shape[1])
-    assert torch.equal(request.patches, expected)
+    pictures = inputs["pixel_values"].to(torch.uint8).flatten(0, 1)
+    expected = pictures[pictures.bool().flatten(1).any(1)]  # without the black ones that pad shorter videos
+    assert torch.equal(request.patches, expected.view(request.patches.shape))
 
 
 @both
@@ -47,6 +48,12 @@ def test_images_of_odd_sizes(loaded: Loaded, size: tuple[int, int]) -> None:
 @given(st.integers(1, 12), st.integers(4, 300), st.integers(4, 300), st.floats(0.01, 60))
 def test_videos_of_any_size(loaded: Loaded, frames: int, height: int, width: int, fps: float) -> None:
     check(loaded, Case([user("video", "Well?")], videos=[pixels(1, frames, height, width)], fps=fps))
+
+
+@smolvlm
+def test_two_videos(loaded: Loaded) -> None:
+    videos = [pixels(1, 3, 90, 100), pixels(2, 21, 60, 60)]
+    check(loaded, Case([user("video", "and", "video", "Well?")], videos=videos))
 
 
 @both

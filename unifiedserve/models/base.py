@@ -72,6 +72,10 @@ class Processor:
         """What replaces the placeholder of a medium, with one visual token for each of its `runs`."""
         return self.placeholders[plan.kind]
 
+    def media_texts(self, media: Sequence[MediaPlan]) -> Sequence[str]:
+        """The `media_text` of each, for families in which it depends on the other media of the prompt."""
+        return [self.media_text(plan) for plan in media]
+
     def runs(self, plan: MediaPlan) -> Sequence[int]:
         """Visual tokens that each one in `media_text` stands for."""
         return [plan.tokens]
@@ -103,7 +107,7 @@ class Processor:
         patterns = {kind: self.chat.encode_rendered(text) for kind, text in self.placeholders.items()}
         with_media: list[int] = []
         found: list[MediaKind] = []
-        plans, i = iter(media), 0
+        texts, i = iter(self.media_texts(media)), 0
         while i < len(token_ids):
             kind = next((k for k, ids in patterns.items() if list(token_ids[i : i + len(ids)]) == ids), None)
             if kind is None:
@@ -112,8 +116,8 @@ class Processor:
                 continue
             found.append(kind)
             i += len(patterns[kind])
-            if (plan := next(plans, None)) is not None:
-                with_media += self.chat.encode_rendered(self.media_text(plan))
+            if (text := next(texts, None)) is not None:
+                with_media += self.chat.encode_rendered(text)
         _check_places(found, media)
         return self._expanded(with_media, media)
 
@@ -122,8 +126,8 @@ class Processor:
         kinds: dict[str, MediaKind] = {placeholder: kind for kind, placeholder in self.placeholders.items()}
         pattern = re.compile("|".join(map(re.escape, kinds)) or r"(?!)")
         _check_places([kinds[match[0]] for match in pattern.finditer(text)], media)
-        plans = iter(media)
-        return pattern.sub(lambda match: self.media_text(next(plans)), text)
+        texts = iter(self.media_texts(media))
+        return pattern.sub(lambda match: next(texts), text)
 
     def _expanded(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
         """A prompt in which each visual token is repeated for its run."""

@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 MediaKind = Literal["image", "video"]
+Interpolation = Literal["lanczos", "bicubic", "bilinear"]
 
 ALL_FRAMES = -1
 
@@ -125,7 +126,7 @@ class Views(msgspec.Struct, frozen=True, tag="views"):
     height: int
     width: int
     views: tuple[View, ...]
-    interpolation: Literal["lanczos", "bicubic", "bilinear"] = "bicubic"
+    interpolation: Interpolation = "bicubic"
 
     @property
     def count(self) -> int:

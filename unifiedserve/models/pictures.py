@@ -15,9 +15,10 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor, refuse_sliding_windows
 from unifiedserve.models.hub import transformers
-from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, Picture, PromptError
+from unifiedserve.models.media import Interpolation, MediaKind, MediaOptions, MediaPlan, Picture, PromptError
 
 WITH_CLASS_TOKEN = {"clip_vision_model"}
+FILTERS: dict[int, Interpolation] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
 
 Units = Sequence[tuple[MediaPlan, int]]
 
@@ -149,6 +150,15 @@ def picture_tokens(config: Any, side: int) -> int:
     return tokens
 
 
+def filter_of(resample: int) -> Interpolation:
+    """torch's name of a filter of Pillow's; raises ConfigError for those that torch lacks."""
+    if resample not in FILTERS:
+        raise ConfigError(f"images resized with Pillow's filter {resample} are not supported")
+    if FILTERS[resample] == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
+        raise ConfigError("this model needs a torch that resizes with LANCZOS: 2.12 or newer")
+    return FILTERS[resample]
+
+
 def refuse_video_options(options: MediaOptions) -> None:
     """Raises PromptError if options of videos came with an image."""
     for name in ("num_frames", "fps", "max_frames"):
@@ -157,7 +167,7 @@ def refuse_video_options(options: MediaOptions) -> None:
 
 
 def refuse_pixel_limits(options: MediaOptions) -> None:
-    """Raises PromptError for limits that a model with pictures of one size cannot obey."""
+    """Raises PromptError for limits that a model with its own rules for sizes cannot obey."""
     for name in ("min_pixels", "max_pixels"):
         if getattr(options, name) is not None:
-            raise PromptError(f"{name} has no effect: this model reads pictures of one size", name)
+            raise PromptError(f"{name} has no effect: the model's own rules fix the size of pictures", name)

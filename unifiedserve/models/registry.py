@@ -35,6 +35,7 @@ FAMILIES = {
     "llava_onevision": Family(
         "families.llava_onevision:LlavaOnevisionProcessor", "families.llava_onevision:LlavaOnevisionAdapter"
     ),
+    "minicpmv4_6": Family("families.minicpmv4_6:MiniCPMProcessor", "families.minicpmv4_6:MiniCPMAdapter"),
     "mistral": _TEXT_ONLY,
     "qwen2": _TEXT_ONLY,
     "qwen2_5_vl": Family("qwen2_5_vl.processor:Qwen25VLProcessor", "qwen2_5_vl.adapter:Qwen25VLAdapter"),

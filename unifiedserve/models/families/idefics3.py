@@ -3,23 +3,22 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from unifiedserve.errors import ConfigError
 from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, Prompt, View, Views
 from unifiedserve.models.pictures import (
     PictureAdapter,
     PictureProcessor,
     Units,
+    filter_of,
     refuse_pixel_limits,
     refuse_video_options,
 )
 
 LARGEST_SIDE = 4096  # of a resized picture, whatever the checkpoint's rules say
-FILTERS: dict[int, Literal["lanczos", "bilinear", "bicubic"]] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # PIL's
 
 Size = tuple[int, int]
 
@@ -132,15 +131,6 @@ def grid_of(height: int, width: int, side: int) -> Size:
         return math.ceil(int(columns * side / ratio) / side), columns
     rows = math.ceil(height / side)
     return rows, math.ceil(int(rows * side * ratio) / side)
-
-
-def filter_of(resample: int) -> Literal["lanczos", "bilinear", "bicubic"]:
-    """torch's name of a filter of Pillow's; raises ConfigError for those that torch lacks."""
-    if resample not in FILTERS:
-        raise ConfigError(f"images resized with Pillow's filter {resample} are not supported")
-    if FILTERS[resample] == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
-        raise ConfigError("this model needs a torch that resizes with LANCZOS: 2.12 or newer")
-    return FILTERS[resample]
 
 
 def _views(plan: MediaPlan) -> Views:

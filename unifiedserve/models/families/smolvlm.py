@@ -15,13 +15,12 @@ from unifiedserve.models.families.idefics3 import (
     LARGEST_SIDE,
     Idefics3Adapter,
     Idefics3Processor,
-    filter_of,
     first_size,
 )
 from unifiedserve.models.frame_sampling import known_fps
 from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, PromptError, VideoInfo, View, Views
 from unifiedserve.models.number_words import in_words
-from unifiedserve.models.pictures import refuse_pixel_limits
+from unifiedserve.models.pictures import filter_of, refuse_pixel_limits
 
 # where the checkpoint does not say: transformers' and the published checkpoints' own
 RULES = {"size": {"longest_edge": 1456}, "max_image_size": {"longest_edge": 364}, "resample": 1}
@@ -56,11 +55,14 @@ class SmolVLMProcessor(Idefics3Processor):
         """transformers' own for videos, which the published checkpoints' templates leave out, unless one was given."""
         return self._video_chat if any(plan.kind == "video" for plan in media) else self.chat
 
-    def media_text(self, plan: MediaPlan) -> str:
-        if plan.kind == "image":
-            return super().media_text(plan)
+    def media_texts(self, media: Sequence[MediaPlan]) -> Sequence[str]:
+        """Of several videos, transformers gives each the number of frames of the longest."""
+        longest = max((plan.units for plan in media if plan.kind == "video"), default=0)
+        return [self.media_text(plan) if plan.kind == "image" else self._video_text(plan, longest) for plan in media]
+
+    def _video_text(self, plan: MediaPlan, frames: int) -> str:
         duration = str(timedelta(seconds=int(plan.duration)))
-        text: str = self._texts.DEFAULT_VIDEO_INTRO.format(frame_count=in_words(plan.units), video_duration=duration)
+        text: str = self._texts.DEFAULT_VIDEO_INTRO.format(frame_count=in_words(frames), video_duration=duration)
         for seconds in plan.timestamps:
             time = f"{int(seconds // 60):02d}:{int(seconds % 60):02d}"
             text += self._texts.FRAME_TIMESTAMP_MESSAGE.format(timestamp=time) + self._whole_picture

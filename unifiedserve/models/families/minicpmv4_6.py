@@ -1,0 +1,147 @@
+"""MiniCPM-V 4.6: an image whole, then in slices of about its aspect ratio; a unit is an image or a frame with these."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.families.minicpm_rules import Size, divisible, fitted, sample, slices
+from unifiedserve.models.media import (
+    MediaKind,
+    MediaOptions,
+    MediaPlan,
+    VideoInfo,
+    View,
+    Views,
+)
+from unifiedserve.models.pictures import (
+    PictureAdapter,
+    PictureProcessor,
+    Units,
+    filter_of,
+    refuse_pixel_limits,
+    refuse_video_options,
+)
+
+# transformers' own, for what a checkpoint does not say
+RULES = {"max_slice_nums": 9, "scale_resolution": 448, "slice_mode": True, "resample": 3, "patch_size": 14}
+MAX_FRAMES = 128
+
+
+class MiniCPMProcessor(PictureProcessor):
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        if "linear_attention" in (getattr(config.get_text_config(), "layer_types", None) or ()):
+            raise ConfigError(f"{model_dir}: a language model with linear attention is not supported")
+        super().__init__(model_dir, config, chat_template)
+        image = self.image_rules.to_dict()
+        self._rules: dict[MediaKind, dict[str, Any]] = {
+            "image": {**RULES, **image},
+            "video": {**RULES, "downsample_mode": "16x", "stack_frames": 1, **self.video_rules},
+        }
+        for kind, rules in self._rules.items():
+            if rules["downsample_mode"] != config.downsample_mode or rules["patch_size"] != self.side:
+                raise ConfigError(f"{model_dir}: the rules for {kind}s do not fit the model's patches")
+        if self._rules["video"]["stack_frames"] > 1:
+            raise ConfigError(f"{model_dir}: stack_frames of videos is not supported")
+        self.patch_row_bytes = 3 * self.side**2
+        self._merged = 2 if config.downsample_mode == "4x" else 4  # patches a side that become one visual token
+        self.picture_token("image", self.tokenizer.image_token)
+        self.picture_token("video", self.tokenizer.video_token)
+
+    def picture_side(self) -> int:
+        side: int = self.image_rules.patch_size
+        return side
+
+    def media_texts(self, media: Sequence[MediaPlan]) -> list[str]:
+        """Images and videos are numbered, each kind on its own."""
+        texts, numbers = [], {"image": 0, "video": 0}
+        for plan in media:
+            tag = f"{self.tokenizer.image_id_start_token}{numbers[plan.kind]}{self.tokenizer.image_id_end_token}"
+            texts.append((tag if self.image_rules.use_image_id else "") + self.media_text(plan))
+            numbers[plan.kind] += 1
+        return texts
+
+    def media_text(self, plan: MediaPlan) -> str:
+        names, token = self.tokenizer, self.placeholders[plan.kind]
+        unit = f"{names.image_start_token}{token}{names.image_end_token}"
+        for grid in _views(plan)[1:]:
+            row = f"{names.slice_start_token}{token}{names.slice_end_token}" * grid.columns
+            unit += "\n".join([row] * grid.rows)
+        return unit * plan.units
+
+    def runs(self, plan: MediaPlan) -> list[int]:
+        parts = [height * width // (self.side * self._merged) ** 2 for height, width in part_sizes(plan)]
+        return parts * plan.units
+
+    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
+        options.check()
+        refuse_video_options(options)
+        refuse_pixel_limits(options)
+        return self._plan("image", height, width)
+
+    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
+        options.check()
+        refuse_pixel_limits(options)
+        indices = sample(video, options, self._rules["video"].get("max_num_frames", MAX_FRAMES))
+        return self._plan("video", video.height, video.width, indices)
+
+    def _plan(self, kind: MediaKind, height: int, width: int, indices: tuple[int, ...] = ()) -> MediaPlan:
+        rules, step = self._rules[kind], self.side * self._merged
+        resolution = rules["scale_resolution"]
+        grid = slices(height, width, rules["max_slice_nums"], resolution) if rules["slice_mode"] else None
+        views = [View((fitted(height, width, resolution, step, upscale=grid is None),))]
+        if grid is not None:
+            part_height, part_width = divisible(height, grid[0]) / grid[0], divisible(width, grid[1]) / grid[1]
+            part = fitted(part_height, part_width, resolution, step, upscale=True)
+            views.append(View(((part[0] * grid[0], part[1] * grid[1]),), *grid))
+        layout = Views(height, width, tuple(views), filter_of(rules["resample"]))
+        pixels = sum(math.prod(view.sizes[-1]) for view in views)
+        return MediaPlan(
+            kind=kind,
+            frame_indices=indices,
+            layout=layout,
+            units=max(1, len(indices)),
+            patches_per_unit=pixels // self.side**2,
+            tokens_per_unit=pixels // step**2,
+        )
+
+
+class MiniCPMAdapter(PictureAdapter):
+    def __init__(self, config: Any, *args: Any) -> None:
+        super().__init__(config, *args)
+        self.visual_ids = frozenset({config.image_token_id, config.video_token_id})
+
+    @torch.inference_mode()
+    def encode(self, patches: Tensor, units: Units) -> Tensor:
+        side = self.config.vision_config.patch_size
+        pictures, sizes, pixels = [], [], patches.flatten()
+        for plan, count in units:
+            mean, deviation = self._normalisation[plan.kind]
+            for height, width in part_sizes(plan) * count:
+                picture, pixels = pixels[: 3 * height * width], pixels[3 * height * width :]
+                values = picture.view(3, height, width).float().sub_(mean).div_(deviation)
+                rows = values.view(3, height // side, side, width // side, side)
+                pictures.append(rows.permute(0, 2, 1, 3, 4).reshape(3, side, -1))
+                sizes.append((height // side, width // side))
+        packed = torch.cat(pictures, dim=-1)[None].to(self.dtype)
+        features = self.model.model.get_image_features(packed, torch.tensor(sizes, dtype=torch.int32)).pooler_output
+        return torch.cat(list(features))
+
+
+def part_sizes(plan: MediaPlan) -> list[Size]:
+    """(height, width) of the pictures of a unit, in their order."""
+    parts = []
+    for view in _views(plan):
+        height, width = view.sizes[-1]
+        parts += [(height // view.rows, width // view.columns)] * view.count
+    return parts
+
+
+def _views(plan: MediaPlan) -> tuple[View, ...]:
+    if not isinstance(plan.layout, Views):
+        raise TypeError(f"a plan of this family has views, not {type(plan.layout).__name__}")
+    return plan.layout.views
