@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -105,6 +107,44 @@ def attend_float32(
 
 def attend_bfloat16(
     pool: ThreadPool, heads: int, scale: float, layer: int, batch: Batch, cache: KvCache, q: int, out: int
+) -> None: ...
+def attend_sequences_float32(
+    pool: ThreadPool,
+    qkv: int,
+    rows: int,
+    heads: int,
+    head_dim: int,
+    cosine: int,
+    sine: int,
+    scale: float,
+    groups: Sequence[tuple[int, int, int]],
+    out: int,
+) -> None:
+    """Attention of all rows of a sequence to all, from queries, keys and values [rows, 3, heads, head_dim] before
+    rotation to out [rows, heads, head_dim].
+
+    cosine and sine are float32 [rows, head_dim / 2]: an element of a head's first half turns with that of the second
+    half. `groups` are (first row, number of sequences, rows of each). ValueError: an odd head_dim, or groups outside
+    the rows.
+    """
+
+def attend_sequences_bfloat16(
+    pool: ThreadPool,
+    qkv: int,
+    rows: int,
+    heads: int,
+    head_dim: int,
+    cosine: int,
+    sine: int,
+    scale: float,
+    groups: Sequence[tuple[int, int, int]],
+    out: int,
+) -> None: ...
+def rms_norm_float32(pool: ThreadPool, x: int, rows: int, width: int, weight: int, epsilon: float, out: int) -> None:
+    """out = each row of x [rows, width] by its root mean square, times weight [width]; rounded once."""
+
+def rms_norm_bfloat16(
+    pool: ThreadPool, x: int, rows: int, width: int, weight: int, epsilon: float, out: int
 ) -> None: ...
 def instruction_sets() -> list[str]:
     """Those that this machine can run, the fastest first; the last is "plain"."""

@@ -1,5 +1,6 @@
 """The vision tower against transformers' on any mix of media, and the stage that feeds it from pages."""
 
+import copy
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,12 +15,12 @@ from reference import Reference, transformers
 from torch import Tensor
 
 from ipc_buffers import PagePool
+from unifiedserve.errors import ConfigError
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import Patches, Request
 from unifiedserve.models import linear
 from unifiedserve.models.base import LanguageAdapter, MediaPlan
 from unifiedserve.models.media import MediaKind, PatchGrid
-from unifiedserve.models.qwen2_5_vl import vision_attention
 from unifiedserve.models.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
 from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.tiny import make_checkpoint
@@ -187,13 +188,17 @@ def test_linear_layers_with_what_follows(fused: bool, dtype: torch.dtype, monkey
     assert torch.equal(other, before)
 
 
-def test_large_units_go_in_parts(adapter: LanguageAdapter, hf: Reference, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vision_attention, "ROWS", 100)
-    monkeypatch.setattr(vision_attention, "SCORES", 1500)
-    units: Units = [(plan("image", 9, 7), 1), (plan("video", 3, 3, 4), 4)]
+def test_units_larger_than_a_tile(adapter: LanguageAdapter, hf: Reference) -> None:
+    units: Units = [(plan("image", 23, 25), 1), (plan("video", 3, 3, 4), 4)]
     patches = pixels(units)
     expected = theirs(hf.model.model.visual, patches, units)
     torch.testing.assert_close(adapter.encode(patches, units), expected, rtol=1e-4, atol=2e-5)
+
+
+def test_other_dtypes_are_refused(hf: Reference) -> None:
+    tower = copy.deepcopy(hf.model.model.visual).half()
+    with pytest.raises(ConfigError, match=r"torch\.float16; supported are float32 and bfloat16"):
+        VisionTower(tower, {"image": MediaRules(1, 2).normalisation()})
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <array>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,7 @@
 #include "kv_cache.h"
 #include "linear.h"
 #include "paged_attention.h"
+#include "sequence_attention.h"
 #include "thread_pool.h"
 
 namespace py = pybind11;
@@ -183,6 +185,30 @@ void bind_attention(py::module_& module, const char* name) {
       py::arg("q"), py::arg("out"), Release());
 }
 
+template <class T>
+void bind_encoder(py::module_& module, const std::string& suffix) {
+  module.def(
+      ("attend_sequences_" + suffix).c_str(),
+      [](ThreadPool& pool, Address qkv, std::int64_t rows, std::int64_t heads, std::int64_t head_dim, Address cosine,
+         Address sine, float scale, const std::vector<std::array<std::int64_t, 3>>& groups, Address out) {
+        std::vector<SequenceGroup> typed;
+        for (const auto& [start, sequences, length] : groups) typed.push_back({start, sequences, length});
+        attend_sequences<T>(pool,
+                            {pointer<const T>(qkv), rows, heads, head_dim, pointer<const float>(cosine),
+                             pointer<const float>(sine), scale},
+                            typed, pointer<T>(out));
+      },
+      py::arg("pool"), py::arg("qkv"), py::arg("rows"), py::arg("heads"), py::arg("head_dim"), py::arg("cosine"),
+      py::arg("sine"), py::arg("scale"), py::arg("groups"), py::arg("out"), Release());
+  module.def(("rms_norm_" + suffix).c_str(),
+             [](ThreadPool& pool, Address x, std::int64_t rows, std::int64_t width, Address weight, float epsilon,
+                Address out) {
+               rms_norm(pool, pointer<const T>(x), rows, width, pointer<const T>(weight), epsilon, pointer<T>(out));
+             },
+             py::arg("pool"), py::arg("x"), py::arg("rows"), py::arg("width"), py::arg("weight"), py::arg("epsilon"),
+             py::arg("out"), Release());
+}
+
 void bind_data(py::module_& module) {
   py::class_<KvCache>(module, "KvCache")
       .def(py::init([](Address data, std::int64_t pages, std::int64_t layers, std::int64_t page_size,
@@ -222,6 +248,8 @@ PYBIND11_MODULE(_core, module) {
   bind_linear<BFloat16>(module, "linear_bfloat16");
   bind_attention<float>(module, "attend_float32");
   bind_attention<BFloat16>(module, "attend_bfloat16");
+  bind_encoder<float>(module, "float32");
+  bind_encoder<BFloat16>(module, "bfloat16");
   bind_decoder<float>(module, "DecoderFloat32");
   bind_decoder<BFloat16>(module, "DecoderBFloat16");
   module.def("instruction_sets", [] {

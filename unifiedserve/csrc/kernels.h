@@ -82,6 +82,34 @@ constexpr std::int64_t attention_scratch(std::int64_t rows, std::int64_t head_di
   return (rows + 2 * kBlockKeys) * padded(head_dim) + rows * kBlockKeys;
 }
 
+constexpr std::int64_t kSequenceRows = 528;  // queries of a SequenceTile, at most
+constexpr std::int64_t kSequenceBlock = 66;  // of them at once
+
+// Queries of one head and sequence, all of which see all of its keys. A row has a query, a key and a value of every
+// head; the rotary embedding, of a head's first half against its second, is applied on the way.
+template <class T>
+struct SequenceTile {
+  const T* q;               // of the sequence's first row, this head
+  std::int64_t keys;        // distance from a query to its key, and from there to its value
+  std::int64_t row_stride;  // from a row to the next
+  std::int64_t length;      // of the sequence
+  std::int64_t first;       // of the queries
+  std::int64_t last;
+  std::int64_t head_dim;  // even
+  const float* cosine;    // [length, head_dim / 2]
+  const float* sine;
+  float scale;
+
+  float* scratch;  // sequence_scratch() floats
+  T* out;          // of the sequence's first row, this head
+  std::int64_t out_stride;
+};
+
+// Floats that a tile needs: a rotated block of keys; queries, keys, values, scores, results.
+constexpr std::int64_t sequence_scratch(std::int64_t head_dim) {
+  return (2 * kSequenceRows + 3 * kBlockKeys) * padded(head_dim) + kSequenceBlock * kBlockKeys + 2 * kSequenceRows;
+}
+
 // T is the type of weights, of the cache and of what goes into matrix products; the rest is float32.
 template <class T>
 struct Kernels {
@@ -91,8 +119,10 @@ struct Kernels {
   void (*pack_panel)(const T* x, std::int64_t rows, std::int64_t inputs, float* panel);
   void (*multiply_panel)(const PanelTile<T>& tile);
   void (*attend)(const AttentionTile<T>& tile);
+  void (*attend_sequence)(const SequenceTile<T>& tile);
   // out = x / rms(x) * weight
   void (*norm)(const float* x, std::int64_t n, const T* weight, float epsilon, T* out);
+  void (*norm_row)(const T* x, std::int64_t n, const T* weight, float epsilon, T* out);
   void (*norm_in_place)(float* x, std::int64_t n, const T* weight, float epsilon);
   // Rotary embedding of a head, which rotates its first half against its second.
   void (*rotate)(const float* x, const float* cosine, const float* sine, std::int64_t n, T* out);

@@ -6,9 +6,12 @@
 #include "multiply.inl"
 #include "pointwise_kernels.inl"
 // After these:
-#include "attention_kernel.inl"
+#include "attention_block.inl"
 #include "linear_kernel.inl"
 #include "panel_kernel.inl"
+// After attention's blocks:
+#include "attention_kernel.inl"
+#include "sequence_kernel.inl"
 
 namespace unified {
 namespace {
@@ -24,7 +27,9 @@ constexpr Kernels<T> kernels_of() {
       .pack_panel = kPanels<T> ? pack_panel<T> : nullptr,
       .multiply_panel = kPanels<T> ? multiply_panel<T> : nullptr,
       .attend = attend<T>,
-      .norm = norm<T, T>,
+      .attend_sequence = attend_sequence<T>,
+      .norm = norm<float, T, T>,
+      .norm_row = norm<T, T, T>,
       .norm_in_place = norm_in_place<T>,
       .rotate = rotate<T>,
       .gate = gate<T>,

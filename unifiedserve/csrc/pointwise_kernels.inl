@@ -24,8 +24,8 @@ void put(T* to, Float value, std::int64_t count) {
   }
 }
 
-template <class T, class Out>
-void norm(const float* x, std::int64_t n, const T* weight, float epsilon, Out* out) {
+template <class In, class T, class Out>
+void norm(const In* x, std::int64_t n, const T* weight, float epsilon, Out* out) {
   Float squares = {};
   for_vectors(n, [&](std::int64_t i, std::int64_t count) {
     const Float value = take(x + i, count);
@@ -39,7 +39,7 @@ void norm(const float* x, std::int64_t n, const T* weight, float epsilon, Out* o
 
 template <class T>
 void norm_in_place(float* x, std::int64_t n, const T* weight, float epsilon) {
-  norm<T, float>(x, n, weight, epsilon, x);
+  norm<float, T, float>(x, n, weight, epsilon, x);
 }
 
 template <class T>

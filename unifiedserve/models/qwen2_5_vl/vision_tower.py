@@ -1,7 +1,7 @@
 """Qwen2.5-VL's vision tower over its shared weights, for whole batches of images and temporal groups.
 
 The same function as transformers' Qwen2_5_VisionTransformerPretrainedModel computes: one attention call for all
-windows of a size instead of one a window, and few passes over the hidden states between the matrix products.
+windows instead of one a window, and few passes over the hidden states between the matrix products.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.models.linear import linear, linear_plus, linear_times
 from unifiedserve.models.media import MediaKind, MediaPlan
 from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
-from unifiedserve.models.qwen2_5_vl.vision_attention import attend
+from unifiedserve.models.qwen2_5_vl.vision_kernels import DTYPES, attend, norm
 from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
 
 
@@ -22,13 +22,15 @@ class VisionTower:
     """`modules` is transformers' tower; its parameters are used in place.
 
     `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
-    an activation other than SiLU.
+    an activation other than SiLU or weights that are neither float32 nor bfloat16.
     """
 
     def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
         config = modules.config
         if config.hidden_act != "silu":
             raise ConfigError(f"vision_config.hidden_act is {config.hidden_act!r}; supported is 'silu'")
+        if modules.dtype not in DTYPES:
+            raise ConfigError(f"a vision tower in {modules.dtype}; supported are float32 and bfloat16")
         self._heads: int = config.num_heads
         self._geometry = Geometry(
             config.spatial_merge_size,
@@ -46,39 +48,31 @@ class VisionTower:
         """[M, out_hidden] of uint8 [N, row_bytes]; `units` are so many whole units of each plan, in order."""
         windows, whole = layouts([Run(*plan.grid[1:], count) for plan, count in units], self._geometry)
         embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])
+        moves = {False: windows.moved_from(whole), True: whole.moved_from(windows)}
         layout = whole if 0 in self._whole_units else windows
         hidden = _rearrange(embedded, layout.order)
         for number, block in enumerate(self._blocks):
             wanted = whole if number in self._whole_units else windows
             if wanted is not layout:
-                hidden = _rearrange(hidden, wanted.moved_from(layout))
-                layout = wanted
+                hidden, layout = _rearrange(hidden, moves[wanted is whole]), wanted
             hidden = self._block(block, hidden, layout)
         merged = self._merge(hidden)
         return torch.empty_like(merged).index_copy_(0, layout.order, merged)
 
     def _block(self, block: Any, hidden: Tensor, layout: Layout) -> Tensor:
         attention, mlp = block.attn, block.mlp
-        qkv = linear(_norm(hidden, block.norm1), attention.qkv).view(len(hidden), 3, self._heads, -1)
-        hidden = linear_plus(attend(qkv, layout), attention.proj, hidden)
-        normed = _norm(hidden, block.norm2)
+        qkv = linear(norm(hidden, block.norm1), attention.qkv)
+        hidden = linear_plus(attend(qkv, self._heads, layout), attention.proj, hidden)
+        normed = norm(hidden, block.norm2)
         inner = linear_times(normed, mlp.up_proj, linear(normed, mlp.gate_proj, "silu"))
         return linear_plus(inner, mlp.down_proj, hidden)
 
     def _merge(self, hidden: Tensor) -> Tensor:
         first, _, second = self._merger.mlp
-        normed = _norm(hidden, self._merger.ln_q).view(-1, first.in_features)
+        normed = norm(hidden, self._merger.ln_q).view(-1, first.in_features)
         return linear(linear(normed, first, "gelu"), second)
 
 
 def _rearrange(hidden: Tensor, tokens: Tensor) -> Tensor:
     """Rows of `hidden` [N, width], each token's together, in the order of `tokens` [M]."""
     return hidden.view(len(tokens), -1).index_select(0, tokens).view(hidden.shape)
-
-
-def _norm(hidden: Tensor, norm: Any) -> Tensor:
-    """RMSNorm; in bfloat16 quicker than functional.rms_norm, and rounded once."""
-    values = hidden.float()
-    roots = torch.linalg.vector_norm(values, dim=-1, keepdim=True).square_().div_(values.shape[-1])
-    roots.add_(norm.variance_epsilon).rsqrt_()
-    return values.mul(roots).mul_(norm.weight).to(hidden.dtype)

@@ -1,0 +1,117 @@
+// What attention does with a block of up to kBlockKeys keys: they are packed so that scores are vectors along keys and
+// outputs are vectors along the head's dimension, and both products are the one of multiply.inl. The softmax is online
+// (Milakov, Gimelshein, arXiv:1805.02867).
+namespace unified {
+namespace {
+
+// Lanes of a vector of `head_dim` elements, and the distance between such vectors.
+template <class T>
+constexpr std::int64_t lanes_of(std::int64_t head_dim) {
+  return (head_dim + Product<T>::kValues - 1) / Product<T>::kValues;
+}
+template <class T>
+constexpr std::int64_t lane_stride_of(std::int64_t head_dim) {
+  return (lanes_of<T>(head_dim) + kWidth - 1) / kWidth * kWidth;
+}
+
+inline int whole_vectors(int count) { return static_cast<int>((count + kWidth - 1) / kWidth * kWidth); }
+
+// Vectors of n elements each to lanes [lane_stride_of(n), kBlockKeys].
+template <class T>
+void pack_keys(const T* const* keys, int count, std::int64_t n, float* out) {
+  const std::int64_t lanes = lanes_of<T>(n);
+  for (int key = 0; key < count; key += kWidth) {
+    for (std::int64_t lane = 0; lane < lanes; lane += kWidth) {
+      Float square[kWidth];
+#pragma GCC unroll 16
+      for (int i = 0; i < kWidth; ++i) square[i] = key + i < count ? lanes_at(keys[key + i], lane, n) : Float{};
+      transpose(square);
+#pragma GCC unroll 16
+      for (int i = 0; i < kWidth; ++i) store(out + (lane + i) * kBlockKeys + key, square[i]);
+    }
+  }
+}
+
+// Elements [i, i + kWidth) of as many of `count` values as share a lane; a value lies `distance` behind its key.
+template <class T>
+Float value_lanes(const T* const* keys, std::int64_t distance, int count, std::int64_t n, std::int64_t i) {
+  const auto element = [&](int number) {
+    const T* const from = keys[number] + distance + i;
+    return n - i >= kWidth ? load(from) : load(from, n - i);
+  };
+  if constexpr (Product<T>::kValues == 1) {
+    return element(0);
+  } else {
+    const Word low = as_word(element(0)) >> 16;
+    return as_float(count > 1 ? low | as_word(element(1)) : low);
+  }
+}
+
+// Values of n elements each to lanes [lanes_of(count), padded(n)].
+template <class T>
+void pack_values(const T* const* keys, std::int64_t distance, int count, std::int64_t n, float* out) {
+  for (int key = 0; key < count; key += Product<T>::kValues, out += padded(n)) {
+    std::int64_t i = 0;
+    for (; i < n; i += kWidth) store(out + i, value_lanes(keys + key, distance, count - key, n, i));
+    for (; i < padded(n); i += kWidth) store(out + i, Float{});
+  }
+}
+
+// Scores of a row to weights, as lanes, in place; returns their sum.
+template <class T>
+float weigh(float* scores, int count, float maximum) {
+  Float total = {};
+  for (int i = 0; i < count; i += kWidth) {
+    const Float weight = exponential(load(scores + i) - maximum);
+    total += weight;
+    if constexpr (Product<T>::kValues == 1) {
+      store(scores + i, weight);
+    } else {
+      store(reinterpret_cast<T*>(scores) + i, weight);  // behind the scores that are still to be read
+    }
+  }
+  return sum(total);
+}
+
+// Scales the scores of the first `visible` keys, hides the others up to `count`; returns the highest.
+inline float scale_and_mask(float* scores, std::int64_t visible, int count, float scale) {
+  Int lane;
+  for (int i = 0; i < kWidth; ++i) lane[i] = i;
+  Float high = splat(-__builtin_inff());
+  for (int i = 0; i < count; i += kWidth) {
+    Float value = load(scores + i) * scale;
+    if (i + kWidth > visible) value = lane < static_cast<std::int32_t>(visible - i) ? value : splat(-__builtin_inff());
+    high = greater(value, high);
+    store(scores + i, value);
+  }
+  return maximum(high);
+}
+
+inline void rescale(float* row, std::int64_t n, float factor) {
+  for (std::int64_t i = 0; i < n; i += kWidth) store(row + i, load(row + i) * factor);
+}
+
+// A row's result so far.
+struct RowState {
+  float* out;  // [width], not yet divided by `sum`
+  std::int64_t width;
+  float* maximum;
+  float* sum;
+};
+
+// Products of a row with a block's keys, `visible` of them (not 0), to weights, and its state as these need it.
+template <class T>
+void soften_row(float* scores, std::int64_t visible, int count, float scale, const RowState& row) {
+  const float before = *row.maximum;
+  const float high = scale_and_mask(scores, visible, count, scale);
+  if (high > before) {
+    const float factor = sum(exponential(splat(before - high))) / kWidth;
+    rescale(row.out, row.width, factor);
+    *row.sum *= factor;
+    *row.maximum = high;
+  }
+  *row.sum += weigh<T>(scores, count, *row.maximum);
+}
+
+}  // namespace
+}  // namespace unified
