@@ -21,6 +21,7 @@ from unifiedserve.messages import Patches, Request
 from unifiedserve.models import linear
 from unifiedserve.models.base import LanguageAdapter, MediaPlan
 from unifiedserve.models.media import MediaKind, PatchGrid
+from unifiedserve.models.qwen2_5_vl import vision_tower
 from unifiedserve.models.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
 from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.tiny import make_checkpoint
@@ -186,6 +187,17 @@ def test_linear_layers_with_what_follows(fused: bool, dtype: torch.dtype, monkey
         assert out.dtype == dtype
         torch.testing.assert_close(out.float(), expected, rtol=tolerance, atol=tolerance)
     assert torch.equal(other, before)
+
+
+@pytest.mark.parametrize("patches", [1, 36, 80, 200])
+def test_many_units_go_in_parts(
+    patches: int, adapter: LanguageAdapter, hf: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vision_tower, "PATCHES", patches)
+    units: Units = [(plan("image", 5, 4), 1), (plan("video", 3, 3, 5), 5), (plan("image", 2, 1), 1)]
+    rows = pixels(units)
+    expected = theirs(hf.model.model.visual, rows, units)
+    torch.testing.assert_close(adapter.encode(rows, units), expected, rtol=1e-4, atol=2e-5)
 
 
 def test_units_larger_than_a_tile(adapter: LanguageAdapter, hf: Reference) -> None:

@@ -57,35 +57,51 @@ void pack_values(const T* const* keys, std::int64_t distance, int count, std::in
   }
 }
 
-// Scores of a row to weights, as lanes, in place; returns their sum.
-template <class T>
-float weigh(float* scores, int count, float maximum) {
-  Float total = {};
-  for (int i = 0; i < count; i += kWidth) {
-    const Float weight = exponential(load(scores + i) - maximum);
-    total += weight;
-    if constexpr (Product<T>::kValues == 1) {
-      store(scores + i, weight);
-    } else {
-      store(reinterpret_cast<T*>(scores) + i, weight);  // behind the scores that are still to be read
+// The first elements of a row of scores, of which the last may be hidden.
+template <int kCount>
+struct Scores {
+  Float values[kCount / kWidth];
+
+  Scores(const float* scores, float scale) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount / kWidth; ++i) values[i] = load(scores + i * kWidth) * scale;
+  }
+
+  void hide_from(std::int64_t visible) {
+    Int lane;
+    for (int i = 0; i < kWidth; ++i) lane[i] = i;
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount / kWidth; ++i) {
+      values[i] = lane + static_cast<std::int32_t>(i * kWidth) < static_cast<std::int32_t>(visible)
+                      ? values[i]
+                      : splat(-__builtin_inff());
     }
   }
-  return sum(total);
-}
 
-// Scales the scores of the first `visible` keys, hides the others up to `count`; returns the highest.
-inline float scale_and_mask(float* scores, std::int64_t visible, int count, float scale) {
-  Int lane;
-  for (int i = 0; i < kWidth; ++i) lane[i] = i;
-  Float high = splat(-__builtin_inff());
-  for (int i = 0; i < count; i += kWidth) {
-    Float value = load(scores + i) * scale;
-    if (i + kWidth > visible) value = lane < static_cast<std::int32_t>(visible - i) ? value : splat(-__builtin_inff());
-    high = greater(value, high);
-    store(scores + i, value);
+  float highest() const {
+    Float high = values[0];
+#pragma GCC unroll 16
+    for (int i = 1; i < kCount / kWidth; ++i) high = greater(values[i], high);
+    return maximum(high);
   }
-  return maximum(high);
-}
+
+  // Writes weights, as lanes; returns their sum.
+  template <class T>
+  float weigh(float high, float* out) const {
+    Float total = {};
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount / kWidth; ++i) {
+      const Float weight = exponential(values[i] - high);
+      total += weight;
+      if constexpr (Product<T>::kValues == 1) {
+        store(out + i * kWidth, weight);
+      } else {
+        store(reinterpret_cast<T*>(out) + i * kWidth, weight);
+      }
+    }
+    return sum(total);
+  }
+};
 
 inline void rescale(float* row, std::int64_t n, float factor) {
   for (std::int64_t i = 0; i < n; i += kWidth) store(row + i, load(row + i) * factor);
@@ -99,18 +115,31 @@ struct RowState {
   float* sum;
 };
 
-// Products of a row with a block's keys, `visible` of them (not 0), to weights, and its state as these need it.
-template <class T>
-void soften_row(float* scores, std::int64_t visible, int count, float scale, const RowState& row) {
+template <class T, int kCount>
+void soften_scores(float* scores, std::int64_t visible, float scale, const RowState& row) {
+  Scores<kCount> weights(scores, scale);
+  if (visible < kCount) weights.hide_from(visible);
   const float before = *row.maximum;
-  const float high = scale_and_mask(scores, visible, count, scale);
+  const float high = weights.highest();
   if (high > before) {
-    const float factor = sum(exponential(splat(before - high))) / kWidth;
-    rescale(row.out, row.width, factor);
-    *row.sum *= factor;
     *row.maximum = high;
+    if (before > -__builtin_inff()) {
+      const float factor = exponential(splat(before - high))[0];
+      rescale(row.out, row.width, factor);
+      *row.sum *= factor;
+    }
   }
-  *row.sum += weigh<T>(scores, count, *row.maximum);
+  *row.sum += weights.template weigh<T>(*row.maximum, scores);
+}
+
+// Products of a row with a block's keys, `visible` of them (not 0), to weights of `count`, whole vectors, and its state
+// as these need it.
+template <class T, int kCount = kBlockKeys>
+void soften_row(float* scores, std::int64_t visible, int count, float scale, const RowState& row) {
+  if constexpr (kCount > kWidth) {
+    if (count < kCount) return soften_row<T, kCount - kWidth>(scores, visible, count, scale, row);
+  }
+  soften_scores<T, kCount>(scores, visible, scale, row);
 }
 
 }  // namespace

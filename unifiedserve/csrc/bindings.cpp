@@ -192,6 +192,7 @@ void bind_encoder(py::module_& module, const std::string& suffix) {
       [](ThreadPool& pool, Address qkv, std::int64_t rows, std::int64_t heads, std::int64_t head_dim, Address cosine,
          Address sine, float scale, const std::vector<std::array<std::int64_t, 3>>& groups, Address out) {
         std::vector<SequenceGroup> typed;
+        typed.reserve(groups.size());
         for (const auto& [start, sequences, length] : groups) typed.push_back({start, sequences, length});
         attend_sequences<T>(pool,
                             {pointer<const T>(qkv), rows, heads, head_dim, pointer<const float>(cosine),

@@ -49,17 +49,27 @@ class Sequence {
     for (int row = 0; row < rows_; ++row) {
       maximum_[row] = -__builtin_inff();
       sum_[row] = 0;
-      rotate_row(tile_.first + row, 0, rotated(0));
-      for (std::int64_t i = 0; i < stride_; i += kWidth) {
-        store(queries_ + row * stride_ + i, lanes_at(rotated(0), i, head_size()));
+    }
+    for (int row = 0; row < rows_; row += kBlockKeys) {
+      const int count = static_cast<int>(rows_ - row < kBlockKeys ? rows_ - row : kBlockKeys);
+      for (int i = 0; i < count; ++i) rotate_row(tile_.first + row + i, 0, rotated(i));
+      for (std::int64_t i = 0; i < count * stride_; i += kWidth) {
+        store(queries_ + row * stride_ + i, lanes_at(rotated(0), i, count * head_size()));
       }
     }
+  }
+
+  // The next head's vector, which is the next that this thread reads of its row.
+  void prefetch(const T* vector) const {
+    constexpr std::int64_t kLine = 64 / sizeof(T);
+    for (std::int64_t i = 0; i < tile_.head_dim; i += kLine) __builtin_prefetch(vector + i);
   }
 
   // The query (or, at distance `keys`, the key) of a row.
   void rotate_row(std::int64_t row, std::int64_t distance, T* out) const {
     const std::int64_t half = tile_.head_dim / 2;
     const T* const x = tile_.q + row * tile_.row_stride + distance;
+    prefetch(x + tile_.head_dim);
     const float* const cosine = tile_.cosine + row * half;
     const float* const sine = tile_.sine + row * half;
     for_overlapping(half, [&](std::int64_t i, std::int64_t count) {
@@ -81,7 +91,10 @@ class Sequence {
       rows[i] = rotated(i);
     }
     pack_keys(rows, count_, head_size(), keys_);
-    for (int i = 0; i < count_; ++i) rows[i] = tile_.q + (first + i) * tile_.row_stride + tile_.keys;
+    for (int i = 0; i < count_; ++i) {
+      rows[i] = tile_.q + (first + i) * tile_.row_stride + tile_.keys;
+      prefetch(rows[i] + tile_.keys + tile_.head_dim);
+    }
     pack_values(rows, tile_.keys, count_, tile_.head_dim, values_);
   }
 

@@ -52,10 +52,14 @@ Float load(const T* from, std::int64_t count) {
 inline void store(float* to, Float value) { std::memcpy(to, &value, sizeof value); }
 
 inline void store(BFloat16* to, Float value) {
+#if defined(__AVX512BF16__)
+  const __m256bh half = _mm512_cvtneps_pbh(__builtin_bit_cast(__m512, value));
+#else
   const Word bits = as_word(value);
   const Word rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const Word chosen = bits << 1 > 0xff000000U ? Word{} + 0x7fc0U : rounded;  // NaN stays one
   const Half half = __builtin_convertvector(chosen, Half);
+#endif
   std::memcpy(to, &half, sizeof half);
 }
 

@@ -45,7 +45,8 @@ def norm(hidden: Tensor, layer: Any) -> Tensor:
     _NORMS[hidden.dtype](
         thread_pool(),
         hidden.data_ptr(),
-        *hidden.shape,
+        len(hidden),
+        hidden.shape[1],
         layer.weight.data_ptr(),
         layer.variance_epsilon,
         out.data_ptr(),

@@ -4,7 +4,7 @@ The same function as transformers' Qwen2_5_VisionTransformerPretrainedModel comp
 windows instead of one a window, and few passes over the hidden states between the matrix products.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from unifiedserve.models.media import MediaKind, MediaPlan
 from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
 from unifiedserve.models.qwen2_5_vl.vision_kernels import DTYPES, attend, norm
 from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
+
+PATCHES = 2048  # at once, if units are not larger: what lies between two products stays in the cache
 
 
 class VisionTower:
@@ -46,6 +48,12 @@ class VisionTower:
     @torch.inference_mode()
     def __call__(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
         """[M, out_hidden] of uint8 [N, row_bytes]; `units` are so many whole units of each plan, in order."""
+        parts = list(_parts(units))
+        rows = torch.split(patches, [sum(count * plan.patches_per_unit for plan, count in part) for part in parts])
+        tokens = [self._encode(each, part) for each, part in zip(rows, parts, strict=True)]
+        return tokens[0] if len(tokens) == 1 else torch.cat(tokens)
+
+    def _encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
         windows, whole = layouts([Run(*plan.grid[1:], count) for plan, count in units], self._geometry)
         embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])
         moves = {False: windows.moved_from(whole), True: whole.moved_from(windows)}
@@ -71,6 +79,25 @@ class VisionTower:
         first, _, second = self._merger.mlp
         normed = norm(hidden, self._merger.ln_q).view(-1, first.in_features)
         return linear(linear(normed, first, "gelu"), second)
+
+
+def _parts(units: Sequence[tuple[MediaPlan, int]]) -> Iterator[list[tuple[MediaPlan, int]]]:
+    """The same units in parts of PATCHES at most, or of a single unit."""
+    part: list[tuple[MediaPlan, int]] = []
+    free = PATCHES
+    for plan, count in units:
+        left = count
+        while left:
+            fitting = min(left, free // plan.patches_per_unit)
+            if not fitting and part:
+                yield part
+                part, free = [], PATCHES
+                continue
+            fitting = max(fitting, 1)
+            part.append((plan, fitting))
+            free -= fitting * plan.patches_per_unit
+            left -= fitting
+    yield part
 
 
 def _rearrange(hidden: Tensor, tokens: Tensor) -> Tensor:
