@@ -1,6 +1,7 @@
 """The vision tower against transformers' on any mix of media, and the stage that feeds it from pages."""
 
 import copy
+import itertools
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -195,6 +196,10 @@ def test_many_units_go_in_parts(
 ) -> None:
     monkeypatch.setattr(vision_tower, "PATCHES", patches)
     units: Units = [(plan("image", 5, 4), 1), (plan("video", 3, 3, 5), 5), (plan("image", 2, 1), 1)]
+    sizes = [[n for p, count in part for n in count * [p.patches_per_unit]] for part in vision_tower._parts(units)]
+    assert [n for part in sizes for n in part] == [80, *5 * [36], 8]
+    assert all(len(part) == 1 or sum(part) <= patches for part in sizes)
+    assert all(sum(one) + two[0] > patches for one, two in itertools.pairwise(sizes))
     rows = pixels(units)
     expected = theirs(hf.model.model.visual, rows, units)
     torch.testing.assert_close(adapter.encode(rows, units), expected, rtol=1e-4, atol=2e-5)

@@ -15,7 +15,7 @@ from torch.nn import functional
 from unifiedserve.models.linear import linear, linear_plus
 from unifiedserve.models.media import MediaKind, MediaPlan
 from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
-from unifiedserve.models.qwen2_5_vl.vision_attention import attend
+from unifiedserve.models.qwen2_5_vl.vision_kernels import attend, check_dtype
 from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
 
 UNBOUNDED = 1 << 30  # a window that holds any unit
@@ -25,10 +25,12 @@ POSITION_TABLES = 4  # kept for grids that come again
 class UnitTower:
     """`modules` is transformers' tower; its parameters are used in place.
 
-    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media.
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
+    weights that are neither float32 nor bfloat16.
     """
 
     def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
+        check_dtype(modules.dtype)
         config, projection = modules.config, modules.patch_embed.proj
         self._modules = modules
         self._heads: int = config.num_heads
@@ -88,8 +90,8 @@ class UnitTower:
 
     def _block(self, block: Any, hidden: Tensor, layout: Layout) -> Tensor:
         attention, mlp = block.attn, block.mlp
-        qkv = linear(block.norm1(hidden), attention.qkv).view(len(hidden), 3, self._heads, -1)
-        hidden = linear_plus(attend(qkv, layout), attention.proj, hidden)
+        qkv = linear(block.norm1(hidden), attention.qkv)
+        hidden = linear_plus(attend(qkv, self._heads, layout), attention.proj, hidden)
         first, second = _linears(mlp)
         activation = mlp.act if hasattr(mlp, "act") else mlp.act_fn
         return linear_plus(activation(linear(block.norm2(hidden), first)), second, hidden)

@@ -7,11 +7,17 @@ from torch import Tensor
 
 from unifiedserve import _core
 from unifiedserve.attention.cpu import thread_pool
+from unifiedserve.errors import ConfigError
 from unifiedserve.models.qwen2_5_vl.vision_layout import Layout
 
 _ATTENTION = {torch.float32: _core.attend_sequences_float32, torch.bfloat16: _core.attend_sequences_bfloat16}
 _NORMS = {torch.float32: _core.rms_norm_float32, torch.bfloat16: _core.rms_norm_bfloat16}
-DTYPES = frozenset(_ATTENTION)
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    """Raises ConfigError for one that the kernels do not know."""
+    if dtype not in _ATTENTION:
+        raise ConfigError(f"a vision tower in {dtype}; supported are float32 and bfloat16")
 
 
 def attend(qkv: Tensor, heads: int, layout: Layout) -> Tensor:

@@ -14,7 +14,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.models.linear import linear, linear_plus, linear_times
 from unifiedserve.models.media import MediaKind, MediaPlan
 from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
-from unifiedserve.models.qwen2_5_vl.vision_kernels import DTYPES, attend, norm
+from unifiedserve.models.qwen2_5_vl.vision_kernels import attend, check_dtype, norm
 from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
 
 PATCHES = 2048  # at once, if units are not larger: what lies between two products stays in the cache
@@ -31,8 +31,7 @@ class VisionTower:
         config = modules.config
         if config.hidden_act != "silu":
             raise ConfigError(f"vision_config.hidden_act is {config.hidden_act!r}; supported is 'silu'")
-        if modules.dtype not in DTYPES:
-            raise ConfigError(f"a vision tower in {modules.dtype}; supported are float32 and bfloat16")
+        check_dtype(modules.dtype)
         self._heads: int = config.num_heads
         self._geometry = Geometry(
             config.spatial_merge_size,
@@ -88,7 +87,7 @@ def _parts(units: Sequence[tuple[MediaPlan, int]]) -> Iterator[list[tuple[MediaP
     for plan, count in units:
         left = count
         while left:
-            fitting = min(left, free // plan.patches_per_unit)
+            fitting = min(left, max(free, 0) // plan.patches_per_unit)
             if not fitting and part:
                 yield part
                 part, free = [], PATCHES
