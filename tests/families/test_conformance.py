@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 from builders import Loaded
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from model_loop import Loop, Request, plans
 from reference import Case, Frames
-from test_generation import pixels, user
+from test_generation import pixels, prompt_logits, user
 
 from unifiedserve.models.media import MediaPlan, Views
+from unifiedserve.sampling import MAX_LOGPROBS
 from unifiedserve.stages.vision import layout_of
 from unifiedserve.stages.vision_views import cut_views
 
@@ -99,6 +102,37 @@ def test_all_at_once(loaded: Loaded, loop: Loop, expected: dict[str, list[int]])
     requests = [prepare(loaded, case) for case in cases(loaded).values()]
     answers = loop.generate(requests, TOKENS, 23, loaded.ours.eos_token_ids)
     assert answers == list(expected.values())
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data(), chunk=st.integers(1, 120), preempted_at=st.integers(1, 30))
+def test_any_mix(
+    loaded: Loaded, loop: Loop, expected: dict[str, list[int]], data: st.DataObject, chunk: int, preempted_at: int
+) -> None:
+    """Whoever else is in the batch, however prompts are cut, and whichever request is computed again."""
+    names = data.draw(st.lists(st.sampled_from(sorted(expected)), min_size=1, max_size=5))
+    victim = data.draw(st.integers(0, len(names) - 1))
+    requests = [prepare(loaded, CASES[name]) for name in names]
+
+    def preempt(step: int) -> None:
+        if step == preempted_at:
+            loop.preempt(requests[victim])
+
+    answers = loop.generate(requests, TOKENS, chunk, loaded.ours.eos_token_ids, preempt)
+    for request in requests:
+        loop.preempt(request)
+    assert answers == [expected[name] for name in names]
+
+
+def test_logprobs_are_transformers(loaded: Loaded) -> None:
+    """Of the 20 likeliest tokens, which is all that can be asked for, after every token of a prompt."""
+    for name, case in cases(loaded).items():
+        with torch.inference_mode():
+            theirs = loaded.hf.model(**loaded.hf.inputs(case)).logits[0].log_softmax(-1)
+        ours = prompt_logits(loaded.adapter, prepare(loaded, case)).log_softmax(-1)
+        likeliest = theirs.topk(MAX_LOGPROBS).indices
+        ours, theirs = (logprobs.gather(1, likeliest) for logprobs in (ours, theirs))
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_media_count(loaded: Loaded) -> None:
