@@ -132,7 +132,7 @@ def test_logprobs_are_transformers(loaded: Loaded) -> None:
         ours = prompt_logits(loaded.adapter, prepare(loaded, case)).log_softmax(-1)
         likeliest = theirs.topk(MAX_LOGPROBS).indices
         ours, theirs = (logprobs.gather(1, likeliest) for logprobs in (ours, theirs))
-        torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_media_count(loaded: Loaded) -> None:
