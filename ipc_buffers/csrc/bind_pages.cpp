@@ -74,6 +74,34 @@ std::size_t reclaim(const PoolHandle& self, std::optional<std::int64_t> request,
   return pool->reclaim(of_request, of_instance);
 }
 
+using Epochs = py::array_t<std::uint64_t, py::array::c_style | py::array::forcecast>;
+
+std::span<const std::uint64_t> epochs_of(const Int32Array& pages, const Epochs& epochs) {
+  if (epochs.size() != pages.size()) {
+    throw std::invalid_argument(std::to_string(pages.size()) + " pages with " + std::to_string(epochs.size()) +
+                                " epochs");
+  }
+  return {epochs.data(), static_cast<std::size_t>(epochs.size())};
+}
+
+Epochs remember(const PoolHandle& self, const py::object& pages) {
+  const auto epochs = self.get()->remember(span_of(page_numbers(pages)));
+  return Epochs(static_cast<py::ssize_t>(epochs.size()), epochs.data());
+}
+
+std::size_t recall(const PoolHandle& self, const py::object& pages, const Epochs& epochs, std::int64_t request,
+                   std::int64_t instance) {
+  const auto numbers = page_numbers(pages);
+  const PageOwner owner{checked_request(request), checked_instance(instance)};
+  return self.get()->recall(span_of(numbers), epochs_of(numbers, epochs), owner);
+}
+
+std::pair<std::size_t, std::size_t> renew(const PoolHandle& self, const py::object& pages, const Epochs& epochs) {
+  const auto numbers = page_numbers(pages);
+  const auto found = self.get()->renew(span_of(numbers), epochs_of(numbers, epochs));
+  return {found.pages, found.in_use};
+}
+
 std::optional<std::pair<std::uint32_t, std::uint32_t>> owner(const PoolHandle& self, std::int64_t page) {
   const auto owner = self.get()->owner(page);
   if (!owner) return std::nullopt;
@@ -169,11 +197,15 @@ void bind_page_pool(py::module_& module) {
           },
           py::arg("pages"))
       .def("reclaim", &reclaim, py::arg("request") = py::none(), py::arg("instance") = py::none())
+      .def("remember", &remember, py::arg("pages"))
+      .def("recall", &recall, py::arg("pages"), py::arg("epochs"), py::arg("request"), py::arg("instance") = 0)
+      .def("renew", &renew, py::arg("pages"), py::arg("epochs"))
       .def("owner", &owner, py::arg("page"))
       .def(
           "references", [](const PoolHandle& self, std::int64_t page) { return self.get()->references(page); },
           py::arg("page"))
       .def("free_pages", [](const PoolHandle& self) { return self.get()->free_pages(); })
+      .def("remembered_pages", [](const PoolHandle& self) { return self.get()->remembered_pages(); })
       .def("used_pages",
            [](const PoolHandle& self) {
              const auto pool = self.get();

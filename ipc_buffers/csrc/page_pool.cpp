@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 namespace ipc {
 
@@ -10,6 +11,7 @@ struct PagePool::Layout {
   std::uint64_t num_pages;
   std::uint64_t page_bytes;
   alignas(64) std::atomic<std::uint64_t> next_group;  // where the next search starts
+  alignas(64) std::atomic<std::uint64_t> uses;        // of remembered pages so far
 };
 
 namespace {
@@ -18,6 +20,8 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 constexpr std::size_t kGroup = 64;  // pages that share a word of hints
 constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kForgottenShare = 64;  // of a pool, ahead of need, so that few searches go through all of it
+constexpr PageOwner kShared{0, 0};
 constexpr unsigned kInstanceShift = 20;
 constexpr unsigned kRequestShift = 32;
 constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max();
@@ -38,14 +42,16 @@ std::size_t round_up(std::size_t value, std::size_t step) { return (value + step
 
 std::size_t groups_of(std::size_t pages) { return (pages + kGroup - 1) / kGroup; }
 
-// Offsets in the arena's payload: layout | hints | words | data.
+// Offsets in the arena's payload: layout | hints | words | epochs | last uses | data.
 struct Offsets {
-  std::size_t hints, words, data;
+  std::size_t hints, words, epochs, last_used, data;
 
   Offsets(std::size_t layout_bytes, std::size_t num_pages)
       : hints(round_up(layout_bytes, kCacheLine)),
         words(round_up(hints + groups_of(num_pages) * sizeof(std::uint64_t), kCacheLine)),
-        data(round_up(words + num_pages * sizeof(std::uint64_t), Arena::kAlignment)) {}
+        epochs(round_up(words + num_pages * sizeof(std::uint64_t), kCacheLine)),
+        last_used(round_up(epochs + num_pages * sizeof(std::uint64_t), kCacheLine)),
+        data(round_up(last_used + num_pages * sizeof(std::uint64_t), Arena::kAlignment)) {}
 };
 
 PageError page_is_free(std::int64_t page) {
@@ -91,6 +97,8 @@ PagePool::PagePool(std::shared_ptr<Arena> arena)
   }
   hints_ = {reinterpret_cast<Word*>(payload.data() + offsets.hints), groups_of(num_pages)};
   words_ = {reinterpret_cast<Word*>(payload.data() + offsets.words), num_pages};
+  epochs_ = {reinterpret_cast<Word*>(payload.data() + offsets.epochs), num_pages};
+  last_used_ = {reinterpret_cast<Word*>(payload.data() + offsets.last_used), num_pages};
   data_ = payload.subspan(offsets.data, num_pages * page_bytes_);
 }
 
@@ -103,8 +111,13 @@ PagePool::Word& PagePool::word(std::int64_t page) const {
 }
 
 bool PagePool::claim(std::size_t page, std::uint64_t owned) {
+  auto& word = words_[page];
+  if (word.load(std::memory_order_relaxed) != 0) return false;
+  epochs_[page].fetch_add(1, std::memory_order_relaxed);
   std::uint64_t free = 0;
-  return words_[page].compare_exchange_strong(free, owned, std::memory_order_acquire, std::memory_order_relaxed);
+  if (!word.compare_exchange_strong(free, owned, std::memory_order_acq_rel, std::memory_order_relaxed)) return false;
+  last_used_[page].store(0, std::memory_order_relaxed);
+  return true;
 }
 
 // Unlike release(), harmless if the page was reclaimed, and perhaps taken by another, in the meantime.
@@ -122,7 +135,8 @@ void PagePool::forget_hints(std::size_t group, std::uint64_t bits) {
   hints_[group].fetch_and(~bits, std::memory_order_acq_rel);
   for (; bits != 0; bits &= bits - 1) {
     const auto page = group * kGroup + static_cast<std::size_t>(std::countr_zero(bits));
-    if (words_[page].load(std::memory_order_relaxed) == 0) hint_free(page);
+    const bool worthless = last_used_[page].load(std::memory_order_relaxed) == 0;
+    if (worthless && words_[page].load(std::memory_order_relaxed) == 0) hint_free(page);
   }
 }
 
@@ -136,6 +150,7 @@ std::size_t PagePool::take_hinted(std::span<std::int32_t> pages, std::uint64_t o
     for (; bits != 0 && taken < pages.size(); bits &= bits - 1) {
       const auto page = group * kGroup + static_cast<std::size_t>(std::countr_zero(bits));
       tried |= bits & -bits;
+      if (last_used_[page].load(std::memory_order_relaxed) != 0) continue;
       if (claim(page, owned)) pages[taken++] = static_cast<std::int32_t>(page);
     }
     if (tried != 0) forget_hints(group, tried);
@@ -145,11 +160,31 @@ std::size_t PagePool::take_hinted(std::span<std::int32_t> pages, std::uint64_t o
   return taken;
 }
 
-std::size_t PagePool::take_scanned(std::span<std::int32_t> pages, std::uint64_t owned) {
+// The free pages unused for longest, worthless ones first: `least` of them and some more; none if there are fewer.
+std::vector<std::int32_t> PagePool::oldest_free(std::size_t least) const {
+  std::vector<std::pair<std::uint64_t, std::int32_t>> free;
+  for (std::size_t page = 0; page < words_.size(); ++page) {
+    if (words_[page].load(std::memory_order_relaxed) != 0) continue;
+    free.emplace_back(last_used_[page].load(std::memory_order_relaxed), static_cast<std::int32_t>(page));
+  }
+  if (free.size() < least) return {};
+  const auto wanted = std::min(free.size(), least + words_.size() / kForgottenShare);
+  std::partial_sort(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(wanted), free.end());
+  std::vector<std::int32_t> oldest(wanted);
+  std::transform(free.begin(), free.begin() + static_cast<std::ptrdiff_t>(wanted), oldest.begin(),
+                 [](const auto& entry) { return entry.second; });
+  return oldest;
+}
+
+std::size_t PagePool::take_oldest(std::span<std::int32_t> pages, std::uint64_t owned) {
   std::size_t taken = 0;
-  for (std::size_t page = 0; page < words_.size() && taken < pages.size(); ++page) {
-    if (words_[page].load(std::memory_order_relaxed) == 0 && claim(page, owned)) {
-      pages[taken++] = static_cast<std::int32_t>(page);
+  for (const auto number : oldest_free(pages.size())) {
+    const auto page = static_cast<std::size_t>(number);
+    if (taken < pages.size()) {
+      if (claim(page, owned)) pages[taken++] = number;
+    } else {
+      last_used_[page].store(0, std::memory_order_relaxed);
+      hint_free(page);
     }
   }
   return taken;
@@ -162,7 +197,7 @@ bool PagePool::allocate(std::span<std::int32_t> pages, PageOwner owner) {
   }
   const auto owned = pack(owner, 1);
   auto taken = take_hinted(pages, owned);
-  if (taken < pages.size()) taken += take_scanned(pages.subspan(taken), owned);
+  if (taken < pages.size()) taken += take_oldest(pages.subspan(taken), owned);
   if (taken == pages.size()) return true;
   for (const auto page : pages.first(taken)) give_back(static_cast<std::size_t>(page), owned);
   return false;
@@ -203,13 +238,66 @@ std::uint64_t PagePool::drop_reference(std::int32_t page) {
 
 std::size_t PagePool::release(std::span<const std::int32_t> pages) {
   check_in_use(pages);
+  auto use = layout_->uses.fetch_add(pages.size(), std::memory_order_relaxed) + pages.size();
   std::size_t freed = 0;
   for (const auto page : pages) {
+    auto& last_used = last_used_[static_cast<std::size_t>(page)];
+    const bool worthless = last_used.load(std::memory_order_relaxed) == 0;
+    if (!worthless) last_used.store(use, std::memory_order_relaxed);
+    --use;
     if (drop_reference(page) != 0) continue;
-    hint_free(static_cast<std::size_t>(page));
+    if (worthless) hint_free(static_cast<std::size_t>(page));
     ++freed;
   }
   return freed;
+}
+
+std::vector<std::uint64_t> PagePool::remember(std::span<const std::int32_t> pages) {
+  check_in_use(pages);
+  std::vector<std::uint64_t> epochs(pages.size());
+  std::transform(pages.begin(), pages.end(), epochs.begin(), [&](std::int32_t page) {
+    last_used_[static_cast<std::size_t>(page)].store(layout_->uses.fetch_add(1, std::memory_order_relaxed) + 1,
+                                                     std::memory_order_relaxed);
+    return epochs_[static_cast<std::size_t>(page)].load(std::memory_order_relaxed);
+  });
+  return epochs;
+}
+
+bool PagePool::recall_page(std::int32_t page, std::uint64_t epoch, std::uint64_t owned) {
+  auto& word = this->word(page);
+  const auto& begun = epochs_[static_cast<std::size_t>(page)];
+  auto seen = word.load(std::memory_order_acquire);
+  std::uint64_t held = 0;
+  do {
+    if (begun.load(std::memory_order_relaxed) != epoch || references_of(seen) == kMaxReferences) return false;
+    held = seen == 0 ? owned : pack(kShared, references_of(seen) + 1);
+  } while (!word.compare_exchange_weak(seen, held, std::memory_order_acq_rel, std::memory_order_acquire));
+  if (begun.load(std::memory_order_relaxed) == epoch) return true;
+  release(std::span(&page, 1));  // it was taken, and perhaps freed again, in between
+  return false;
+}
+
+std::size_t PagePool::recall(std::span<const std::int32_t> pages, std::span<const std::uint64_t> epochs,
+                             PageOwner owner) {
+  const auto owned = pack(owner, 1);
+  std::size_t recalled = 0;
+  while (recalled < pages.size() && recall_page(pages[recalled], epochs[recalled], owned)) ++recalled;
+  return recalled;
+}
+
+Remembered PagePool::renew(std::span<const std::int32_t> pages, std::span<const std::uint64_t> epochs) {
+  Remembered found{0, 0};
+  for (; found.pages < pages.size(); ++found.pages) {
+    const auto seen = word(pages[found.pages]).load(std::memory_order_acquire);
+    const auto& begun = epochs_[static_cast<std::size_t>(pages[found.pages])];
+    if (begun.load(std::memory_order_relaxed) != epochs[found.pages]) break;
+    if (seen != 0) ++found.in_use;
+  }
+  auto use = layout_->uses.fetch_add(found.pages, std::memory_order_relaxed) + found.pages;
+  for (const auto page : pages.first(found.pages)) {
+    last_used_[static_cast<std::size_t>(page)].store(use--, std::memory_order_relaxed);
+  }
+  return found;
 }
 
 std::size_t PagePool::reclaim(std::optional<std::uint32_t> request, std::optional<std::uint32_t> instance) {
@@ -231,6 +319,15 @@ std::size_t PagePool::reclaim(std::optional<std::uint32_t> request, std::optiona
     }
   }
   return freed;
+}
+
+std::size_t PagePool::remembered_pages() const {
+  std::size_t remembered = 0;
+  for (std::size_t page = 0; page < words_.size(); ++page) {
+    const bool free = words_[page].load(std::memory_order_relaxed) == 0;
+    if (free && last_used_[page].load(std::memory_order_relaxed) != 0) ++remembered;
+  }
+  return remembered;
 }
 
 std::optional<PageOwner> PagePool::owner(std::int64_t page) const {

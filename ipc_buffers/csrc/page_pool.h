@@ -8,6 +8,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "arena.h"
 
@@ -15,6 +16,10 @@ namespace ipc {
 
 struct PageError : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
+};
+
+struct Remembered {
+  std::size_t pages, in_use;
 };
 
 struct PageOwner {
@@ -31,9 +36,14 @@ struct PageOwner {
 // The bitmap of pages that may be free only says where to look first: a bit wrongly set costs a failed
 // compare-and-swap, a bit wrongly clear is made up for by the scan of all words before an allocation fails.
 //
+// A free page keeps what it held until it is taken anew, so a pool is its own cache: remember() says that what a page
+// holds is worth keeping, recall() brings it back with a reference, if it is still there. Each taking of a page begins
+// an epoch of it, which tells. Pages with nothing worth keeping are taken first, then those unused for longest.
+//
 // Orders: a page is freed with release and taken with acquire, so what its last holder did to the data happens
 // before what the next one does. A bit is set (release) after its word was freed; a word is looked at again after
-// its bit was cleared (acquire), so no page freed meanwhile loses its bit.
+// its bit was cleared (acquire), so no page freed meanwhile loses its bit. An epoch begins before its page is taken
+// (release): whoever finds the page in use, or takes it up again, sees it. One begun in vain forgets for nothing.
 class PagePool {
  public:
   static constexpr std::uint32_t kMaxInstance = (1U << 12) - 1;
@@ -59,9 +69,19 @@ class PagePool {
   // Frees the pages of a request, of an instance or of both, whatever their references; returns how many.
   std::size_t reclaim(std::optional<std::uint32_t> request, std::optional<std::uint32_t> instance);
 
+  // The epochs of pages that the caller holds: what they hold now can be recalled until they are taken anew.
+  std::vector<std::uint64_t> remember(std::span<const std::int32_t> pages);
+  // Adds a reference to the leading pages that are still in these epochs, free or not; returns how many. A free page
+  // becomes its caller's; one in use belongs to request 0 from now on, for it is nobody's to reclaim alone.
+  std::size_t recall(std::span<const std::int32_t> pages, std::span<const std::uint64_t> epochs, PageOwner owner);
+  // How many leading pages recall() would find, and how many of these are in use. They count as used just now, the
+  // first ones last, as in release(): a prefix outlives what follows it.
+  Remembered renew(std::span<const std::int32_t> pages, std::span<const std::uint64_t> epochs);
+
   std::optional<PageOwner> owner(std::int64_t page) const;
   std::uint32_t references(std::int64_t page) const;
   std::size_t free_pages() const;
+  std::size_t remembered_pages() const;  // free ones with something worth keeping
   // Throws PageError unless all pages are in range and in use.
   void check_in_use(std::span<const std::int32_t> pages) const;
 
@@ -76,13 +96,17 @@ class PagePool {
   void hint_free(std::size_t page);
   void forget_hints(std::size_t group, std::uint64_t bits);
   std::size_t take_hinted(std::span<std::int32_t> pages, std::uint64_t owned);
-  std::size_t take_scanned(std::span<std::int32_t> pages, std::uint64_t owned);
+  std::size_t take_oldest(std::span<std::int32_t> pages, std::uint64_t owned);
+  std::vector<std::int32_t> oldest_free(std::size_t least) const;
+  bool recall_page(std::int32_t page, std::uint64_t epoch, std::uint64_t owned);
 
   std::shared_ptr<Arena> arena_;
   Layout* layout_;
   std::size_t page_bytes_;
   std::span<Word> hints_;  // one bit a page
   std::span<Word> words_;
+  std::span<Word> epochs_;
+  std::span<Word> last_used_;  // on the pool's clock of uses; 0: nothing worth keeping
   std::span<std::byte> data_;
 };
 

@@ -56,6 +56,33 @@ def churn_pages(name: str, request: int, rounds: int) -> None:
     tell(successes)
 
 
+def recall_pages(name: str, request: int, rounds: int) -> None:
+    """Writes pages, remembers and releases them, and recalls earlier ones that others may have taken meanwhile.
+
+    Prints at the end how many pages it got back.
+    """
+    pool = PagePool.attach(name)
+    words = np.frombuffer(pool.data(), np.int64).reshape(pool.num_pages, -1)
+    chance = random.Random(request)
+    known: list[tuple[int, int, int]] = []  # page, epoch, mark
+    recalled = 0
+    for done in range(rounds):
+        pages = pool.allocate(chance.randint(1, 8), request)
+        if pages is not None:
+            mark = request << 32 | done
+            words[pages] = mark
+            epochs = pool.remember(pages)
+            known = (known + [(page, epoch, mark) for page, epoch in zip(pages, epochs, strict=True)])[-40:]
+            pool.release(pages)
+        if known:
+            page, epoch, mark = chance.choice(known)
+            if pool.recall([page], [epoch], request):
+                recalled += 1
+                assert (words[page] == mark).all(), "a page was recalled that another process has written"
+                pool.release([page])
+    tell(recalled)
+
+
 def seal(sender: int, number: int, payload: bytes) -> bytes:
     body = sender.to_bytes(4, "little") + number.to_bytes(4, "little") + payload
     return zlib.crc32(body).to_bytes(4, "little") + body

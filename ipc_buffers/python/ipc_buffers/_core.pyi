@@ -114,6 +114,27 @@ class PagePool:
     def reclaim(self, request: int | None = None, instance: int | None = None) -> int:
         """Frees all pages of the owner, whatever their references; returns how many. ValueError without an owner."""
 
+    def remember(self, pages: ArrayLike) -> NDArray[np.uint64]:
+        """The epochs of pages that the caller holds a reference of, for `recall`.
+
+        What they hold is from now on worth keeping when they are free: they are taken anew last, those unused for
+        longest before the others, and of pages released together the later ones first. Raises PageError for a free
+        page or one out of range.
+        """
+
+    def recall(self, pages: ArrayLike, epochs: ArrayLike, request: int, instance: int = 0) -> int:
+        """Adds a reference to the leading pages that have not been taken anew since `remember`; returns how many.
+
+        A free one becomes the given owner's; one in use belongs to request 0 from now on, so that `reclaim` takes
+        it from nobody. Raises PageError for a page out of range, ValueError as `allocate`.
+        """
+
+    def renew(self, pages: ArrayLike, epochs: ArrayLike) -> tuple[int, int]:
+        """How many leading pages `recall` would find now, and how many of these are in use.
+
+        They count as used just now. Raises PageError for a page out of range.
+        """
+
     def owner(self, page: int) -> tuple[int, int] | None:
         """(request, instance), or None if the page is free. Raises PageError if it is out of range."""
 
@@ -122,6 +143,9 @@ class PagePool:
 
     def free_pages(self) -> int: ...
     def used_pages(self) -> int: ...
+    def remembered_pages(self) -> int:
+        """Free pages whose contents are worth keeping; `free_pages` counts them too."""
+
     def data(self) -> memoryview:
         """All pages, num_pages * page_bytes bytes, without a copy, page-aligned; keeps them mapped."""
 
