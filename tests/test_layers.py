@@ -20,7 +20,7 @@ ROWS = [
     {"worker"},
     {"resources"},
     {"supervisor", "link"},
-    {"admission", "active", "output", "tracing", "metrics"},
+    {"media_digest", "caches", "admission", "active", "output", "tracing", "metrics"},
     {"engine"},
     {"server"},
     {"doctor", "gantt", "demo", "cli_options", "cli"},

@@ -7,8 +7,9 @@ import msgspec
 
 from ipc_buffers import Arena
 from unifiedserve.admission import Admitted
+from unifiedserve.caches import Caches, Contents
 from unifiedserve.errors import RequestError
-from unifiedserve.messages import DecodeMedia, Delta, MediaSource, Request, Token
+from unifiedserve.messages import DecodeMedia, Delta, MediaSource, Request, Reuse, Token
 from unifiedserve.output import Answer
 
 
@@ -25,10 +26,12 @@ class ActiveRequest:
     answers: list[Answer]
     sources: list[MediaSource]
     arenas: list[Arena]
+    contents: Contents | None = None  # None: nothing of it is cached
     outputs: asyncio.Queue[Delta | RequestError] = field(default_factory=asyncio.Queue)
     attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it
     early: dict[tuple[int, int], Token] = field(default_factory=dict)  # (answer, number), before their turn
     last_token: dict[int, float] = field(default_factory=dict)  # answer -> monotonic seconds
+    stale: bool = False  # what it was to reuse was gone when its turn came: it is computed in full
     crashes: int = 0  # workers that died while it was in flight
     ending: bool = False  # failed or aborted: only to be drained
 
@@ -55,11 +58,11 @@ class ActiveRequest:
         """Drop tokens of an attempt that is being replaced."""
         self.early = {key: token for key, token in self.early.items() if key[0] != index}
 
-    def language_request(self, uid: int, indices: list[int]) -> Request:
+    def language_request(self, uid: int, indices: list[int], caches: Caches) -> Request:
         """The stages' view. One answer goes on from its tokens so far; several start at the prompt."""
         prompt = self.admitted.prompt
         generated = self.answers[indices[0]].token_ids if len(indices) == 1 else []
-        return Request(
+        request = Request(
             uid=uid,
             arrival=self.arrival,
             token_ids=prompt.token_ids + generated,
@@ -68,11 +71,26 @@ class ActiveRequest:
             sampling=msgspec.structs.replace(self.admitted.sampling, stop=()),  # stop strings are found here
             indices=indices,
         )
+        if self.contents is not None:
+            request.page_keys = caches.page_keys(request.token_ids, self.contents)
+            request.tail_media = caches.tail_media(request.token_ids, self.contents)
+            request.unit_keys = caches.unit_keys(self.contents)
+            if not self.stale:
+                request.reuse = caches.find(len(request.token_ids), request.page_keys, self.contents)
+        return request
 
-    def vision_request(self, uid: int) -> DecodeMedia | None:
-        if not self.sources:
-            return None
-        return DecodeMedia(uid=uid, arrival=self.arrival, media=self.sources)
+    def vision_request(self, uid: int, reuse: Reuse) -> DecodeMedia | None:
+        """The media that must be decoded, for there is nothing to reuse instead; None if there are none."""
+        sources = []
+        for source in self.sources:
+            units = [
+                unit
+                for unit in source.wanted
+                if source.first_unit + unit >= reuse.covered and source.first_unit + unit not in reuse.units
+            ]
+            if units:
+                sources.append(msgspec.structs.replace(source, units=units))
+        return DecodeMedia(uid=uid, arrival=self.arrival, media=sources) if sources else None
 
     def close(self) -> None:
         """Remove the media from shared memory."""

@@ -84,6 +84,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     patch_buffer_mib: Annotated[int, Meta(ge=1, description="Image patches between vision and encode")] = 256
     visual_buffer_mib: Annotated[int, Meta(ge=1, description="Visual tokens between encode and prefill")] = 128
     kv_page_tokens: Annotated[int, Meta(ge=1, le=256, description="Tokens a KV page")] = 16
+    no_prefix_cache: Annotated[
+        bool, Meta(description="Prefill every prompt from its start, even where an earlier one began alike")
+    ] = False
+    visual_cache_mib: Annotated[
+        int,
+        Meta(ge=0, description="More visual buffer, to keep visual tokens of media that may come again; 0: keep none"),
+    ] = 128
+    no_visual_cache: Annotated[bool, Meta(description="The same as --visual-cache-mib 0")] = False
     patch_page_rows: Annotated[int, Meta(ge=1, description="Patches a page of the patch buffer")] = 64
     visual_page_tokens: Annotated[int, Meta(ge=1, description="Visual tokens a page")] = 16
     kv_growth_reserve: Annotated[
@@ -143,6 +151,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     def stretch(self) -> float:
         """How many targets may be between tokens while others are about to join; one that is given is kept."""
         return 1.0 if self.slo_tbt else _STRETCH
+
+    @property
+    def visual_cache(self) -> int:
+        """MiB of the visual buffer that are there to keep tokens in."""
+        return 0 if self.no_visual_cache else self.visual_cache_mib
 
     @property
     def workers(self) -> Placement:

@@ -18,9 +18,11 @@ from typing import Any
 from ipc_buffers import Arena, ArenaError
 from unifiedserve.active import ActiveRequest
 from unifiedserve.admission import Admission, Admitted, media_name
+from unifiedserve.caches import Caches, contents_of
 from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.errors import ConfigError, RequestError
 from unifiedserve.link import Link
+from unifiedserve.media_digest import MediaDigests
 from unifiedserve.messages import (
     Abort,
     Delta,
@@ -34,6 +36,7 @@ from unifiedserve.messages import (
     Ready,
     Report,
     Span,
+    Stale,
     Token,
     Unfit,
 )
@@ -63,6 +66,7 @@ class Engine:
         self.target_between_tokens: float | None = None  # seconds; known when the workers are up
         self.processor: Processor
         self._timeline = Timeline(time.monotonic())
+        self._digests = MediaDigests()
         self._uids = itertools.count(1)
         self._attempts: dict[int, ActiveRequest] = {}
         self._active: set[ActiveRequest] = set()
@@ -171,6 +175,12 @@ class Engine:
         pools = self._supervisor.memory.pools
         return {name: (pool.used_pages(), pool.num_pages) for name, pool in pools.items()}
 
+    def cached(self) -> dict[str, int]:
+        """The free pages of each buffer that hold what later requests may reuse."""
+        if self._supervisor is None or not self.healthy:
+            return {}
+        return {name: pool.remembered_pages() for name, pool in self._supervisor.memory.pools.items()}
+
     def peaks(self) -> dict[str, int]:
         """The most pages of each buffer that were in use at once since the workers started."""
         if self._supervisor is None or not self.healthy:
@@ -207,6 +217,7 @@ class Engine:
         self.processor = load_processor(model_dir, self._chat_template())
         self._supervisor = Supervisor(self.config, model_dir, self.processor)
         self._supervisor.start(self._on_exit)
+        self._caches = Caches(self.config, self._supervisor.memory.pools)
         self._admission = Admission(self.config, self.processor, self._supervisor.memory.layout)
         self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
 
@@ -265,7 +276,12 @@ class Engine:
         ]
         active = ActiveRequest(admitted, arrival, answers, [], [])
         try:
+            if self._caches.wanted:
+                digests = [self._digests.of(media) for media in admitted.request.media]
+                active.contents = contents_of(admitted.prompt, set(self.processor.visual_ids.values()), digests)
             self._spool(active, admitted)
+        except OSError as error:
+            raise RequestError(f"a medium cannot be read: {error}", param="messages") from error
         except ArenaError as error:
             active.close()
             raise RequestError(f"no shared memory for the request's media: {error}", status=503) from error
@@ -274,9 +290,10 @@ class Engine:
     def _spool(self, active: ActiveRequest, admitted: Admitted) -> None:
         """Put the media that came as bytes where the vision stage can read them."""
         assert self._supervisor is not None
-        number = next(self._uids)
+        number, first_unit = next(self._uids), 0
         for i, (media, plan) in enumerate(zip(admitted.request.media, admitted.prompt.media, strict=True)):
-            source = MediaSource(plan=plan, name=media_name(i, media), path=media.path)
+            source = MediaSource(plan=plan, name=media_name(i, media), path=media.path, first_unit=first_unit)
+            first_unit += plan.units
             if media.data is not None:
                 arena = Arena.create(self._supervisor.arena_name(f"media-{number}-{i}"), len(media.data))
                 active.arenas.append(arena)
@@ -295,13 +312,13 @@ class Engine:
         placement = self.config.workers
         for group in ([fresh] if fresh else []) + begun:
             uid = next(self._uids)
-            request = active.language_request(uid, group)
+            request = active.language_request(uid, group, self._caches)
             for host in dict.fromkeys([placement.host(Stage.ENCODE), placement.host(Stage.PREFILL)]):
                 self._link.send(host, request)
             active.attempts[uid] = set(group)
             self._attempts[uid] = active
             self._timeline.name(uid, active.admitted.request.id)
-            if vision := active.vision_request(uid):
+            if vision := active.vision_request(uid, request.reuse):
                 self._link.send(placement.host(Stage.VISION), vision)
 
     def _resubmit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
@@ -349,6 +366,8 @@ class Engine:
                 self._handle_report(message)
             case Preempted():
                 self._handle_preempted(message)
+            case Stale():
+                self._handle_stale(message)
             case Failed():
                 self._handle_failed(message)
             case Drained():
@@ -360,6 +379,9 @@ class Engine:
 
     def _handle_report(self, report: Report) -> None:
         self._counts.update(report.counts)
+        self._caches.learn(report.kept)
+        for lookup in report.lookups:
+            self.metrics.looked_up(lookup.buffer, lookup.tokens, lookup.hits)
         self._timeline.add(report.spans)
         for span in report.spans:
             seconds = span.end - span.start
@@ -409,6 +431,16 @@ class Engine:
         self._leave(active, message.uid, message.index)
         if not active.answers[message.index].finished:
             self._resubmit(active, [message.index])
+
+    def _handle_stale(self, message: Stale) -> None:
+        """The attempt is drained, and what was in it goes through a new one in full."""
+        active = self._attempts.get(message.uid)
+        if active is None or active.ending or not active.attempts[message.uid]:
+            return
+        indices, active.attempts[message.uid] = active.attempts[message.uid], set()
+        active.stale = True
+        self._link.send(self.config.workers.instances[0].name, Abort(message.uid))
+        self._resubmit(active, sorted(indices))
 
     def _handle_failed(self, message: Failed) -> None:
         active = self._attempts.get(message.uid)
@@ -506,6 +538,8 @@ class Engine:
         try:
             async with self._restarting:
                 await asyncio.to_thread(self._restart, self._supervisor)
+                self._caches = Caches(self.config, self._supervisor.memory.pools)  # all that the old pools held is lost
+                self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
             await self._wait_ready()
         except Exception as error:
             _log.exception("the restart failed")
@@ -525,7 +559,6 @@ class Engine:
     def _restart(self, supervisor: Supervisor) -> None:
         self._link.close()
         supervisor.restart(self._on_exit)
-        self._link = Link(supervisor.memory, self._on_messages, self._on_link_failure)
 
     def _on_link_failure(self, reason: str) -> None:
         self._loop.call_soon_threadsafe(self._give_up, reason)

@@ -10,10 +10,12 @@ from typing import Any, Literal
 import msgspec
 
 from unifiedserve.config import Stage
+from unifiedserve.memory.content_index import Pages
 from unifiedserve.models.media import MediaOptions, MediaPlan
 from unifiedserve.sampling import SamplingParams
 
 FinishReason = Literal["stop", "length"]
+CachedBuffer = Literal["kv", "visual"]
 
 
 class MediaInput(msgspec.Struct, kw_only=True):
@@ -71,6 +73,18 @@ class Span(msgspec.Struct):
     track: int = 0
 
 
+class Reuse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request need not compute, unless others take the pages before it can: nothing is held for it.
+
+    `prefix` are KV pages of its first tokens, the first `covered` encode units have tokens in these only, and `units`
+    are pages of the visual buffer that hold further units' tokens.
+    """
+
+    prefix: Pages = Pages()
+    covered: int = 0
+    units: dict[int, Pages] = {}
+
+
 class Request(msgspec.Struct, tag=True, kw_only=True):
     """A request as the language stages see it. `indices` are the answers (of n) it must produce.
 
@@ -84,16 +98,30 @@ class Request(msgspec.Struct, tag=True, kw_only=True):
     media: list[MediaPlan]
     sampling: SamplingParams
     indices: list[int]
+    page_keys: list[bytes] | None = None  # of the full KV pages of `token_ids`; None: they are not to be remembered
+    tail_media: list[bytes] = []  # keys of the media that have tokens after these pages
+    unit_keys: list[bytes] = []  # of each encode unit; empty: they are not to be remembered
+    reuse: Reuse = Reuse()
 
 
 class MediaSource(msgspec.Struct, kw_only=True):
-    """Where the vision stage finds the bytes: an arena (the first `size` bytes) or a file."""
+    """Where the vision stage finds the bytes: an arena (the first `size` bytes) or a file.
+
+    Of the plan's units `units` are wanted, ascending (None: all); its first one is number `first_unit` of the request.
+    """
 
     plan: MediaPlan
     name: str
+    first_unit: int = 0
+    units: list[int] | None = None
     arena: str | None = None
     path: str | None = None
     size: int = 0
+
+    @property
+    def wanted(self) -> list[int]:
+        """The units to decode."""
+        return list(range(self.plan.units)) if self.units is None else self.units
 
 
 class DecodeMedia(msgspec.Struct, tag=True, kw_only=True):
@@ -108,7 +136,7 @@ class Patches(msgspec.Struct, tag=True, kw_only=True):
     """Encode units (counted over the whole request) whose patches are in these pages, one list a unit."""
 
     uid: int
-    first_unit: int
+    units: list[int]
     pages: list[list[int]]
 
 
@@ -123,7 +151,8 @@ class Embeddings(msgspec.Struct, tag=True, kw_only=True):
 class Sequence(msgspec.Struct, tag=True, kw_only=True):
     """One answer: its tokens so far, and the KV pages that hold all but the last.
 
-    Prefill hands it to decode: the KV stays where it is, only the page table travels.
+    Prefill hands it to decode: the KV stays where it is, only the page table travels. The first `keyed` pages are
+    remembered, the last of them by `last_key` (empty: none are to be); `tail_media` has tokens in the next one.
     """
 
     uid: int
@@ -134,6 +163,9 @@ class Sequence(msgspec.Struct, tag=True, kw_only=True):
     pages: list[int]
     position_offset: int
     sampling: SamplingParams
+    keyed: int = 0
+    last_key: bytes = b""
+    tail_media: list[bytes] = []
 
     @property
     def num_generated(self) -> int:
@@ -186,12 +218,30 @@ class Unfit(msgspec.Struct, tag=True):
     reason: str
 
 
+class Kept(msgspec.Struct):
+    """Pages that hold what `key` stands for, also when they are free, until they are taken anew."""
+
+    buffer: CachedBuffer
+    key: bytes
+    pages: Pages
+
+
+class Lookup(msgspec.Struct):
+    """Tokens that a cache was asked for, and how many of them it had."""
+
+    buffer: CachedBuffer
+    tokens: int
+    hits: int
+
+
 class Report(msgspec.Struct, tag=True, kw_only=True):
     """What a worker's step produced, and how many requests each of its stages holds."""
 
     instance: str
     tokens: list[Token] = []
     spans: list[Span] = []
+    kept: list[Kept] = []
+    lookups: list[Lookup] = []
     counts: dict[Stage, tuple[int, int]] = {}
 
 
@@ -200,6 +250,12 @@ class Preempted(msgspec.Struct, tag=True):
 
     uid: int
     index: int
+
+
+class Stale(msgspec.Struct, tag=True):
+    """Pages that the request was to reuse instead of its media were taken by others: it must start anew."""
+
+    uid: int
 
 
 class Failed(msgspec.Struct, tag=True):
@@ -230,6 +286,7 @@ Message = (
     | Unfit
     | Report
     | Preempted
+    | Stale
     | Failed
     | Drained
 )

@@ -18,6 +18,7 @@ class Observed(Protocol):
     def stages(self) -> Mapping[str, tuple[int, int]]: ...
     def buffers(self) -> Mapping[str, tuple[int, int]]: ...
     def peaks(self) -> Mapping[str, int]: ...
+    def cached(self) -> Mapping[str, int]: ...
     @property
     def target_between_tokens(self) -> float | None: ...
 
@@ -38,6 +39,16 @@ class Metrics:
         self._prompt_tokens = self._counter("prompt_tokens_total", "Prompt tokens of finished requests")
         self._generated_tokens = self._counter("generation_tokens_total", "Tokens generated")
         self._preempted = self._counter("num_preemptions_total", "Sequences preempted for want of KV pages")
+        self._lookups = {
+            "kv": (
+                self._counter("prefix_cache_queries_total", "Tokens that were looked for in the prefix cache"),
+                self._counter("prefix_cache_hits_total", "Tokens that were found in the prefix cache"),
+            ),
+            "visual": (
+                self._counter("mm_cache_queries_total", "Visual tokens that were looked for in the visual cache"),
+                self._counter("mm_cache_hits_total", "Visual tokens that were found in the visual cache"),
+            ),
+        }
         self._aborted = self._counter("num_aborted_requests_total", "Requests whose client went away")
         self._finished = Counter(
             _PREFIX + "request_success_total",
@@ -67,6 +78,12 @@ class Metrics:
 
     def stage_time(self, stage: str, kind: Literal["queue", "run"], seconds: float) -> None:
         self._stage_time[kind].labels(stage).observe(seconds)
+
+    def looked_up(self, buffer: Literal["kv", "visual"], tokens: int, hits: int) -> None:
+        """A request's tokens: of all, so many were found in the cache."""
+        queried, found = self._lookups[buffer]
+        queried.inc(tokens)
+        found.inc(hits)
 
     def preempted(self) -> None:
         self._preempted.inc()
@@ -111,7 +128,10 @@ class _Gauges(Collector):
         peak = _gauge("buffer_peak_pages", "Most pages in use at once since the workers started", "buffer")
         for buffer, pages in self._engine.peaks().items():
             peak.add_metric([buffer], pages)
-        yield from (running, waiting, ratio, used, total, peak)
+        cached = _gauge("buffer_cached_pages", "Free pages with what later requests may reuse", "buffer")
+        for buffer, pages in self._engine.cached().items():
+            cached.add_metric([buffer], pages)
+        yield from (running, waiting, ratio, used, total, peak, cached)
         if (target := self._engine.target_between_tokens) is not None:
             yield _gauge("slo_tbt_seconds", "Target time between tokens beside heavy work", value=target)
 

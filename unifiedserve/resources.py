@@ -41,7 +41,7 @@ def _check_room(needed: Mapping[str, int], free_bytes: int, who: str, remedy: st
         parts = " + ".join(f"{name} {mib:,}" for name, mib in needed.items())
         raise ConfigError(
             f"not enough memory: {parts} = {total:,} MiB, but {who} {free:,} MiB free; {remedy}, or ask for smaller "
-            "buffers (--kv-cache-mib, --patch-buffer-mib, --visual-buffer-mib)"
+            "buffers (--kv-cache-mib, --patch-buffer-mib, --visual-buffer-mib, --visual-cache-mib)"
         )
 
 

@@ -114,7 +114,7 @@ class Supervisor:
             ),
             visual=_pool(
                 "visual_buffer_mib",
-                config.visual_buffer_mib,
+                config.visual_buffer_mib + config.visual_cache,
                 config.visual_page_tokens * processor.visual_dim * dtype.itemsize,
             ),
             instances=tuple(instance.name for instance in config.workers.instances),

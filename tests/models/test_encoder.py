@@ -259,7 +259,7 @@ def test_a_step_of_several_requests(adapter: LanguageAdapter, buffers: tuple[Row
             rows = pixels([(each, 1)], seed=10 * uid + unit)
             pages = patches.put(rows, uid, 0)
             assert pages is not None
-            stage.accept(Patches(uid=uid, first_unit=unit, pages=[pages]), prompt)
+            stage.accept(Patches(uid=uid, units=[unit], pages=[pages]), prompt)
             expected[uid, unit] = adapter.encode(rows, [(each, 1)])
     assert [unit.ready for prompt in prompts.values() for unit in prompt.state.units] == [True] * 5
     promised = sum(prompt.state.visual_pages for prompt in prompts.values())

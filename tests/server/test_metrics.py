@@ -15,6 +15,9 @@ class Engine:
     def peaks(self) -> dict[str, int]:
         return {"kv": 11}
 
+    def cached(self) -> dict[str, int]:
+        return {"kv": 7}
+
     target_between_tokens = 0.08
 
 
@@ -38,6 +41,8 @@ def test_what_the_engine_reports_is_counted() -> None:
     metrics.stage_time("encode", "run", 0.3)
     metrics.preempted()
     metrics.aborted()
+    metrics.looked_up("kv", 100, 64)
+    metrics.looked_up("visual", 30, 30)
     values = samples(metrics)
     assert values["requests_total", ()] == 1
     assert values["time_to_first_token_seconds_sum", ()] == 0.2
@@ -50,6 +55,10 @@ def test_what_the_engine_reports_is_counted() -> None:
     assert values["request_stage_time_seconds_sum", ("encode",)] == 0.3
     assert values["num_preemptions_total", ()] == 1
     assert values["num_aborted_requests_total", ()] == 1
+    assert values["prefix_cache_queries_total", ()] == 100
+    assert values["prefix_cache_hits_total", ()] == 64
+    assert values["mm_cache_queries_total", ()] == 30
+    assert values["mm_cache_hits_total", ()] == 30
 
 
 def test_gauges_are_read_at_scrape_time() -> None:
@@ -64,6 +73,7 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert values["buffer_total_pages", ("kv",)] == 20
     assert values["buffer_usage_ratio", ("patch",)] == 0
     assert values["buffer_peak_pages", ("kv",)] == 11
+    assert values["buffer_cached_pages", ("kv",)] == 7
     assert values["slo_tbt_seconds", ()] == 0.08
 
 

@@ -173,6 +173,21 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.units * self.patches_per_unit
 
     @property
+    def group_size(self) -> int:
+        """Frames of a video that are decoded into units together."""
+        return self.layout.temporal_patch_size if isinstance(self.layout, PatchGrid) else 1
+
+    @property
+    def units_per_group(self) -> int:
+        """Units of such a group of frames, or of an image."""
+        return self.units // max(1, -(-len(self.frame_indices) // self.group_size))
+
+    def frames_of(self, groups: Sequence[int]) -> tuple[int, ...]:
+        """The frames of these groups of a video, in order."""
+        size = self.group_size
+        return tuple(frame for group in groups for frame in self.frame_indices[group * size : (group + 1) * size])
+
+    @property
     def grid(self) -> tuple[int, int, int]:
         """Patches in time, height and width, as `image_grid_thw`/`video_grid_thw` of transformers.
 

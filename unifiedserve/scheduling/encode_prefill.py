@@ -24,9 +24,9 @@ def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
             visual_free -= request.visual_pages
         taken: list[int] = []
         for i in units:
-            if request.units[i].tokens > left and (work or taken):
+            if request.units[i].cost > left and (work or taken):
                 break
-            left -= request.units[i].tokens
+            left -= request.units[i].cost
             taken.append(i)
         if taken:
             work.append(EncodeWork(request.uid, taken))

@@ -23,6 +23,12 @@ class Unit:
     pages: int  # of the visual buffer
     ready: bool = False  # its patches are there
     encoded: bool = False
+    cached: bool = False  # its visual tokens are there: it need not be decoded, and encoding it takes no time
+
+    @property
+    def cost(self) -> int:
+        """Tokens that the encoder must compute."""
+        return 0 if self.cached else self.tokens
 
 
 @dataclass(slots=True)

@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor
 
+from unifiedserve.memory.content_keys import page_key
 from unifiedserve.messages import Sequence, Token
 from unifiedserve.sampling import sample
 from unifiedserve.scheduling import DecodeState
+from unifiedserve.stages.cache_log import CacheLog
 from unifiedserve.stages.language import LanguageModel, Rows
 from unifiedserve.stages.sequence import append_token
 
@@ -21,6 +23,7 @@ class DecodeStage:
         self._instance = instance
         self._eos = eos_token_ids
         self.sequences: dict[Key, Sequence] = {}
+        self.log = CacheLog("kv", self._kv.pool)
 
     def accept(self, sequence: Sequence) -> None:
         self.sequences[sequence.uid, sequence.index] = sequence
@@ -50,6 +53,8 @@ class DecodeStage:
             self._eos,
         )
         tokens = [append_token(s, token, self._eos) for s, token in zip(sequences, sampled, strict=True)]
+        for sequence in sequences:
+            self._keep_full_pages(sequence)
         for key, token in zip(keys, tokens, strict=True):
             if token.finish:
                 self.drop(key)
@@ -58,6 +63,17 @@ class DecodeStage:
     def drop(self, key: Key) -> None:
         """Forget a sequence and release its pages."""
         self._kv.pool.release(self.sequences.pop(key).pages)
+
+    def _keep_full_pages(self, sequence: Sequence) -> None:
+        """Pages that the last step filled may serve requests that begin with this answer's prompt and text."""
+        size = self._kv.page_size
+        while sequence.last_key and (sequence.keyed + 1) * size < len(sequence.token_ids):
+            start = sequence.keyed * size
+            tokens = sequence.token_ids[start : start + size]
+            sequence.last_key = page_key(sequence.last_key, tokens, sequence.tail_media)
+            self.log.keep(sequence.last_key, [sequence.pages[sequence.keyed]])
+            sequence.tail_media = []
+            sequence.keyed += 1
 
     def _grow(self, sequence: Sequence) -> bool:
         missing = -(-len(sequence.token_ids) // self._kv.page_size) - len(sequence.pages)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from unifiedserve.config import Stage
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import Embeddings, Message, PagesFreed, Patches, Preempted, Request, Sequence
+from unifiedserve.messages import Embeddings, Message, PagesFreed, Patches, Preempted, Request, Sequence, Stale
 from unifiedserve.scheduling import (
     Budget,
     Chunk,
@@ -79,6 +79,7 @@ class LanguageLane:
                 self._port.queued(Stage.DECODE, message.uid)
 
     def step(self) -> float:
+        self._renew_prefixes()
         plan = self._policy(self._state(), self._budget)
         self._tell(plan)
         if plan.preempt:
@@ -86,10 +87,13 @@ class LanguageLane:
         if plan.prefill or plan.decode:
             with self._guard([chunk.uid for chunk in plan.prefill] + [uid for uid, _ in plan.decode]):
                 self._run_language(plan)
+        self._report_caches()
         if plan.encode:
             self._port.flush(self.counts())  # tokens do not wait for the encoder
             with self._guard(work.uid for work in plan.encode):
+                self._recall(plan.encode)
                 self._run_encode(plan.encode)
+            self._report_caches()
         return AT_ONCE if plan.has_work else plan.wait_until
 
     def drop(self, uid: int, index: int | None = None) -> None:
@@ -128,8 +132,19 @@ class LanguageLane:
         prompt = Prompt.receive(request, self._model.adapter.visual_ids, kv_pages, self._visual.pages_for)
         self._prompts[request.uid] = prompt
         self._prefill.start(prompt)
-        if not request.media:
+        if all(unit.encoded for unit in prompt.state.units):
             self._port.queued(Stage.PREFILL, request.uid)
+
+    def _renew_prefixes(self) -> None:
+        """What waiting requests may reuse is theirs only when they are let in: until then others may take it."""
+        waiting = [p for p in self._prompts.values() if p.request.reuse.prefix.numbers and not p.state.admitted]
+        for prompt in waiting:
+            if not self._prefill.renew(prompt):
+                self._start_anew(prompt.state.uid)
+
+    def _start_anew(self, uid: int) -> None:
+        self._port.to_engine(Stale(uid))
+        self.drop(uid)
 
     def _state(self) -> State:
         pool = self._model.kv.pool
@@ -147,18 +162,39 @@ class LanguageLane:
             costs=self._costs,
         )
 
+    def _report_caches(self) -> None:
+        """In the same report as the tokens: a client's next request may need what this one left."""
+        for stage in (self._encode, self._prefill, self._decode):
+            self._port.cached(*stage.log.take())
+
     def _tell(self, plan: Plan) -> None:
         """Let the other workers know what this one is about to do, so that they can pace themselves."""
         if Stage.ENCODE in self._hosted:
             self._port.working(Stage.ENCODE, bool(plan.encode))
         if Stage.PREFILL in self._hosted:
             self._port.working(Stage.PREFILL, bool(plan.prefill))
-            sizes = {chunk.uid: self._prompts[chunk.uid].state.num_tokens for chunk in plan.prefill}
-            self._port.waiting(
-                len(self._prompts), any(chunk == (chunk.uid, 0, sizes[chunk.uid]) for chunk in plan.prefill)
-            )
+            states = [(chunk, self._prompts[chunk.uid].state) for chunk in plan.prefill]
+            joining = any(not state.admitted and chunk.stop == state.num_tokens for chunk, state in states)
+            self._port.waiting(len(self._prompts), joining)
 
-    def _run_encode(self, work: list[EncodeWork]) -> None:
+    def _recall(self, work: list[EncodeWork]) -> None:
+        """Units whose visual tokens are there go on to prefill as if they had just been encoded."""
+        embeddings, stale = self._encode.recall(work, self._prompts)
+        for message in embeddings:
+            self._port.send(Stage.PREFILL, message)
+        for uid in stale:
+            self._start_anew(uid)
+
+    def _run_encode(self, scheduled: list[EncodeWork]) -> None:
+        """What the cache did not have."""
+        work = [
+            EncodeWork(uid, units)
+            for uid, all_units in scheduled
+            if (prompt := self._prompts.get(uid))
+            and (units := [unit for unit in all_units if unit not in prompt.request.reuse.units])
+        ]
+        if not work:
+            return
         start = time.monotonic()
         for uid, _ in work:
             self._port.dequeued(Stage.ENCODE, uid)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ipc_buffers import MessageQueue
 from unifiedserve.config import Placement, Stage
 from unifiedserve.memory.shared import ENGINE_INBOX, SharedMemory
-from unifiedserve.messages import Abort, Drained, Failed, Message, Report, Span, Token, pack
+from unifiedserve.messages import Abort, Drained, Failed, Kept, Lookup, Message, Report, Span, Token, pack
 
 _PATIENCE_SECONDS = 0.05
 _MOST_MESSAGES = 256
@@ -107,6 +107,11 @@ class Port:
     def tokens(self, tokens: list[Token]) -> None:
         self._report.tokens.extend(tokens)
 
+    def cached(self, kept: list[Kept], lookups: list[Lookup]) -> None:
+        """What can be found in the caches from now on, and what was found in them."""
+        self._report.kept.extend(kept)
+        self._report.lookups.extend(lookups)
+
     def span(self, stage: Stage, name: str, start: float, requests: list[int]) -> None:
         """Record work that began at `start` (monotonic seconds) and has ended now."""
         self.record(Span(stage, name, start, time.monotonic(), requests))
@@ -132,7 +137,7 @@ class Port:
     def flush(self, counts: dict[Stage, tuple[int, int]]) -> None:
         """Send what was gathered, if anything happened since the last time."""
         report = self._report
-        if report.tokens or report.spans or counts != report.counts:
+        if report.tokens or report.spans or report.kept or report.lookups or counts != report.counts:
             report.counts = counts
             self.to_engine(report)
             self._report = Report(instance=self._instance, counts=counts)

@@ -6,10 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from unifiedserve.memory.content_index import Pages
+from unifiedserve.memory.content_keys import ROOT_KEY
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import Embeddings, Request, Sequence, Token
 from unifiedserve.sampling import sample
 from unifiedserve.scheduling import Chunk
+from unifiedserve.stages.cache_log import CacheLog
 from unifiedserve.stages.language import LanguageModel, Rows
 from unifiedserve.stages.prompt import Prompt
 from unifiedserve.stages.sequence import append_token
@@ -31,6 +34,9 @@ class _Progress:
     position_offset: int
     is_visual: Tensor  # bool [n]
     rows_before: Tensor  # int64 [n + 1]: visual rows before each token
+    needed: int  # KV pages, those that are reused included
+    prefix: Pages  # of the KV cache, to be reused
+    kept: int = 0  # leading pages that are remembered
     visual: list[_VisualPage] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)  # of the KV cache
 
@@ -53,6 +59,7 @@ class PrefillStage:
         self._instance = instance
         self._eos = eos_token_ids
         self._progress: dict[int, _Progress] = {}
+        self.log = CacheLog("kv", self._kv.pool)
 
     def start(self, prompt: Prompt) -> None:
         """A request arrived."""
@@ -63,7 +70,20 @@ class PrefillStage:
         is_visual = torch.isin(token_ids, torch.tensor(sorted(adapter.visual_ids)))
         is_visual[request.num_prompt :] = False  # a placeholder that was generated is a token like any other
         rows_before = torch.cat([torch.zeros(1, dtype=torch.int64), is_visual.cumsum(0)])
-        self._progress[request.uid] = _Progress(positions, offset, is_visual, rows_before)
+        self._progress[request.uid] = _Progress(
+            positions, offset, is_visual, rows_before, prompt.state.kv_pages, request.reuse.prefix
+        )
+
+    def renew(self, prompt: Prompt) -> bool:
+        """See what is left of the prefix that a waiting request may reuse; whether that is enough to go on without
+        the media that were not decoded. The request then needs new pages for the rest only.
+        """
+        progress = self._progress[prompt.state.uid]
+        left, in_use = self._kv.pool.renew(*progress.prefix)
+        progress.prefix = progress.prefix.first(left)
+        prompt.state.prefilled = left * self._kv.page_size
+        prompt.state.kv_pages = progress.needed - in_use
+        return prompt.state.prefilled >= prompt.covered
 
     def accept(self, message: Embeddings, prompt: Prompt | None) -> None:
         """A unit was encoded; that of a request that is gone is released."""
@@ -82,6 +102,8 @@ class PrefillStage:
         """The chunks as model input, less those whose KV pages another process took meanwhile."""
         batch = []
         for chunk in chunks:
+            if chunk.uid not in prompts:
+                continue  # it left after this step was planned
             prompt, progress = prompts[chunk.uid], self._progress[chunk.uid]
             if prompt.state.admitted or self._admit(prompt, progress):
                 batch.append((chunk, self._chunk_rows(chunk, prompt, progress)))
@@ -96,6 +118,7 @@ class PrefillStage:
         for chunk in chunks:
             prompt = prompts[chunk.uid]
             prompt.state.prefilled = chunk.stop
+            self._keep_full_pages(prompt)
             self._release_visual(chunk.uid, chunk.stop)
             if chunk.stop == prompt.state.num_tokens:
                 first = self._first_tokens(prompt, logits[len(finished.complete)])
@@ -125,12 +148,26 @@ class PrefillStage:
         return torch.cat([prompt, generated.expand(len(prompt), -1)], dim=1), offset
 
     def _admit(self, prompt: Prompt, progress: _Progress) -> bool:
-        pages = self._kv.pool.allocate(prompt.state.kv_pages, prompt.state.uid, self._instance)
+        uid, pool, reused = prompt.state.uid, self._kv.pool, progress.prefix.numbers
+        recalled = pool.recall(*progress.prefix, uid, self._instance)
+        whole = recalled == len(reused)
+        pages = pool.allocate(progress.needed - len(reused), uid, self._instance) if whole else None
         if pages is None:
+            pool.release(reused[:recalled])
             return False
-        progress.pages = pages.tolist()
+        progress.pages = [*reused, *pages.tolist()]
+        progress.kept = len(reused)
         prompt.state.admitted = True
+        if prompt.request.page_keys is not None:
+            self.log.looked_up(prompt.state.num_tokens, len(reused) * self._kv.page_size)
         return True
+
+    def _keep_full_pages(self, prompt: Prompt) -> None:
+        """Requests that begin alike can use them, also when this one is gone."""
+        progress, keys = self._progress[prompt.state.uid], prompt.request.page_keys or []
+        while progress.kept < min(len(keys), prompt.state.prefilled // self._kv.page_size):
+            self.log.keep(keys[progress.kept], [progress.pages[progress.kept]])
+            progress.kept += 1
 
     def _chunk_rows(self, chunk: Chunk, prompt: Prompt, progress: _Progress) -> Rows:
         span = slice(chunk.start, chunk.stop)
@@ -159,6 +196,7 @@ class PrefillStage:
 
     def _first_tokens(self, prompt: Prompt, logits: Tensor) -> list[tuple[Sequence, Token]]:
         request, progress = prompt.request, self._progress.pop(prompt.state.uid)
+        last_key = b"" if request.page_keys is None else [ROOT_KEY, *request.page_keys][-1]
         sequences = [
             Sequence(
                 uid=request.uid,
@@ -169,6 +207,9 @@ class PrefillStage:
                 pages=pages,
                 position_offset=progress.position_offset,
                 sampling=request.sampling.for_choice(index),
+                keyed=progress.kept,
+                last_key=last_key,
+                tail_media=request.tail_media,
             )
             for index, pages in zip(request.indices, self._fork(request.indices, progress.pages, prompt), strict=True)
         ]

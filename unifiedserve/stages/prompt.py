@@ -17,6 +17,7 @@ class Prompt:
     state: PrefillState
     parts: list[tuple[MediaPlan, int]]  # each unit's medium, and which of its units it is
     rows: list[int]  # first visual row of each unit, and their total
+    covered: int = 0  # end of the prompt prefix that must be reused, because its media are not decoded
     patches: dict[int, list[int]] = field(default_factory=dict)  # unit -> pages of the patch buffer
 
     @classmethod
@@ -33,5 +34,11 @@ class Prompt:
         prompt = request.token_ids[: request.num_prompt] if parts else []
         positions = [i for i, token in enumerate(prompt) if token in placeholders]
         units = [Unit(n, positions[row], visual_pages(n)) for n, row in zip(tokens, rows, strict=False)]
+        reuse = request.reuse
+        for unit in units[: reuse.covered]:
+            unit.pages, unit.ready, unit.encoded = 0, True, True
+        for number in reuse.units:
+            units[number].ready = units[number].cached = True
+        covered = positions[rows[reuse.covered] - 1] + 1 if reuse.covered else 0
         state = PrefillState(request.uid, request.arrival, len(request.token_ids), kv_pages, units)
-        return cls(request, state, parts, rows)
+        return cls(request, state, parts, rows, covered)

@@ -35,7 +35,7 @@ class Output:
     uid: int
     started: float
     ended: float
-    first_unit: int = 0
+    units: list[int] = field(default_factory=list)
     plan: MediaPlan | None = None
     patches: np.ndarray | None = None  # uint8 [units * patches_per_unit, row bytes]
     engine: int = 0
@@ -45,17 +45,19 @@ class Output:
 
 @dataclass(slots=True)
 class _Medium:
-    """An image or a video that is being decoded."""
+    """An image or a video that is being decoded: the units in `wanted`, in `groups` of frames."""
 
     uid: int
     name: str
-    first_unit: int
     plan: MediaPlan
+    first_unit: int  # of the request
+    wanted: set[int]
+    groups: list[int]
 
 
 @dataclass(slots=True)
 class _Job:
-    """A request in the stage. Units are counted over all of its media."""
+    """A request in the stage. Units are counted over all of its media, decoded or not."""
 
     message: DecodeMedia
     state: VisionState
@@ -87,10 +89,10 @@ class VisionStage:
 
     def accept(self, message: DecodeMedia) -> None:
         """A request arrived."""
-        plans = [source.plan for source in message.media]
-        pages = sum(plan.units * self._buffer.pages_for(plan.patches_per_unit) for plan in plans)
+        wanted = [(len(source.wanted), source.plan.patches_per_unit) for source in message.media]
+        pages = sum(units * self._buffer.pages_for(patches) for units, patches in wanted)
         state = VisionState(message.uid, message.arrival, pages)
-        self._jobs[message.uid] = _Job(message, state, sum(plan.units for plan in plans))
+        self._jobs[message.uid] = _Job(message, state, sum(units for units, _ in wanted))
 
     @property
     def free_pages(self) -> int:
@@ -111,12 +113,12 @@ class VisionStage:
         """Begin to decode all media of an admitted request."""
         job = self._jobs[uid]
         job.state.admitted = True
-        first_unit = 0
         for source in job.message.media:
-            medium = _Medium(uid, source.name, first_unit, source.plan)
+            plan, wanted = source.plan, set(source.wanted)
+            groups = sorted({unit // plan.units_per_group for unit in wanted})
+            medium = _Medium(uid, source.name, plan, source.first_unit, wanted, groups)
             decode = self._decode_image if source.plan.kind == "image" else self._begin_video
             self._starters.submit(self._guarded, medium, decode, job, source)
-            first_unit += source.plan.units
 
     def take_outputs(self) -> list[Output]:
         """What has finished for requests that are still here."""
@@ -141,7 +143,7 @@ class VisionStage:
         job.units_left -= len(pages)
         if job.units_left == 0:
             self.drop(output.uid)
-        return Patches(uid=output.uid, first_unit=output.first_unit, pages=pages)
+        return Patches(uid=output.uid, units=output.units, pages=pages)
 
     def drop(self, uid: int) -> None:
         """Forget a request; what is still being decoded for it is cancelled."""
@@ -178,9 +180,10 @@ class VisionStage:
 
     def _begin_video(self, medium: _Medium, job: _Job, source: MediaSource) -> None:
         bitstream = flashcodec.analyse_bitstream(_open(source))
+        frames = medium.plan.frames_of(medium.groups)
         with self._videos_lock:  # held until it is entered, so that no output comes before
             if not job.dropped:
-                request = self._codec.add_decoding_request(bitstream, medium.plan.frame_indices, layout_of(medium.plan))
+                request = self._codec.add_decoding_request(bitstream, frames, layout_of(medium.plan))
                 self._videos[request] = medium
                 job.videos.add(request)
 
@@ -189,7 +192,7 @@ class VisionStage:
         patches = image_in_layout(_open(source), layout_of(medium.plan))
         if isinstance(medium.plan.layout, Views):
             patches = cut_views(patches, medium.plan.layout)
-        self._finished(Output(medium.uid, begin, time.monotonic(), medium.first_unit, medium.plan, patches))
+        self._finish_group(medium, 0, patches, begin, time.monotonic())
 
     def _collect_or_die(self) -> None:
         """Without its collector the stage would hang: better that the supervisor replaces the worker."""
@@ -226,9 +229,20 @@ class VisionStage:
     def _finish_frames(
         self, medium: _Medium, decoded: flashcodec.DecodingOutput, patches: np.ndarray, ended: float
     ) -> None:
-        units = patches.size // (medium.plan.patches_per_unit * self._buffer.width)  # of each group of frames
-        first = medium.first_unit + decoded.first_group * units
-        self._finished(Output(medium.uid, decoded.began, ended, first, medium.plan, patches, decoded.engine))
+        group = medium.groups[decoded.first_group]
+        self._finish_group(medium, group, patches, decoded.began, ended, decoded.engine)
+
+    def _finish_group(
+        self, medium: _Medium, group: int, patches: np.ndarray, began: float, ended: float, engine: int = 0
+    ) -> None:
+        """Of a group of frames, or an image, the units that are wanted."""
+        count = medium.plan.units_per_group
+        wanted = [unit for unit in range(count) if group * count + unit in medium.wanted]
+        rows = patches.reshape(count, -1)
+        if len(wanted) < count:
+            rows = rows[wanted]
+        units = [medium.first_unit + group * count + unit for unit in wanted]
+        self._finished(Output(medium.uid, began, ended, units, medium.plan, rows, engine))
 
     def _finished(self, output: Output) -> None:
         self._outputs.append(output)

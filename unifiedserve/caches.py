@@ -1,0 +1,88 @@
+"""What need not be computed again: KV pages of prompts that began alike, visual tokens of media seen before.
+
+The pages are where they were computed, and free: workers take them anew when they need them, the least recently used
+first. Only where to look is kept here, in the engine, which sees every request before it is anywhere else.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ipc_buffers import PagePool
+from unifiedserve.config import EngineConfig
+from unifiedserve.memory.content_index import ContentIndex
+from unifiedserve.memory.content_keys import MediaTokens, medium_key, page_keys, unit_key
+from unifiedserve.messages import CachedBuffer, Kept, Reuse
+from unifiedserve.models.media import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a prompt consists of, as the caches know it."""
+
+    media: MediaTokens
+    unit_keys: list[bytes]
+    unit_ends: list[int]  # position after the last visual token of each unit, ascending
+
+
+def contents_of(prompt: Prompt, visual_ids: Collection[int], digests: Sequence[bytes]) -> Contents:
+    """`digests` are those of the media's bytes, in the order of the prompt."""
+    plans = prompt.media
+    keys = [medium_key(digest, msgspec.msgpack.encode(plan)) for digest, plan in zip(digests, plans, strict=True)]
+    positions = [i for i, token in enumerate(prompt.token_ids) if token in visual_ids] if plans else []
+    unit_keys, unit_ends, row = [], [], 0
+    for key, plan in zip(keys, plans, strict=True):
+        for unit in range(plan.units):
+            row += plan.tokens_per_unit
+            unit_keys.append(unit_key(key, unit))
+            unit_ends.append(positions[row - 1] + 1)
+    media = MediaTokens(positions, [(key, plan.tokens) for key, plan in zip(keys, plans, strict=True)])
+    return Contents(media, unit_keys, unit_ends)
+
+
+class Caches:
+    """The prefix cache and the visual cache of one engine."""
+
+    def __init__(self, config: EngineConfig, pools: Mapping[str, PagePool]) -> None:
+        self._page_tokens = config.kv_page_tokens
+        self._indexes: dict[CachedBuffer, ContentIndex] = {}
+        if not config.no_prefix_cache:
+            self._indexes["kv"] = ContentIndex(pools["kv"])
+        if config.visual_cache:
+            self._indexes["visual"] = ContentIndex(pools["visual"])
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is kept at all."""
+        return bool(self._indexes)
+
+    def page_keys(self, token_ids: Sequence[int], contents: Contents) -> list[bytes] | None:
+        """Of the full KV pages; None if they are not kept."""
+        return page_keys(token_ids, self._page_tokens, contents.media) if "kv" in self._indexes else None
+
+    def tail_media(self, token_ids: Sequence[int], contents: Contents) -> list[bytes]:
+        """Keys of the media with tokens behind the full pages."""
+        return contents.media.within(len(token_ids) // self._page_tokens * self._page_tokens, len(token_ids))
+
+    def unit_keys(self, contents: Contents) -> list[bytes]:
+        """Of the encode units; none if they are not kept."""
+        return contents.unit_keys if "visual" in self._indexes else []
+
+    def find(self, num_tokens: int, keys: Sequence[bytes] | None, contents: Contents) -> Reuse:
+        """What is there now of a sequence of so many tokens with these page keys; the last token is never reused."""
+        prefix = self._indexes["kv"].prefix(keys[: (num_tokens - 1) // self._page_tokens]) if keys else Reuse().prefix
+        covered = bisect_right(contents.unit_ends, len(prefix.numbers) * self._page_tokens)
+        visual = self._indexes.get("visual")
+        there = {
+            unit: pages
+            for unit in range(covered, len(contents.unit_ends))
+            if visual is not None and (pages := visual.get(contents.unit_keys[unit])) is not None
+        }
+        return Reuse(prefix=prefix, covered=covered, units=there)
+
+    def learn(self, kept: Iterable[Kept]) -> None:
+        """Workers have computed these."""
+        for each in kept:
+            self._indexes[each.buffer].put(each.key, each.pages)

@@ -1,0 +1,32 @@
+"""What a stage did for and with the caches, until the engine is told."""
+
+from collections.abc import Sequence
+
+from ipc_buffers import PagePool
+from unifiedserve.memory.content_index import Pages
+from unifiedserve.messages import CachedBuffer, Kept, Lookup
+
+
+class CacheLog:
+    """Of one stage, for the pages of one buffer."""
+
+    def __init__(self, buffer: CachedBuffer, pool: PagePool) -> None:
+        self._buffer: CachedBuffer = buffer
+        self._pool = pool
+        self._kept: list[Kept] = []
+        self._lookups: list[Lookup] = []
+
+    def keep(self, key: bytes, pages: Sequence[int]) -> None:
+        """These pages, held by the stage, are full and have what `key` stands for."""
+        epochs = self._pool.remember(pages).tolist()
+        self._kept.append(Kept(self._buffer, key, Pages(tuple(pages), tuple(epochs))))
+
+    def looked_up(self, tokens: int, hits: int) -> None:
+        """So many tokens might have been there, and so many were."""
+        self._lookups.append(Lookup(self._buffer, tokens, hits))
+
+    def take(self) -> tuple[list[Kept], list[Lookup]]:
+        """What came together since the last time."""
+        taken = self._kept, self._lookups
+        self._kept, self._lookups = [], []
+        return taken
