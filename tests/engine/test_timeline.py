@@ -12,7 +12,7 @@ Serve = Callable[..., Daemon]
 
 
 def test_a_video_request_leaves_spans_of_every_stage(serve: Serve, clips: Callable[[int], Clip]) -> None:
-    daemon = serve(placement="shared", prefill_chunk_tokens=100)
+    daemon = serve(placement="shared", prefill_chunk_tokens=100, no_prefix_cache=True, no_visual_cache=True)
     completion = daemon.client.chat.completions.create(
         model=daemon.engine.model_name,
         messages=[{"role": "user", "content": [video_part(clips(64)), text_part("What happens?")]}],  # type: ignore[list-item]

@@ -1,0 +1,286 @@
+"""What was computed before is not computed again, and answers stay what they were."""
+
+import asyncio
+import concurrent.futures
+import os
+import signal
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from daemon import Daemon
+from media import Clip, image_part, make_image, text_part, video_part
+from reference import Reference
+from test_fidelity import NAMES, TOKENS, answer, question
+from test_life_of_requests import PLACEMENTS, ask, metric, tokens
+
+from unifiedserve.caches import Caches
+from unifiedserve.config import Stage
+from unifiedserve.memory.content_index import Pages
+from unifiedserve.messages import GenerateRequest, Reuse
+from unifiedserve.sampling import SamplingParams
+
+Serve = Callable[..., Daemon]
+Clips = Callable[[int], Clip]
+
+EVERY_FRAME = {"media_io_kwargs": {"video": {"num_frames": -1}}, "return_token_ids": True}
+QUESTIONS = ["What happens?", "Who is there?"]
+LONG = "The river rises in the hills and runs past many towns before it meets the sea. " * 6
+
+
+class Hits:
+    """What the caches found since the last time they were read."""
+
+    NAMES = ("prefix_cache_queries_total", "prefix_cache_hits_total", "mm_cache_queries_total", "mm_cache_hits_total")
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._before = self._now()
+
+    def _now(self) -> list[float]:
+        return [metric(self._daemon, name) for name in self.NAMES]
+
+    def take(self) -> dict[str, int]:
+        before, self._before = self._before, self._now()
+        names = ("queries", "hits", "visual queries", "visual hits")
+        return {
+            name: int(now - then) for name, now, then in zip(names, self._before, before, strict=True) if now != then
+        }
+
+
+def chat(daemon: Daemon, messages: list[dict[str, Any]], **options: Any) -> Any:
+    return daemon.client.chat.completions.create(
+        model=daemon.engine.model_name,
+        messages=messages,  # type: ignore[arg-type]
+        **{"temperature": 0, "max_tokens": 16, "extra_body": EVERY_FRAME, **options},
+    )
+
+
+def work(daemon: Daemon, completion: Any) -> dict[Stage, int]:
+    """How often each stage did something for a request."""
+    spans = [span for span in daemon.engine.timeline(completion.id) if span.name != "queue"]
+    return {stage: count for stage in Stage if (count := sum(span.stage == stage for span in spans))}
+
+
+def video_after(system: str, clips: Clips) -> list[dict[str, Any]]:
+    user = [video_part(clips(64)), image_part(make_image(1, 60, 90)), text_part("What happens?")]
+    return [{"role": "system", "content": system}, {"role": "user", "content": user}]
+
+
+def talk(daemon: Daemon) -> list[tuple[list[int], int]]:
+    """Three turns of a conversation: the answers' tokens, and the length of each prompt."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": [image_part(make_image(1, 150, 200))]}]
+    turns = []
+    for text in (LONG, "And then?", "Why?"):
+        messages.append({"role": "user", "content": text})
+        completion = chat(daemon, messages, max_tokens=40)
+        turns.append((completion.choices[0].token_ids, completion.usage.prompt_tokens))
+        messages.append({"role": "assistant", "content": completion.choices[0].message.content})
+    return turns
+
+
+def three_answers(daemon: Daemon) -> list[list[int]]:
+    completion = ask(daemon, text_part(LONG), n=3, temperature=1.2, seed=11, max_tokens=40)
+    return [choice.token_ids for choice in completion.choices]
+
+
+def crowd(clips: Clips) -> list[list[dict[str, Any]]]:
+    return [
+        [text_part("What is a river?")],
+        [text_part("Sing.")],
+        [video_part(clips(8)), text_part("What happens?")],
+        [video_part(clips(8)), text_part("Who is there?")],
+    ]
+
+
+CROWD: dict[str, Any] = {"max_tokens": 200, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
+
+
+@pytest.fixture(scope="session")
+def uncached(serve: Serve, clips: Clips) -> dict[str, Any]:
+    """The answers of an engine that keeps nothing."""
+    daemon = serve(placement="shared", no_prefix_cache=True, no_visual_cache=True)
+    hits = Hits(daemon)
+    answers = {
+        "questions": [tokens(daemon, video_part(clips(64)), text_part(q), extra_body=EVERY_FRAME) for q in QUESTIONS],
+        "after": chat(daemon, video_after("Be brief.", clips)).choices[0].token_ids,
+        "talk": talk(daemon),
+        "three": three_answers(daemon),
+        "crowd": [tokens(daemon, *content, **CROWD) for content in crowd(clips)],
+    }
+    daemon.wait_idle()
+    assert set(daemon.engine.cached().values()) == {0}
+    assert hits.take() == {}
+    return answers
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_answers_equal_generate_whatever_is_cached(serve: Serve, clips: Clips, hf: Reference, placement: str) -> None:
+    expected = {name: hf.generate(question(name, clips).case, TOKENS) for name in NAMES}
+    daemon = serve(placement=placement, kv_page_tokens=8)
+    hits = Hits(daemon)
+    for _ in range(2):
+        assert {name: answer(daemon, question(name, clips)) for name in NAMES} == expected
+    daemon.wait_idle()
+    found = hits.take()
+    assert found["queries"] // 2 - len(NAMES) * 8 <= found["hits"] < found["queries"]
+    with concurrent.futures.ThreadPoolExecutor(len(NAMES)) as pool:
+        assert list(pool.map(lambda name: answer(daemon, question(name, clips)), NAMES)) == list(expected.values())
+    daemon.wait_idle()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_each_cache_saves_its_share(uncached: dict[str, Any], serve: Serve, clips: Clips, placement: str) -> None:
+    daemon = serve(placement=placement)
+    hits = Hits(daemon)
+    asked = [ask(daemon, video_part(clips(64)), text_part(q), extra_body=EVERY_FRAME) for q in QUESTIONS]
+    daemon.wait_idle()
+    assert [completion.choices[0].token_ids for completion in asked] == uncached["questions"]
+    prompts = [completion.usage.prompt_tokens for completion in asked]
+    found = hits.take()
+    assert found["queries"] == sum(prompts)
+    assert prompts[1] - 40 < found["hits"] < prompts[1]
+    assert daemon.engine.cached()["kv"] > 0
+    assert work(daemon, asked[0]).keys() == set(Stage)
+    assert work(daemon, asked[1]).keys() == {Stage.PREFILL, Stage.DECODE}, "the prefix holds the video"
+
+    after = chat(daemon, video_after("Be brief.", clips))
+    daemon.wait_idle()
+    found = hits.take()
+    assert after.choices[0].token_ids == uncached["after"]
+    assert 0 < found["visual hits"] < found["visual queries"], "the video was there, the image was not"
+    again = chat(daemon, video_after("Be verbose.", clips))
+    daemon.wait_idle()
+    found = hits.take()
+    assert work(daemon, again).keys() == {Stage.PREFILL, Stage.DECODE}, "the visual cache holds the media"
+    assert found["visual hits"] == found["visual queries"]
+    assert found.get("hits", 0) < 32, "no more than what comes before the system prompt"
+
+    assert talk(daemon) == uncached["talk"]
+    daemon.wait_idle()
+    assert hits.take()["hits"] >= sum(prompt - 16 for _, prompt in uncached["talk"][:2])
+    assert [three_answers(daemon) for _ in range(3)] == [uncached["three"]] * 3
+    daemon.wait_idle()
+    assert hits.take()["hits"] > 0
+
+
+def test_a_video_of_which_a_part_is_cached_is_decoded_for_the_rest(
+    uncached: dict[str, Any], serve: Serve, clips: Clips
+) -> None:
+    """A prompt's pages are evicted from its end; what is then missing of the video is computed again."""
+    daemon = serve(placement="shared", no_visual_cache=True, kv_cache_mib=2)
+    video = [video_part(clips(64)), text_part(QUESTIONS[0])]
+    first = ask(daemon, *video, extra_body=EVERY_FRAME)
+    daemon.wait_idle()
+    total, cached = daemon.engine.buffers()["kv"][1], daemon.engine.cached()["kv"]
+    others = (total - cached // 2) * daemon.engine.config.kv_page_tokens
+    ask(daemon, text_part("word"), max_tokens=others - 60, extra_body={"ignore_eos": True})
+    hits = Hits(daemon)
+    second = ask(daemon, *video, extra_body=EVERY_FRAME)
+    daemon.wait_idle()
+    assert [first.choices[0].token_ids, second.choices[0].token_ids] == uncached["questions"][:1] * 2
+    assert 100 < hits.take()["hits"] < second.usage.prompt_tokens - 100
+    assert 0 < work(daemon, second)[Stage.VISION] < work(daemon, first)[Stage.VISION]
+
+
+def test_generated_pages_are_reused_too(serve: Serve) -> None:
+    daemon = serve(placement="shared")
+    sampling = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)
+    prompt = list(range(500, 550))
+
+    async def generate(token_ids: list[int]) -> list[int]:
+        request = GenerateRequest(id=uuid.uuid4().hex, prompt_token_ids=token_ids, sampling=sampling)
+        return [token async for delta in daemon.engine.generate(request) for token in delta.token_ids]
+
+    def run(token_ids: list[int]) -> list[int]:
+        return asyncio.run_coroutine_threadsafe(generate(token_ids), daemon.loop).result()
+
+    answer = run(prompt)
+    daemon.wait_idle()
+    hits = Hits(daemon)
+    run(prompt + answer + [7])
+    daemon.wait_idle()
+    assert hits.take() == {"queries": 151, "hits": 149 // 16 * 16}
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_full_cache_makes_nobody_wait(serve: Serve, placement: str) -> None:
+    """Prompts that fill the KV cache several times over, one after the other: what is cached makes room at once."""
+    daemon = serve(placement=placement, kv_cache_mib=1)
+    plain = [text_part(f"{number}. {LONG}") for number in range(12)]
+    answers = [tokens(daemon, part) for part in plain]
+    daemon.wait_idle()
+    _, total = daemon.engine.buffers()["kv"]
+    assert daemon.engine.cached()["kv"] > total // 2
+    longest = {"max_tokens": None, "extra_body": {"ignore_eos": True}}
+    completion = ask(daemon, text_part("Hello"), **longest)
+    assert completion.usage.total_tokens == total * daemon.engine.config.kv_page_tokens + 1
+    assert metric(daemon, "num_preemptions_total") == 0
+    assert [tokens(daemon, part) for part in plain] == answers
+    daemon.wait_idle()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_preempted_requests_go_on_from_what_is_cached(
+    uncached: dict[str, Any], serve: Serve, clips: Clips, placement: str
+) -> None:
+    tight = serve(placement=placement, kv_cache_mib=1, prefill_chunk_tokens=32)
+    hits = Hits(tight)
+    for _ in range(2):
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda content: tokens(tight, *content, **CROWD), crowd(clips)))
+        assert answers == uncached["crowd"]
+    assert metric(tight, "num_preemptions_total") > 0
+    assert hits.take()["hits"] > 0
+    tight.wait_idle()
+
+
+@pytest.mark.parametrize("instance", ["encode-prefill", "decode"])
+def test_the_caches_are_lost_with_a_worker_and_nothing_else(serve: Serve, clips: Clips, instance: str) -> None:
+    daemon = serve(placement="shared")
+    video = [video_part(clips(8)), text_part("What happens?")]
+    expected = tokens(daemon, *video, extra_body=EVERY_FRAME)
+    daemon.wait_idle()
+    assert daemon.engine.cached()["kv"] > 0
+    os.kill(daemon.engine.worker_pids()[instance], signal.SIGKILL)
+    daemon.wait_healthy(False)
+    daemon.wait_healthy()
+    assert set(daemon.engine.cached().values()) == {0}
+    again = [ask(daemon, *video, extra_body=EVERY_FRAME) for _ in range(2)]
+    assert [completion.choices[0].token_ids for completion in again] == [expected] * 2
+    daemon.wait_idle()
+    assert [Stage.VISION in work(daemon, completion) for completion in again] == [True, False]
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Makes the pages that the index finds in a cache look as if they had been taken since."""
+    find = Caches.find
+    lost: list[str] = []
+
+    def find_what_is_gone(*args: Any) -> Reuse:
+        found = find(*args)
+        gone = lambda pages: Pages(pages.numbers, tuple(epoch - 1 for epoch in pages.epochs))  # noqa: E731
+        prefix = gone(found.prefix) if "prefix" in lost else found.prefix
+        units = {unit: gone(pages) for unit, pages in found.units.items()} if "units" in lost else found.units
+        return Reuse(prefix=prefix, covered=found.covered, units=units)
+
+    monkeypatch.setattr(Caches, "find", find_what_is_gone)
+    return lost.append  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("gone", ["prefix", "units"])
+def test_what_is_gone_when_its_turn_comes_is_computed(
+    serve: Serve, clips: Clips, forgetful: Callable[[str], None], gone: str, placement: str
+) -> None:
+    daemon = serve(placement=placement, no_prefix_cache=gone == "units")
+    video = [video_part(clips(64)), text_part("What happens?")]
+    for options in ({}, {"n": 2}):
+        expected = [choice.token_ids for choice in ask(daemon, *video, extra_body=EVERY_FRAME, **options).choices]
+        forgetful(gone)
+        again = ask(daemon, *video, extra_body=EVERY_FRAME, **options)
+        assert [choice.token_ids for choice in again.choices] == expected
+        assert work(daemon, again).keys() == set(Stage)
+    daemon.wait_idle()
