@@ -83,7 +83,7 @@ def main(
             total = show(console, f"after a request of {count} frames", sizes)
             for name, (peak, pages) in buffers(url).items():
                 console.print(f"{name}: {peak} of {pages} pages at most in use at once")
-    mib = config.kv_cache_mib + config.patch_buffer_mib + config.visual_buffer_mib
+    mib = config.kv_cache_mib + config.patch_buffer_mib + config.visual_buffer_mib + config.visual_cache
     limit = weights * WEIGHTS_FACTOR + mib * 2**20 / 1e6 + WORKER_MB * len(config.workers.instances)
     console.print(f"{total:.0f} MB; weights x {WEIGHTS_FACTOR} + buffers + {WORKER_MB} MB a worker: {limit:.0f} MB")
 

@@ -21,7 +21,7 @@ from machine import describe_machine
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from streams import MODEL_SIZES, Run, daemon, make_video, measure
+from streams import MODEL_SIZES, NO_CACHES, Run, daemon, make_video, measure
 from streams import frames as sampled
 
 from unifiedserve.config import PLACEMENTS
@@ -92,7 +92,7 @@ def main(
         make_video(video, 120)
         runs = []
         for placement in track(list(PLACEMENTS) * repeats, "measuring", console=console):
-            with daemon(model, Path(folder), "--placement", placement) as url:
+            with daemon(model, Path(folder), "--placement", placement, *NO_CACHES) as url:
                 runs.append(asyncio.run(measure(placement, url, [video], sampled(frames))))
     results = summary(runs)
     show(console, results, runs)

@@ -16,6 +16,7 @@ import httpx
 import openai
 
 CLIP = Path(__file__).parents[1] / "unifiedserve" / "samples" / "telescope.mp4"
+NO_CACHES = ("--no-prefix-cache", "--no-visual-cache")  # each question is then as good as new
 SETTLE_TOKENS = 40
 LAST_TOKENS = 10
 MODEL_SIZES = {

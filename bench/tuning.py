@@ -19,7 +19,7 @@ from machine import describe_machine
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from streams import MODEL_SIZES, Run, daemon, gauge, make_video, measure
+from streams import MODEL_SIZES, NO_CACHES, Run, daemon, gauge, make_video, measure
 from streams import frames as sampled
 
 from unifiedserve.config import PLACEMENTS
@@ -48,7 +48,7 @@ def sweep(model: Path, videos: list[Path], frames: int, streams: int, placement:
     for number in track(range(repeats * len(FACTORS)), placement):
         factor = FACTORS[number % len(FACTORS)]
         target = [] if factor == 1 else ["--slo-tbt", f"{factor * points[0].target:.1f}"]
-        with daemon(model, videos[0].parent, "--placement", placement, *target) as url:
+        with daemon(model, videos[0].parent, "--placement", placement, *NO_CACHES, *target) as url:
             if number < len(FACTORS):
                 points.append(Point(placement, gauge(url, "slo_tbt_seconds") * 1e3, []))
             run = asyncio.run(measure(f"{placement} x{factor:g}", url, videos, sampled(frames, MAX_PIXELS), streams))

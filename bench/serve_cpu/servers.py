@@ -37,9 +37,11 @@ class Server:
 
 
 def ours(placement: str, model: Path, media: Path, options: list[str]) -> Server:
+    """Without caches, as the other: rounds repeat what was asked before."""
     command = [sys.executable, "-m", "unifiedserve.cli", "serve", str(model), "--placement", placement]
     limits = ["--max-model-len", str(CONTEXT), "--kv-cache-mib", str(KV_CACHE_GIB * 1024)]
-    return Server(placement, [*command, *limits, "--allowed-local-media-path", str(media), *options])
+    no_caches = ["--no-prefix-cache", "--no-visual-cache"]
+    return Server(placement, [*command, *limits, *no_caches, "--allowed-local-media-path", str(media), *options])
 
 
 def vllm(model: Path, media: Path, folder: Path) -> Server:
