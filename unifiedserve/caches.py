@@ -35,7 +35,7 @@ def contents_of(prompt: Prompt, visual_ids: Collection[int], digests: Sequence[b
     unit_keys, unit_ends, row = [], [], 0
     for key, plan in zip(keys, plans, strict=True):
         for unit in range(plan.units):
-            row += plan.tokens_per_unit
+            row += plan.unit_tokens(unit)
             unit_keys.append(unit_key(key, unit))
             unit_ends.append(positions[row - 1] + 1)
     media = MediaTokens(positions, [(key, plan.tokens) for key, plan in zip(keys, plans, strict=True)])

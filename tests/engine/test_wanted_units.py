@@ -1,0 +1,96 @@
+"""Where a part of a medium is cached, only the rest is decoded, and it is the same as when all is."""
+
+import io
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+import torch
+from media import Clip, make_image
+from PIL import Image
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages import DecodeMedia, MediaSource
+from unifiedserve.models.media import MediaPlan, PatchGrid, Tiles
+from unifiedserve.stages.vision import VisionStage
+
+ROW_BYTES = 3 * 2 * 14 * 14
+VIDEO = MediaPlan(
+    kind="video",
+    frame_indices=tuple(range(7)),
+    layout=PatchGrid(height=56, width=56, patch_size=14, temporal_patch_size=2, merge_size=2),
+    units=4,
+    patches_per_unit=16,
+    tokens_per_unit=4,
+)
+TILED = MediaPlan(
+    kind="image",
+    layout=Tiles(rows=2, columns=2, tile=28, thumbnail="last"),
+    units=5,
+    patches_per_unit=2,
+    tokens_per_unit=1,
+)
+
+
+@pytest.fixture
+def patches() -> Iterator[RowBuffer]:
+    pool = PagePool.create(f"test-wanted-{uuid.uuid4().hex[:12]}", 64, 16 * ROW_BYTES)
+    yield RowBuffer(pool, ROW_BYTES, torch.uint8)
+    pool.close()
+    pool.unlink()
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    file = io.BytesIO()
+    Image.fromarray(make_image(1, 100, 120)).save(file, "PNG")
+    (tmp_path / "picture.png").write_bytes(file.getvalue())
+    return tmp_path / "picture.png"
+
+
+def decode(patches: RowBuffer, plan: MediaPlan, path: Path, units: list[int] | None) -> dict[int, Tensor]:
+    """The patches of each unit; the medium's first one is number 10."""
+    finished = Event()
+    stage = VisionStage(patches, 1, 1, finished.set)
+    found: dict[int, Tensor] = {}
+    try:
+        source = MediaSource(plan=plan, name="it", path=str(path), first_unit=10, units=units)
+        stage.accept(DecodeMedia(uid=1, arrival=0.0, media=[source]))
+        stage.start(1)
+        while stage.states():
+            finished.wait()
+            finished.clear()
+            for output in stage.take_outputs():
+                message = stage.write(output)
+                assert message is not None, output.error
+                for unit, pages in zip(message.units, message.pages, strict=True):
+                    rows = plan.patches_per_unit
+                    found[unit] = patches.get(patches.spread(pages, rows), 0, rows)
+                    patches.pool.release(pages)
+    finally:
+        stage.close()
+    assert patches.pool.used_pages() == 0
+    return found
+
+
+@pytest.mark.parametrize("units", [[1, 3], [0], [2, 3]])
+def test_units_of_a_video(patches: RowBuffer, clips: Callable[[int], Clip], units: list[int]) -> None:
+    path = clips(8).path
+    whole = decode(patches, VIDEO, path, None)
+    assert whole.keys() == {10, 11, 12, 13}
+    some = decode(patches, VIDEO, path, units)
+    assert some.keys() == {10 + unit for unit in units}
+    assert all(torch.equal(rows, whole[unit]) for unit, rows in some.items())
+
+
+@pytest.mark.parametrize("units", [[1, 4], [0]])
+def test_tiles_of_an_image(patches: RowBuffer, picture: Path, units: list[int]) -> None:
+    whole = decode(patches, TILED, picture, None)
+    assert whole.keys() == {10, 11, 12, 13, 14}
+    some = decode(patches, TILED, picture, units)
+    assert some.keys() == {10 + unit for unit in units}
+    assert all(torch.equal(rows, whole[unit]) for unit, rows in some.items())
