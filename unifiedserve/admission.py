@@ -15,6 +15,8 @@ from flashcodec.image import image_size
 import flashcodec
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
+from unifiedserve.grammar import GrammarError, tokenizer_json
+from unifiedserve.grammar_check import GrammarChecker
 from unifiedserve.memory.shared import MemoryLayout
 from unifiedserve.messages import GenerateRequest, MediaInput
 from unifiedserve.models.base import MediaPlan, Processor, Prompt, PromptError, VideoInfo
@@ -37,6 +39,9 @@ class Admission:
         self._config = config
         self._processor = processor
         self._layout = layout
+        self._grammars = GrammarChecker(
+            lambda: tokenizer_json(processor.tokenizer), processor.vocab_size, processor.eos_token_ids
+        )
         longest = processor.max_position_embeddings
         self.max_model_len = min(config.max_model_len or longest, longest)
 
@@ -44,8 +49,12 @@ class Admission:
         """Raises RequestError saying what is wrong, with the numbers."""
         try:
             request.sampling.check()
+            if request.sampling.grammar is not None:
+                self._grammars.check(request.sampling.grammar)
             plans = [self._plan(i, media) for i, media in enumerate(request.media)]
             prompt = self._prompt(request, plans)
+        except GrammarError as error:
+            raise RequestError(f"the grammar of the answer: {error}", param=request.grammar_param) from error
         except ParamError as error:
             raise RequestError(str(error), param=error.param) from error
         except PromptError as error:
@@ -53,6 +62,9 @@ class Admission:
         sampling = self._complete(request.sampling, len(prompt.token_ids))
         self._check_buffers(prompt, sampling)
         return Admitted(request, prompt, sampling)
+
+    def close(self) -> None:
+        self._grammars.close()
 
     def _prompt(self, request: GenerateRequest, plans: Sequence[MediaPlan]) -> Prompt:
         if request.prompt_token_ids is not None:

@@ -234,6 +234,8 @@ class Engine:
             if hasattr(self, "_link"):
                 self._link.close()
         finally:
+            if hasattr(self, "_admission"):
+                self._admission.close()
             supervisor.stop()
 
     # Requests
@@ -403,6 +405,9 @@ class Engine:
     def _handle_token(self, active: ActiveRequest, token: Token, now: float) -> None:
         answer = active.answers[token.index]
         if answer.finished:
+            return
+        if token.error:
+            self._fail(active, token.error, 400)
             return
         previous = active.last_token.get(token.index)
         if previous is None:

@@ -28,7 +28,10 @@ class MediaInput(msgspec.Struct, kw_only=True):
 
 
 class GenerateRequest(msgspec.Struct, kw_only=True):
-    """What a client asks of the engine. `media` is in the order of the placeholders in `messages`."""
+    """What a client asks of the engine. `media` is in the order of the placeholders in `messages`.
+
+    `grammar_param` is the client's own name of what became `sampling.grammar`.
+    """
 
     id: str
     messages: list[dict[str, Any]] = msgspec.field(default_factory=list)
@@ -36,6 +39,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     sampling: SamplingParams = msgspec.field(default_factory=SamplingParams)
     template: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt_token_ids: list[int] | None = None
+    grammar_param: str = "grammar"
 
 
 class TokenLogprob(msgspec.Struct):
@@ -192,7 +196,7 @@ class Shutdown(msgspec.Struct, tag=True):
 
 
 class Token(msgspec.Struct):
-    """Token `number` (from 0) of one answer; `finish` ends it.
+    """Token `number` (from 0) of one answer; `finish` ends it, `error` the whole request: its grammar cannot go on.
 
     The first comes from prefill and the next from decode, so they may arrive the wrong way round.
     """
@@ -203,6 +207,7 @@ class Token(msgspec.Struct):
     token: TokenLogprob
     finish: FinishReason | None = None
     stop_reason: int | None = None
+    error: str | None = None
 
 
 class Ready(msgspec.Struct, tag=True):

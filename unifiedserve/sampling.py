@@ -36,7 +36,8 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     top_k 0 or -1, top_p 1, min_p 0 and penalties at their defaults do nothing; temperature 0 is greedy. `logprobs`
     is the number of most probable tokens to report beside the chosen one (None: no log-probabilities at all).
-    `max_tokens` None leaves the context length as the only limit.
+    `max_tokens` None leaves the context length as the only limit. `grammar` (see `unifiedserve.grammar`) is what the
+    answer must follow.
     """
 
     temperature: float = 1.0
@@ -54,6 +55,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore_eos: bool = False
     logprobs: int | None = None
     n: int = 1
+    grammar: str | None = None
 
     def check(self) -> None:
         """Raises ParamError naming the first parameter out of range."""
@@ -113,15 +115,18 @@ def sample(
     histories: Sequence[Sequence[int]],
     indices: Sequence[int],
     eos_token_ids: Sequence[int] = (),
+    allowed: Tensor | None = None,
 ) -> list[SampledToken]:
     """One token for each row of float32 logits [B, vocab] (not modified).
 
     `histories[i]` are the request's token ids so far, prompt first; the last `indices[i]` of them were generated.
-    Steps, in order: penalties (repetition over prompt and output, presence and frequency over the output),
-    temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop token can come.
+    `allowed` bool [B, vocab] are the tokens that grammars leave, at least one a row.
+    Steps, in order: what is not allowed is ruled out, penalties (repetition over prompt and output, presence and
+    frequency over the output), temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop token can
+    come, unless a grammar leaves nothing else.
     A sampling request needs a seed: see `SamplingParams.for_choice`.
     """
-    adjusted = _adjust(logits, params, histories, indices, eos_token_ids)
+    adjusted = _adjust(logits, params, histories, indices, eos_token_ids, allowed)
     tokens = adjusted.argmax(dim=-1)
     drawn = [row for row, param in enumerate(params) if not param.greedy]
     if drawn:
@@ -137,19 +142,27 @@ def _adjust(
     histories: Sequence[Sequence[int]],
     indices: Sequence[int],
     eos_token_ids: Sequence[int],
+    allowed: Tensor | None,
 ) -> Tensor:
     """Logits after penalties and bans; the same tensor if no request has any."""
     changed = [row for row, p in enumerate(params) if p.penalised or indices[row] < p.min_tokens]
-    if not changed:
+    if not changed and allowed is None:
         return logits
-    adjusted = logits.clone()
+    adjusted = logits.clone() if allowed is None else logits.masked_fill(~allowed, -math.inf)
     for row in changed:
         if params[row].penalised:
             _penalise(adjusted[row], params[row], histories[row], indices[row])
         if indices[row] < params[row].min_tokens:
-            endings = [*eos_token_ids, *params[row].stop_token_ids]
-            adjusted[row, [token for token in endings if token < logits.shape[1]]] = -math.inf
+            _ban(adjusted[row], [*eos_token_ids, *params[row].stop_token_ids])
     return adjusted
+
+
+def _ban(row: Tensor, tokens: Sequence[int]) -> None:
+    """In place, unless it would leave nothing."""
+    known = torch.tensor([token for token in tokens if token < len(row)], dtype=torch.int64)
+    banned = row.index_fill(0, known, -math.inf)
+    if banned.max() > -math.inf:
+        row.copy_(banned)
 
 
 def _penalise(row: Tensor, params: SamplingParams, history: Sequence[int], generated: int) -> None:

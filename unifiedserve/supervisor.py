@@ -142,6 +142,7 @@ class Supervisor:
             dtype=self._dtype,
             patch_row_bytes=self._processor.patch_row_bytes,
             visual_dim=self._processor.visual_dim,
+            vocab_size=self._processor.vocab_size,
             eos_token_ids=self._processor.eos_token_ids,
         )
         process = subprocess.Popen(

@@ -17,11 +17,13 @@ import torch
 
 from unifiedserve.config import EngineConfig, Instance, Stage
 from unifiedserve.errors import ConfigError
+from unifiedserve.grammar import Grammars, tokenizer_json
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import MemoryLayout, SharedMemory
 from unifiedserve.memory.weights import attach_weights
 from unifiedserve.messages import Abort, Message, OutputReady, Ready, Shutdown, Unfit, pack, unpack
+from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.scheduling import Budget
 from unifiedserve.stages.decode import DecodeStage
@@ -32,6 +34,7 @@ from unifiedserve.stages.language_lane import LanguageLane
 from unifiedserve.stages.lone_step import measure_lone_step
 from unifiedserve.stages.port import Port
 from unifiedserve.stages.prefill import PrefillStage
+from unifiedserve.stages.sampler import Sampler
 from unifiedserve.stages.vision import VisionStage
 from unifiedserve.stages.vision_lane import VisionLane
 
@@ -51,6 +54,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     patch_row_bytes: int
     visual_dim: int
+    vocab_size: int
     eos_token_ids: tuple[int, ...]
 
 
@@ -130,14 +134,16 @@ def _language_lane(
     adapter = load_adapter(model_dir, attach_weights(spec.layout.weights), dtype)
     kv = KVCache(memory.pools["kv"], KVLayout.of(load_config(model_dir), config.kv_page_tokens, dtype))
     visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype)
-    model, eos = LanguageModel(adapter, kv), spec.eos_token_ids
-    decode = DecodeStage(model, number, eos)
+    model = LanguageModel(adapter, kv)
+    grammars = Grammars(lambda: tokenizer_json(load_tokenizer(model_dir)), spec.vocab_size, spec.eos_token_ids)
+    sampler = Sampler(grammars, spec.eos_token_ids)
+    decode = DecodeStage(model, number, sampler)
     decode_step = measure_lone_step(model, decode) if Stage.DECODE in spec.instance.stages else None
     lane = LanguageLane(
         model,
         visual,
         EncodeStage(adapter, patches, visual, number),
-        PrefillStage(model, visual, number, eos),
+        PrefillStage(model, visual, number, sampler),
         decode,
         frozenset(spec.instance.stages),
         Budget(

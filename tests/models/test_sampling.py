@@ -89,6 +89,24 @@ def test_distribution(given_params: dict[str, Any]) -> None:
 
 
 @given(values=settings_of_a_request, seed=st.integers(0, 2**63 - 1), data=st.data())
+def test_nothing_outside_a_grammar_comes(values: dict[str, Any], seed: int, data: st.DataObject) -> None:
+    """Other rows, and the logits that are reported, do not notice."""
+    inside = data.draw(st.sets(st.integers(0, VOCAB - 1), min_size=1))
+    index = data.draw(st.integers(0, 5))
+    allowed = torch.ones(2, VOCAB, dtype=torch.bool)
+    allowed[0] = torch.isin(torch.arange(VOCAB), torch.tensor(sorted(inside)))
+    params = SamplingParams(seed=seed, min_tokens=4, logprobs=0, **values)
+    rows, histories = LOGITS.expand(2, -1), [list(range(index + 2))] * 2
+    constrained, free = sample(rows, [params] * 2, histories, [index] * 2, (1, 2), allowed)
+    (alone,) = sample(rows[:1], [params], histories[:1], [index], (1, 2))
+    assert constrained.token in inside
+    assert free == alone
+    assert constrained.logprob == pytest.approx(float(LOGITS.log_softmax(-1)[constrained.token]))
+    if index < 4 and inside - {1, 2}:
+        assert constrained.token not in (1, 2)
+
+
+@given(values=settings_of_a_request, seed=st.integers(0, 2**63 - 1), data=st.data())
 def test_only_what_is_left_comes(values: dict[str, Any], seed: int, data: st.DataObject) -> None:
     logits = torch.randn(VOCAB, generator=torch.Generator().manual_seed(seed % 2**32)) * 3
     history = data.draw(st.lists(st.integers(0, VOCAB - 1), max_size=20))

@@ -20,6 +20,16 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode noncharacters: never in text for interchange
 
 
+def load_tokenizer(model_dir: Path) -> Any:
+    """The transformers tokenizer of a checkpoint; raises ConfigError if it is missing or cannot be loaded."""
+    if not any((model_dir / name).is_file() for name in TOKENIZER_FILES):
+        raise ConfigError(f"{model_dir}: no tokenizer ({' or '.join(TOKENIZER_FILES)})")
+    try:
+        return transformers.AutoTokenizer.from_pretrained(model_dir)
+    except Exception as error:
+        raise ConfigError(f"{model_dir}: cannot load the tokenizer: {error}") from error
+
+
 class ChatTemplate:
     """The tokenizer of a checkpoint and its chat template (`override` replaces the latter).
 
@@ -27,12 +37,7 @@ class ChatTemplate:
     """
 
     def __init__(self, model_dir: Path, override: str | None = None) -> None:
-        if not any((model_dir / name).is_file() for name in TOKENIZER_FILES):
-            raise ConfigError(f"{model_dir}: no tokenizer ({' or '.join(TOKENIZER_FILES)})")
-        try:
-            self.tokenizer = transformers.AutoTokenizer.from_pretrained(model_dir)
-        except Exception as error:
-            raise ConfigError(f"{model_dir}: cannot load the tokenizer: {error}") from error
+        self.tokenizer = load_tokenizer(model_dir)
         self._model_dir = model_dir
         self.template = override or _processor_template(model_dir) or self.tokenizer.chat_template
         self.special_ids: dict[str, int] = {

@@ -8,6 +8,7 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages import GenerateRequest, MediaInput
 from unifiedserve.models.media import MediaKind, MediaOptions
 from unifiedserve.sampling import ParamError, SamplingParams
+from unifiedserve.server.constraint import constraint
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.options import media_options
 from unifiedserve.server.schema import ChatRequest, ImagePart, Message, TextPart, VideoPart
@@ -50,11 +51,13 @@ class MediaReference(NamedTuple):
 async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher) -> GenerateRequest:
     """Raises RequestError, before anything is fetched if it can be."""
     sampling = sampling_params(chat)
+    wanted = constraint(chat)
     template = _template_kwargs(chat)
     options = media_options(chat)
     messages, references = _split_media(chat.messages)
     media = await _fetch_all(references, options, fetcher)
-    return GenerateRequest(id=id, messages=messages, media=media, sampling=sampling, template=template)
+    request = GenerateRequest(id=id, messages=messages, media=media, sampling=sampling, template=template)
+    return request if wanted is None else wanted.applied_to(request)
 
 
 def sampling_params(chat: ChatRequest) -> SamplingParams:

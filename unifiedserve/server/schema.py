@@ -88,14 +88,52 @@ class ProcessorKwargs(Strict):
     size: PixelBounds | None = None
 
 
-class ChatRequest(Strict):
-    messages: Messages
+class PlainText(Strict, tag_field="type", tag="text"):
+    pass
+
+
+class JsonObject(Strict, tag_field="type", tag="json_object"):
+    pass
+
+
+class NamedSchema(Strict):
+    """A JSON schema as OpenAI's clients send it; it is always enforced, `strict` or not."""
+
+    name: str
+    schema: dict[str, Any] | bool = True
+    description: str | None = None
+    strict: bool | None = None
+
+
+class JsonSchema(Strict, tag_field="type", tag="json_schema"):
+    json_schema: NamedSchema
+
+
+ResponseFormat = PlainText | JsonObject | JsonSchema
+Schema = Annotated[dict[str, Any] | bool | str, Meta(description="A JSON schema, or its JSON text")]
+Choices = Annotated[list[str], Meta(min_length=1, max_length=1024)]
+
+
+class StructuredOutputs(Strict):
+    """vLLM's options for constrained answers: exactly one of the first five."""
+
+    json: Schema | None = None
+    regex: str | None = None
+    choice: Choices | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    whitespace_pattern: str | None = None
+    disable_any_whitespace: bool | None = None
+
+
+class GenerationOptions(Strict):
+    """What every request for generated text may ask for."""
+
     model: str | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
 
     max_tokens: PositiveInt | None = None
-    max_completion_tokens: PositiveInt | None = None
     min_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=100)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
@@ -109,21 +147,33 @@ class ChatRequest(Strict):
     stop: str | Annotated[list[str], Meta(max_length=64)] | None = None
     stop_token_ids: Annotated[list[TokenId], Meta(max_length=1024)] | None = None
     ignore_eos: bool | None = None
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-
     return_token_ids: bool | None = None
 
-    media_io_kwargs: MediaIO | None = None
-    mm_processor_kwargs: ProcessorKwargs | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    add_generation_prompt: bool | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: Schema | None = None
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
+    guided_whitespace_pattern: str | None = None
 
     user: str | None = None
     metadata: dict[str, str] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     service_tier: Literal["auto", "default"] | None = None
+
+
+class ChatRequest(GenerationOptions, kw_only=True):
+    messages: Messages
+    max_completion_tokens: PositiveInt | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+
+    media_io_kwargs: MediaIO | None = None
+    mm_processor_kwargs: ProcessorKwargs | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
 
 
 class TokenizeRequest(Strict):
@@ -153,7 +203,7 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "echo": (None, False),
     "function_call": (None, "none"),
     "functions": (None, []),
-    "guided_json": (None,),
+    "guided_decoding_backend": (None,),
     "include_stop_str_in_output": (None, False),
     "length_penalty": (None, 1),
     "logit_bias": (None, {}),
@@ -163,11 +213,9 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "priority": (None, 0),
     "prompt_logprobs": (None,),
     "reasoning_effort": (None,),
-    "response_format": (None, {"type": "text"}),
     "skip_special_tokens": (None, True),
     "spaces_between_special_tokens": (None, True),
     "store": (None, False),
-    "structured_outputs": (None,),
     "tool_choice": (None, "none", "auto"),
     "tools": (None, []),
     "truncate_prompt_tokens": (None,),

@@ -5,23 +5,20 @@ from torch import Tensor
 
 from unifiedserve.memory.content_keys import page_key
 from unifiedserve.messages import Sequence, Token
-from unifiedserve.sampling import sample
 from unifiedserve.scheduling import DecodeState
 from unifiedserve.stages.cache_log import CacheLog
 from unifiedserve.stages.language import LanguageModel, Rows
-from unifiedserve.stages.sequence import append_token
-
-Key = tuple[int, int]
+from unifiedserve.stages.sampler import Key, Sampler
 
 
 class DecodeStage:
     """Owns the KV pages of the running sequences."""
 
-    def __init__(self, model: LanguageModel, instance: int, eos_token_ids: tuple[int, ...]) -> None:
+    def __init__(self, model: LanguageModel, instance: int, sampler: Sampler) -> None:
         self._model = model
         self._kv = model.kv
         self._instance = instance
-        self._eos = eos_token_ids
+        self._sampler = sampler
         self.sequences: dict[Key, Sequence] = {}
         self.log = CacheLog("kv", self._kv.pool)
 
@@ -45,14 +42,7 @@ class DecodeStage:
     def finish(self, keys: list[Key], logits: Tensor) -> list[Token]:
         """Sample a token for each sequence; those that end release their pages."""
         sequences = [self.sequences[key] for key in keys]
-        sampled = sample(
-            logits,
-            [s.sampling for s in sequences],
-            [s.token_ids for s in sequences],
-            [s.num_generated for s in sequences],
-            self._eos,
-        )
-        tokens = [append_token(s, token, self._eos) for s, token in zip(sequences, sampled, strict=True)]
+        tokens = self._sampler.next_tokens(sequences, logits)
         for sequence in sequences:
             self._keep_full_pages(sequence)
         for key, token in zip(keys, tokens, strict=True):
@@ -62,6 +52,7 @@ class DecodeStage:
 
     def drop(self, key: Key) -> None:
         """Forget a sequence and release its pages."""
+        self._sampler.forget(key)
         self._kv.pool.release(self.sequences.pop(key).pages)
 
     def _keep_full_pages(self, sequence: Sequence) -> None:

@@ -25,13 +25,14 @@ from unifiedserve.scheduling import (
     learn_step,
     policy_for,
 )
-from unifiedserve.stages.decode import DecodeStage, Key
+from unifiedserve.stages.decode import DecodeStage
 from unifiedserve.stages.encode import EncodeStage
 from unifiedserve.stages.lane import AT_ONCE
 from unifiedserve.stages.language import LanguageModel
 from unifiedserve.stages.port import Port
 from unifiedserve.stages.prefill import PrefillStage
 from unifiedserve.stages.prompt import Prompt
+from unifiedserve.stages.sampler import Key
 
 _log = logging.getLogger(__name__)
 

@@ -10,12 +10,11 @@ from unifiedserve.memory.content_index import Pages
 from unifiedserve.memory.content_keys import ROOT_KEY
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import Embeddings, Request, Sequence, Token
-from unifiedserve.sampling import sample
 from unifiedserve.scheduling import Chunk
 from unifiedserve.stages.cache_log import CacheLog
 from unifiedserve.stages.language import LanguageModel, Rows
 from unifiedserve.stages.prompt import Prompt
-from unifiedserve.stages.sequence import append_token
+from unifiedserve.stages.sampler import Sampler
 
 
 class _VisualPage(NamedTuple):
@@ -52,12 +51,12 @@ class Finished(NamedTuple):
 class PrefillStage:
     """Owns the visual pages that arrive until their tokens are prefilled, and the KV pages until handoff."""
 
-    def __init__(self, model: LanguageModel, visual: RowBuffer, instance: int, eos_token_ids: tuple[int, ...]) -> None:
+    def __init__(self, model: LanguageModel, visual: RowBuffer, instance: int, sampler: Sampler) -> None:
         self._model = model
         self._visual = visual
         self._kv = model.kv
         self._instance = instance
-        self._eos = eos_token_ids
+        self._sampler = sampler
         self._progress: dict[int, _Progress] = {}
         self.log = CacheLog("kv", self._kv.pool)
 
@@ -213,14 +212,8 @@ class PrefillStage:
             )
             for index, pages in zip(request.indices, self._fork(request.indices, progress.pages, prompt), strict=True)
         ]
-        sampled = sample(
-            logits.expand(len(sequences), -1),
-            [s.sampling for s in sequences],
-            [s.token_ids for s in sequences],
-            [s.num_generated for s in sequences],
-            self._eos,
-        )
-        return [(s, append_token(s, token, self._eos)) for s, token in zip(sequences, sampled, strict=True)]
+        tokens = self._sampler.next_tokens(sequences, logits.expand(len(sequences), -1))
+        return list(zip(sequences, tokens, strict=True))
 
     def _fork(self, indices: list[int], pages: list[int], prompt: Prompt) -> list[list[int]]:
         """Page tables of the answers: full pages are shared, a partly filled last one is copied for each."""

@@ -1,0 +1,71 @@
+"""The next token of each sequence: grammars, sampling, and the ends of answers."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from unifiedserve.grammar import GrammarError, Grammars, Matcher
+from unifiedserve.messages import Sequence, Token
+from unifiedserve.sampling import sample
+from unifiedserve.stages.sequence import append_token
+
+Key = tuple[int, int]
+
+
+class Sampler:
+    """Samples tokens, within the grammar of those sequences that have one.
+
+    A matcher is but a cache of what follows from the grammar and the tokens: one that is missing is made again.
+    """
+
+    def __init__(self, grammars: Grammars, eos_token_ids: tuple[int, ...]) -> None:
+        self._grammars = grammars
+        self._eos = eos_token_ids
+        self._matchers: dict[Key, Matcher] = {}
+
+    def next_tokens(self, sequences: list[Sequence], logits: Tensor) -> list[Token]:
+        """Samples from float32 logits [B, vocab] and appends: one token a sequence, with what it means for the answer.
+
+        A grammar that cannot go on makes its token one with an `error`, and leaves the others alone.
+        """
+        allowed, errors = self._allowed(sequences, logits.shape[1])
+        sampled = sample(
+            logits,
+            [s.sampling for s in sequences],
+            [s.token_ids for s in sequences],
+            [s.num_generated for s in sequences],
+            self._eos,
+            allowed,
+        )
+        tokens = [append_token(s, token, self._eos) for s, token in zip(sequences, sampled, strict=True)]
+        for row, error in errors.items():
+            tokens[row].finish, tokens[row].error = "stop", error
+        for sequence, token in zip(sequences, tokens, strict=True):
+            if token.finish:
+                self.forget((sequence.uid, sequence.index))
+        return tokens
+
+    def forget(self, key: Key) -> None:
+        """The sequence has ended here."""
+        self._matchers.pop(key, None)
+
+    def _allowed(self, sequences: list[Sequence], vocabulary: int) -> tuple[Tensor | None, dict[int, str]]:
+        """bool [B, vocabulary], None if all may be sampled in every row; and the rows that failed, with the reason."""
+        if all(sequence.sampling.grammar is None for sequence in sequences):
+            return None, {}
+        allowed = np.ones((len(sequences), vocabulary), np.bool_)
+        errors = {}
+        for row, sequence in enumerate(sequences):
+            if sequence.sampling.grammar is not None:
+                try:
+                    matcher = self._matcher(sequence, sequence.sampling.grammar)
+                    allowed[row] = matcher.allowed(sequence.token_ids[sequence.num_prompt :], vocabulary)
+                except GrammarError as error:
+                    errors[row] = f"the grammar of the answer cannot go on: {error}"
+        return torch.from_numpy(allowed), errors
+
+    def _matcher(self, sequence: Sequence, grammar: str) -> Matcher:
+        key = (sequence.uid, sequence.index)
+        if key not in self._matchers:
+            self._matchers[key] = self._grammars.matcher(grammar)
+        return self._matchers[key]
