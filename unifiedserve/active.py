@@ -65,6 +65,7 @@ class ActiveRequest:
         request = Request(
             uid=uid,
             arrival=self.arrival,
+            priority=self.admitted.request.priority,
             token_ids=prompt.token_ids + generated,
             num_prompt=len(prompt.token_ids),
             media=prompt.media,
@@ -90,7 +91,10 @@ class ActiveRequest:
             ]
             if units:
                 sources.append(msgspec.structs.replace(source, units=units))
-        return DecodeMedia(uid=uid, arrival=self.arrival, media=sources) if sources else None
+        if not sources:
+            return None
+        priority = self.admitted.request.priority
+        return DecodeMedia(uid=uid, arrival=self.arrival, priority=priority, media=sources)
 
     def close(self) -> None:
         """Remove the media from shared memory."""

@@ -49,6 +49,7 @@ class Admission:
         """Raises RequestError saying what is wrong, with the numbers."""
         try:
             request.sampling.check()
+            self._check_bias(request.sampling)
             if request.sampling.grammar is not None:
                 self._grammars.check(request.sampling.grammar)
             plans = [self._plan(i, media) for i, media in enumerate(request.media)]
@@ -65,6 +66,12 @@ class Admission:
 
     def close(self) -> None:
         self._grammars.close()
+
+    def _check_bias(self, sampling: SamplingParams) -> None:
+        highest = max(sampling.logit_bias, default=0)
+        if highest >= self._processor.vocab_size:
+            vocabulary = self._processor.vocab_size
+            raise ParamError("logit_bias", f"has token {highest}, which is not in the vocabulary of {vocabulary}")
 
     def _prompt(self, request: GenerateRequest, plans: Sequence[MediaPlan]) -> Prompt:
         if request.prompt_token_ids is not None:

@@ -135,6 +135,7 @@ class Engine:
         """
         self.metrics.request_arrived()
         active = await self._prepare(request)
+        alarm = self._set_alarm(active, request.deadline)
         try:
             self._submit(active, active.unfinished)
             while not (active.complete and active.outputs.empty()):
@@ -143,6 +144,8 @@ class Engine:
                     raise item
                 yield item
         finally:
+            if alarm is not None:
+                alarm.cancel()
             self._end(active)
 
     def trace(self, request_id: str | None = None) -> dict[str, Any]:
@@ -303,6 +306,16 @@ class Engine:
                 source.arena, source.size = arena.name, len(media.data)
                 media.data = None  # from here on it is in the arena
             active.sources.append(source)
+
+    def _set_alarm(self, active: ActiveRequest, deadline: float | None) -> asyncio.TimerHandle | None:
+        if deadline is None:
+            return None
+
+        def strike() -> None:
+            if not active.complete and not active.ending:
+                self._fail(active, f"the answer was not complete by its deadline of {deadline:g} s", 504)
+
+        return self._loop.call_later(max(0.0, active.arrival + deadline - time.monotonic()), strike)
 
     def _submit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
         """Send a new attempt at these answers through the stages.

@@ -30,7 +30,8 @@ class MediaInput(msgspec.Struct, kw_only=True):
 class GenerateRequest(msgspec.Struct, kw_only=True):
     """What a client asks of the engine. `media` is in the order of the placeholders in `messages`.
 
-    `grammar_param` is the client's own name of what became `sampling.grammar`.
+    `grammar_param` is the client's own name of what became `sampling.grammar`. The lowest `priority` goes first.
+    What is not complete `deadline` seconds after its arrival ends with an error.
     """
 
     id: str
@@ -40,6 +41,8 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     template: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt_token_ids: list[int] | None = None
     grammar_param: str = "grammar"
+    priority: int = 0
+    deadline: float | None = None
 
 
 class TokenLogprob(msgspec.Struct):
@@ -97,6 +100,7 @@ class Request(msgspec.Struct, tag=True, kw_only=True):
 
     uid: int
     arrival: float
+    priority: int = 0
     token_ids: list[int]
     num_prompt: int
     media: list[MediaPlan]
@@ -133,6 +137,7 @@ class DecodeMedia(msgspec.Struct, tag=True, kw_only=True):
 
     uid: int
     arrival: float
+    priority: int = 0
     media: list[MediaSource]
 
 
@@ -162,6 +167,7 @@ class Sequence(msgspec.Struct, tag=True, kw_only=True):
     uid: int
     index: int
     arrival: float
+    priority: int = 0
     token_ids: list[int]
     num_prompt: int
     pages: list[int]

@@ -20,6 +20,7 @@ MAX_CHOICES = 128
 SEED_LIMIT = 2**63
 INT_LIMIT = 2**31 - 1
 MAX_STOP_CHARACTERS = 4096
+MAX_BIASES = 1024
 _COLDEST = 1e-5  # below it, logits divided by the temperature may overflow
 
 
@@ -37,7 +38,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     top_k 0 or -1, top_p 1, min_p 0 and penalties at their defaults do nothing; temperature 0 is greedy. `logprobs`
     is the number of most probable tokens to report beside the chosen one (None: no log-probabilities at all).
     `max_tokens` None leaves the context length as the only limit. `grammar` (see `unifiedserve.grammar`) is what the
-    answer must follow.
+    answer must follow. `logit_bias` is added to the logits of these tokens.
     """
 
     temperature: float = 1.0
@@ -56,6 +57,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logprobs: int | None = None
     n: int = 1
     grammar: str | None = None
+    logit_bias: dict[int, float] = {}
 
     def check(self) -> None:
         """Raises ParamError naming the first parameter out of range."""
@@ -82,6 +84,12 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ParamError("stop", f"must not have more than {MAX_STOP_CHARACTERS} characters in all")
         if any(token < 0 for token in self.stop_token_ids):
             raise ParamError("stop_token_ids", "must not contain negative token ids")
+        if len(self.logit_bias) > MAX_BIASES:
+            raise ParamError("logit_bias", f"must not have more than {MAX_BIASES} tokens, got {len(self.logit_bias)}")
+        for token, bias in self.logit_bias.items():
+            if token < 0:
+                raise ParamError("logit_bias", f"must not contain negative token ids, got {token}")
+            _require("logit_bias", bias, -100, 100)
 
     def for_choice(self, choice: int) -> "SamplingParams":
         """The parameters of choice number `choice` of n, with a seed of its own (random if none was given)."""
@@ -121,9 +129,9 @@ def sample(
 
     `histories[i]` are the request's token ids so far, prompt first; the last `indices[i]` of them were generated.
     `allowed` bool [B, vocab] are the tokens that grammars leave, at least one a row.
-    Steps, in order: what is not allowed is ruled out, penalties (repetition over prompt and output, presence and
-    frequency over the output), temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop token can
-    come, unless a grammar leaves nothing else.
+    Steps, in order: what is not allowed is ruled out, biases, penalties (repetition over prompt and output, presence
+    and frequency over the output), temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop token
+    can come, unless a grammar leaves nothing else.
     A sampling request needs a seed: see `SamplingParams.for_choice`.
     """
     adjusted = _adjust(logits, params, histories, indices, eos_token_ids, allowed)
@@ -145,11 +153,13 @@ def _adjust(
     allowed: Tensor | None,
 ) -> Tensor:
     """Logits after penalties and bans; the same tensor if no request has any."""
-    changed = [row for row, p in enumerate(params) if p.penalised or indices[row] < p.min_tokens]
+    changed = [row for row, p in enumerate(params) if p.penalised or p.logit_bias or indices[row] < p.min_tokens]
     if not changed and allowed is None:
         return logits
     adjusted = logits.clone() if allowed is None else logits.masked_fill(~allowed, -math.inf)
     for row in changed:
+        if bias := params[row].logit_bias:
+            adjusted[row].index_add_(0, torch.tensor([*bias]), torch.tensor([*bias.values()]))
         if params[row].penalised:
             _penalise(adjusted[row], params[row], histories[row], indices[row])
         if indices[row] < params[row].min_tokens:

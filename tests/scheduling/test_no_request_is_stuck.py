@@ -32,6 +32,7 @@ class Job:
     units: list[int]
     generate: int
     arrival: int = 0
+    priority: int = 0
     generated: int = 0
 
 
@@ -49,7 +50,8 @@ def fits(job: Job) -> bool:
 def jobs(draw: st.DrawFn) -> Job:
     units = draw(st.lists(st.integers(1, 8), max_size=4))
     gaps = draw(st.lists(st.integers(0, 10), min_size=len(units), max_size=len(units)))
-    return Job([*gaps, draw(st.integers(1, 10))], units, draw(st.integers(1, 20)), draw(st.integers(0, 30)))
+    last, generate = draw(st.integers(1, 10)), draw(st.integers(1, 20))
+    return Job([*gaps, last], units, generate, draw(st.integers(0, 30)), draw(st.integers(-1, 1)))
 
 
 @dataclass
@@ -80,13 +82,13 @@ class Engine:
             units.append(Unit(tokens, position, pages(tokens)))
             position += tokens
         total = position + job.gaps[-1] + job.generated
-        self.prefills[uid] = PrefillState(uid, job.arrival, total, pages(total), units)
+        self.prefills[uid] = PrefillState(uid, job.arrival, total, pages(total), units, priority=job.priority)
         if units:
-            self.vision[uid] = VisionState(uid, job.arrival, len(units))
+            self.vision[uid] = VisionState(uid, job.arrival, len(units), priority=job.priority)
 
     def state(self) -> State:
         return State(
-            sorted(self.prefills.values(), key=lambda p: (p.arrival, p.uid)),
+            sorted(self.prefills.values(), key=lambda p: p.turn),
             list(self.decodes.values()),
             self.kv,
             KV,
@@ -97,7 +99,7 @@ class Engine:
 
     def step(self) -> None:
         self.now += 1
-        ordered = sorted(self.vision.values(), key=lambda v: (v.arrival, v.uid))
+        ordered = sorted(self.vision.values(), key=lambda v: v.turn)
         promised = sum(v.pages for v in ordered if v.admitted)
         for uid in schedule_vision(ordered, self.patch - promised):
             self.vision[uid].admitted = True
@@ -162,7 +164,7 @@ class Engine:
             del self.prefills[uid]
             self.promised.pop(uid, None)
             self.jobs[uid].generated += 1
-            self.decodes[uid] = DecodeState(uid, 0, prefill.arrival, stop + 1, prefill.kv_pages)
+            self.decodes[uid] = DecodeState(uid, 0, prefill.arrival, stop + 1, prefill.kv_pages, prefill.priority)
             self.finish_if_done(uid)
 
     def advance(self, uid: int) -> None:

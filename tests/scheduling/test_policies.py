@@ -20,6 +20,8 @@ from unifiedserve.scheduling import (
     encode_prefill,
     policy_for,
     schedule_decode,
+    schedule_encode,
+    schedule_prefill,
     schedule_vision,
     stage_level,
 )
@@ -218,3 +220,22 @@ def test_every_instance_has_the_policy_of_its_stages(stages: tuple[Stage, ...], 
 def test_every_placement_hosts_every_stage_once(placement: object) -> None:
     hosted = [stage for instance in placement.instances for stage in instance.stages]  # type: ignore[attr-defined]
     assert sorted(hosted) == sorted(Stage)
+
+
+def test_the_lowest_priority_number_goes_first_everywhere() -> None:
+    late = PrefillState(2, 2.0, 10, 1, priority=-1)
+    early = PrefillState(1, 1.0, 10, 1)
+    state = State(sorted([early, late], key=lambda s: s.turn), [], 10, 10, 10)
+    assert [chunk.uid for chunk in schedule_prefill(state, Budget(10, 10, 10, 4))] == [2]
+    decodes = [DecodeState(1, 0, 1.0, 5, 1), DecodeState(2, 0, 2.0, 5, 1, priority=-1)]
+    assert schedule_decode(decodes, 1, 4, 8) == ([(2, 0)], [(1, 0)])
+    waiting = sorted([VisionState(1, 1.0, 7), VisionState(2, 2.0, 7, priority=-1)], key=lambda s: s.turn)
+    assert schedule_vision(waiting, 7) == [2]
+
+
+def test_encoding_goes_on_for_those_that_hold_pages() -> None:
+    """An older request whose units are ready late must not stop the younger one that holds what it waits for."""
+    late = PrefillState(1, 1.0, 20, 5, [Unit(8, 0, 8, ready=True)])
+    holder = PrefillState(2, 2.0, 20, 5, [Unit(4, 0, 4, True, True), Unit(4, 4, 4, ready=True)], reserved=True)
+    work = schedule_encode(State([late, holder], [], 10, 10, 2), Budget(10, 10, 10, 4))
+    assert work == [EncodeWork(2, [1])]

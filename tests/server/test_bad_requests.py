@@ -11,7 +11,7 @@ from scripted import ScriptedEngine
 from scripted_app import connected, question
 
 from unifiedserve.server.parse import fields_of
-from unifiedserve.server.schema import ChatRequest, TokenizeRequest
+from unifiedserve.server.schema import ChatRequest, CompletionRequest, TokenizeRequest
 
 PATH = "/v1/chat/completions"
 JSON = {"content-type": "application/json"}
@@ -74,7 +74,13 @@ BAD = [
     (question(guided_choice=[]), "guided_choice", "length"),
     (question(guided_regex="a" * 300_000), "guided_regex", "longer"),
     (question(guided_regex="a", ignore_eos=True), "ignore_eos", "guided_regex"),
-    (question(logit_bias={"5": 1}), "logit_bias", "not supported"),
+    (question(logit_bias={"5": 101}), "logit_bias[...]", "<= 100"),
+    (question(logit_bias={"five": 1}), "logit_bias", "five"),
+    (question(logit_bias={str(token): 1 for token in range(1025)}), "logit_bias", "1024"),
+    (question(top_logprobs=21, logprobs=True), "top_logprobs", "<= 20"),
+    (question(deadline=0), "deadline", "> 0"),
+    (question(priority=0.5), "priority", "int"),
+    (question(echo=True), "echo", "not supported"),
     (question(max_tokens=5, max_completion_tokens=6), "max_tokens", "differ"),
     (question(max_tokens=5, min_tokens=6), "min_tokens", "max_tokens"),
     (question(stream_options={"include_usage": True}), "stream_options", "`stream`"),
@@ -122,6 +128,36 @@ async def test_template_options_reach_the_engine(client: httpx.AsyncClient, engi
     response = await client.post(PATH, json=question(chat_template_kwargs=nested(32)))
     assert response.status_code == 200
     assert engine.requests[0].template == {"add_generation_prompt": True, **nested(32)}
+
+
+BAD_TEXT = [
+    ({}, "prompt", "missing"),
+    ({"prompt": []}, "prompt", "length >= 1"),
+    ({"prompt": {}}, "prompt", "object"),
+    ({"prompt": ["a", 1]}, "prompt", "mix"),
+    ({"prompt": [-1]}, "prompt[0]", ">= 0"),
+    ({"prompt": "a", "messages": []}, "messages", "Unknown"),
+    ({"prompt": "a", "max_completion_tokens": 3}, "max_completion_tokens", "Unknown"),
+    ({"prompt": "a", "logprobs": 21}, "logprobs", "<= 20"),
+    ({"prompt": "a", "logprobs": True}, "logprobs", "bool"),
+    ({"prompt": "a", "n": 3, "best_of": 2}, "best_of", "at least `n`"),
+    ({"prompt": "a", "best_of": 2, "stream": True}, "best_of", "`stream`"),
+    ({"prompt": "a", "echo": True, "logprobs": 1}, "logprobs", "`echo`"),
+    ({"prompt": "a", "suffix": "b"}, "suffix", "not supported"),
+    ({"prompt": "a", "guided_regex": "b", "guided_choice": ["c"]}, "guided_choice", "both"),
+]
+
+
+@pytest.mark.parametrize(("body", "param", "hint"), BAD_TEXT)
+async def test_field_and_reason_are_named_for_texts(
+    client: httpx.AsyncClient, engine: ScriptedEngine, body: dict[str, Any], param: str, hint: str
+) -> None:
+    response = await client.post("/v1/completions", json=body)
+    assert response.status_code == 400
+    error = error_of(response)
+    assert error["param"] == param
+    assert hint in error["message"]
+    assert engine.requests == []
 
 
 @pytest.mark.parametrize(
@@ -179,7 +215,11 @@ async def test_unknown_route_and_wrong_method(client: httpx.AsyncClient) -> None
     assert error_of(wrong)["type"] == "invalid_request_error"
 
 
-FIELDS = {field.rpartition(".")[2] for struct in (ChatRequest, TokenizeRequest) for field in fields_of(struct)}
+FIELDS = {
+    field.rpartition(".")[2]
+    for struct in (ChatRequest, CompletionRequest, TokenizeRequest)
+    for field in fields_of(struct)
+}
 NAMES = st.sampled_from(sorted(FIELDS | {"type", "tools", "response_format", "assistant"})) | st.text(max_size=5)
 LEAVES = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES
@@ -190,11 +230,11 @@ VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dic
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(extra=st.dictionaries(NAMES, VALUES, max_size=4), messages=VALUES | st.just([{"role": "user", "content": "x"}]))
-@pytest.mark.parametrize("path", [PATH, "/tokenize", "/detokenize"])
+@pytest.mark.parametrize("path", [PATH, "/v1/completions", "/tokenize", "/detokenize"])
 async def test_no_body_is_a_server_error(
     client: httpx.AsyncClient, path: str, extra: dict[str, Any], messages: Any
 ) -> None:
-    response = await client.post(path, json={"messages": messages, **extra})
+    response = await client.post(path, json={"messages": messages, "prompt": messages, **extra})
     assert response.status_code in (200, 400, 404)
     if response.status_code != 200:
         error_of(response)

@@ -12,6 +12,7 @@ SERVING = (
     "fastapi",
     "httpx",
     "jinja2",
+    "llguidance",
     "msgspec",
     "pillow",
     "prometheus-client",

@@ -12,19 +12,19 @@ def schedule_decode(
 ) -> tuple[list[Key], list[Key]]:
     """The sequences (uid, index) that take their next step, and those that must give their pages back.
 
-    The oldest come first. When the pages for growth run out, the youngest is preempted: the oldest then
-    always finishes, so the engine cannot livelock.
+    They go by their turn: priority, then age. When the pages for growth run out, the last in turn is preempted: the
+    first then always finishes, so the engine cannot livelock.
     """
-    running = sorted(sequences, key=lambda s: (s.arrival, s.uid, s.index))
+    running = sorted(sequences, key=lambda s: s.turn)
     preempted: list[Key] = []
     while True:
         batch = running[:max_running]
         growth = sum(_pages(s.num_tokens, page_tokens) - s.pages for s in batch)
         if growth <= kv_free or not running:
             return [(s.uid, s.index) for s in batch], preempted
-        youngest = running.pop()
-        kv_free += youngest.pages
-        preempted.append((youngest.uid, youngest.index))
+        last = running.pop()
+        kv_free += last.pages
+        preempted.append((last.uid, last.index))
 
 
 def _pages(tokens: int, page_tokens: int) -> int:

@@ -70,14 +70,14 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
     return chunks if worth else []
 
 
-def turn(request: PrefillState) -> tuple[bool, float, int]:
-    """The order of service: running prefills, then new requests, each first come, first served."""
-    return not request.admitted, request.arrival, request.uid
+def turn(request: PrefillState) -> tuple[bool, int, float, int]:
+    """The order of service: running prefills, then new requests, each by priority, then first come, first served."""
+    return not request.admitted, *request.turn
 
 
-def _encode_turn(request: PrefillState) -> tuple[bool, bool, float, int]:
+def _encode_turn(request: PrefillState) -> tuple[bool, bool, int, float, int]:
     """Likewise, with what has begun to be encoded before what has not: two videos in turns would both be late."""
-    return not request.admitted, not request.reserved, request.arrival, request.uid
+    return not request.admitted, not request.reserved, *request.turn
 
 
 def _fits(pages: int, free: int, total: int, reserve: int) -> bool:

@@ -12,6 +12,12 @@ class VisionState:
     arrival: float
     pages: int
     admitted: bool = False
+    priority: int = 0
+
+    @property
+    def turn(self) -> tuple[int, float, int]:
+        """Sorts requests: the lowest priority number first, then first come, first served."""
+        return self.priority, self.arrival, self.uid
 
 
 @dataclass(slots=True)
@@ -43,6 +49,11 @@ class PrefillState:
     prefilled: int = 0
     admitted: bool = False  # holds its KV pages
     reserved: bool = False  # its visual pages are set aside
+    priority: int = 0
+
+    @property
+    def turn(self) -> tuple[int, float, int]:
+        return self.priority, self.arrival, self.uid
 
     @property
     def all_ready(self) -> bool:
@@ -68,6 +79,11 @@ class DecodeState:
     arrival: float
     num_tokens: int
     pages: int
+    priority: int = 0
+
+    @property
+    def turn(self) -> tuple[int, float, int, int]:
+        return self.priority, self.arrival, self.uid, self.index
 
 
 class Pace(NamedTuple):
@@ -93,7 +109,7 @@ class Costs:
 
 @dataclass(slots=True)
 class State:
-    """All that a language worker holds, requests in order of arrival, the pages that are free, and the time."""
+    """All that a language worker holds, requests by their turn, the pages that are free, and the time."""
 
     prefills: list[PrefillState]
     decodes: list[DecodeState]

@@ -13,14 +13,15 @@ from starlette.responses import Response
 
 from unifiedserve import __version__
 from unifiedserve.server.body import read_body
-from unifiedserve.server.completions import body_limit, chat_completions, check_model
+from unifiedserve.server.completions import body_limit, chat_completions, check_model, completions
 from unifiedserve.server.errors import install_error_handlers
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.openapi import DescribedAPI, describe
 from unifiedserve.server.parse import parse
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
-from unifiedserve.server.schema import ChatRequest, DetokenizeRequest, TokenizeRequest
+from unifiedserve.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from unifiedserve.server.text_reply import Completion
 from unifiedserve.server.tokens import DetokenizeReply, TokenizeReply, detokenize, tokenize
 
 
@@ -51,6 +52,10 @@ def _add_inference(app: FastAPI, engine: ServingEngine, fetcher: MediaFetcher) -
     )
     async def post_chat_completions(request: Request) -> Response:
         return await chat_completions(request, engine, fetcher)
+
+    @app.post("/v1/completions", **describe("Go on with a text", CompletionRequest, Completion, event=Completion))
+    async def post_completions(request: Request) -> Response:
+        return await completions(request, engine)
 
     @app.post("/tokenize", **describe("Text or messages to token ids", TokenizeRequest, TokenizeReply))
     async def post_tokenize(request: Request) -> Response:

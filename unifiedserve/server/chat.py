@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from unifiedserve.errors import RequestError
 from unifiedserve.messages import GenerateRequest, MediaInput
 from unifiedserve.models.media import MediaKind, MediaOptions
-from unifiedserve.sampling import ParamError, SamplingParams
+from unifiedserve.sampling import SamplingParams
 from unifiedserve.server.constraint import constraint
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.options import media_options
+from unifiedserve.server.parameters import refuse_unless, sampling_params
 from unifiedserve.server.schema import ChatRequest, ImagePart, Message, TextPart, VideoPart
 
 # What apply_chat_template and the engine decide themselves; a template is code, so clients bring none.
@@ -36,8 +37,6 @@ _RESERVED_TEMPLATE_KWARGS = {
     "truncation",
 }
 _TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its own already
-_CONVERTED = {"max_tokens", "stop", "stop_token_ids", "logprobs"}
-_SAME = set(SamplingParams.__struct_fields__) & set(ChatRequest.__struct_fields__) - _CONVERTED
 
 
 class MediaReference(NamedTuple):
@@ -50,54 +49,39 @@ class MediaReference(NamedTuple):
 
 async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher) -> GenerateRequest:
     """Raises RequestError, before anything is fetched if it can be."""
-    sampling = sampling_params(chat)
+    sampling = chat_sampling(chat)
     wanted = constraint(chat)
     template = _template_kwargs(chat)
     options = media_options(chat)
     messages, references = _split_media(chat.messages)
     media = await _fetch_all(references, options, fetcher)
-    request = GenerateRequest(id=id, messages=messages, media=media, sampling=sampling, template=template)
+    request = GenerateRequest(
+        id=id,
+        messages=messages,
+        media=media,
+        sampling=sampling,
+        template=template,
+        priority=chat.priority or 0,
+        deadline=chat.deadline,
+    )
     return request if wanted is None else wanted.applied_to(request)
 
 
-def sampling_params(chat: ChatRequest) -> SamplingParams:
+def chat_sampling(chat: ChatRequest) -> SamplingParams:
     """Raises RequestError 400 for values that contradict each other."""
-    _check_consistent(chat)
-    given = {name: value for name in _SAME if (value := getattr(chat, name)) is not None}
-    given["max_tokens"] = chat.max_completion_tokens or chat.max_tokens
-    given["stop"] = (chat.stop,) if isinstance(chat.stop, str) else tuple(chat.stop or ())
-    given["stop_token_ids"] = tuple(chat.stop_token_ids or ())
-    given["logprobs"] = (chat.top_logprobs or 0) if chat.logprobs else None
-    params = SamplingParams(**given)
-    try:
-        params.check()
-    except ParamError as error:
-        raise RequestError(f"{error}.", param=error.param) from None
-    return params
-
-
-def _check_consistent(chat: ChatRequest) -> None:
     if None not in (chat.max_tokens, chat.max_completion_tokens):
-        _refuse_unless(
+        refuse_unless(
             chat.max_tokens == chat.max_completion_tokens,
             "max_tokens",
             "`max_tokens` and `max_completion_tokens` mean the same, but differ.",
         )
-    _refuse_unless(
-        chat.stream_options is None or bool(chat.stream),
-        "stream_options",
-        "`stream_options` needs `stream`: true.",
-    )
-    _refuse_unless(
+    refuse_unless(
         not chat.top_logprobs or bool(chat.logprobs),
         "top_logprobs",
         "`top_logprobs` needs `logprobs`: true.",
     )
-
-
-def _refuse_unless(consistent: bool, param: str, message: str) -> None:
-    if not consistent:
-        raise RequestError(message, param=param)
+    logprobs = (chat.top_logprobs or 0) if chat.logprobs else None
+    return sampling_params(chat, max_tokens=chat.max_completion_tokens or chat.max_tokens, logprobs=logprobs)
 
 
 def _template_kwargs(chat: ChatRequest) -> dict[str, Any]:
@@ -107,7 +91,7 @@ def _template_kwargs(chat: ChatRequest) -> dict[str, Any]:
             f"`chat_template_kwargs` must not contain `{reserved[0]}`.",
             param=f"chat_template_kwargs.{reserved[0]}",
         )
-    _refuse_unless(
+    refuse_unless(
         not _deeper_than(_TEMPLATE_DEPTH, given),
         "chat_template_kwargs",
         f"`chat_template_kwargs` is nested deeper than {_TEMPLATE_DEPTH} levels.",

@@ -1,6 +1,7 @@
-"""POST /v1/chat/completions: one request from its bytes to its answer."""
+"""POST /v1/chat/completions and /v1/completions: one request from its bytes to its answer."""
 
 import uuid
+from collections.abc import AsyncGenerator
 
 import msgspec
 from starlette.requests import Request
@@ -8,18 +9,21 @@ from starlette.responses import Response
 
 from unifiedserve.config import MIB
 from unifiedserve.errors import RequestError
-from unifiedserve.messages import GenerateRequest
+from unifiedserve.messages import Delta
 from unifiedserve.server.body import read_body
 from unifiedserve.server.chat import generate_request
 from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
 from unifiedserve.server.errors import CLIENT_CLOSED_REQUEST
 from unifiedserve.server.generation import Generation
 from unifiedserve.server.media import MediaFetcher
+from unifiedserve.server.merge import merged
 from unifiedserve.server.parse import parse
-from unifiedserve.server.protocol import ServingEngine
-from unifiedserve.server.reply import ChatCompletion, Reply
-from unifiedserve.server.schema import ChatRequest, StreamOptions
+from unifiedserve.server.protocol import GrowingReply, ServingEngine
+from unifiedserve.server.reply import Reply
+from unifiedserve.server.schema import ChatRequest, CompletionRequest, GenerationOptions, StreamOptions
 from unifiedserve.server.stream import EventStream, chunk_events
+from unifiedserve.server.text import echoes, text_requests
+from unifiedserve.server.text_reply import TextReply
 
 
 def body_limit(engine: ServingEngine) -> int:
@@ -44,20 +48,45 @@ async def chat_completions(request: Request, engine: ServingEngine, fetcher: Med
     try:
         work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher))
         chat.messages.clear()  # media in base64 must not live as long as the answer
-        return await _respond(request, chat, work, engine)
+        reply = Reply(id, engine.model_name, engine.processor.tokenizer, work.sampling.n, bool(chat.return_token_ids))
+        return await _respond(request, chat, id, engine.generate(work), reply)
     except ClientGoneError:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-async def _respond(request: Request, chat: ChatRequest, work: GenerateRequest, engine: ServingEngine) -> Response:
-    """The response to a stream begins after the first delta, so that bad requests get their 4xx."""
-    reply = Reply(work.id, engine.model_name, engine.processor.tokenizer, work.sampling.n, bool(chat.return_token_ids))
-    headers = {"X-Request-Id": work.id}
-    generation = Generation(engine.generate(work))
+async def completions(request: Request, engine: ServingEngine) -> Response:
+    asked = parse(await read_body(request, body_limit(engine)), CompletionRequest)
+    check_model(asked.model, engine)
+    id = f"cmpl-{uuid.uuid4().hex}"
+    tokenizer = engine.processor.tokenizer
+    work = await text_requests(asked, id, tokenizer)
+    best_of = work[0].sampling.n
+    reply = TextReply(
+        id,
+        engine.model_name,
+        tokenizer,
+        echoes(asked, tokenizer),
+        best_of,
+        shown=asked.n or 1,
+        logprobs=asked.logprobs is not None,
+        token_ids=bool(asked.return_token_ids),
+    )
     try:
-        if chat.stream:
+        return await _respond(request, asked, id, merged([engine.generate(one) for one in work], best_of), reply)
+    except ClientGoneError:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+async def _respond(
+    request: Request, asked: GenerationOptions, id: str, deltas: AsyncGenerator[Delta, None], reply: GrowingReply
+) -> Response:
+    """The response to a stream begins after the first delta, so that bad requests get their 4xx."""
+    headers = {"X-Request-Id": id}
+    generation = Generation(deltas)
+    try:
+        if asked.stream:
             await unless_disconnected(request.receive, generation.start())
-            events = chunk_events(generation, reply, chat.stream_options or StreamOptions())
+            events = chunk_events(generation, reply, asked.stream_options or StreamOptions())
             return EventStream(events, generation, headers)
         completion = await unless_disconnected(request.receive, _complete(generation, reply))
     except BaseException:
@@ -66,8 +95,7 @@ async def _respond(request: Request, chat: ChatRequest, work: GenerateRequest, e
     return Response(msgspec.json.encode(completion), 200, headers, "application/json")
 
 
-async def _complete(generation: Generation, reply: Reply) -> ChatCompletion:
+async def _complete(generation: Generation, reply: GrowingReply) -> msgspec.Struct:
     async for delta in generation:
-        reply.add(delta)
-        reply.keep(delta)
+        reply.keep(reply.take(delta))
     return reply.completion()

@@ -8,13 +8,16 @@ from starlette.responses import Response
 
 from unifiedserve.server.errors import ErrorBody
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
-from unifiedserve.server.schema import ChatRequest, DetokenizeRequest, TokenizeRequest
+from unifiedserve.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from unifiedserve.server.text_reply import Completion
 from unifiedserve.server.tokens import DetokenizeReply, TokenizeReply
 
 _STRUCTS = [
     ChatCompletion,
     ChatCompletionChunk,
     ChatRequest,
+    Completion,
+    CompletionRequest,
     DetokenizeReply,
     DetokenizeRequest,
     ErrorBody,

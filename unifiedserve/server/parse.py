@@ -10,7 +10,7 @@ import msgspec
 from msgspec import inspect
 
 from unifiedserve.errors import RequestError
-from unifiedserve.server.schema import UNSUPPORTED, ChatRequest
+from unifiedserve.server.schema import UNSUPPORTED, GenerationOptions
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -27,20 +27,21 @@ def parse(body: bytes, struct: type[S]) -> S:
         raise RequestError(f"The body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestError("The body must be a JSON object.", code="invalid_json")
-    if struct is ChatRequest:
-        value = _without_unsupported(value)
+    if issubclass(struct, GenerationOptions):
+        value = _without_unsupported(value, struct)
     try:
         return msgspec.convert(value, struct)
     except msgspec.ValidationError as error:
         raise _explain(str(error), struct) from None
 
 
-def _without_unsupported(value: dict[str, Any]) -> dict[str, Any]:
+def _without_unsupported(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
     """`value` less the unsupported options that ask for nothing; raises RequestError for one that does."""
-    for name in UNSUPPORTED.keys() & value.keys():
+    unsupported = UNSUPPORTED.keys() - set(struct.__struct_fields__)
+    for name in unsupported & value.keys():
         if value[name] not in UNSUPPORTED[name]:
             raise RequestError(f"`{name}` is not supported by this server.", param=name, code="unsupported")
-    return {name: item for name, item in value.items() if name not in UNSUPPORTED}
+    return {name: item for name, item in value.items() if name not in unsupported}
 
 
 def _explain(message: str, struct: type[msgspec.Struct]) -> RequestError:

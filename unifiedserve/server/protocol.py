@@ -1,11 +1,14 @@
-"""What the HTTP side needs of an engine."""
+"""What the HTTP side needs of an engine, and what all replies have in common."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Protocol
+
+import msgspec
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages import Delta, GenerateRequest
 from unifiedserve.metrics import Metrics
+from unifiedserve.server.tally import Usage
 
 
 class ServingEngine(Protocol):
@@ -33,3 +36,21 @@ class ServingEngine(Protocol):
     def stages(self) -> Mapping[str, tuple[int, int]]: ...
     @property
     def target_between_tokens(self) -> float | None: ...
+
+
+class GrowingReply(Protocol):
+    """The answers to a request as they come; its choices are of the kind that its chunks hold."""
+
+    def opening(self) -> Sequence[Any]:
+        """The choices that a stream begins with."""
+
+    def take(self, delta: Delta) -> Sequence[Any]:
+        """The choices that a delta adds to a stream."""
+
+    def keep(self, choices: Any) -> None:
+        """Remember these choices for `completion`."""
+
+    def chunk(self, *choices: Any, usage: Usage | None = None) -> msgspec.Struct: ...
+    def usage(self) -> Usage: ...
+    def completion(self) -> msgspec.Struct:
+        """All that was kept, at the end."""

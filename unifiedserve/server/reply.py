@@ -1,13 +1,12 @@
 """What clients get: OpenAI's chat completion objects, whole or in chunks."""
 
-import time
 from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
-from unifiedserve import __version__
 from unifiedserve.messages import Delta, TokenLogprob
+from unifiedserve.server.tally import Tally, Usage, identity
 
 
 class TopLogprob(msgspec.Struct):
@@ -25,12 +24,6 @@ class LogprobEntry(TopLogprob):
 class Logprobs(msgspec.Struct):
     content: list[LogprobEntry]
     refusal: None = None
-
-
-class Usage(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
 
 
 class AnswerMessage(msgspec.Struct):
@@ -86,56 +79,19 @@ class Reply:
     """The answers to one request as they grow: usage so far, and the objects that carry them."""
 
     def __init__(self, id: str, model: str, tokenizer: Any, answers: int, token_ids: bool = False) -> None:
-        self._identity: dict[str, Any] = {
-            "id": id,
-            "created": int(time.time()),
-            "model": model,
-            "system_fingerprint": f"unifiedserve-{__version__}",
-        }
+        self._identity = identity(id, model)
         self._tokenizer = tokenizer
         self._with_token_ids = token_ids
-        self.answers = answers
+        self._tally = Tally(answers)
         self._answers = [_Answer() for _ in range(answers)]
-        self._prompt_tokens = 0
 
-    def add(self, delta: Delta) -> None:
-        self._prompt_tokens = delta.prompt_tokens
-        answer = self._answers[delta.index]
-        answer.generated_tokens = delta.generated_tokens
-        answer.finish_reason = delta.finish_reason
-        answer.stop_reason = delta.stop_reason
+    def opening(self) -> list[ChunkChoice]:
+        """What a stream begins with: the roles."""
+        return [ChunkChoice(index, ChunkDelta(role="assistant", content="")) for index in range(len(self._answers))]
 
-    def keep(self, delta: Delta) -> None:
-        """Remember the text itself, too, for `completion`."""
-        answer = self._answers[delta.index]
-        answer.text.append(delta.text)
-        answer.token_ids.extend(delta.token_ids)
-        answer.logprobs += self._entries(delta.logprobs or ())
-        answer.wants_logprobs |= delta.logprobs is not None
-
-    def usage(self) -> Usage:
-        generated = sum(answer.generated_tokens for answer in self._answers)
-        return Usage(self._prompt_tokens, generated, self._prompt_tokens + generated)
-
-    def completion(self) -> ChatCompletion:
-        choices = [
-            Choice(
-                index,
-                AnswerMessage("assistant", "".join(answer.text)),
-                Logprobs(answer.logprobs) if answer.wants_logprobs else None,
-                answer.finish_reason,
-                answer.stop_reason,
-                answer.token_ids if self._with_token_ids else None,
-            )
-            for index, answer in enumerate(self._answers)
-        ]
-        return ChatCompletion(**self._identity, choices=choices, usage=self.usage())
-
-    def chunk(self, *choices: ChunkChoice, usage: Usage | None = None) -> ChatCompletionChunk:
-        return ChatCompletionChunk(**self._identity, choices=list(choices), usage=usage)
-
-    def chunks(self, delta: Delta) -> list[ChunkChoice]:
+    def take(self, delta: Delta) -> list[ChunkChoice]:
         """What a delta adds to a stream: its text, then its end."""
+        self._tally.add(delta)
         choices = []
         if delta.text or delta.token_ids:
             logprobs = None if delta.logprobs is None else Logprobs(self._entries(delta.logprobs))
@@ -144,6 +100,21 @@ class Reply:
         if delta.finish_reason:
             choices.append(ChunkChoice(delta.index, ChunkDelta(), None, delta.finish_reason, delta.stop_reason))
         return choices
+
+    def keep(self, choices: Iterable[ChunkChoice]) -> None:
+        """Remember them for `completion`."""
+        for choice in choices:
+            self._answers[choice.index].choices.append(choice)
+
+    def chunk(self, *choices: ChunkChoice, usage: Usage | None = None) -> ChatCompletionChunk:
+        return ChatCompletionChunk(**self._identity, choices=list(choices), usage=usage)
+
+    def usage(self) -> Usage:
+        return self._tally.usage()
+
+    def completion(self) -> ChatCompletion:
+        choices = [answer.whole(index) for index, answer in enumerate(self._answers)]
+        return ChatCompletion(**self._identity, choices=choices, usage=self.usage())
 
     def _entries(self, logprobs: Iterable[TokenLogprob]) -> list[LogprobEntry]:
         return [
@@ -160,11 +131,20 @@ class Reply:
 
 
 class _Answer:
+    """One answer: the pieces that a stream of it would have."""
+
     def __init__(self) -> None:
-        self.text: list[str] = []
-        self.token_ids: list[int] = []
-        self.logprobs: list[LogprobEntry] = []
-        self.wants_logprobs = False
-        self.generated_tokens = 0
-        self.finish_reason: str | None = None
-        self.stop_reason: str | int | None = None
+        self.choices: list[ChunkChoice] = []
+
+    def whole(self, index: int) -> Choice:
+        last = self.choices[-1] if self.choices else ChunkChoice(index, ChunkDelta())
+        logprobs = [choice.logprobs for choice in self.choices if choice.logprobs is not None]
+        token_ids = [choice.token_ids for choice in self.choices if choice.token_ids is not None]
+        return Choice(
+            index,
+            AnswerMessage("assistant", "".join(choice.delta.content or "" for choice in self.choices)),
+            Logprobs([entry for part in logprobs for entry in part.content]) if logprobs else None,
+            last.finish_reason,
+            last.stop_reason,
+            [token for part in token_ids for token in part] if token_ids else None,
+        )

@@ -148,6 +148,9 @@ class GenerationOptions(Strict):
     stop_token_ids: Annotated[list[TokenId], Meta(max_length=1024)] | None = None
     ignore_eos: bool | None = None
     return_token_ids: bool | None = None
+    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="The lowest goes first")] | None = None
+    deadline: Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")] | None = None
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
@@ -176,6 +179,19 @@ class ChatRequest(GenerationOptions, kw_only=True):
     add_generation_prompt: bool | None = None
 
 
+TextPrompt = str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1, max_length=256)]
+
+
+class CompletionRequest(GenerationOptions, kw_only=True):
+    """`prompt` is a text, token ids, or a list of either: then each gets n answers, in order."""
+
+    prompt: TextPrompt
+    echo: bool | None = None
+    best_of: Annotated[int, Meta(ge=1, le=64)] | None = None
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    add_special_tokens: bool | None = None
+
+
 class TokenizeRequest(Strict):
     """Exactly one of `prompt` and `messages` (text only)."""
 
@@ -200,22 +216,22 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "bad_words": (None, []),
     "continue_final_message": (None, False),
     "documents": (None,),
+    "best_of": (None, 1),
     "echo": (None, False),
     "function_call": (None, "none"),
     "functions": (None, []),
     "guided_decoding_backend": (None,),
     "include_stop_str_in_output": (None, False),
     "length_penalty": (None, 1),
-    "logit_bias": (None, {}),
     "modalities": (None, ["text"]),
     "parallel_tool_calls": (None, True, False),
     "prediction": (None,),
-    "priority": (None, 0),
     "prompt_logprobs": (None,),
     "reasoning_effort": (None,),
     "skip_special_tokens": (None, True),
     "spaces_between_special_tokens": (None, True),
     "store": (None, False),
+    "suffix": (None, ""),
     "tool_choice": (None, "none", "auto"),
     "tools": (None, []),
     "truncate_prompt_tokens": (None,),

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -11,7 +12,7 @@ from unifiedserve.errors import RequestError
 from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
 from unifiedserve.server.errors import error_body, internal_error
 from unifiedserve.server.generation import Generation
-from unifiedserve.server.reply import ChunkChoice, ChunkDelta, Reply
+from unifiedserve.server.protocol import GrowingReply
 from unifiedserve.server.schema import StreamOptions
 
 _log = logging.getLogger(__name__)
@@ -23,21 +24,20 @@ def event(data: msgspec.Struct) -> bytes:
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
-async def chunk_events(generation: Generation, reply: Reply, options: StreamOptions) -> AsyncIterator[bytes]:
-    """Events of a reply: roles, then text and ends as they come, usage if asked for, [DONE].
+async def chunk_events(generation: Generation, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
+    """Events of a reply: its opening, then text and ends as they come, usage if asked for, [DONE].
 
     The response's status is out by now, so an error becomes the last event, without [DONE].
     """
 
-    def chunk(choice: ChunkChoice) -> bytes:
+    def chunk(choice: Any) -> bytes:
         return event(reply.chunk(choice, usage=reply.usage() if options.continuous_usage_stats else None))
 
-    for index in range(reply.answers):
-        yield chunk(ChunkChoice(index, ChunkDelta(role="assistant", content="")))
+    for choice in reply.opening():
+        yield chunk(choice)
     try:
         async for delta in generation:
-            reply.add(delta)
-            for choice in reply.chunks(delta):
+            for choice in reply.take(delta):
                 yield chunk(choice)
     except RequestError as error:
         yield event(error_body(error))

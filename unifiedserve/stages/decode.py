@@ -26,7 +26,10 @@ class DecodeStage:
         self.sequences[sequence.uid, sequence.index] = sequence
 
     def states(self) -> list[DecodeState]:
-        return [DecodeState(s.uid, s.index, s.arrival, len(s.token_ids), len(s.pages)) for s in self.sequences.values()]
+        return [
+            DecodeState(s.uid, s.index, s.arrival, len(s.token_ids), len(s.pages), s.priority)
+            for s in self.sequences.values()
+        ]
 
     def rows(self, keys: list[Key]) -> list[tuple[Key, Rows]]:
         """The next token of each sequence as model input, less those for which no page could be had."""

@@ -149,7 +149,7 @@ class LanguageLane:
 
     def _state(self) -> State:
         pool = self._model.kv.pool
-        prompts = sorted(self._prompts.values(), key=lambda p: (p.state.arrival, p.state.uid))
+        prompts = sorted(self._prompts.values(), key=lambda p: p.state.turn)
         return State(
             prefills=[prompt.state for prompt in prompts],
             decodes=self._decode.states(),

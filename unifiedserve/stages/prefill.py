@@ -201,6 +201,7 @@ class PrefillStage:
                 uid=request.uid,
                 index=index,
                 arrival=request.arrival,
+                priority=request.priority,
                 token_ids=list(request.token_ids),
                 num_prompt=request.num_prompt,
                 pages=pages,

@@ -40,5 +40,6 @@ class Prompt:
         for number in reuse.units:
             units[number].ready = units[number].cached = True
         covered = positions[rows[reuse.covered] - 1] + 1 if reuse.covered else 0
-        state = PrefillState(request.uid, request.arrival, len(request.token_ids), kv_pages, units)
+        total = len(request.token_ids)
+        state = PrefillState(request.uid, request.arrival, total, kv_pages, units, priority=request.priority)
         return cls(request, state, parts, rows, covered)

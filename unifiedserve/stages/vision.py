@@ -91,7 +91,7 @@ class VisionStage:
         """A request arrived."""
         wanted = [(len(source.wanted), source.plan.patches_per_unit) for source in message.media]
         pages = sum(units * self._buffer.pages_for(patches) for units, patches in wanted)
-        state = VisionState(message.uid, message.arrival, pages)
+        state = VisionState(message.uid, message.arrival, pages, priority=message.priority)
         self._jobs[message.uid] = _Job(message, state, sum(units for units, _ in wanted))
 
     @property
@@ -106,8 +106,8 @@ class VisionStage:
         return self._buffer.pool.used_pages()
 
     def states(self) -> list[VisionState]:
-        """Requests in order of arrival."""
-        return sorted((job.state for job in self._jobs.values()), key=lambda s: (s.arrival, s.uid))
+        """Requests by their turn."""
+        return sorted((job.state for job in self._jobs.values()), key=lambda s: s.turn)
 
     def start(self, uid: int) -> None:
         """Begin to decode all media of an admitted request."""

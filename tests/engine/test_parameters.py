@@ -1,0 +1,85 @@
+"""Requests that steer the sampling, the order or the shape of answers, by the daemon as users have it."""
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any
+
+import openai
+import pytest
+from daemon import Daemon
+from media import text_part
+from test_life_of_requests import PLACEMENTS, ask, tokens
+
+Serve = Callable[..., Daemon]
+RIVER = text_part("What is a river?")
+
+
+def complete(daemon: Daemon, prompt: Any, **options: Any) -> Any:
+    return daemon.client.completions.create(
+        model=daemon.engine.model_name, prompt=prompt, **{"temperature": 0, "max_tokens": 16, **options}
+    )
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_logit_bias_bans_and_forces(serve: Serve, placement: str) -> None:
+    daemon = serve(placement=placement)
+    usual = tokens(daemon, RIVER)
+    banned = tokens(daemon, RIVER, logit_bias={str(token): -100 for token in usual})
+    assert not set(usual) & set(banned)
+    assert set(tokens(daemon, RIVER, logit_bias={"70": 100}, temperature=1.0, seed=3)) == {70}
+    with pytest.raises(openai.BadRequestError, match="vocabulary") as refused:
+        ask(daemon, RIVER, logit_bias={"99999": 1})
+    assert refused.value.param == "logit_bias"
+    daemon.wait_idle()
+
+
+def test_completions_are_those_of_the_same_tokens(serve: Serve) -> None:
+    daemon = serve(placement="shared")
+    tokenizer = daemon.engine.processor.tokenizer
+    messages = [{"role": "user", "content": "What is a river?"}]
+    ids = daemon.engine.processor.chat.encode(messages)
+    expected = ask(daemon, RIVER).choices[0].message.content
+    rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    answer = complete(daemon, [rendered, "Once"], n=2, echo=True)
+    assert [choice.text for choice in answer.choices[:2]] == [rendered + expected] * 2
+    assert complete(daemon, ids).choices[0].text == expected
+    choice = complete(daemon, ids, logprobs=3).choices[0]
+    assert choice.text.startswith("".join(choice.logprobs.tokens)[:1])
+    assert len(choice.logprobs.tokens) == 16
+    for logprob, top in zip(choice.logprobs.token_logprobs, choice.logprobs.top_logprobs, strict=True):
+        assert logprob == max(top.values())
+    daemon.wait_idle()
+
+
+def test_best_of_is_the_likeliest_of_its_answers(serve: Serve) -> None:
+    daemon = serve(placement="shared")
+    options: dict[str, Any] = {"temperature": 1, "seed": 4, "logprobs": 0}
+    every = complete(daemon, "The river", n=5, **options).choices
+    mean = {choice.text: sum(choice.logprobs.token_logprobs) / len(choice.logprobs.tokens) for choice in every}
+    best = complete(daemon, "The river", n=2, best_of=5, **options).choices
+    assert [choice.text for choice in best] == sorted(mean, key=lambda text: -mean[text])[:2]
+    daemon.wait_idle()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_deadline_ends_a_request_with_its_reason(serve: Serve, placement: str) -> None:
+    daemon = serve(placement=placement)
+    with pytest.raises(openai.InternalServerError, match=r"deadline of 0\.01 s") as late:
+        ask(daemon, RIVER, max_tokens=8000, extra_body={"ignore_eos": True, "deadline": 0.01})
+    assert late.value.status_code == 504
+    assert tokens(daemon, RIVER, extra_body={"deadline": 600, "return_token_ids": True})
+    daemon.wait_idle()
+
+
+def test_the_lower_priority_number_goes_first(serve: Serve) -> None:
+    """One sequence decodes at a time: first come, first served would keep the second one until the first has ended."""
+    daemon = serve(placement="shared", max_running=1)
+    slow = ask(daemon, RIVER, max_tokens=3000, stream=True, extra_body={"priority": 5, "ignore_eos": True})
+    chunks = iter(slow)
+    next(chunks)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        rest = pool.submit(lambda: [chunk.choices[0].finish_reason for chunk in chunks])
+        assert tokens(daemon, RIVER, extra_body={"priority": -5, "return_token_ids": True})
+        assert not rest.done()
+        assert rest.result()[-1] == "length"
+    daemon.wait_idle()

@@ -1,0 +1,111 @@
+"""Answers of /v1/completions: the shapes that OpenAI's and vLLM's clients read, whole and streamed."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+from scripted import WORDS, ScriptedEngine, delta
+from scripted_app import connected
+from test_chat import stream_of
+
+from unifiedserve.errors import RequestError
+from unifiedserve.messages import Delta, GenerateRequest, TokenLogprob
+
+PATH = "/v1/completions"
+TEXT = "".join(WORDS)
+
+
+async def complete(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
+    response = await client.post(PATH, json=body)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+async def test_whole_answer(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    answer = await complete(client, prompt="Once", model="scripted", max_tokens=9)
+    assert answer["object"] == "text_completion"
+    assert answer["id"].startswith("cmpl-")
+    assert answer["choices"] == [
+        {"index": 0, "text": TEXT, "logprobs": None, "finish_reason": "stop", "stop_reason": None, "token_ids": None}
+    ]
+    assert answer["usage"] == {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
+    (request,) = engine.requests
+    assert request.prompt_token_ids == list(b"Once")
+    assert request.sampling.max_tokens == 9
+
+
+@pytest.mark.parametrize(
+    ("prompt", "texts"),
+    [([72, 105], ["Hi"]), (["a", "b"], ["a", "b"]), ([[72], [105, 33]], ["H", "i!"])],
+)
+async def test_every_kind_of_prompt(
+    client: httpx.AsyncClient, engine: ScriptedEngine, prompt: Any, texts: list[str]
+) -> None:
+    answer = await complete(client, prompt=prompt, n=2, echo=True)
+    assert [choice["text"] for choice in answer["choices"]] == [text + TEXT for text in texts for _ in range(2)]
+    assert [choice["index"] for choice in answer["choices"]] == list(range(2 * len(texts)))
+    assert [bytes(request.prompt_token_ids or ()).decode() for request in engine.requests] == texts
+    assert answer["usage"]["prompt_tokens"] == 7 * len(texts)
+    assert answer["usage"]["completion_tokens"] == 8 * len(texts)
+
+
+async def test_logprobs_have_tokens_and_offsets(client: httpx.AsyncClient) -> None:
+    (choice,) = (await complete(client, prompt="a", logprobs=2))["choices"]
+    logprobs = choice["logprobs"]
+    assert logprobs["tokens"] == ["A", "B", "C", "D"]
+    assert logprobs["token_logprobs"] == [-0.5] * 4
+    assert logprobs["text_offset"] == [0, 1, 2, 3]
+    assert logprobs["top_logprobs"][0] == {"A": -0.5, "\ufffd": -1.5}
+
+
+async def test_stream_echoes_then_goes_on(client: httpx.AsyncClient) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    *chunks, last = await stream_of(client, PATH, {"prompt": ["x", "y"], "echo": True, "stream_options": options})
+    texts = {0: "", 1: ""}
+    for chunk in chunks:
+        (choice,) = chunk["choices"]
+        texts[choice["index"]] += choice["text"]
+    assert texts == {0: "x" + TEXT, 1: "y" + TEXT}
+    assert [chunk["usage"]["completion_tokens"] for chunk in chunks] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert last["choices"] == []
+    assert last["usage"] == {"prompt_tokens": 14, "completion_tokens": 8, "total_tokens": 22}
+
+
+async def test_best_of_shows_the_likeliest() -> None:
+    async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        assert request.sampling.logprobs == 0
+        for index, logprob in enumerate([-3.0, -0.5, -1.0, -0.7]):
+            piece = delta(f"answer {index}", 1, index=index, finish="stop")
+            piece.logprobs = [TokenLogprob(65, logprob)]
+            yield piece
+
+    async with connected(ScriptedEngine(script)) as client:
+        answer = await complete(client, prompt="a", n=2, best_of=4)
+    assert [(choice["index"], choice["text"]) for choice in answer["choices"]] == [(0, "answer 1"), (1, "answer 3")]
+    assert answer["choices"][0]["logprobs"] is None
+    assert answer["usage"]["completion_tokens"] == 4
+
+
+async def test_options_reach_the_engine(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    await complete(client, prompt="a", logit_bias={"5": -2}, priority=-3, deadline=9, guided_choice=["b"])
+    (request,) = engine.requests
+    assert request.sampling.logit_bias == {5: -2.0}
+    assert request.sampling.max_tokens == 16
+    assert (request.priority, request.deadline, request.grammar_param) == (-3, 9.0, "guided_choice")
+    assert '"b"' in str(request.sampling.grammar).replace("\\", "")
+
+
+async def test_one_bad_prompt_ends_all() -> None:
+    async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        if request.prompt_token_ids == [98]:
+            raise RequestError("too long", param="prompt")
+        yield delta("a", 1)
+        await engine.idle.wait()
+
+    engine = ScriptedEngine(script)
+    async with connected(engine) as client:
+        response = await client.post(PATH, json={"prompt": ["a", "b", "c"]})
+        assert response.status_code == 400
+        assert response.json()["error"]["message"] == "too long"
+        assert engine.running == 0
