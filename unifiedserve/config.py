@@ -78,6 +78,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "float32", "bfloat16"],
         Meta(description="Weights and activations; auto: bfloat16 where the CPU has AVX-512 BF16 or AMX, else float32"),
     ] = "auto"
+    tool_call_parser: Annotated[
+        Literal["auto", "hermes", "llama3_json", "mistral"],
+        Meta(description="How the model writes tool calls; auto: as its chat template does"),
+    ] = "auto"
+    reasoning_parser: Annotated[
+        Literal["auto", "think", "none"],
+        Meta(description="Reasoning in <think> becomes a field of its own; auto: if the chat template knows it"),
+    ] = "auto"
     max_model_len: Annotated[int, Meta(ge=0, description="Context length in tokens; 0: the model's")] = 0
 
     kv_cache_mib: Annotated[int, Meta(ge=1, description="Paged KV cache, shared by prefill and decode")] = 512

@@ -276,7 +276,12 @@ class Engine:
     def _admit(self, request: GenerateRequest, arrival: float) -> ActiveRequest:
         admitted = self._admission.admit(request)
         answers = [
-            Answer(self.processor.tokenizer, admitted.sampling, len(admitted.prompt.token_ids))
+            Answer(
+                self.processor.tokenizer,
+                admitted.sampling,
+                len(admitted.prompt.token_ids),
+                special_text=request.special_text,
+            )
             for _ in range(admitted.sampling.n)
         ]
         active = ActiveRequest(admitted, arrival, answers, [], [])

@@ -30,7 +30,8 @@ class MediaInput(msgspec.Struct, kw_only=True):
 class GenerateRequest(msgspec.Struct, kw_only=True):
     """What a client asks of the engine. `media` is in the order of the placeholders in `messages`.
 
-    `grammar_param` is the client's own name of what became `sampling.grammar`. The lowest `priority` goes first.
+    `grammar_param` is the client's own name of what became `sampling.grammar`. With `special_text`
+    the answers show special tokens, too. The lowest `priority` goes first.
     What is not complete `deadline` seconds after its arrival ends with an error.
     """
 
@@ -41,6 +42,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     template: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt_token_ids: list[int] | None = None
     grammar_param: str = "grammar"
+    special_text: bool = False
     priority: int = 0
     deadline: float | None = None
 

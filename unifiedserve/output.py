@@ -11,9 +11,12 @@ from unifiedserve.sampling import SamplingParams
 class Answer:
     """One answer while it is generated. Text that might be the start of a stop string is held back."""
 
-    def __init__(self, tokenizer: Any, sampling: SamplingParams, prompt_tokens: int) -> None:
+    def __init__(
+        self, tokenizer: Any, sampling: SamplingParams, prompt_tokens: int, *, special_text: bool = False
+    ) -> None:
         self._tokenizer = tokenizer
-        self._stream = DecodeStream(skip_special_tokens=True)
+        self._stream = DecodeStream(skip_special_tokens=not special_text)
+        self._skip_special = not special_text
         self._stops = sampling.stop
         self._want_logprobs = sampling.logprobs is not None
         self._prompt_tokens = prompt_tokens
@@ -62,7 +65,7 @@ class Answer:
     def _undecoded(self, finish: FinishReason) -> str:
         """Text of trailing bytes that do not make a whole character."""
         token_ids = self.token_ids[:-1] if finish == "stop" else self.token_ids
-        whole: str = self._tokenizer.decode(token_ids, skip_special_tokens=True)
+        whole: str = self._tokenizer.decode(token_ids, skip_special_tokens=self._skip_special)
         shown = self._emitted + self._held
         return whole[len(shown) :] if whole.startswith(shown) else ""
 

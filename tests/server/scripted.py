@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages import Delta, GenerateRequest, TokenLogprob
@@ -23,12 +23,18 @@ class ByteTokenizer:
     def decode(self, tokens: list[int]) -> str:
         return bytes(tokens).decode(errors="replace")
 
+    def get_added_vocab(self) -> dict[str, int]:
+        return {}
+
     def convert_ids_to_tokens(self, tokens: list[int]) -> list[str]:
         return [f"<{token}>" for token in tokens]
 
 
 class RoleTemplate:
-    def encode(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool) -> list[int]:
+    template = "{{ messages }}"
+    special_ids: ClassVar[dict[str, int]] = {}
+
+    def encode(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool, tools: Any = None) -> list[int]:
         text = "".join(f"{m['role']}:{_text(m['content'])}\n" for m in messages)
         return list((text + ("assistant:" if add_generation_prompt else "")).encode())
 

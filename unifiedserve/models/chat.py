@@ -119,7 +119,8 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for item in value.values():
+        for key, item in value.items():
+            yield from _strings(key)
             yield from _strings(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
@@ -130,7 +131,7 @@ def _map_strings(value: Any, change: Any) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _map_strings(item, change) for key, item in value.items()}
+        return {_map_strings(key, change): _map_strings(item, change) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_map_strings(item, change) for item in value]
     return value

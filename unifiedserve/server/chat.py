@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import msgspec
+
 from unifiedserve.errors import RequestError
 from unifiedserve.messages import GenerateRequest, MediaInput
 from unifiedserve.models.media import MediaKind, MediaOptions
@@ -13,6 +15,7 @@ from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.options import media_options
 from unifiedserve.server.parameters import refuse_unless, sampling_params
 from unifiedserve.server.schema import ChatRequest, ImagePart, Message, TextPart, VideoPart
+from unifiedserve.server.tools import ToolUse
 
 # What apply_chat_template and the engine decide themselves; a template is code, so clients bring none.
 _RESERVED_TEMPLATE_KWARGS = {
@@ -47,10 +50,14 @@ class MediaReference(NamedTuple):
     param: str
 
 
-async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher) -> GenerateRequest:
+async def generate_request(
+    chat: ChatRequest, id: str, fetcher: MediaFetcher, tools: ToolUse | None = None
+) -> GenerateRequest:
     """Raises RequestError, before anything is fetched if it can be."""
     sampling = chat_sampling(chat)
     wanted = constraint(chat)
+    if wanted is not None and tools is not None and tools.constraint is not None:
+        raise RequestError(f"`tool_choice` and `{wanted.param}` both constrain the answer.", param="tool_choice")
     template = _template_kwargs(chat)
     options = media_options(chat)
     messages, references = _split_media(chat.messages)
@@ -64,7 +71,8 @@ async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher) ->
         priority=chat.priority or 0,
         deadline=chat.deadline,
     )
-    return request if wanted is None else wanted.applied_to(request)
+    request = request if wanted is None else wanted.applied_to(request)
+    return request if tools is None else tools.applied_to(request)
 
 
 def chat_sampling(chat: ChatRequest) -> SamplingParams:
@@ -105,9 +113,53 @@ def _deeper_than(levels: int, value: Any) -> bool:
     return isinstance(value, list) and (levels == 0 or any(_deeper_than(levels - 1, item) for item in value))
 
 
-def template_role(message: Message) -> str:
-    """The role as templates know it: `developer` is OpenAI's newer name of `system`."""
-    return "system" if message.role == "developer" else message.role
+def template_turn(number: int, message: Message) -> dict[str, Any]:
+    """A message as templates know it, `developer` (OpenAI's newer name) as `system`; a list of parts is left out."""
+    if message.content is None and not message.tool_calls:
+        raise RequestError(f"`messages[{number}].content` is missing.", param=f"messages[{number}].content")
+    turn: dict[str, Any] = {
+        "role": "system" if message.role == "developer" else message.role,
+        "content": message.content if isinstance(message.content, str) else "",
+    }
+    if message.role == "assistant":
+        turn |= _assistant_fields(number, message)
+    elif message.role == "tool":
+        given = {"tool_call_id": message.tool_call_id, "name": message.name}
+        turn |= {key: value for key, value in given.items() if value is not None}
+    return turn
+
+
+def _assistant_fields(number: int, message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if reasoning := message.reasoning_content or message.reasoning:
+        fields["reasoning_content"] = reasoning
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {
+                    "name": call.function.name,
+                    "arguments": _arguments(call.function.arguments, f"messages[{number}].tool_calls[{position}]"),
+                },
+            }
+            for position, call in enumerate(message.tool_calls)
+        ]
+    return fields
+
+
+def _arguments(text: str, param: str) -> Any:
+    """Templates write arguments as JSON themselves."""
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or _deeper_than(_TEMPLATE_DEPTH, value):
+        param += ".function.arguments"
+        raise RequestError(
+            f"`{param}` is not the text of a JSON object of at most {_TEMPLATE_DEPTH} levels.", param=param
+        )
+    return value
 
 
 def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[MediaReference]]:
@@ -115,8 +167,8 @@ def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[Me
     references: list[MediaReference] = []
     turns: list[dict[str, Any]] = []
     for number, message in enumerate(messages):
-        turn: dict[str, Any] = {"role": template_role(message), "content": message.content}
-        if not isinstance(message.content, str):
+        turn = template_turn(number, message)
+        if isinstance(message.content, list):
             turn["content"] = []
             for position, part in enumerate(message.content):
                 if isinstance(part, TextPart):

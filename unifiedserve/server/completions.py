@@ -24,6 +24,7 @@ from unifiedserve.server.schema import ChatRequest, CompletionRequest, Generatio
 from unifiedserve.server.stream import EventStream, chunk_events
 from unifiedserve.server.text import echoes, text_requests
 from unifiedserve.server.text_reply import TextReply
+from unifiedserve.server.tools import reading, tool_use
 
 
 def body_limit(engine: ServingEngine) -> int:
@@ -46,9 +47,11 @@ async def chat_completions(request: Request, engine: ServingEngine, fetcher: Med
     check_model(chat.model, engine)
     id = f"chatcmpl-{uuid.uuid4().hex}"
     try:
-        work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher))
+        tools = tool_use(chat, engine)
+        work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher, tools))
         chat.messages.clear()  # media in base64 must not live as long as the answer
-        reply = Reply(id, engine.model_name, engine.processor.tokenizer, work.sampling.n, bool(chat.return_token_ids))
+        how = await reading(work, tools, engine)
+        reply = Reply(id, engine.model_name, engine.processor.tokenizer, how, token_ids=bool(chat.return_token_ids))
         return await _respond(request, chat, id, engine.generate(work), reply)
     except ClientGoneError:
         return Response(status_code=CLIENT_CLOSED_REQUEST)

@@ -1,11 +1,14 @@
 """What clients get: OpenAI's chat completion objects, whole or in chunks."""
 
-from collections.abc import Iterable
-from typing import Any, Literal
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from unifiedserve.messages import Delta, TokenLogprob
+from unifiedserve.server.answer_parser import AnswerParser, Said, Thought
+from unifiedserve.server.schema import FunctionCall, ToolCall
 from unifiedserve.server.tally import Tally, Usage, identity
 
 
@@ -28,8 +31,19 @@ class Logprobs(msgspec.Struct):
 
 class AnswerMessage(msgspec.Struct):
     role: Literal["assistant"]
-    content: str
+    content: str | None
     refusal: None = None
+    reasoning_content: str | msgspec.UnsetType = msgspec.UNSET
+    tool_calls: list[ToolCall] | msgspec.UnsetType = msgspec.UNSET
+
+
+class ToolCallDelta(msgspec.Struct):
+    """A whole call: its arguments are not streamed piecemeal."""
+
+    index: int
+    id: str
+    function: FunctionCall
+    type: Literal["function"] = "function"
 
 
 class Choice(msgspec.Struct):
@@ -54,6 +68,8 @@ class ChatCompletion(msgspec.Struct, kw_only=True):
 class ChunkDelta(msgspec.Struct, omit_defaults=True):
     role: Literal["assistant"] | None = None
     content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: list[ToolCallDelta] | None = None
 
 
 class ChunkChoice(msgspec.Struct):
@@ -78,12 +94,12 @@ class ChatCompletionChunk(msgspec.Struct, kw_only=True):
 class Reply:
     """The answers to one request as they grow: usage so far, and the objects that carry them."""
 
-    def __init__(self, id: str, model: str, tokenizer: Any, answers: int, token_ids: bool = False) -> None:
+    def __init__(self, id: str, model: str, tokenizer: Any, reading: "Reading", *, token_ids: bool) -> None:
         self._identity = identity(id, model)
         self._tokenizer = tokenizer
         self._with_token_ids = token_ids
-        self._tally = Tally(answers)
-        self._answers = [_Answer() for _ in range(answers)]
+        self._tally = Tally(reading.answers)
+        self._answers = [_Answer(reading) for _ in range(reading.answers)]
 
     def opening(self) -> list[ChunkChoice]:
         """What a stream begins with: the roles."""
@@ -92,13 +108,17 @@ class Reply:
     def take(self, delta: Delta) -> list[ChunkChoice]:
         """What a delta adds to a stream: its text, then its end."""
         self._tally.add(delta)
-        choices = []
-        if delta.text or delta.token_ids:
-            logprobs = None if delta.logprobs is None else Logprobs(self._entries(delta.logprobs))
-            token_ids = delta.token_ids if self._with_token_ids else None
-            choices.append(ChunkChoice(delta.index, ChunkDelta(content=delta.text), logprobs, token_ids=token_ids))
+        answer = self._answers[delta.index]
+        logprobs = None if delta.logprobs is None else Logprobs(self._entries(delta.logprobs))
+        token_ids = delta.token_ids if self._with_token_ids else None
+        choices = [ChunkChoice(delta.index, part) for part in answer.read(delta)]
+        if not choices and delta.token_ids and (answer.plain or logprobs or token_ids):
+            choices.append(ChunkChoice(delta.index, ChunkDelta(content="")))
+        if choices:
+            choices[0].logprobs, choices[0].token_ids = logprobs, token_ids
         if delta.finish_reason:
-            choices.append(ChunkChoice(delta.index, ChunkDelta(), None, delta.finish_reason, delta.stop_reason))
+            finish = answer.finish_reason(delta.finish_reason)
+            choices.append(ChunkChoice(delta.index, ChunkDelta(), None, finish, delta.stop_reason))
         return choices
 
     def keep(self, choices: Iterable[ChunkChoice]) -> None:
@@ -130,11 +150,45 @@ class Reply:
         return text, max(logprob, -9999.0), None if "\ufffd" in text else list(text.encode())
 
 
+class Reading(NamedTuple):
+    """How many answers there are, and how each of them is read: `parser` makes one, None leaves them plain text."""
+
+    answers: int
+    parser: Callable[[], AnswerParser] | None = None
+    tool_choice_named: bool = False
+    parallel_calls: bool = True
+    short_call_ids: bool = False  # nine letters and digits, as Mistral's templates want them
+
+
 class _Answer:
     """One answer: the pieces that a stream of it would have."""
 
-    def __init__(self) -> None:
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._parser = reading.parser() if reading.parser is not None else None
+        self._calls = 0
+        self.plain = self._parser is None
         self.choices: list[ChunkChoice] = []
+
+    def read(self, delta: Delta) -> Iterator[ChunkDelta]:
+        """What the client sees of a delta, in pieces of one kind each."""
+        if self._parser is None:
+            if delta.text:
+                yield ChunkDelta(content=delta.text)
+            return
+        for piece in self._parser.feed(delta.text, delta.finish_reason is not None):
+            if isinstance(piece, Said):
+                yield ChunkDelta(content=piece.text)
+            elif isinstance(piece, Thought):
+                yield ChunkDelta(reasoning_content=piece.text)
+            elif self._calls == 0 or self._reading.parallel_calls:
+                call = FunctionCall(name=piece.name, arguments=piece.arguments)
+                yield ChunkDelta(tool_calls=[ToolCallDelta(self._calls, self._new_id(), call)])
+                self._calls += 1
+
+    def finish_reason(self, reason: str) -> str:
+        called = self._calls > 0 and not self._reading.tool_choice_named
+        return "tool_calls" if called and reason == "stop" else reason
 
     def whole(self, index: int) -> Choice:
         last = self.choices[-1] if self.choices else ChunkChoice(index, ChunkDelta())
@@ -142,9 +196,22 @@ class _Answer:
         token_ids = [choice.token_ids for choice in self.choices if choice.token_ids is not None]
         return Choice(
             index,
-            AnswerMessage("assistant", "".join(choice.delta.content or "" for choice in self.choices)),
+            self._message([choice.delta for choice in self.choices]),
             Logprobs([entry for part in logprobs for entry in part.content]) if logprobs else None,
             last.finish_reason,
             last.stop_reason,
             [token for part in token_ids for token in part] if token_ids else None,
         )
+
+    def _message(self, parts: Sequence[ChunkDelta]) -> AnswerMessage:
+        message = AnswerMessage("assistant", "".join(part.content or "" for part in parts))
+        if thoughts := "".join(part.reasoning_content or "" for part in parts):
+            message.reasoning_content = thoughts
+        if calls := [call for part in parts for call in part.tool_calls or ()]:
+            message.tool_calls = [ToolCall(id=call.id, function=call.function) for call in calls]
+            message.content = message.content or None
+        return message
+
+    def _new_id(self) -> str:
+        id = uuid.uuid4().hex
+        return id[:9] if self._reading.short_call_ids else f"call_{id[:24]}"

@@ -41,20 +41,59 @@ class VideoPart(Strict, tag_field="type", tag="video_url"):
 Part = TextPart | ImagePart | VideoPart
 
 
+class FunctionCall(Strict):
+    """`arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(Strict):
+    id: str
+    function: FunctionCall
+    type: Literal["function"] = "function"
+
+
 class Message(Strict):
     """A turn. The fields typed None are those that OpenAI's client sends back with an earlier answer."""
 
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
     name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
     refusal: None = None
     annotations: None = None
     audio: None = None
     function_call: None = None
-    tool_calls: None = None
 
 
 Messages = Annotated[list[Message], Meta(min_length=1)]
+
+
+class Function(Strict, omit_defaults=True):
+    """`parameters` is a JSON schema."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=256)]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Strict):
+    type: Literal["function"]
+    function: Function
+
+
+class FunctionName(Strict):
+    name: str
+
+
+class NamedTool(Strict):
+    type: Literal["function"]
+    function: FunctionName
 
 
 class StreamOptions(Strict):
@@ -173,6 +212,10 @@ class ChatRequest(GenerationOptions, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
 
+    tools: Annotated[list[Tool], Meta(max_length=128)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+
     media_io_kwargs: MediaIO | None = None
     mm_processor_kwargs: ProcessorKwargs | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -224,7 +267,6 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "include_stop_str_in_output": (None, False),
     "length_penalty": (None, 1),
     "modalities": (None, ["text"]),
-    "parallel_tool_calls": (None, True, False),
     "prediction": (None,),
     "prompt_logprobs": (None,),
     "reasoning_effort": (None,),
@@ -232,8 +274,6 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "spaces_between_special_tokens": (None, True),
     "store": (None, False),
     "suffix": (None, ""),
-    "tool_choice": (None, "none", "auto"),
-    "tools": (None, []),
     "truncate_prompt_tokens": (None,),
     "use_beam_search": (None, False),
     "verbosity": (None,),

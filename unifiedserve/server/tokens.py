@@ -7,7 +7,7 @@ import msgspec
 
 from unifiedserve.errors import RequestError
 from unifiedserve.models.media import PromptError
-from unifiedserve.server.chat import template_role
+from unifiedserve.server.chat import template_turn
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.schema import DetokenizeRequest, Message, TextPart, TokenizeRequest
 
@@ -58,8 +58,9 @@ def _encode(asked: TokenizeRequest, processor: Any) -> list[int]:
 
 
 def _text_turn(number: int, message: Message) -> dict[str, Any]:
-    if isinstance(message.content, str):
-        return {"role": template_role(message), "content": message.content}
+    turn = template_turn(number, message)
+    if not isinstance(message.content, list):
+        return turn
     parts = []
     for position, part in enumerate(message.content):
         if not isinstance(part, TextPart):
@@ -68,4 +69,4 @@ def _text_turn(number: int, message: Message) -> dict[str, Any]:
                 param=f"messages[{number}].content[{position}]",
             )
         parts.append({"type": "text", "text": part.text})
-    return {"role": template_role(message), "content": parts}
+    return {**turn, "content": parts}

@@ -1,0 +1,99 @@
+"""Tools over a real daemon whose template knows them: what must be a call is one, whatever the weights."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon import Daemon
+from media import text_part
+from test_life_of_requests import PLACEMENTS, ask
+
+from unifiedserve.models.tiny import CHAT_TEMPLATE
+
+Serve = Callable[..., Daemon]
+
+TOOL_TEMPLATE = (
+    "{%- if tools -%}<|im_start|>system\nTools: {{ tools | tojson }}\nCall: <tool_call> json </tool_call><|im_end|>\n"
+    "{%- endif -%}" + CHAT_TEMPLATE
+)
+SHAPE = {
+    "type": "object",
+    "properties": {"count": {"type": "integer", "minimum": 1, "maximum": 9}, "kind": {"enum": ["sun", "rain"]}},
+    "required": ["count", "kind"],
+    "additionalProperties": False,
+}
+TOOLS = [
+    {"type": "function", "function": {"name": "draw", "parameters": SHAPE}},
+    {"type": "function", "function": {"name": "stop_drawing"}},
+]
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path: Path = tmp_path_factory.mktemp("template") / "tools.jinja"
+    path.write_text(TOOL_TEMPLATE)
+    return str(path)
+
+
+def check(call: Any) -> None:
+    arguments = json.loads(call.function.arguments)
+    if call.function.name == "draw":
+        assert set(arguments) == {"count", "kind"}
+        assert arguments["count"] in range(1, 10)
+        assert arguments["kind"] in ("sun", "rain")
+    else:
+        assert call.function.name == "stop_drawing"
+        assert isinstance(arguments, dict)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("parser", ["hermes", "llama3_json", "mistral"])
+def test_forced_calls_are_valid(serve: Serve, template: str, placement: str, parser: str) -> None:
+    daemon = serve(placement=placement, chat_template=template, tool_call_parser=parser)
+    options: dict[str, Any] = {"tools": TOOLS, "temperature": 1, "max_tokens": 400, "n": 4}
+    for seed in range(2):
+        named = {"type": "function", "function": {"name": "draw"}}
+        for choice in ask(daemon, text_part("Draw."), tool_choice=named, seed=seed, **options).choices:
+            assert choice.finish_reason == "stop"
+            (call,) = choice.message.tool_calls
+            assert call.function.name == "draw"
+            check(call)
+        chosen = ask(daemon, text_part("Draw."), tool_choice="required", seed=seed, **options).choices
+        for choice in chosen:
+            if choice.finish_reason != "length":
+                assert choice.finish_reason == "tool_calls"
+                assert choice.message.content is None
+            for call in choice.message.tool_calls or ():
+                check(call)
+        assert any(choice.message.tool_calls for choice in chosen)
+    daemon.wait_idle()
+
+
+def test_a_streamed_call_can_be_answered(serve: Serve, template: str) -> None:
+    daemon = serve(placement="shared", chat_template=template)
+    options: dict[str, Any] = {
+        "tools": TOOLS,
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "max_tokens": 300,
+    }
+    chunks = list(ask(daemon, text_part("Draw."), stream=True, **options))
+    (call,) = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
+    check(call)
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    function = {"name": call.function.name, "arguments": call.function.arguments}
+    turns = [
+        {"role": "user", "content": "Draw."},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": call.id, "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": call.id, "content": "done"},
+    ]
+    model = daemon.engine.model_name
+    answer = daemon.client.chat.completions.create(model=model, messages=turns, tools=TOOLS, max_tokens=8)
+    assert answer.choices[0].finish_reason in ("length", "stop")
+    daemon.wait_idle()
