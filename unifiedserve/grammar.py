@@ -96,13 +96,17 @@ class Grammars:
     """Compiles grammars for one tokenizer and keeps the latest. Safe to use from several threads."""
 
     def __init__(self, tokenizer: Callable[[], str], vocabulary: int, eos_token_ids: Collection[int]) -> None:
-        """`tokenizer` (gives its JSON) is called in a thread of its own: it may take seconds."""
+        """`tokenizer` gives its JSON."""
         self._vocabulary = vocabulary
         self._eos = sorted(eos_token_ids)
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
         self._tokenizer: Future[LLTokenizer] = Future()
-        threading.Thread(target=self._load, args=(tokenizer,), name="grammars", daemon=True).start()
+        self._load_tokenizer = tokenizer
+
+    def start(self) -> None:
+        """Load the tokenizer in a thread of its own, for it may take seconds; until then the other methods wait."""
+        threading.Thread(target=self._load, name="grammars", daemon=True).start()
 
     def matcher(self, grammar: str) -> Matcher:
         """For an answer that has no tokens yet; raises GrammarError, with the reason, if it cannot be compiled."""
@@ -124,9 +128,9 @@ class Grammars:
         """Returns when the tokenizer is there; raises GrammarError if it cannot be used."""
         self._tokenizer.result()
 
-    def _load(self, tokenizer: Callable[[], str]) -> None:
+    def _load(self) -> None:
         try:
-            self._tokenizer.set_result(self._wrap(tokenizer()))
+            self._tokenizer.set_result(self._wrap(self._load_tokenizer()))
         except Exception as error:
             self._tokenizer.set_exception(GrammarError(f"this checkpoint's tokenizer cannot be constrained: {error}"))
 

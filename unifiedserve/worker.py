@@ -139,6 +139,7 @@ def _language_lane(
     sampler = Sampler(grammars, spec.eos_token_ids)
     decode = DecodeStage(model, number, sampler)
     decode_step = measure_lone_step(model, decode) if Stage.DECODE in spec.instance.stages else None
+    grammars.start()  # not beside the measurement
     lane = LanguageLane(
         model,
         visual,
