@@ -6,7 +6,7 @@ so a token is the same wherever and in whatever batch it is sampled.
 
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -123,18 +123,18 @@ def sample(
     histories: Sequence[Sequence[int]],
     indices: Sequence[int],
     eos_token_ids: Sequence[int] = (),
-    allowed: Tensor | None = None,
+    allowed: Mapping[int, Tensor] | None = None,
 ) -> list[SampledToken]:
     """One token for each row of float32 logits [B, vocab] (not modified).
 
     `histories[i]` are the request's token ids so far, prompt first; the last `indices[i]` of them were generated.
-    `allowed` bool [B, vocab] are the tokens that grammars leave, at least one a row.
+    `allowed[i]` bool [vocab] are the tokens that the grammar of row i leaves, at least one; other rows have none.
     Steps, in order: what is not allowed is ruled out, biases, penalties (repetition over prompt and output, presence
     and frequency over the output), temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop token
     can come, unless a grammar leaves nothing else.
     A sampling request needs a seed: see `SamplingParams.for_choice`.
     """
-    adjusted = _adjust(logits, params, histories, indices, eos_token_ids, allowed)
+    adjusted = _adjust(logits, params, histories, indices, eos_token_ids, allowed or {})
     tokens = adjusted.argmax(dim=-1)
     drawn = [row for row, param in enumerate(params) if not param.greedy]
     if drawn:
@@ -150,14 +150,20 @@ def _adjust(
     histories: Sequence[Sequence[int]],
     indices: Sequence[int],
     eos_token_ids: Sequence[int],
-    allowed: Tensor | None,
+    allowed: Mapping[int, Tensor],
 ) -> Tensor:
     """Logits after penalties and bans; the same tensor if no request has any."""
-    changed = [row for row, p in enumerate(params) if p.penalised or p.logit_bias or indices[row] < p.min_tokens]
-    if not changed and allowed is None:
+    changed = [
+        row
+        for row, p in enumerate(params)
+        if row in allowed or p.penalised or p.logit_bias or indices[row] < p.min_tokens
+    ]
+    if not changed:
         return logits
-    adjusted = logits.clone() if allowed is None else logits.masked_fill(~allowed, -math.inf)
+    adjusted = logits.clone()
     for row in changed:
+        if row in allowed:
+            adjusted[row].masked_fill_(~allowed[row], -math.inf)
         if bias := params[row].logit_bias:
             adjusted[row].index_add_(0, torch.tensor([*bias]), torch.tensor([*bias.values()]))
         if params[row].penalised:

@@ -1,6 +1,5 @@
 """The next token of each sequence: grammars, sampling, and the ends of answers."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,20 +48,19 @@ class Sampler:
         """The sequence has ended here."""
         self._matchers.pop(key, None)
 
-    def _allowed(self, sequences: list[Sequence], vocabulary: int) -> tuple[Tensor | None, dict[int, str]]:
-        """bool [B, vocabulary], None if all may be sampled in every row; and the rows that failed, with the reason."""
-        if all(sequence.sampling.grammar is None for sequence in sequences):
-            return None, {}
-        allowed = np.ones((len(sequences), vocabulary), np.bool_)
-        errors = {}
+    def _allowed(self, sequences: list[Sequence], vocabulary: int) -> tuple[dict[int, Tensor], dict[int, str]]:
+        """bool [vocabulary] of each row that has a grammar; and the rows whose grammar failed, with the reason."""
+        allowed: dict[int, Tensor] = {}
+        errors: dict[int, str] = {}
         for row, sequence in enumerate(sequences):
             if sequence.sampling.grammar is not None:
                 try:
                     matcher = self._matcher(sequence, sequence.sampling.grammar)
-                    allowed[row] = matcher.allowed(sequence.token_ids[sequence.num_prompt :], vocabulary)
+                    generated = sequence.token_ids[sequence.num_prompt :]
+                    allowed[row] = torch.from_numpy(matcher.allowed(generated, vocabulary))
                 except GrammarError as error:
                     errors[row] = f"the grammar of the answer cannot go on: {error}"
-        return torch.from_numpy(allowed), errors
+        return allowed, errors
 
     def _matcher(self, sequence: Sequence, grammar: str) -> Matcher:
         key = (sequence.uid, sequence.index)
