@@ -92,7 +92,7 @@ def transformers_metadata(total: int, fps: float, duration: float) -> Any:
 
 
 @smolvlm
-@pytest.mark.parametrize("options", [{"num_frames": 9}, {"num_frames": -1, "max_frames": 9}])
+@pytest.mark.parametrize("options", [{"fps": 8, "max_frames": 9}, {"num_frames": -1, "max_frames": 9}])
 def test_as_many_frames_as_asked_for(loaded: Loaded, options: dict[str, Any]) -> None:
     plan = loaded.ours.plan_video(VideoInfo(33, 8.0, 33 / 8, 64, 48), MediaOptions(**options))
     assert plan.frame_indices == tuple(range(0, 33, 4))

@@ -85,20 +85,19 @@ class SmolVLMAdapter(Idefics3Adapter):
 
 
 def sample(video: VideoInfo, options: MediaOptions, max_frames: int, fps: float) -> tuple[int, ...]:
-    """Evenly spread frames: so many, or `fps` a second up to `max_frames`, without the ends of a long video.
+    """Evenly spread frames, `fps` a second but at most `num_frames`, without the ends of a long video; or every frame.
 
     Raises PromptError for a video without frames.
     """
-    total, fps, most = video.num_frames, options.fps or fps, options.max_frames or max_frames
+    total, fps, every = video.num_frames, options.fps or fps, options.num_frames == ALL_FRAMES
     if total < 1:
         raise PromptError("the video has no frames")
     duration = video.duration or total / known_fps(video)
-    count = options.num_frames or min(round(fps * duration), most)
-    if count == ALL_FRAMES:
-        count = total
+    most = (not every and options.num_frames) or options.max_frames or max_frames
+    count = total if every else min(round(fps * duration), most)
     count = max(1, min(count, total, options.max_frames or total))
     first, last = 0, total - 1
-    if options.num_frames != ALL_FRAMES and duration - 2 * SKIPPED_SECONDS > (options.num_frames or most) * fps:
+    if not every and duration - 2 * SKIPPED_SECONDS > most * fps:
         skipped = SKIPPED_SECONDS * known_fps(video)
         first, last = int(skipped), min(int(total - skipped), last)
     if first >= last:
