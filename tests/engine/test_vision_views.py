@@ -76,8 +76,8 @@ def decoded(patches: RowBuffer, source: MediaSource) -> torch.Tensor:
                 assert not output.error
                 message = stage.write(output)
                 assert message is not None
-                for number, pages in enumerate(message.pages):
-                    units[message.first_unit + number] = patches.get(patches.spread(pages, SIDE), 0, SIDE).flatten()
+                for unit, pages in zip(message.units, message.pages, strict=True):
+                    units[unit] = patches.get(patches.spread(pages, SIDE), 0, SIDE).flatten()
                     patches.pool.release(pages)
     finally:
         stage.close()
