@@ -25,11 +25,11 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, resized
+from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Run, layouts
+from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import MediaKind, MediaPlan, PatchGrid
-from unifiedserve.models.qwen2_5_vl.rules import MediaRules, resized
-from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Run, layouts
-from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 
 VISION = {
     "depth": 12,

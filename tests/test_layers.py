@@ -23,6 +23,7 @@ ROWS = [
     {"media_digest", "caches"},
     {"grammar_check"},
     {"admission", "active", "output", "tracing", "metrics"},
+    {"intake"},
     {"engine"},
     {"server"},
     {"doctor", "gantt", "demo", "cli_options", "cli"},

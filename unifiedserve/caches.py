@@ -53,11 +53,6 @@ class Caches:
         if config.visual_cache:
             self._indexes["visual"] = ContentIndex(pools["visual"])
 
-    @property
-    def wanted(self) -> bool:
-        """Whether anything is kept at all."""
-        return bool(self._indexes)
-
     def page_keys(self, token_ids: Sequence[int], contents: Contents) -> list[bytes] | None:
         """Of the full KV pages; None if they are not kept."""
         return page_keys(token_ids, self._page_tokens, contents.media) if "kv" in self._indexes else None

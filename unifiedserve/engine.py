@@ -15,21 +15,18 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ipc_buffers import Arena, ArenaError
 from unifiedserve.active import ActiveRequest
-from unifiedserve.admission import Admission, Admitted, media_name
-from unifiedserve.caches import Caches, contents_of
+from unifiedserve.caches import Caches
 from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.errors import ConfigError, RequestError
+from unifiedserve.intake import Intake
 from unifiedserve.link import Link
-from unifiedserve.media_digest import MediaDigests
 from unifiedserve.messages import (
     Abort,
     Delta,
     Drained,
     Failed,
     GenerateRequest,
-    MediaSource,
     Message,
     PagesFreed,
     Preempted,
@@ -45,12 +42,10 @@ from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL, default_checkpoint
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_processor
-from unifiedserve.output import Answer
 from unifiedserve.supervisor import Supervisor
 from unifiedserve.tracing import Timeline
 
 _log = logging.getLogger(__name__)
-_COPY_BYTES = 1 << 20
 _MOST_CRASHES = 3  # of workers, while one request was in flight: then it is held to be the cause
 _MOST_RESTARTS = 5  # within
 _RESTART_SECONDS = 120.0
@@ -66,7 +61,6 @@ class Engine:
         self.target_between_tokens: float | None = None  # seconds; known when the workers are up
         self.processor: Processor
         self._timeline = Timeline(time.monotonic())
-        self._digests = MediaDigests()
         self._uids = itertools.count(1)
         self._attempts: dict[int, ActiveRequest] = {}
         self._active: set[ActiveRequest] = set()
@@ -89,7 +83,7 @@ class Engine:
 
     @property
     def max_model_len(self) -> int:
-        return self._admission.max_model_len
+        return self._intake.max_model_len
 
     async def start(self) -> None:
         """Load the model and start the workers; returns when all are ready. Raises ConfigError."""
@@ -221,7 +215,7 @@ class Engine:
         self._supervisor = Supervisor(self.config, model_dir, self.processor)
         self._supervisor.start(self._on_exit)
         self._caches = Caches(self.config, self._supervisor.memory.pools)
-        self._admission = Admission(self.config, self.processor, self._supervisor.memory.layout)
+        self._intake = Intake(self.config, self.processor, self._supervisor)
         self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
 
     def _chat_template(self) -> str | None:
@@ -237,8 +231,8 @@ class Engine:
             if hasattr(self, "_link"):
                 self._link.close()
         finally:
-            if hasattr(self, "_admission"):
-                self._admission.close()
+            if hasattr(self, "_intake"):
+                self._intake.close()
             supervisor.stop()
 
     # Requests
@@ -251,7 +245,7 @@ class Engine:
                 status=503,
                 type="server_error",
             )
-        preparing = asyncio.ensure_future(asyncio.to_thread(self._admit, request, time.monotonic()))
+        preparing = asyncio.ensure_future(asyncio.to_thread(self._intake.take, request, time.monotonic()))
         self._admitting += 1
         try:
             active = await asyncio.shield(preparing)
@@ -272,45 +266,6 @@ class Engine:
     def _check_alive(self) -> None:
         if self._fatal:
             raise RequestError(self._fatal, status=503, type="server_error")
-
-    def _admit(self, request: GenerateRequest, arrival: float) -> ActiveRequest:
-        admitted = self._admission.admit(request)
-        answers = [
-            Answer(
-                self.processor.tokenizer,
-                admitted.sampling,
-                len(admitted.prompt.token_ids),
-                special_text=request.special_text,
-            )
-            for _ in range(admitted.sampling.n)
-        ]
-        active = ActiveRequest(admitted, arrival, answers, [], [])
-        try:
-            if self._caches.wanted:
-                digests = [self._digests.of(media) for media in admitted.request.media]
-                active.contents = contents_of(admitted.prompt, set(self.processor.visual_ids.values()), digests)
-            self._spool(active, admitted)
-        except OSError as error:
-            raise RequestError(f"a medium cannot be read: {error}", param="messages") from error
-        except ArenaError as error:
-            active.close()
-            raise RequestError(f"no shared memory for the request's media: {error}", status=503) from error
-        return active
-
-    def _spool(self, active: ActiveRequest, admitted: Admitted) -> None:
-        """Put the media that came as bytes where the vision stage can read them."""
-        assert self._supervisor is not None
-        number, first_unit = next(self._uids), 0
-        for i, (media, plan) in enumerate(zip(admitted.request.media, admitted.prompt.media, strict=True)):
-            source = MediaSource(plan=plan, name=media_name(i, media), path=media.path, first_unit=first_unit)
-            first_unit += plan.units
-            if media.data is not None:
-                arena = Arena.create(self._supervisor.arena_name(f"media-{number}-{i}"), len(media.data))
-                active.arenas.append(arena)
-                _copy(media.data, arena.buffer())
-                source.arena, source.size = arena.name, len(media.data)
-                media.data = None  # from here on it is in the arena
-            active.sources.append(source)
 
     def _set_alarm(self, active: ActiveRequest, deadline: float | None) -> asyncio.TimerHandle | None:
         if deadline is None:
@@ -596,10 +551,3 @@ def _discard(preparing: "asyncio.Future[ActiveRequest]") -> None:
     """A request whose client left while it was being admitted."""
     if not preparing.cancelled() and preparing.exception() is None:
         preparing.result().close()
-
-
-def _copy(data: bytes, buffer: memoryview) -> None:
-    """In pieces, so that other threads get their turns."""
-    for start in range(0, len(data), _COPY_BYTES):
-        piece = data[start : start + _COPY_BYTES]
-        buffer[start : start + len(piece)] = piece

@@ -14,8 +14,8 @@ from reference import Case, Reference, transformers
 from test_generation import pixels, user
 
 from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
+from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
 from unifiedserve.models.families.qwen3_vl import VIDEO_DEFAULTS, frame_size, sample_frames
-from unifiedserve.models.qwen2_5_vl.rules import MediaRules
 from unifiedserve.models.registry import load_processor
 
 RULES = MediaRules.read({}, VIDEO_DEFAULTS)

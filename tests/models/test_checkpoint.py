@@ -65,7 +65,7 @@ def test_the_engine_does_without_torchvision(checkpoint: Path) -> None:
         "import sys\n"
         "from pathlib import Path\n"
         "from unifiedserve.models.registry import load_processor\n"
-        "import unifiedserve.models.qwen2_5_vl.adapter\n"
+        "import unifiedserve.models.families.qwen2_5_vl.adapter\n"
         f"load_processor(Path({str(checkpoint)!r}))\n"
         "assert 'torchvision' not in sys.modules, 'imported'\n",
     )

@@ -21,10 +21,10 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import Patches, Request
 from unifiedserve.models import linear
 from unifiedserve.models.base import LanguageAdapter, MediaPlan
+from unifiedserve.models.families.qwen2_5_vl import vision_tower
+from unifiedserve.models.families.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
+from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.media import MediaKind, PatchGrid
-from unifiedserve.models.qwen2_5_vl import vision_tower
-from unifiedserve.models.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
-from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.tiny import make_checkpoint
 from unifiedserve.sampling import SamplingParams
 from unifiedserve.scheduling import EncodeWork

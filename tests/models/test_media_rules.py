@@ -14,7 +14,7 @@ from test_generation import CASES, pixels, user
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
-from unifiedserve.models.qwen2_5_vl.rules import MediaRules, frame_size, read_rules, resized, sample_frames
+from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, frame_size, read_rules, resized, sample_frames
 from unifiedserve.models.tiny import make_checkpoint
 
 sides = st.integers(1, 5000)

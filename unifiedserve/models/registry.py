@@ -38,9 +38,11 @@ FAMILIES = {
     "minicpmv4_6": Family("families.minicpmv4_6:MiniCPMProcessor", "families.minicpmv4_6:MiniCPMAdapter"),
     "mistral": _TEXT_ONLY,
     "qwen2": _TEXT_ONLY,
-    "qwen2_5_vl": Family("qwen2_5_vl.processor:Qwen25VLProcessor", "qwen2_5_vl.adapter:Qwen25VLAdapter"),
+    "qwen2_5_vl": Family(
+        "families.qwen2_5_vl.processor:Qwen25VLProcessor", "families.qwen2_5_vl.adapter:Qwen25VLAdapter"
+    ),
     "qwen2_moe": _TEXT_ONLY,
-    "qwen2_vl": Family("qwen2_5_vl.processor:Qwen25VLProcessor", "families.qwen2_vl:Qwen2VLAdapter"),
+    "qwen2_vl": Family("families.qwen2_5_vl.processor:Qwen25VLProcessor", "families.qwen2_vl:Qwen2VLAdapter"),
     "qwen3": _TEXT_ONLY,
     "qwen3_moe": _TEXT_ONLY,
     "qwen3_vl": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),

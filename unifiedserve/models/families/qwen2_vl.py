@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
+from unifiedserve.models.families.qwen2_5_vl.adapter import Qwen25VLAdapter
 from unifiedserve.models.families.qwen_vision import UnitTower
-from unifiedserve.models.qwen2_5_vl.adapter import Qwen25VLAdapter
 
 
 class Qwen2VLAdapter(Qwen25VLAdapter):

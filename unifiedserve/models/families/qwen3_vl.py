@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unifiedserve.models.families.qwen2_5_vl.processor import Qwen25VLProcessor, patch_plan
+from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, check_shape, known_fps, resized
 from unifiedserve.models.families.qwen2_vl import Qwen2VLAdapter
 from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, PromptError, VideoInfo
-from unifiedserve.models.qwen2_5_vl.processor import Qwen25VLProcessor, patch_plan
-from unifiedserve.models.qwen2_5_vl.rules import MediaRules, check_shape, known_fps, resized
 
 #: of transformers' Qwen3VLVideoProcessor
 VIDEO_DEFAULTS: Mapping[str, Any] = {

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
+from unifiedserve.models.families.qwen2_5_vl.vision_kernels import attend, check_dtype
+from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
 from unifiedserve.models.linear import linear, linear_plus
 from unifiedserve.models.media import MediaKind, MediaPlan
-from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
-from unifiedserve.models.qwen2_5_vl.vision_kernels import attend, check_dtype
-from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
 
 UNBOUNDED = 1 << 30  # a window that holds any unit
 POSITION_TABLES = 4  # kept for grids that come again

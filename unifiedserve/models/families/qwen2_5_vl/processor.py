@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from unifiedserve.models.base import Processor
-from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PatchGrid, PromptError, VideoInfo
-from unifiedserve.models.qwen2_5_vl.rules import (
+from unifiedserve.models.families.qwen2_5_vl.rules import (
     QWEN2_VIDEO_DEFAULTS,
     MediaRules,
     frame_size,
@@ -15,6 +14,7 @@ from unifiedserve.models.qwen2_5_vl.rules import (
     read_rules,
     sample_frames,
 )
+from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PatchGrid, PromptError, VideoInfo
 
 
 class Qwen25VLProcessor(Processor):

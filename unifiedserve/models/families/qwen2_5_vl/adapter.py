@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from unifiedserve.models.base import LanguageAdapter, refuse_sliding_windows
+from unifiedserve.models.families.qwen2_5_vl.rules import QWEN2_VIDEO_DEFAULTS, read_rules
+from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.media import MediaPlan
-from unifiedserve.models.qwen2_5_vl.rules import QWEN2_VIDEO_DEFAULTS, read_rules
-from unifiedserve.models.qwen2_5_vl.vision_tower import VisionTower
 
 
 class Qwen25VLAdapter(LanguageAdapter):

@@ -8,7 +8,7 @@ from torch import Tensor
 from unifiedserve import _core
 from unifiedserve.attention.cpu import thread_pool
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.qwen2_5_vl.vision_layout import Layout
+from unifiedserve.models.families.qwen2_5_vl.vision_layout import Layout
 
 _ATTENTION = {torch.float32: _core.attend_sequences_float32, torch.bfloat16: _core.attend_sequences_bfloat16}
 _NORMS = {torch.float32: _core.rms_norm_float32, torch.bfloat16: _core.rms_norm_bfloat16}

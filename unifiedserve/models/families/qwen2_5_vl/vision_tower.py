@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
+from unifiedserve.models.families.qwen2_5_vl.vision_kernels import attend, check_dtype, norm
+from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
 from unifiedserve.models.linear import linear, linear_plus, linear_times
 from unifiedserve.models.media import MediaKind, MediaPlan
-from unifiedserve.models.qwen2_5_vl.patch_embedding import PatchEmbedding
-from unifiedserve.models.qwen2_5_vl.vision_kernels import attend, check_dtype, norm
-from unifiedserve.models.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
 
 PATCHES = 2048  # at once, if units are not larger: what lies between two products stays in the cache
 
