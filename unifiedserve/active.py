@@ -31,6 +31,7 @@ class ActiveRequest:
     attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it
     early: dict[tuple[int, int], Token] = field(default_factory=dict)  # (answer, number), before their turn
     last_token: dict[int, float] = field(default_factory=dict)  # answer -> monotonic seconds
+    cached_tokens: int = 0  # of the prompt, at the first attempt
     stale: bool = False  # what it was to reuse was gone when its turn came: it is computed in full
     crashes: int = 0  # workers that died while it was in flight
     ending: bool = False  # failed or aborted: only to be drained

@@ -27,6 +27,7 @@ from unifiedserve.messages import (
     Drained,
     Failed,
     GenerateRequest,
+    Lookup,
     Message,
     PagesFreed,
     Preempted,
@@ -356,7 +357,7 @@ class Engine:
         self._counts.update(report.counts)
         self._caches.learn(report.kept)
         for lookup in report.lookups:
-            self.metrics.looked_up(lookup.buffer, lookup.tokens, lookup.hits)
+            self._handle_lookup(lookup)
         self._timeline.add(report.spans)
         for span in report.spans:
             seconds = span.end - span.start
@@ -367,6 +368,12 @@ class Engine:
             if active is not None and not active.ending:
                 for next_token in active.in_order(token):
                     self._take_token(active, next_token, now)
+
+    def _handle_lookup(self, lookup: Lookup) -> None:
+        self.metrics.looked_up(lookup.buffer, lookup.tokens, lookup.hits)
+        active = self._attempts.get(lookup.uid)
+        if active is not None and lookup.buffer == "kv" and not active.last_token:
+            active.cached_tokens = lookup.hits
 
     def _take_token(self, active: ActiveRequest, token: Token, now: float) -> None:
         try:
@@ -388,7 +395,7 @@ class Engine:
         else:
             self.metrics.token_gap(now - previous)
         active.last_token[token.index] = now
-        delta = answer.push(token)
+        delta = answer.push(token, active.cached_tokens)
         if answer.finished:
             if token.finish is None:  # a stop string: decode does not know
                 self._link.send(self.config.workers.host(Stage.DECODE), Abort(token.uid, token.index))

@@ -65,6 +65,7 @@ class Delta(msgspec.Struct, kw_only=True):
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None
     prompt_tokens: int
+    cached_tokens: int = 0  # of the prompt, which need not be computed
     generated_tokens: int
 
 
@@ -240,8 +241,9 @@ class Kept(msgspec.Struct):
 
 
 class Lookup(msgspec.Struct):
-    """Tokens that a cache was asked for, and how many of them it had."""
+    """Tokens of a request that a cache was asked for, and how many of them it had."""
 
+    uid: int
     buffer: CachedBuffer
     tokens: int
     hits: int

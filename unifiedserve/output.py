@@ -20,17 +20,20 @@ class Answer:
         self._stops = sampling.stop
         self._want_logprobs = sampling.logprobs is not None
         self._prompt_tokens = prompt_tokens
+        self._cached_tokens = 0
         self._emitted = ""
         self._held = ""
         self._pending: list[TokenLogprob] = []
         self.token_ids: list[int] = []
         self.finished = False
 
-    def push(self, token: Token) -> Delta | None:
+    def push(self, token: Token, cached_tokens: int = 0) -> Delta | None:
         """Take a token; returns what can be shown now: None while it may be part of a stop string.
 
-        A token that makes no whole character yet comes at once, without text, so that its time is seen.
+        A token that makes no whole character yet comes at once, without text, so that its time is seen. So many
+        tokens of the prompt, `cached_tokens`, need not be computed.
         """
+        self._cached_tokens = cached_tokens
         sampled = token.token
         self.token_ids.append(sampled.token)
         self._pending.append(sampled)
@@ -59,6 +62,7 @@ class Answer:
             finish_reason=finish,
             stop_reason=stop_reason,
             prompt_tokens=self._prompt_tokens,
+            cached_tokens=self._cached_tokens,
             generated_tokens=len(self.token_ids),
         )
 

@@ -137,10 +137,12 @@ def test_each_cache_saves_its_share(uncached: dict[str, Any], serve: Serve, clip
     asked = [ask(daemon, video_part(clips(64)), text_part(q), extra_body=EVERY_FRAME) for q in QUESTIONS]
     daemon.wait_idle()
     assert [completion.choices[0].token_ids for completion in asked] == uncached["questions"]
+    cached = [completion.usage.prompt_tokens_details.cached_tokens for completion in asked]
+    assert cached[0] == 0
     prompts = [completion.usage.prompt_tokens for completion in asked]
     found = hits.take()
     assert found["queries"] == sum(prompts)
-    assert prompts[1] - 40 < found["hits"] < prompts[1]
+    assert prompts[1] - 40 < found["hits"] == cached[1] < prompts[1]
     assert daemon.engine.cached()["kv"] > 0
     assert work(daemon, asked[0]).keys() == set(Stage)
     assert work(daemon, asked[1]).keys() == {Stage.PREFILL, Stage.DECODE}, "the prefix holds the video"

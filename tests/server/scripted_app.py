@@ -37,3 +37,13 @@ async def listening(engine: ScriptedEngine) -> AsyncIterator[str]:
 
 def question(text: Any = "hi", **fields: Any) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}], **fields}
+
+
+def usage(prompt: int, generated: int) -> dict[str, Any]:
+    """What a reply says of tokens of which none was cached."""
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": generated,
+        "total_tokens": prompt + generated,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }

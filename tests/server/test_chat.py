@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from scripted import WORDS, ScriptedEngine
-from scripted_app import question
+from scripted_app import question, usage
 
 PATH = "/v1/chat/completions"
 TEXT = "".join(WORDS)
@@ -43,7 +43,7 @@ async def test_whole_answer(client: httpx.AsyncClient) -> None:
             "token_ids": None,
         }
     ]
-    assert answer["usage"] == {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
+    assert answer["usage"] == usage(7, 4)
 
 
 async def test_stream_is_role_then_tokens_then_finish(client: httpx.AsyncClient) -> None:
@@ -59,7 +59,7 @@ async def test_stream_is_role_then_tokens_then_finish(client: httpx.AsyncClient)
 async def test_usage_chunk_comes_last_and_has_no_choices(client: httpx.AsyncClient) -> None:
     *chunks, last = await stream(client, question(stream_options={"include_usage": True}))
     assert last["choices"] == []
-    assert last["usage"] == {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
+    assert last["usage"] == usage(7, 4)
     assert all(chunk["choices"] and chunk["usage"] is None for chunk in chunks)
 
 

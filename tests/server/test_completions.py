@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from scripted import WORDS, ScriptedEngine, delta
-from scripted_app import connected
+from scripted_app import connected, usage
 from test_chat import stream_of
 
 from unifiedserve.errors import RequestError
@@ -29,7 +29,7 @@ async def test_whole_answer(client: httpx.AsyncClient, engine: ScriptedEngine) -
     assert answer["choices"] == [
         {"index": 0, "text": TEXT, "logprobs": None, "finish_reason": "stop", "stop_reason": None, "token_ids": None}
     ]
-    assert answer["usage"] == {"prompt_tokens": 7, "completion_tokens": 4, "total_tokens": 11}
+    assert answer["usage"] == usage(7, 4)
     (request,) = engine.requests
     assert request.prompt_token_ids == list(b"Once")
     assert request.sampling.max_tokens == 9
@@ -69,7 +69,7 @@ async def test_stream_echoes_then_goes_on(client: httpx.AsyncClient) -> None:
     assert texts == {0: "x" + TEXT, 1: "y" + TEXT}
     assert [chunk["usage"]["completion_tokens"] for chunk in chunks] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8]
     assert last["choices"] == []
-    assert last["usage"] == {"prompt_tokens": 14, "completion_tokens": 8, "total_tokens": 22}
+    assert last["usage"] == usage(14, 8)
 
 
 async def test_best_of_shows_the_likeliest() -> None:

@@ -21,9 +21,9 @@ class CacheLog:
         epochs = self._pool.remember(pages).tolist()
         self._kept.append(Kept(self._buffer, key, Pages(tuple(pages), tuple(epochs))))
 
-    def looked_up(self, tokens: int, hits: int) -> None:
-        """So many tokens might have been there, and so many were."""
-        self._lookups.append(Lookup(self._buffer, tokens, hits))
+    def looked_up(self, uid: int, tokens: int, hits: int) -> None:
+        """So many tokens of a request might have been there, and so many were."""
+        self._lookups.append(Lookup(uid, self._buffer, tokens, hits))
 
     def take(self) -> tuple[list[Kept], list[Lookup]]:
         """What came together since the last time."""

@@ -51,7 +51,8 @@ class EncodeStage:
                     stale.append(uid)
                     break
                 self._reserve(prompt)
-                self.log.looked_up(prompt.state.units[unit].tokens, prompt.state.units[unit].tokens)
+                tokens = prompt.state.units[unit].tokens
+                self.log.looked_up(prompt.state.uid, tokens, tokens)
                 outputs.append(self._finished(prompt, unit, list(pages.numbers)))
         return outputs, stale
 
@@ -87,7 +88,7 @@ class EncodeStage:
             raise RuntimeError("visual buffer: pages that were promised are gone")
         for (prompt, unit), pages in zip(batch, written, strict=True):
             if keys := prompt.request.unit_keys:
-                self.log.looked_up(prompt.state.units[unit].tokens, 0)
+                self.log.looked_up(prompt.state.uid, prompt.state.units[unit].tokens, 0)
                 self.log.keep(keys[unit], pages)
         return [self._finished(prompt, unit, pages) for (prompt, unit), pages in zip(batch, written, strict=True)]
 

@@ -158,7 +158,7 @@ class PrefillStage:
         progress.kept = len(reused)
         prompt.state.admitted = True
         if prompt.request.page_keys is not None:
-            self.log.looked_up(prompt.state.num_tokens, len(reused) * self._kv.page_size)
+            self.log.looked_up(prompt.state.uid, prompt.state.num_tokens, len(reused) * self._kv.page_size)
         return True
 
     def _keep_full_pages(self, prompt: Prompt) -> None:
