@@ -113,6 +113,9 @@ def save(directory: Path, config: Any, processor: Any, template: str) -> None:
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             parameter.copy_(_initial(name, parameter, generator))
+        for module in model.modules():
+            if hasattr(module, "scalar_embed_scale"):  # the layers count as much as what they add to
+                module.weight.div_(module.scalar_embed_scale)
     model.generation_config = transformers.GenerationConfig(
         eos_token_id=config.get_text_config().eos_token_id, pad_token_id=0
     )
@@ -124,7 +127,7 @@ def save(directory: Path, config: Any, processor: Any, template: str) -> None:
 def _initial(name: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     values = torch.randn(like.shape, generator=generator)
     if "norm" in name and name.endswith("weight"):
-        return 1 + 0.1 * values
+        return like + 0.1 * values  # 1, or 0 where the module adds 1
     if like.dim() < 2 or "bias" in name:
         return 0.1 * values
     if "embed" in name:

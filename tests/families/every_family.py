@@ -1,5 +1,6 @@
 """Every family: importing the files of builders registers theirs."""
 
+import builders_gemma  # noqa: F401
 import builders_idefics  # noqa: F401
 import builders_llava  # noqa: F401
 import builders_minicpm  # noqa: F401

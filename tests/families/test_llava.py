@@ -7,8 +7,6 @@ from typing import Any
 
 import builders_llava
 import pytest
-import torch
-from model_loop import make_adapter
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.media import MediaOptions, MediaPlan, PromptError, VideoInfo
@@ -76,13 +74,6 @@ def test_frames_that_nobody_asked_for_fit_the_context(tmp_path: Path) -> None:
     assert plan.units == 16  # 144 tokens each in the released models, of 4096
     assert processor.plan_video(VIDEO, MediaOptions(fps=1.0)).units == 100
     assert processor.plan_video(VIDEO, MediaOptions(fps=1.0, max_frames=7)).units == 7
-
-
-def test_text_models_with_a_window_are_refused(tmp_path: Path) -> None:
-    builders_llava.llava_next_mistral(tmp_path)
-    edit(tmp_path / "config.json", lambda c: c["text_config"].update(sliding_window=64))
-    with pytest.raises(ConfigError, match="sliding-window"):
-        make_adapter(tmp_path, torch.float32)
 
 
 @pytest.mark.parametrize("make", FAMILIES)

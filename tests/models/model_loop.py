@@ -129,13 +129,21 @@ class Loop:
         positions = self.adapter.positions(prompt.token_ids, prompt.media)
         return Inputs(visual, is_visual, positions, self.adapter.next_position(positions))
 
+    def _chunk_end(self, start: int, stop: int, is_visual: Tensor) -> int:
+        """`stop`, or the end of the run of visual tokens around it where that must be whole."""
+        while self.adapter.whole_runs and stop < len(is_visual) and is_visual[stop - 1 : stop + 1].all():
+            stop += 1
+        return stop
+
     def _step(self, requests: Sequence[Request], inputs: Sequence[Inputs], chunk: int, eos: Sequence[int]) -> None:
         spans, ids, visual, masks, positions = [], [], [], [], []
         for request, (rows, is_visual, prompt_positions, offset) in zip(requests, inputs, strict=True):
-            start, stop = request.computed, min(len(request.tokens), request.computed + chunk)
+            start = request.computed
+            stop = self._chunk_end(start, min(len(request.tokens), start + chunk), is_visual)
             while len(request.pages) < self.kv.pages_for(stop):
                 request.pages.append(self.free.pop())
-            spans.append(Span(request.pages, start, stop, int(stop == len(request.tokens))))
+            limits = self.adapter.limits(start, is_visual[start:stop])
+            spans.append(Span(request.pages, start, stop, int(stop == len(request.tokens)), limits))
             n = len(request.prompt.token_ids)
             ids += request.tokens[start:stop]
             masks.append(functional.pad(is_visual[start:stop], (0, max(stop, n) - max(start, n))))

@@ -1,4 +1,4 @@
-"""Paged attention equals dense causal attention, whatever the pages, chunks and batch; nothing else is written."""
+"""Paged attention equals dense attention, whatever the pages, chunks and batch; nothing else is written."""
 
 import pytest
 import torch
@@ -16,14 +16,25 @@ PAGES, HEAD_DIM = 40, 8
 lengths = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), min_size=1, max_size=5)
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """[n, q_heads, d] over [m, kv_heads, d], written out: the last n of m positions, causally."""
+def dense(q: Tensor, k: Tensor, v: Tensor, limits: Tensor | None, window: int | None) -> Tensor:
+    """[n, q_heads, d] over [m, kv_heads, d], written out: the last n of m positions."""
     n, m = len(q), len(k)
     repeat = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
     scores = torch.einsum("nhd,mhd->hnm", q, k) * q.shape[-1] ** -0.5
-    future = torch.arange(m)[None] > torch.arange(m - n, m)[:, None]
-    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(future, -torch.inf).softmax(-1), v)
+    hidden = torch.ones(n, m, dtype=torch.bool)
+    for row, position in enumerate(range(m - n, m)):
+        first = 0 if window is None else max(0, position - window + 1)
+        hidden[row, first : position + 1 if limits is None else int(limits[row])] = False
+    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
+
+
+def some_limits(past: int, new: int, random: torch.Generator) -> Tensor:
+    """What tokens see of which each is alone, or in a block with those behind it."""
+    ends = torch.rand(new, generator=random) < 0.2
+    ends[-1] = True
+    blocks = torch.where(ends, torch.arange(new) + 1, new)
+    return past + blocks.flip(0).cummin(0).values.flip(0)
 
 
 @settings(max_examples=60)
@@ -33,9 +44,17 @@ def dense(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     heads=st.sampled_from([(4, 4), (6, 2), (4, 1)]),
     layer=st.integers(0, 1),
     seed=st.integers(0, 2**32),
+    window=st.none() | st.integers(1, 70),
+    limited=st.lists(st.booleans(), min_size=5, max_size=5) | st.none(),
 )
 def test_equals_dense(
-    lengths: list[tuple[int, int]], page_size: int, heads: tuple[int, int], layer: int, seed: int
+    lengths: list[tuple[int, int]],
+    page_size: int,
+    heads: tuple[int, int],
+    layer: int,
+    seed: int,
+    window: int | None,
+    limited: list[bool] | None,
 ) -> None:
     random = torch.Generator().manual_seed(seed)
     q_heads, kv_heads = heads
@@ -47,7 +66,8 @@ def test_equals_dense(
         torch.frombuffer(pool.data(), dtype=torch.float32).fill_(torch.nan)
         order = torch.randperm(sum(needed), generator=random).tolist()
         spans, expected, queries, keys, values = [], [], [], [], []
-        for (past, new), count in zip(lengths, needed, strict=True):
+        for number, ((past, new), count) in enumerate(zip(lengths, needed, strict=True)):
+            limits = some_limits(past, new, random) if limited and limited[number] else None
             pages, order = order[:count], order[count:]
             q, k, v = (
                 torch.randn(rows, width, HEAD_DIM, generator=random)
@@ -56,14 +76,14 @@ def test_equals_dense(
             for index in range(past):
                 page, offset = pages[index // page_size], index % page_size
                 kv.k(layer)[page, offset], kv.v(layer)[page, offset] = k[index], v[index]
-            spans.append(Span(pages, past, past + new))
-            expected.append(dense(q, k, v))
+            spans.append(Span(pages, past, past + new, None, limits))
+            expected.append(dense(q, k, v, limits, window))
             queries.append(q)
             keys.append(k[past:])
             values.append(v[past:])
         batch = RaggedBatch.build(spans, page_size)
         q, k, v = torch.cat(queries), torch.cat(keys), torch.cat(values)
-        out = paged_attention(q, k, v, layer, kv, batch, HEAD_DIM**-0.5)
+        out = paged_attention(q, k, v, layer, kv, batch, HEAD_DIM**-0.5, window)
         torch.testing.assert_close(out, torch.cat(expected), rtol=1e-4, atol=1e-5)
         tokens = sum(past + new for past, new in lengths)
         assert int(kv.k(layer).isfinite().sum()) == tokens * kv_heads * HEAD_DIM
@@ -96,10 +116,18 @@ def test_wanted_rows() -> None:
 
 @pytest.mark.parametrize(
     "span",
-    [Span([1], 0, 5), Span([1], 2, 2), Span([1], 3, 2), Span([1], -1, 2), Span([1], 0, 2, 3), Span([1], 0, 2, -1)],
+    [
+        Span([1], 0, 5),
+        Span([1], 2, 2),
+        Span([1], 3, 2),
+        Span([1], -1, 2),
+        Span([1], 0, 2, 3),
+        Span([1], 0, 2, -1),
+        Span([1], 0, 2, 0, torch.tensor([1, 3])),
+    ],
 )
 def test_bad_spans(span: Span) -> None:
-    with pytest.raises(ValueError, match=r"no new tokens|cannot hold 5 tokens|of 2 new tokens are wanted"):
+    with pytest.raises(ValueError, match=r"no new tokens|cannot hold 5 tokens|of 2 new tokens are wanted|3 keys of 2"):
         RaggedBatch.build([span], page_size=4)
 
 

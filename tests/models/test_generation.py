@@ -67,7 +67,8 @@ def prompt_logits(adapter: LanguageAdapter, request: Request, wanted: int | None
     try:
         visual, is_visual, positions, _ = loop.inputs(request)
         embeds = adapter.embed(torch.tensor(request.prompt.token_ids), visual, is_visual)
-        span = Span(range(loop.kv.pages_for(len(embeds))), 0, len(embeds), wanted)
+        limits = adapter.limits(0, is_visual)
+        span = Span(range(loop.kv.pages_for(len(embeds))), 0, len(embeds), wanted, limits)
         batch = RaggedBatch.build([span], loop.kv.page_size)
         return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv)).clone()
     finally:

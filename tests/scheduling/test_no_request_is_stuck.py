@@ -62,6 +62,7 @@ class Engine:
     budget: Budget
     jobs: dict[int, Job]
     kv: int = KV
+    whole_units: bool = False
     visual: int = VISUAL
     patch: int = PATCH
     promised: dict[int, int] = field(default_factory=dict)
@@ -82,7 +83,9 @@ class Engine:
             units.append(Unit(tokens, position, pages(tokens)))
             position += tokens
         total = position + job.gaps[-1] + job.generated
-        self.prefills[uid] = PrefillState(uid, job.arrival, total, pages(total), units, priority=job.priority)
+        self.prefills[uid] = PrefillState(
+            uid, job.arrival, total, pages(total), units, priority=job.priority, whole_units=self.whole_units
+        )
         if units:
             self.vision[uid] = VisionState(uid, job.arrival, len(units), priority=job.priority)
 
@@ -154,6 +157,8 @@ class Engine:
     def prefill(self, uid: int, start: int, stop: int) -> None:
         prefill = self.prefills[uid]
         assert prefill.prefilled == start < stop <= prefill.reach
+        inside = any(unit.position < stop < unit.position + unit.tokens for unit in prefill.units)
+        assert not (self.whole_units and inside)
         if not prefill.admitted:
             prefill.admitted = True
             self.kv -= prefill.kv_pages
@@ -193,6 +198,7 @@ class Engine:
     st.integers(0, 3),
     st.sampled_from([0.0, 0.5, 3.0]),
     st.booleans(),
+    st.booleans(),
 )
 def test_every_request_finishes_and_pages_return(
     work: list[Job],
@@ -203,9 +209,10 @@ def test_every_request_finishes_and_pages_return(
     reserve: int,
     target: float,
     overlap: bool,
+    whole_units: bool,
 ) -> None:
     budget = Budget(prefill, encode, running, PAGE, reserve, target, overlap)
-    engine = Engine(policies, budget, dict(enumerate(work)))
+    engine = Engine(policies, budget, dict(enumerate(work)), whole_units=whole_units)
     for now in range(4000):
         for uid, job in engine.jobs.items():
             if job.arrival == now:

@@ -178,6 +178,26 @@ def test_prefill_leaves_pages_for_growth_unless_the_cache_is_empty() -> None:
     assert encode_prefill(state([text(1, 16_000)], kv=1000), budget).prefill == [Chunk(1, 0, 16_000)]
 
 
+def test_no_chunk_ends_within_a_unit_that_must_be_whole() -> None:
+    """One that would ends before the unit, and one that begins with it takes all of it whatever the budget."""
+    budget = replace(BUDGET, prefill_tokens=20)
+    request, later = partly_encoded(0, 1, 2, 3), text(2, 50)
+    request.whole_units = True
+    chunks = []
+    while request.prefilled < request.num_tokens:
+        chunk, *others = encode_prefill(state([request, later]), budget).prefill
+        assert not others or chunk.stop == request.num_tokens
+        chunks.append((chunk.start, chunk.stop))
+        request.prefilled, request.admitted = chunk.stop, True
+    assert chunks == [(0, 10), (10, 42), (42, 74), (74, 106), (106, 138), (138, 148)]
+
+
+def test_a_prefix_that_ends_within_a_whole_unit_is_continued_to_its_end() -> None:
+    request = partly_encoded(0, 1, 2, 3)
+    request.whole_units, request.prefilled = True, 20
+    assert encode_prefill(state([request]), replace(BUDGET, prefill_tokens=5)).prefill == [Chunk(1, 20, 42)]
+
+
 def test_stage_level_encodes_only_when_no_prefill_runs() -> None:
     decodes = [DecodeState(9, 0, 0.0, 20, 2)]
     plan = stage_level(state([text(1, 50), video(2, 2)], decodes), BUDGET)

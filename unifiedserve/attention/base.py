@@ -29,12 +29,14 @@ class Span(NamedTuple):
     """One sequence's part of a step: tokens [start, stop) are new, [0, start) are in the cache already.
 
     Hidden states are wanted of the last `wanted` new tokens: of none in the middle of a prompt, of all if None.
+    `limits` int64 [stop - start] are the first keys that each new token does not see; None: those behind itself.
     """
 
     pages: Sequence[int] | npt.NDArray[np.int32]
     start: int
     stop: int
     wanted: int | None = None
+    limits: Tensor | None = None
 
 
 class SequenceView(NamedTuple):
@@ -56,6 +58,7 @@ class RaggedBatch:
     kv_lens         int32 [B]    tokens of context after this step, the new ones included
     slots           int64 [T]    page * page_size + offset: where each new token's K and V go
     wanted_indptr   int32 [B+1]  each sequence's range among the W tokens whose hidden states are wanted, its last ones
+    limits          int64 [T]    the first key of its sequence that each token does not see; None: all causal
     """
 
     qo_indptr: Tensor
@@ -64,12 +67,14 @@ class RaggedBatch:
     kv_lens: Tensor
     slots: Tensor
     wanted_indptr: Tensor
+    limits: Tensor | None = None
 
     @staticmethod
     def build(spans: Sequence[Span], page_size: int) -> "RaggedBatch":
         """Index arrays for one step.
 
-        Raises ValueError if a sequence has too few pages or no new token, or if more tokens are wanted than are new.
+        Raises ValueError if a sequence has too few pages or no new token, if more tokens are wanted than are new, or if
+        a token would see keys behind the new ones.
         """
         for span in spans:
             if not 0 <= span.start < span.stop:
@@ -78,6 +83,8 @@ class RaggedBatch:
                 raise ValueError(f"{len(span.pages)} pages of {page_size} tokens cannot hold {span.stop} tokens")
             if span.wanted is not None and not 0 <= span.wanted <= span.stop - span.start:
                 raise ValueError(f"{span.wanted} of {span.stop - span.start} new tokens are wanted")
+            if span.limits is not None and int(span.limits.max()) > span.stop:
+                raise ValueError(f"a token sees {int(span.limits.max())} keys of {span.stop}")
         pages = [np.asarray(span.pages[: -(-span.stop // page_size)], np.int32) for span in spans]
         starts, stops = np.array([(span.start, span.stop) for span in spans]).T
         lengths = stops - starts
@@ -93,6 +100,7 @@ class RaggedBatch:
             kv_lens=torch.from_numpy(stops.astype(np.int32)),
             slots=torch.from_numpy(used * page_size + positions % page_size),
             wanted_indptr=torch.from_numpy(_indptr(wanted)),
+            limits=_limits(spans),
         )
 
     @cached_property
@@ -122,6 +130,13 @@ class RaggedBatch:
                 rows, rows[1:], ranges, ranges[1:], self.kv_lens.tolist(), strict=False
             )
         ]
+
+
+def _limits(spans: Sequence[Span]) -> Tensor | None:
+    if all(span.limits is None for span in spans):
+        return None
+    causal = (torch.arange(span.start, span.stop) + 1 for span in spans)
+    return torch.cat([own if span.limits is None else span.limits for span, own in zip(spans, causal, strict=True)])
 
 
 def _indptr(lengths: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

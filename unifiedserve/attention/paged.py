@@ -1,4 +1,4 @@
-"""Paged attention: the kernels where they know the type, plain torch else."""
+"""Paged attention: the kernels where they know the type and every token sees all before it, plain torch else."""
 
 import torch
 from torch import Tensor
@@ -13,18 +13,28 @@ KERNEL_DTYPES = frozenset(_KERNELS)
 
 
 def paged_attention(
-    q: Tensor, k_new: Tensor, v_new: Tensor, layer: int, kv: PagedKV, batch: RaggedBatch, scale: float
+    q: Tensor,
+    k_new: Tensor,
+    v_new: Tensor,
+    layer: int,
+    kv: PagedKV,
+    batch: RaggedBatch,
+    scale: float,
+    window: int | None = None,
 ) -> Tensor:
-    """Write the new keys and values into their slots, then attend causally within each sequence.
+    """Write the new keys and values into their slots, then attend within each sequence.
 
-    q: [T, q_heads, head_dim]; k_new, v_new: [T, kv_heads, head_dim]; returns [T, q_heads, head_dim].
+    q: [T, q_heads, head_dim]; k_new, v_new: [T, kv_heads, head_dim]; returns [T, q_heads, head_dim]. A token sees the
+    keys before its limit (see RaggedBatch), of which a `window` leaves those less than so many positions before it.
     """
     keys, values = kv.k(layer), kv.v(layer)
     page, offset = batch.slots // kv.page_size, batch.slots % kv.page_size
     keys[page, offset] = k_new
     values[page, offset] = v_new
-    if kv.native is None or q.dtype != keys.dtype:
-        return reference.attend(q, layer, kv, batch, scale)
+    if window is not None and window >= int(batch.kv_lens.max()):
+        window = None
+    if kv.native is None or q.dtype != keys.dtype or batch.limits is not None or window is not None:
+        return reference.attend(q, layer, kv, batch, scale, window)
     q = q.contiguous()
     out = torch.empty_like(q)
     kernel = _KERNELS[q.dtype]

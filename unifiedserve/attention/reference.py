@@ -1,4 +1,4 @@
-"""Paged attention in plain torch: what the others must equal, and the way for types that they lack."""
+"""Paged attention in plain torch: what the others must equal, and the way for types and masks that they lack."""
 
 import torch
 from torch import Tensor
@@ -7,25 +7,31 @@ from torch.nn.functional import scaled_dot_product_attention
 from unifiedserve.attention.base import PagedKV, RaggedBatch, SequenceView
 
 
-def attend(q: Tensor, layer: int, kv: PagedKV, batch: RaggedBatch, scale: float) -> Tensor:
-    """Causal attention within each sequence, over keys and values that are in the cache already.
+def attend(q: Tensor, layer: int, kv: PagedKV, batch: RaggedBatch, scale: float, window: int | None = None) -> Tensor:
+    """Attention within each sequence, over keys and values that are in the cache already.
 
-    q: [T, q_heads, head_dim]; returns the same shape.
+    q: [T, q_heads, head_dim]; returns the same shape. See `paged_attention` for what a token sees.
     """
     keys, values = kv.k(layer), kv.v(layer)
     out = torch.empty_like(q)
     for sequence in batch.sequences:
         rows = slice(sequence.first, sequence.last)
-        out[rows] = _attend(q[rows], _gather(keys, sequence), _gather(values, sequence), scale)
+        past = sequence.kv_len - (sequence.last - sequence.first)
+        first = 0 if window is None else max(0, past - window + 1)
+        k, v = (_gather(cache, sequence, first, kv.page_size) for cache in (keys, values))
+        limits = None if batch.limits is None else batch.limits[rows] - first
+        out[rows] = _attend(q[rows], k, v, scale, limits, window)
     return out
 
 
-def _gather(cache: Tensor, sequence: SequenceView) -> Tensor:
-    """A sequence's rows of the cache, in order: [kv_heads, kv_len, head_dim]."""
-    return cache[sequence.pages].flatten(0, 1)[: sequence.kv_len].transpose(0, 1)
+def _gather(cache: Tensor, sequence: SequenceView, first: int, page_size: int) -> Tensor:
+    """A sequence's rows of the cache from `first` on, in order: [kv_heads, kv_len - first, head_dim]."""
+    skipped = first // page_size
+    rows = cache[sequence.pages[skipped:]].flatten(0, 1)
+    return rows[first - skipped * page_size : sequence.kv_len - skipped * page_size].transpose(0, 1)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, limits: Tensor | None, window: int | None) -> Tensor:
     """q: [n, q_heads, d], the last n of the m positions of k, v: [kv_heads, m, d]; returns [n, q_heads, d].
 
     Heads that share a key/value head go along a broadcast dimension, so that nothing is repeated in memory.
@@ -34,13 +40,20 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     kv_heads, m, _ = k.shape
     groups = q_heads // kv_heads
     grouped = q.view(n, kv_heads, groups, head_dim).permute(1, 2, 0, 3)
-    mask = None if n in (1, m) else torch.ones(n, m, dtype=torch.bool, device=q.device).tril(m - n)
+    causal = limits is None and (window is None or window >= m)
     out = scaled_dot_product_attention(
         grouped,
         k.unsqueeze(1).expand(-1, groups, -1, -1),
         v.unsqueeze(1).expand(-1, groups, -1, -1),
-        attn_mask=mask,
-        is_causal=n == m and n > 1,
+        attn_mask=None if n == 1 or (causal and n == m) else _mask(n, m, limits, window),
+        is_causal=causal and n == m and n > 1,
         scale=scale,
     )
     return out.permute(2, 0, 1, 3).reshape(n, q_heads, head_dim)
+
+
+def _mask(n: int, m: int, limits: Tensor | None, window: int | None) -> Tensor:
+    """bool [n, m]: which keys the last n of m positions see."""
+    positions, keys = torch.arange(m - n, m)[:, None], torch.arange(m)
+    seen = keys < (positions + 1 if limits is None else limits[:, None])
+    return seen if window is None else seen & (keys > positions - window)

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from unifiedserve.attention import RaggedBatch
-from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.models.chat import ChatTemplate
@@ -150,6 +149,8 @@ class LanguageAdapter:
     position_rows: ClassVar[int] = 1
     #: token ids that stand for visual tokens
     visual_ids: frozenset[int] = frozenset()
+    #: the visual tokens of a run see each other, so that all of them must be prefilled at once
+    whole_runs: ClassVar[bool] = False
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
         self.config = config
@@ -169,6 +170,19 @@ class LanguageAdapter:
         It counts on from the prompt's last token, as `generate` does, even where a video's times reached further.
         """
         return int(positions[:, -1].max()) + 1 - positions.shape[1]
+
+    def limits(self, start: int, is_visual: Tensor) -> Tensor | None:
+        """What the tokens of a chunk from prompt position `start` see: `Span.limits`; bool [n] are visual.
+
+        With `whole_runs` a chunk must not end within a run; it may begin there.
+        """
+        if not (self.whole_runs and is_visual.any()):
+            return None
+        n = len(is_visual)
+        ends = torch.arange(n) + 1
+        text = torch.where(is_visual, n, ends - 1)  # each token that ends a run before it
+        run_ends = text.flip(0).cummin(0).values.flip(0)
+        return start + torch.where(is_visual, run_ends, ends)
 
     def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
         """Visual tokens [M, hidden] of uint8 patches [N, row_bytes].
@@ -235,15 +249,6 @@ class LanguageAdapter:
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [k, vocab] of hidden states [k, hidden]; the next call may overwrite them."""
         return self._head(hidden)
-
-
-def refuse_sliding_windows(config: Any, model_dir: Path) -> None:
-    """Raises ConfigError if a layer would not see the whole context."""
-    text = config.get_text_config()
-    kinds = getattr(text, "layer_types", None)
-    window = getattr(text, "sliding_window", None) or text.max_position_embeddings
-    if "sliding_attention" in kinds if kinds else window < text.max_position_embeddings:
-        raise ConfigError(f"{model_dir}: sliding-window attention is not supported (config.json: {window} tokens)")
 
 
 def _eos_token_ids(model_dir: Path, text_config: Any) -> tuple[int, ...]:

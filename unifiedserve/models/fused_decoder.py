@@ -162,10 +162,17 @@ def fits(model: Any, dtype: torch.dtype) -> bool:
         dtype in _DECODERS
         and config.model_type in MODEL_TYPES
         and config.hidden_act == "silu"
-        and set(getattr(config, "layer_types", None) or ()) <= {"full_attention"}
+        and not has_windows(config)
         and config.num_attention_heads % config.num_key_value_heads == 0
         and all(parameter.is_contiguous() for parameter in model.parameters())
     )
+
+
+def has_windows(config: Any) -> bool:
+    """Whether some layer of a text config does not see the whole context."""
+    kinds = set(getattr(config, "layer_types", None) or ())
+    window = getattr(config, "sliding_window", None) or config.max_position_embeddings
+    return not kinds <= {"full_attention"} if kinds else window < config.max_position_embeddings
 
 
 class Head:

@@ -155,7 +155,10 @@ def _register_attention() -> None:
 def _attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, *, scaling: float, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """transformers' calling convention: q, k, v are [1, heads, T, head_dim], the result [1, T, heads, head_dim]."""
+    """transformers' calling convention: q, k, v are [1, heads, T, head_dim], the result [1, T, heads, head_dim].
+
+    Some models pass the layer's window, others leave it to the mask and only keep it in the module.
+    """
     out = paged_attention(
         query[0].transpose(0, 1),
         key[0].transpose(0, 1),
@@ -164,6 +167,7 @@ def _attention(
         kwargs["kv_cache"],
         kwargs["ragged_batch"],
         scaling,
+        kwargs.get("sliding_window") or getattr(module, "sliding_window", None) or None,
     )
     return out[None], None
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
-from unifiedserve.models.base import LanguageAdapter, Processor, refuse_sliding_windows
+from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import Interpolation, MediaKind, MediaOptions, MediaPlan, Picture, PromptError
 
@@ -51,7 +51,6 @@ class PictureAdapter(LanguageAdapter):
     """Normalises pictures as transformers does, and leaves the rest to its modules: see `features`."""
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
-        refuse_sliding_windows(config, model_dir)
         super().__init__(config, weights, dtype, model_dir)
         image, video = image_rules(model_dir), video_rules(model_dir)
         self._normalisation: dict[MediaKind, tuple[Tensor, Tensor]] = {

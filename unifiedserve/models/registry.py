@@ -24,6 +24,8 @@ class Family(NamedTuple):
 _TEXT_ONLY = Family("families.text_only:TextProcessor", "families.text_only:TextAdapter")
 
 FAMILIES = {
+    "gemma3": Family("families.gemma3:Gemma3Processor", "families.gemma3:Gemma3Adapter"),
+    "gemma3_text": Family("families.text_only:TextProcessor", "families.gemma3:Gemma3TextAdapter"),
     "idefics3": Family("families.idefics3:Idefics3Processor", "families.idefics3:Idefics3Adapter"),
     "internvl": Family("families.internvl:InternVLProcessor", "families.internvl:InternVLAdapter"),
     "llama": _TEXT_ONLY,

@@ -60,12 +60,13 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
             if not admitting:
                 continue  # first come, first served: nobody overtakes
             kv_free -= request.kv_pages
-        count = min(ready, most - taken)
-        taken += count
-        stop = request.prefilled + count
+        stop = request.chunk_end(most - taken)
+        taken += stop - request.prefilled
         chunks.append(Chunk(request.uid, request.prefilled, stop))
         if stop == request.num_tokens:
             most = min(most, _ENOUGH)
+        elif stop < reach:
+            most = taken  # full, though a unit that must be whole may leave some of it
         worth = worth or taken >= most or stop == request.num_tokens
     return chunks if worth else []
 

@@ -50,6 +50,7 @@ class PrefillState:
     admitted: bool = False  # holds its KV pages
     reserved: bool = False  # its visual pages are set aside
     priority: int = 0
+    whole_units: bool = False  # no chunk may end within one
 
     @property
     def turn(self) -> tuple[int, float, int]:
@@ -64,6 +65,15 @@ class PrefillState:
     def reach(self) -> int:
         """End of the prompt prefix whose visual tokens are all encoded."""
         return next((unit.position for unit in self.units if not unit.encoded), self.num_tokens)
+
+    def chunk_end(self, most: int) -> int:
+        """Where a chunk of up to `most` tokens ends; one that begins with a unit that must be whole may be longer."""
+        end = min(self.reach, self.prefilled + most)
+        if self.whole_units:
+            for unit in self.units:
+                if unit.position < end < unit.position + unit.tokens:
+                    return unit.position if unit.position > self.prefilled else unit.position + unit.tokens
+        return end
 
     @property
     def visual_pages(self) -> int:

@@ -43,10 +43,13 @@ class LanguageModel:
     @torch.inference_mode()
     def run(self, batch: list[Rows]) -> Tensor:
         """Logits float32 [W, vocab] after the W tokens for which they are wanted, in order."""
-        spans = [Span(rows.pages, rows.start, rows.start + len(rows.token_ids), rows.wanted) for rows in batch]
-        ragged = RaggedBatch.build(spans, self.kv.page_size)
+        ragged = RaggedBatch.build([self._span(rows) for rows in batch], self.kv.page_size)
         positions = torch.cat([rows.positions for rows in batch], dim=1)
         return self.adapter.logits(self.adapter.forward(self._embed(batch), positions, ragged, self.kv))
+
+    def _span(self, rows: Rows) -> Span:
+        limits = None if rows.is_visual is None else self.adapter.limits(rows.start, rows.is_visual)
+        return Span(rows.pages, rows.start, rows.start + len(rows.token_ids), rows.wanted, limits)
 
     def _embed(self, batch: list[Rows]) -> Tensor:
         token_ids = torch.tensor([token for rows in batch for token in rows.token_ids])

@@ -130,7 +130,9 @@ class LanguageLane:
         kv_pages = self._model.kv.pages_for(len(request.token_ids))
         if len(request.token_ids) % self._model.kv.page_size:
             kv_pages += len(request.indices) - 1  # each further answer needs its own last page
-        prompt = Prompt.receive(request, self._model.adapter.visual_ids, kv_pages, self._visual.pages_for)
+        adapter = self._model.adapter
+        visual_pages = self._visual.pages_for
+        prompt = Prompt.receive(request, adapter.visual_ids, kv_pages, visual_pages, adapter.whole_runs)
         self._prompts[request.uid] = prompt
         self._prefill.start(prompt)
         if all(unit.encoded for unit in prompt.state.units):

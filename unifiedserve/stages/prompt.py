@@ -27,6 +27,7 @@ class Prompt:
         placeholders: frozenset[int],
         kv_pages: int,
         visual_pages: Callable[[int], int],
+        whole_units: bool = False,
     ) -> "Prompt":
         parts = [(plan, unit) for plan in request.media for unit in range(plan.units)]
         tokens = [plan.unit_tokens(unit) for plan, unit in parts]
@@ -40,6 +41,13 @@ class Prompt:
         for number in reuse.units:
             units[number].ready = units[number].cached = True
         covered = positions[rows[reuse.covered] - 1] + 1 if reuse.covered else 0
-        total = len(request.token_ids)
-        state = PrefillState(request.uid, request.arrival, total, kv_pages, units, priority=request.priority)
+        state = PrefillState(
+            request.uid,
+            request.arrival,
+            len(request.token_ids),
+            kv_pages,
+            units,
+            priority=request.priority,
+            whole_units=whole_units,
+        )
         return cls(request, state, parts, rows, covered)

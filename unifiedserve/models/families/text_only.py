@@ -1,13 +1,6 @@
 """Language models without media: Llama, Mistral, Qwen2, Qwen3 and others whose layers are as theirs."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
-
-from unifiedserve.models.base import LanguageAdapter, Processor, refuse_sliding_windows
+from unifiedserve.models.base import LanguageAdapter, Processor
 
 
 class TextProcessor(Processor):
@@ -15,6 +8,4 @@ class TextProcessor(Processor):
 
 
 class TextAdapter(LanguageAdapter):
-    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
-        refuse_sliding_windows(config, model_dir)
-        super().__init__(config, weights, dtype, model_dir)
+    pass

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from unifiedserve.models.base import LanguageAdapter, refuse_sliding_windows
+from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.families.qwen2_5_vl.rules import QWEN2_VIDEO_DEFAULTS, read_rules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.media import MediaPlan
@@ -19,7 +19,6 @@ class Qwen25VLAdapter(LanguageAdapter):
     tower: ClassVar[type] = VisionTower
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
-        refuse_sliding_windows(config, model_dir)
         super().__init__(config, weights, dtype, model_dir)
         self.visual_ids = frozenset({config.image_token_id, config.video_token_id})
         image, video = read_rules(model_dir, self.video_defaults)

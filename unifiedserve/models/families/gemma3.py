@@ -1,0 +1,86 @@
+"""Gemma 3: layers with a window, images whose tokens see each other; also its models without images."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.media import MediaOptions, MediaPlan, Picture
+from unifiedserve.models.pictures import (
+    PictureAdapter,
+    PictureProcessor,
+    Units,
+    filter_of,
+    refuse_pixel_limits,
+    refuse_video_options,
+)
+
+
+class Gemma3Processor(PictureProcessor):
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        super().__init__(model_dir, config, chat_template)
+        if self.image_rules.do_pan_and_scan:
+            raise ConfigError(f"{model_dir}: pan and scan is not supported: set do_pan_and_scan to false")
+        tokens = self.tokenizer
+        self.placeholders = {"image": tokens.boi_token}
+        self.visual_ids = {"image": config.image_token_id}
+        self._text = f"\n\n{tokens.boi_token}{tokens.image_token}{tokens.eoi_token}\n\n"
+        interpolation = filter_of(self.image_rules.resample)
+        if interpolation == "lanczos":
+            raise ConfigError(f"{model_dir}: images resized with LANCZOS are not supported")
+        self._layout = Picture(self.side, self.side, interpolation=interpolation)
+
+    def picture_side(self) -> int:
+        size, side = self.image_rules.size, self.config.vision_config.image_size
+        if (size.height, size.width) != (side, side):
+            raise ConfigError(f"images of {size.height} x {size.width} for an encoder that reads {side} x {side}")
+        return int(side)
+
+    def media_text(self, plan: MediaPlan) -> str:
+        return self._text
+
+    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
+        options.check()
+        refuse_video_options(options)
+        refuse_pixel_limits(options)
+        return MediaPlan(
+            kind="image",
+            layout=self._layout,
+            units=1,
+            patches_per_unit=self.side,
+            tokens_per_unit=self.config.mm_tokens_per_image,
+        )
+
+
+class Gemma3Adapter(PictureAdapter):
+    whole_runs: ClassVar[bool] = True
+
+    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
+        _refuse_encoders(config, model_dir)
+        super().__init__(config, weights, dtype, model_dir)
+        self.visual_ids = frozenset({config.image_token_id})
+
+    def features(self, pixels: Tensor, units: Units) -> Tensor:
+        features: Tensor = self.model.model.get_image_features(pixels).pooler_output
+        return features.flatten(0, 1)
+
+
+class Gemma3TextAdapter(LanguageAdapter):
+    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
+        _refuse_encoders(config, model_dir)
+        super().__init__(config, weights, dtype, model_dir)
+
+    @torch.inference_mode()
+    def logits(self, hidden: Tensor) -> Tensor:
+        logits, cap = super().logits(hidden), self.config.final_logit_softcapping
+        return logits if cap is None else logits.div_(cap).tanh_().mul_(cap)
+
+
+def _refuse_encoders(config: Any, model_dir: Path) -> None:
+    """Raises ConfigError for a model whose text sees what comes after it: it cannot generate."""
+    if config.get_text_config().use_bidirectional_attention:
+        raise ConfigError(f"{model_dir}: a model with bidirectional attention (config.json) does not generate text")
