@@ -1,4 +1,4 @@
-"""Gemma 3: what its image tokens see, and checkpoints that are refused."""
+"""Gemma 3: what its image tokens see, prefixes that end among them, and checkpoints that are refused."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,9 @@ from typing import Any
 import builders_gemma
 import pytest
 import torch
-from model_loop import make_adapter
+from builders import Loaded
+from model_loop import Loop, make_adapter
+from test_conformance import CASES, prepare
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.media import MediaOptions, PromptError
@@ -67,3 +69,23 @@ def test_options_without_effect_are_refused(option: str, checkpoint: Path) -> No
     with pytest.raises(PromptError) as refusal:
         load_processor(checkpoint).plan_image(100, 100, MediaOptions(**{option: 5}))
     assert refusal.value.param == option
+
+
+@pytest.mark.parametrize("loaded", ["gemma3"], indirect=True)
+def test_a_prefix_that_ends_among_the_tokens_of_an_image_is_continued(loaded: Loaded) -> None:
+    """What is in the cache of an image was computed with all of it, and the rest sees all of it, too."""
+    case, eos = CASES["3 images"], loaded.ours.eos_token_ids
+    first, again = prepare(loaded, case), prepare(loaded, case)
+    expected = loaded.hf.generate(case, 24)
+    loop = Loop(loaded.adapter, page_size=8)
+    try:
+        assert loop.generate([first], 24, eos=eos) == [expected]
+        is_visual = [token in loaded.adapter.visual_ids for token in first.prompt.token_ids]
+        within = [i for i in range(8, len(is_visual), 8) if all(is_visual[i - 1 : i + 1])]
+        assert within
+        for end in within:
+            again.pages, again.computed = first.pages[: end // 8], end
+            assert loop.generate([again], 24, 5, eos) == [expected]
+            loop.free += again.pages[end // 8 :]
+    finally:
+        loop.close()
