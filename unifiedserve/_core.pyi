@@ -98,15 +98,32 @@ def linear_float32(pool: ThreadPool, x: int, rows: int, weight: Weight, y: int) 
 
 def linear_bfloat16(pool: ThreadPool, x: int, rows: int, weight: Weight, y: int) -> None: ...
 def attend_float32(
-    pool: ThreadPool, heads: int, scale: float, layer: int, batch: Batch, cache: KvCache, q: int, out: int
+    pool: ThreadPool,
+    heads: int,
+    scale: float,
+    layer: int,
+    batch: Batch,
+    cache: KvCache,
+    q: int,
+    out: int,
+    window: int | None = None,
 ) -> None:
     """Causal attention of a ragged batch over one layer's pages; q and out are [T, heads, head_dim].
 
-    ValueError: the batch contradicts itself, or does not fit the cache.
+    A token sees the last `window` keys up to its own, by default all. ValueError: the window is not positive, the batch
+    contradicts itself, or does not fit the cache.
     """
 
 def attend_bfloat16(
-    pool: ThreadPool, heads: int, scale: float, layer: int, batch: Batch, cache: KvCache, q: int, out: int
+    pool: ThreadPool,
+    heads: int,
+    scale: float,
+    layer: int,
+    batch: Batch,
+    cache: KvCache,
+    q: int,
+    out: int,
+    window: int | None = None,
 ) -> None: ...
 def attend_sequences_float32(
     pool: ThreadPool,

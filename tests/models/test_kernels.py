@@ -129,13 +129,14 @@ class Cache:
         self.pool.unlink()
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+def dense(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
     """[n, q_heads, d] over [m, kv_heads, d], written out in float64: the last n of m positions, causally."""
     n, m, repeat = len(q), len(k), q.shape[1] // k.shape[1]
     q, k, v = q.double(), k.double().repeat_interleave(repeat, 1), v.double().repeat_interleave(repeat, 1)
     scores = torch.einsum("nhd,mhd->hnm", q, k) * scale
-    future = torch.arange(m)[None] > torch.arange(m - n, m)[:, None]
-    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(future, -torch.inf).softmax(-1), v)
+    ahead = torch.arange(m)[None] - torch.arange(m - n, m)[:, None]
+    hidden = (ahead > 0) | (ahead <= -(window or m))
+    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
 
 
 def check_attention(
@@ -147,6 +148,7 @@ def check_attention(
     seed: int,
     scale: float = 0.2,
     tolerance: float | None = None,
+    window: int | None = None,
 ) -> None:
     """Sequences of (past, new) tokens in one batch, over pages in random order."""
     random = torch.Generator().manual_seed(seed)
@@ -165,10 +167,10 @@ def check_attention(
             kv.k(1)[table[index // page_size], index % page_size] = k[:past]
             kv.v(1)[table[index // page_size], index % page_size] = v[:past]
             spans.append(Span(pages, past, past + new))
-            expected.append(dense(q, k, v, scale))
+            expected.append(dense(q, k, v, scale, window))
             new_rows.append((q, k[past:], v[past:]))
         q, k, v = (torch.cat(parts) for parts in zip(*new_rows, strict=True))
-        out = paged_attention(q, k, v, 1, kv, RaggedBatch.build(spans, page_size), scale)
+        out = paged_attention(q, k, v, 1, kv, RaggedBatch.build(spans, page_size), scale, window)
         assert out.dtype == dtype
         tolerance = tolerance or TOLERANCE[dtype]
         torch.testing.assert_close(out.double(), torch.cat(expected), rtol=tolerance, atol=tolerance)
@@ -184,6 +186,7 @@ def check_attention(
     head_dim=st.sampled_from([32, 40, 64, 80, 96, 128]),
     dtype=st.sampled_from(DTYPES),
     seed=st.integers(0, 2**32),
+    window=st.none() | st.integers(1, 250),
 )
 def test_attention(
     instruction_set: str,
@@ -193,8 +196,9 @@ def test_attention(
     head_dim: int,
     dtype: torch.dtype,
     seed: int,
+    window: int | None,
 ) -> None:
-    check_attention(lengths, page_size, heads, head_dim, dtype, seed)
+    check_attention(lengths, page_size, heads, head_dim, dtype, seed, window=window)
 
 
 @pytest.mark.parametrize("head_dim", [1, 2, 7, 16, 72, 256])
@@ -207,6 +211,12 @@ def test_head_sizes(instruction_set: str, head_dim: int, dtype: torch.dtype) -> 
 def test_long_contexts_are_split_among_threads(instruction_set: str, dtype: torch.dtype) -> None:
     """Parts of the keys, some of which the first tokens of a chunk do not see at all, and decode beside them."""
     check_attention([(5000, 1), (1020, 30), (2100, 1), (3, 2)], 16, (4, 2), 64, dtype, 1)
+
+
+@pytest.mark.parametrize("window", [1, 64, 1000, 1500])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_windows_of_long_contexts(instruction_set: str, dtype: torch.dtype, window: int) -> None:
+    check_attention([(5000, 1), (1020, 30), (2100, 100), (3, 2)], 16, (4, 2), 64, dtype, 1, window=window)
 
 
 def test_large_scores_do_not_overflow(instruction_set: str) -> None:
@@ -252,12 +262,14 @@ def test_a_bad_batch_is_refused(change: dict[str, list[int]]) -> None:
     data, q = torch.zeros(3, 1, 2, 4, 1, 8), torch.zeros(3, 2, 8)
     cache = _core.KvCache(data.data_ptr(), 3, 1, 4, 1, 8)
 
-    def attend(arrays: dict[str, list[int]], layer: int = 0) -> None:
+    def attend(arrays: dict[str, list[int]], layer: int = 0, window: int | None = None) -> None:
         batch = _core.Batch(**{k: np.array(v, np.int64 if k == "slots" else np.int32) for k, v in arrays.items()})
-        _core.attend_float32(thread_pool(), 2, 1.0, layer, batch, cache, q.data_ptr(), q.data_ptr())
+        _core.attend_float32(thread_pool(), 2, 1.0, layer, batch, cache, q.data_ptr(), q.data_ptr(), window)
 
     attend(GOOD)
     with pytest.raises(ValueError, match="ragged batch"):
         attend(GOOD | change)
     with pytest.raises(ValueError, match="no layer 1"):
         attend(GOOD, layer=1)
+    with pytest.raises(ValueError, match="a window of 0 keys"):
+        attend(GOOD, window=0)

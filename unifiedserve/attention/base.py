@@ -29,7 +29,7 @@ class Span(NamedTuple):
     """One sequence's part of a step: tokens [start, stop) are new, [0, start) are in the cache already.
 
     Hidden states are wanted of the last `wanted` new tokens: of none in the middle of a prompt, of all if None.
-    `limits` int64 [stop - start] are the first keys that each new token does not see; None: those behind itself.
+    `limits` int64 [stop - start] are the first keys that each new token does not see; None: those behind it.
     """
 
     pages: Sequence[int] | npt.NDArray[np.int32]
@@ -46,6 +46,7 @@ class SequenceView(NamedTuple):
     last: int
     pages: Tensor
     kv_len: int
+    limits: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class RaggedBatch:
     kv_lens         int32 [B]    tokens of context after this step, the new ones included
     slots           int64 [T]    page * page_size + offset: where each new token's K and V go
     wanted_indptr   int32 [B+1]  each sequence's range among the W tokens whose hidden states are wanted, its last ones
-    limits          int64 [T]    the first key of its sequence that each token does not see; None: all causal
+    limits          B of them    those of each sequence's span
     """
 
     qo_indptr: Tensor
@@ -67,7 +68,7 @@ class RaggedBatch:
     kv_lens: Tensor
     slots: Tensor
     wanted_indptr: Tensor
-    limits: Tensor | None = None
+    limits: tuple[Tensor | None, ...]
 
     @staticmethod
     def build(spans: Sequence[Span], page_size: int) -> "RaggedBatch":
@@ -100,7 +101,7 @@ class RaggedBatch:
             kv_lens=torch.from_numpy(stops.astype(np.int32)),
             slots=torch.from_numpy(used * page_size + positions % page_size),
             wanted_indptr=torch.from_numpy(_indptr(wanted)),
-            limits=_limits(spans),
+            limits=tuple(span.limits for span in spans),
         )
 
     @cached_property
@@ -125,18 +126,11 @@ class RaggedBatch:
     def sequences(self) -> list[SequenceView]:
         rows, ranges = self.qo_indptr.tolist(), self.kv_page_indptr.tolist()
         return [
-            SequenceView(first, last, self.kv_page_indices[page_first:page_last], kv_len)
-            for first, last, page_first, page_last, kv_len in zip(
-                rows, rows[1:], ranges, ranges[1:], self.kv_lens.tolist(), strict=False
+            SequenceView(first, last, self.kv_page_indices[page_first:page_last], kv_len, limits)
+            for first, last, page_first, page_last, kv_len, limits in zip(
+                rows, rows[1:], ranges, ranges[1:], self.kv_lens.tolist(), self.limits, strict=False
             )
         ]
-
-
-def _limits(spans: Sequence[Span]) -> Tensor | None:
-    if all(span.limits is None for span in spans):
-        return None
-    causal = (torch.arange(span.start, span.stop) + 1 for span in spans)
-    return torch.cat([own if span.limits is None else span.limits for span, own in zip(spans, causal, strict=True)])
 
 
 def _indptr(lengths: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

@@ -1,4 +1,4 @@
-"""Paged attention: the kernels where they know the type and every token sees all before it, plain torch else."""
+"""Paged attention: the kernels where they know the type and no token sees later ones, plain torch else."""
 
 import torch
 from torch import Tensor
@@ -31,12 +31,12 @@ def paged_attention(
     page, offset = batch.slots // kv.page_size, batch.slots % kv.page_size
     keys[page, offset] = k_new
     values[page, offset] = v_new
-    if window is not None and window >= int(batch.kv_lens.max()):
-        window = None
-    if kv.native is None or q.dtype != keys.dtype or batch.limits is not None or window is not None:
-        return reference.attend(q, layer, kv, batch, scale, window)
     q = q.contiguous()
     out = torch.empty_like(q)
-    kernel = _KERNELS[q.dtype]
-    kernel(thread_pool(), q.shape[1], scale, layer, batch.native, kv.native, q.data_ptr(), out.data_ptr())
+    sequences = batch.sequences
+    if kv.native is not None and q.dtype == keys.dtype:
+        kernel = _KERNELS[q.dtype]
+        kernel(thread_pool(), q.shape[1], scale, layer, batch.native, kv.native, q.data_ptr(), out.data_ptr(), window)
+        sequences = [sequence for sequence in sequences if sequence.limits is not None]
+    reference.attend(q, out, keys, values, sequences, scale, window)
     return out

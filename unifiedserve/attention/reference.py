@@ -1,31 +1,40 @@
 """Paged attention in plain torch: what the others must equal, and the way for types and masks that they lack."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from unifiedserve.attention.base import PagedKV, RaggedBatch, SequenceView
+from unifiedserve.attention.base import SequenceView
 
 
-def attend(q: Tensor, layer: int, kv: PagedKV, batch: RaggedBatch, scale: float, window: int | None = None) -> Tensor:
-    """Attention within each sequence, over keys and values that are in the cache already.
+def attend(
+    q: Tensor,
+    out: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    sequences: Sequence[SequenceView],
+    scale: float,
+    window: int | None = None,
+) -> None:
+    """Attention within each sequence, over a layer's [num_pages, page_size, kv_heads, head_dim].
 
-    q: [T, q_heads, head_dim]; returns the same shape. See `paged_attention` for what a token sees.
+    q and out: [T, q_heads, head_dim], of which the sequences' rows are read and written. See `paged_attention` for what
+    a token sees.
     """
-    keys, values = kv.k(layer), kv.v(layer)
-    out = torch.empty_like(q)
-    for sequence in batch.sequences:
+    for sequence in sequences:
         rows = slice(sequence.first, sequence.last)
         past = sequence.kv_len - (sequence.last - sequence.first)
         first = 0 if window is None else max(0, past - window + 1)
-        k, v = (_gather(cache, sequence, first, kv.page_size) for cache in (keys, values))
-        limits = None if batch.limits is None else batch.limits[rows] - first
+        k, v = (_gather(cache, sequence, first) for cache in (keys, values))
+        limits = None if sequence.limits is None else sequence.limits - first
         out[rows] = _attend(q[rows], k, v, scale, limits, window)
-    return out
 
 
-def _gather(cache: Tensor, sequence: SequenceView, first: int, page_size: int) -> Tensor:
+def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
     """A sequence's rows of the cache from `first` on, in order: [kv_heads, kv_len - first, head_dim]."""
+    page_size = cache.shape[1]
     skipped = first // page_size
     rows = cache[sequence.pages[skipped:]].flatten(0, 1)
     return rows[first - skipped * page_size : sequence.kv_len - skipped * page_size].transpose(0, 1)

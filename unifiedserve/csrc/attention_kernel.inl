@@ -78,10 +78,12 @@ void soften(const AttentionTile<T>& tile, std::int64_t first_key, const Workspac
     float* const scores = work.scores + static_cast<std::int64_t>(row) * kBlockKeys;
     const std::int64_t seen = tile.first_position + row / tile.group + 1 - first_key;
     const std::int64_t visible = seen < work.block.count ? seen : work.block.count;
-    if (visible <= 0) {
+    const std::int64_t hidden = seen - tile.window;
+    if (visible <= 0 || visible <= hidden) {
       std::memset(scores, 0, kBlockKeys * sizeof(float));
       continue;
     }
+    for (std::int64_t key = 0; key < hidden; ++key) scores[key] = -__builtin_inff();
     soften_row<T>(scores, visible, count, tile.scale,
                   {tile.out + row * work.width, work.width, tile.maximum + row, tile.sum + row});
   }

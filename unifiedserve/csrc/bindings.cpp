@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -165,10 +166,12 @@ void bind_linear(py::module_& module, const char* name) {
 
 template <class T>
 void attend(ThreadPool& pool, std::int64_t heads, float scale, std::int64_t layer, const Batch& batch,
-            const KvCache& cache, const T* q, T* out) {
+            const KvCache& cache, const T* q, T* out, std::optional<std::int64_t> window) {
   batch.check(cache);
   if (layer < 0 || layer >= cache.layers) throw std::invalid_argument("no layer " + std::to_string(layer));
-  PagedAttention<T> attention(pool, heads, cache.kv_heads, cache.head_dim, scale);
+  if (window && *window < 1) throw std::invalid_argument("a window of " + std::to_string(*window) + " keys");
+  PagedAttention<T> attention(pool, heads, cache.kv_heads, cache.head_dim, scale,
+                              window.value_or(PagedAttention<T>::kEverything));
   attention.plan(batch);
   attention.run(batch, cache, layer, q, out);
 }
@@ -178,11 +181,11 @@ void bind_attention(py::module_& module, const char* name) {
   module.def(
       name,
       [](ThreadPool& pool, std::int64_t heads, float scale, std::int64_t layer, const BatchArrays& batch,
-         const KvCache& cache, Address q, Address out) {
-        attend<T>(pool, heads, scale, layer, batch.get(), cache, pointer<const T>(q), pointer<T>(out));
+         const KvCache& cache, Address q, Address out, std::optional<std::int64_t> window) {
+        attend<T>(pool, heads, scale, layer, batch.get(), cache, pointer<const T>(q), pointer<T>(out), window);
       },
       py::arg("pool"), py::arg("heads"), py::arg("scale"), py::arg("layer"), py::arg("batch"), py::arg("cache"),
-      py::arg("q"), py::arg("out"), Release());
+      py::arg("q"), py::arg("out"), py::arg("window") = py::none(), Release());
 }
 
 template <class T>

@@ -68,7 +68,8 @@ struct AttentionTile {
   int page_size;
   std::int64_t first_key;
   std::int64_t last_key;
-  std::int64_t first_position;  // token t sees keys [0, first_position + t]
+  std::int64_t first_position;  // token t sees the last `window` keys up to first_position + t
+  std::int64_t window;
   float scale;
 
   float* scratch;  // attention_scratch() floats

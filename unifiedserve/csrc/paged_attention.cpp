@@ -50,7 +50,8 @@ void PagedAttention<T>::plan_sequence(const Batch& batch, std::int64_t sequence)
   const std::int64_t blocks = (tokens + block_tokens() - 1) / block_tokens() * kv_heads_;
   for (std::int64_t start = 0; start < tokens; start += block_tokens()) {
     const std::int64_t count = std::min(block_tokens(), tokens - start);
-    const std::int64_t keys = past + start + count;
+    const std::int64_t first_key = std::max<std::int64_t>(past + start + 1 - window_, 0);
+    const std::int64_t keys = past + start + count - first_key;
     const std::int64_t parts = blocks < kFewBlocks ? (keys + kPartKeys - 1) / kPartKeys : 1;
     for (std::int64_t head = 0; head < kv_heads_; ++head) {
       blocks_.push_back({.sequence = static_cast<std::int32_t>(sequence),
@@ -58,6 +59,7 @@ void PagedAttention<T>::plan_sequence(const Batch& batch, std::int64_t sequence)
                          .first_row = static_cast<std::int32_t>(first + start),
                          .tokens = static_cast<std::int32_t>(count),
                          .first_position = past + start,
+                         .first_key = first_key,
                          .parts = static_cast<std::int32_t>(parts),
                          .first_partial = 0});
     }
@@ -84,7 +86,8 @@ void PagedAttention<T>::attend(const Task& task, int thread, const Batch& batch,
   const bool whole = block.parts == 1;
   const Partial result =
       partial(whole ? scratch : partials_.data() + (block.first_partial + task.part) * partial_size());
-  const std::int64_t keys = block.first_position + block.tokens;
+  const std::int64_t first_key = block.first_key + task.part * kPartKeys;
+  const std::int64_t last_key = block.first_position + block.tokens;
   kernels<T>().attend({.q = q + (block.first_row * heads_ + block.kv_head * group()) * head_dim_,
                        .q_stride = heads_ * head_dim_,
                        .tokens = block.tokens,
@@ -96,9 +99,10 @@ void PagedAttention<T>::attend(const Task& task, int thread, const Batch& batch,
                        .token_stride = cache.token_stride(),
                        .pages = batch.pages.data() + batch.ranges[static_cast<std::size_t>(block.sequence)],
                        .page_size = static_cast<int>(cache.page_size),
-                       .first_key = whole ? 0 : task.part * kPartKeys,
-                       .last_key = whole ? keys : std::min(keys, (task.part + 1) * kPartKeys),
+                       .first_key = first_key,
+                       .last_key = whole ? last_key : std::min(last_key, first_key + kPartKeys),
                        .first_position = block.first_position,
+                       .window = window_,
                        .scale = scale_,
                        .scratch = scratch + partial_size(),
                        .out = result.out,

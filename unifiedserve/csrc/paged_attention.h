@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "batch.h"
@@ -11,12 +12,16 @@
 namespace unified {
 
 // Causal attention of a ragged batch over the keys and values of one layer, in place in their pages; those of the new
-// tokens are there already. Query heads that share a key/value head are computed together.
+// tokens are there already. A token sees the last `window` keys up to its own. Query heads that share a key/value head
+// are computed together.
 template <class T>
 class PagedAttention {
  public:
-  PagedAttention(ThreadPool& pool, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim, float scale)
-      : pool_(pool), heads_(heads), kv_heads_(kv_heads), head_dim_(head_dim), scale_(scale) {}
+  static constexpr std::int64_t kEverything = std::numeric_limits<std::int32_t>::max();
+
+  PagedAttention(ThreadPool& pool, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim, float scale,
+                 std::int64_t window = kEverything)
+      : pool_(pool), heads_(heads), kv_heads_(kv_heads), head_dim_(head_dim), scale_(scale), window_(window) {}
 
   // Divides the work for all layers of a step.
   void plan(const Batch& batch);
@@ -32,6 +37,7 @@ class PagedAttention {
     std::int32_t first_row;  // in the batch
     std::int32_t tokens;
     std::int64_t first_position;
+    std::int64_t first_key;  // that any of its tokens sees
     std::int32_t parts;
     std::int32_t first_partial;  // where its results lie, if it has several parts
   };
@@ -64,6 +70,7 @@ class PagedAttention {
   std::int64_t kv_heads_;
   std::int64_t head_dim_;
   float scale_;
+  std::int64_t window_;
   std::vector<Block> blocks_;
   std::vector<Task> tasks_;
   std::vector<std::int32_t> split_;  // blocks of several parts
