@@ -142,11 +142,11 @@ class Loop:
             stop = self._chunk_end(start, min(len(request.tokens), start + chunk), is_visual)
             while len(request.pages) < self.kv.pages_for(stop):
                 request.pages.append(self.free.pop())
-            limits = self.adapter.limits(start, is_visual[start:stop])
-            spans.append(Span(request.pages, start, stop, int(stop == len(request.tokens)), limits))
             n = len(request.prompt.token_ids)
-            ids += request.tokens[start:stop]
             masks.append(functional.pad(is_visual[start:stop], (0, max(stop, n) - max(start, n))))
+            limits = self.adapter.limits(start, masks[-1])
+            spans.append(Span(request.pages, start, stop, int(stop == len(request.tokens)), limits))
+            ids += request.tokens[start:stop]
             if rows is not None and is_visual[start:stop].any():
                 visual.append(rows[is_visual[:start].sum() : is_visual[:stop].sum()])
             later = torch.arange(max(start, n), max(stop, n)) + offset

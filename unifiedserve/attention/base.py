@@ -75,7 +75,7 @@ class RaggedBatch:
         """Index arrays for one step.
 
         Raises ValueError if a sequence has too few pages or no new token, if more tokens are wanted than are new, or if
-        a token would see keys behind the new ones.
+        the limits are not one a new token, within the context.
         """
         for span in spans:
             if not 0 <= span.start < span.stop:
@@ -84,8 +84,10 @@ class RaggedBatch:
                 raise ValueError(f"{len(span.pages)} pages of {page_size} tokens cannot hold {span.stop} tokens")
             if span.wanted is not None and not 0 <= span.wanted <= span.stop - span.start:
                 raise ValueError(f"{span.wanted} of {span.stop - span.start} new tokens are wanted")
-            if span.limits is not None and int(span.limits.max()) > span.stop:
-                raise ValueError(f"a token sees {int(span.limits.max())} keys of {span.stop}")
+            if span.limits is not None and (
+                len(span.limits) != span.stop - span.start or span.limits.max() > span.stop
+            ):
+                raise ValueError(f"limits {span.limits.tolist()} for tokens [{span.start}, {span.stop})")
         pages = [np.asarray(span.pages[: -(-span.stop // page_size)], np.int32) for span in spans]
         starts, stops = np.array([(span.start, span.stop) for span in spans]).T
         lengths = stops - starts
