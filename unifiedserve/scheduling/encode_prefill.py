@@ -41,8 +41,9 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
     They are if they fill the budget or bring a prompt to its end; less is left to grow, for a request that has its
     pages of the visual buffer gets all of its tokens without more being prefilled. Beside sequences that decode, which
     read the weights anyway, every token counts. A step that ends a prompt is filled no further than is efficient:
-    first tokens do not wait for one another. A request gets all of its KV pages at its first chunk; pages for the
-    growth of running decodes are kept back, unless nothing holds any.
+    first tokens do not wait for one another. A chunk ends before a unit that must be whole and does not fit the budget;
+    one that begins with it takes all of it all the same. A request gets all of its KV pages at its first chunk; pages
+    for the growth of running decodes are kept back, unless nothing holds any.
     """
     most = budget.prefill_tokens or _UNLIMITED
     kv_free, admitting, worth = state.kv_free, True, beside_decode
