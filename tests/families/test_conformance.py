@@ -5,6 +5,7 @@ from typing import Any
 import flashcodec._core
 import numpy as np
 import pytest
+import reference
 import torch
 from builders import Loaded
 from hypothesis import HealthCheck, given, settings
@@ -125,14 +126,27 @@ def test_any_mix(
 
 
 def test_logprobs_are_transformers(loaded: Loaded) -> None:
-    """Of the 20 likeliest tokens, which is all that can be asked for, after every token of a prompt."""
+    """Of the 20 likeliest tokens, which is all that can be asked for, after every token of a prompt.
+
+    Measured against float64, from which transformers' float32 is as far away as ours.
+    """
+    exact_model = reference.load(loaded.checkpoint).model.double()
+    exact_model.set_experts_implementation("eager")  # the others know no float64
     for name, case in cases(loaded).items():
+        inputs = loaded.hf.inputs(case)
         with torch.inference_mode():
-            theirs = loaded.hf.model(**loaded.hf.inputs(case)).logits[0].log_softmax(-1)
+            theirs = loaded.hf.model(**inputs).logits[0].log_softmax(-1)
+            exact = exact_model(**{key: _doubled(value) for key, value in inputs.items()}).logits[0].log_softmax(-1)
         ours = prompt_logits(loaded.adapter, prepare(loaded, case)).log_softmax(-1)
-        likeliest = theirs.topk(MAX_LOGPROBS).indices
-        ours, theirs = (logprobs.gather(1, likeliest) for logprobs in (ours, theirs))
-        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+        likeliest = exact.topk(MAX_LOGPROBS).indices
+        ours_off, theirs_off = (
+            float((logprobs - exact).gather(1, likeliest).abs().max()) for logprobs in (ours, theirs)
+        )
+        assert ours_off <= max(1e-4, 1.5 * theirs_off), name
+
+
+def _doubled(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def test_media_count(loaded: Loaded) -> None:
