@@ -1,6 +1,7 @@
 """What all tests share: the data folder, the GPU marker, and a check that no shared memory is left."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ DATA_FOLDER = REPOSITORY.parent / "shared" / "data"
 os.environ.setdefault("OMP_NUM_THREADS", str(min(2, os.cpu_count() or 1)))
 # Tests must not depend on a network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# What a shell starts in the background ignores Ctrl-C, and so would every process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
