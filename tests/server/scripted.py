@@ -88,6 +88,9 @@ class ScriptedEngine:
     def peaks(self) -> dict[str, int]:
         return {"kv": 4}
 
+    def cached(self) -> dict[str, int]:
+        return {"kv": 2}
+
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (self.running, 2)}
 

@@ -37,7 +37,7 @@ class AnswerParser:
         self._tools = tools
         self._calling = False
         self._text = ""
-        self._begun = False  # something was said
+        self._begun = False  # something was said since the last call
         self._after_mark = False  # line breaks next to the marks of reasoning belong to neither side
 
     def feed(self, text: str, last: bool) -> list[Piece]:
@@ -99,7 +99,7 @@ class AnswerParser:
             self._calling = True
             said = self._take(opening)
             self._text = self._text[len(tools.opening) :]
-            return [Said(said if said.strip() else "")]
+            return [Said(said if self._begun or said.strip() else "")]
         ready = len(self._text) - (0 if last else _partial(self._text, tools.opening))
         if ready == 0 or (not self._begun and not self._text[:ready].strip() and not last):
             return None
@@ -109,7 +109,7 @@ class AnswerParser:
     def _call(self, tools: ToolFormat, last: bool) -> list[Piece] | None:
         text = self._text.lstrip(_SEPARATORS)
         if tools.closing and text.startswith(tools.closing):
-            self._calling = False
+            self._calling = self._begun = False
             self._text = text[len(tools.closing) :]
             return []
         if not text:
