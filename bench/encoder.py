@@ -26,7 +26,7 @@ from rich.table import Table
 from torch import Tensor
 
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, resized
-from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Run, layouts
+from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Run, unit_layout, window_layout
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import MediaKind, MediaPlan, PatchGrid
@@ -96,7 +96,8 @@ class Floor:
         config = self._tower.config
         heads, head_dim = config.num_heads, config.hidden_size // config.num_heads
         run = Run(*plan.grid[1:], plan.units)
-        windows, whole = layouts([run], Geometry(2, config.window_size // 28, head_dim, 10_000.0))
+        geometry = Geometry(2, config.window_size // 28, head_dim, 10_000.0)
+        windows, whole = window_layout([run], geometry), unit_layout([run], geometry)
         for number in range(config.depth):
             for _, sequences, length in (whole if number in config.fullatt_block_indexes else windows).groups:
                 queries = max(1, min(length, (1 << 21) // length))

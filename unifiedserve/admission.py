@@ -81,7 +81,6 @@ class Admission:
     def _plan(self, number: int, media: MediaInput) -> MediaPlan:
         source = media.data if media.data is not None else Path(media.path or "")
         try:
-            media.options.check()
             if media.kind == "image":
                 width, height = image_size(source)
                 if width * height > self._config.max_image_megapixels * 1_000_000:

@@ -45,7 +45,7 @@ class Intake:
         active = ActiveRequest(admitted, arrival, answers, [], [])
         try:
             if self._cached:
-                digests = [self._digests.of(media) for media in request.media]
+                digests = [self._digests.of(request.media[i]) for i in prompt.order]
                 active.contents = contents_of(prompt, set(self._processor.visual_ids.values()), digests)
             self._spool(active)
         except OSError as error:
@@ -62,8 +62,9 @@ class Intake:
     def _spool(self, active: ActiveRequest) -> None:
         """Put the media that came as bytes into shared memory."""
         number, first_unit = next(self._numbers), 0
-        media = zip(active.admitted.request.media, active.admitted.prompt.media, strict=True)
-        for i, (medium, plan) in enumerate(media):
+        request, prompt = active.admitted.request, active.admitted.prompt
+        for i, plan in zip(prompt.order, prompt.media, strict=True):
+            medium = request.media[i]
             source = MediaSource(plan=plan, name=media_name(i, medium), path=medium.path, first_unit=first_unit)
             first_unit += plan.units
             if medium.data is not None:

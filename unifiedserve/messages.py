@@ -28,7 +28,7 @@ class MediaInput(msgspec.Struct, kw_only=True):
 
 
 class GenerateRequest(msgspec.Struct, kw_only=True):
-    """What a client asks of the engine. `media` is in the order of the placeholders in `messages`.
+    """What a client asks of the engine. `media` is in the order of the parts in `messages`.
 
     `grammar_param` is the client's own name of what became `sampling.grammar`. With `special_text`
     the answers show special tokens, too. The lowest `priority` goes first.

@@ -57,7 +57,7 @@ def test_every_token_is_spoken_for(ours: Processor) -> None:
         (["image"], [], "1 image, but no media"),
         (["text only"], ["image"], "no media, but 1 image"),
         (["image", "image"], ["image"], "2 images, but 1 image"),
-        (["image", "video"], ["video", "image"], r"2 media \(image, video\), but 2 media \(video, image\)"),
+        (["image", "video"], ["image", "image"], r"2 media \(image, video\), but 2 images"),
     ],
 )
 def test_placeholders_must_be_the_media(parts: list[str], media: list[str], message: str, ours: Processor) -> None:
@@ -67,6 +67,22 @@ def test_placeholders_must_be_the_media(parts: list[str], media: list[str], mess
     }
     with pytest.raises(PromptError, match=message):
         ours.prompt([user(*parts)], [plan[kind] for kind in media])
+
+
+def test_a_template_may_put_media_in_another_order(tmp_path: Path) -> None:
+    """As llava-hf's do: images before videos. Each placeholder is the next medium of its kind, as in transformers."""
+    parts = "{% for part in messages[0].content if part.type == 'KIND' %}<|KIND_pad|>{% endfor %}"
+    template = "".join(parts.replace("KIND", kind) for kind in ("image", "video"))
+    processor = load_processor(make_checkpoint(tmp_path), template)
+    small, large = (processor.plan_image(side, side, IMAGE) for side in (64, 128))
+    video = processor.plan_video(VideoInfo(8, 8.0, 1.0, 64, 64), IMAGE)
+    prompt = processor.prompt([user("video", "image", "image")], [video, large, small])
+    assert prompt.media == [large, small, video]
+    assert prompt.order == [1, 2, 0]
+    image_id, video_id = processor.visual_ids["image"], processor.visual_ids["video"]
+    assert prompt.token_ids == [image_id] * (large.tokens + small.tokens) + [video_id] * video.tokens
+    compact = [image_id, image_id, video_id]
+    assert processor.prompt_from_tokens(compact, [video, large, small]) == prompt
 
 
 @given(text=tricky_text)

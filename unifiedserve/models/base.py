@@ -15,15 +15,7 @@ from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.models.chat import ChatTemplate
 from unifiedserve.models.fused_decoder import FusedDecoder, Head, fits
 from unifiedserve.models.loading import build_model
-from unifiedserve.models.media import (
-    ALL_FRAMES,
-    MediaKind,
-    MediaOptions,
-    MediaPlan,
-    Prompt,
-    PromptError,
-    VideoInfo,
-)
+from unifiedserve.models.media import ALL_FRAMES, MediaKind, MediaOptions, MediaPlan, Prompt, PromptError, VideoInfo
 
 __all__ = [
     "ALL_FRAMES",
@@ -61,10 +53,26 @@ class Processor:
 
     def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         """Raises PromptError for a size or an option that the model cannot take."""
-        raise PromptError("this model does not take images", "messages")
+        self.check_options("image", options)
+        return self.image_plan(width, height, options)
 
     def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         """Raises PromptError for a video or an option that the model cannot take."""
+        self.check_options("video", options)
+        if video.num_frames < 1:
+            raise PromptError("the video has no frames")
+        return self.video_plan(video, options)
+
+    def check_options(self, kind: MediaKind, options: MediaOptions) -> None:
+        """Raises PromptError for options that such media cannot have."""
+        options.check(kind)
+
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
+        """`plan_image` with options that were checked."""
+        raise PromptError("this model does not take images", "messages")
+
+    def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
+        """`plan_video` of at least one frame, with options that were checked."""
         raise PromptError("this model does not take videos", "messages")
 
     def media_text(self, plan: MediaPlan) -> str:
@@ -86,50 +94,53 @@ class Processor:
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
     ) -> Prompt:
-        """Render, tokenise and expand the placeholders.
+        """Render, tokenise and expand the placeholders: the i-th of a kind is the i-th medium of that kind.
 
         A message's content is a string or a list of {"type": "text", "text": …}, {"type": "image"} and
         {"type": "video"}. Special tokens written in any text count as plain text. Raises PromptError if the
-        placeholders are not exactly the media, in their order, or the template refuses the messages.
+        placeholders are not exactly the media, or the template refuses the messages.
         """
         _check_parts(messages)
-        template = self.template_for(media)
-        token_ids = template.encode(messages, lambda text: self._with_media(text, media), **template_kwargs)
+        kinds = {placeholder: kind for kind, placeholder in self.placeholders.items()}
+        pattern = re.compile("|".join(map(re.escape, kinds)) or r"(?!)")
+        order: list[int] = []
+
+        def with_media(text: str) -> str:
+            order.extend(_order([kinds[match[0]] for match in pattern.finditer(text)], media))
+            texts = iter(self.media_texts([media[i] for i in order]))
+            return pattern.sub(lambda match: next(texts), text)
+
+        token_ids = self.template_for(media).encode(messages, with_media, **template_kwargs)
         opening = [] if token_ids[:1] == self._opening else self._opening
-        return self._expanded(opening + token_ids, media)
+        return self._expanded(opening + token_ids, media, order)
 
     def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
         """A prompt from token ids with one placeholder a medium; raises PromptError as `prompt` does."""
         for token in token_ids:
             if not 0 <= token < self.vocab_size:
                 raise PromptError(f"token {token} is not in the vocabulary of {self.vocab_size}")
-        patterns = {kind: self.chat.encode_rendered(text) for kind, text in self.placeholders.items()}
+        pieces = self._split(token_ids)
+        order = _order([piece for piece in pieces if not isinstance(piece, int)], media)
+        texts = iter(self.media_texts([media[i] for i in order]))
         with_media: list[int] = []
-        found: list[MediaKind] = []
-        texts, i = iter(self.media_texts(media)), 0
+        for piece in pieces:
+            with_media += [piece] if isinstance(piece, int) else self.chat.encode_rendered(next(texts))
+        return self._expanded(with_media, media, order)
+
+    def _split(self, token_ids: Sequence[int]) -> list[int | MediaKind]:
+        """The tokens, with kinds of media in place of placeholders."""
+        patterns = {kind: self.chat.encode_rendered(text) for kind, text in self.placeholders.items()}
+        pieces: list[int | MediaKind] = []
+        i = 0
         while i < len(token_ids):
             kind = next((k for k, ids in patterns.items() if list(token_ids[i : i + len(ids)]) == ids), None)
-            if kind is None:
-                with_media.append(token_ids[i])
-                i += 1
-                continue
-            found.append(kind)
-            i += len(patterns[kind])
-            if (text := next(texts, None)) is not None:
-                with_media += self.chat.encode_rendered(text)
-        _check_places(found, media)
-        return self._expanded(with_media, media)
+            pieces.append(token_ids[i] if kind is None else kind)
+            i += 1 if kind is None else len(patterns[kind])
+        return pieces
 
-    def _with_media(self, text: str, media: Sequence[MediaPlan]) -> str:
-        """Rendered text with every placeholder replaced by its medium's text."""
-        kinds: dict[str, MediaKind] = {placeholder: kind for kind, placeholder in self.placeholders.items()}
-        pattern = re.compile("|".join(map(re.escape, kinds)) or r"(?!)")
-        _check_places([kinds[match[0]] for match in pattern.finditer(text)], media)
-        texts = iter(self.media_texts(media))
-        return pattern.sub(lambda match: next(texts), text)
-
-    def _expanded(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
+    def _expanded(self, token_ids: Sequence[int], media: Sequence[MediaPlan], order: list[int]) -> Prompt:
         """A prompt in which each visual token is repeated for its run."""
+        media = [media[i] for i in order]
         visual = set(self.visual_ids.values())
         runs = iter([run for plan in media for run in self.runs(plan)])
         expanded: list[int] = []
@@ -139,7 +150,7 @@ class Processor:
             raise PromptError("the prompt is empty")
         if sum(token in visual for token in expanded) != sum(plan.tokens for plan in media):
             raise PromptError("the prompt has visual tokens that belong to no medium")
-        return Prompt(expanded, list(media))
+        return Prompt(expanded, media, order)
 
 
 class LanguageAdapter:
@@ -147,13 +158,13 @@ class LanguageAdapter:
 
     #: rows of rotary positions: 3 for M-RoPE
     position_rows: ClassVar[int] = 1
-    #: token ids that stand for visual tokens
-    visual_ids: frozenset[int] = frozenset()
     #: the visual tokens of a run see each other, so that all of them must be prefilled at once
     whole_runs: ClassVar[bool] = False
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
         self.config = config
+        #: token ids that stand for visual tokens
+        self.visual_ids = _visual_ids(config)
         self.dtype = dtype
         self.model: Any = build_model(config, weights, dtype)
         self.language_model: Any = self.model.get_decoder()
@@ -251,6 +262,11 @@ class LanguageAdapter:
         return self._head(hidden)
 
 
+def _visual_ids(config: Any) -> frozenset[int]:
+    ids = (getattr(config, name, None) for name in ("image_token_id", "video_token_id"))
+    return frozenset(token for token in ids if token is not None)
+
+
 def _eos_token_ids(model_dir: Path, text_config: Any) -> tuple[int, ...]:
     generation = read_json(model_dir / "generation_config.json", default={})
     eos = generation.get("eos_token_id", text_config.eos_token_id)
@@ -278,10 +294,13 @@ def _check_parts(messages: Sequence[Mapping[str, Any]]) -> None:
                 raise PromptError("a content part of type 'text' needs a string 'text'", "messages")
 
 
-def _check_places(found: Sequence[MediaKind], media: Sequence[MediaPlan]) -> None:
-    wanted = [plan.kind for plan in media]
-    if list(found) != wanted:
-        raise PromptError(f"the prompt has places for {_count(found)}, but {_count(wanted)} came with it")
+def _order(found: Sequence[MediaKind], media: Sequence[MediaPlan]) -> list[int]:
+    """For placeholders of these kinds, which of `media` each stands for."""
+    given = [plan.kind for plan in media]
+    if sorted(found) != sorted(given):
+        raise PromptError(f"the prompt has places for {_count(found)}, but {_count(given)} came with it")
+    numbers = {kind: iter([i for i, each in enumerate(given) if each == kind]) for kind in given}
+    return [next(numbers[kind]) for kind in found]
 
 
 def _count(kinds: Sequence[MediaKind]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, PromptError, VideoInfo
+from unifiedserve.models.media import ALL_FRAMES, MediaOptions, VideoInfo
 
 DEFAULT_FRAMES = 32  # where neither the request nor the checkpoint says how many
 UNKNOWN_FPS = 24.0  # as transformers assumes
@@ -17,12 +17,8 @@ def frame_count(
 ) -> int:
     """How many frames to take, by the request's options, else by the checkpoint's rules, else `default`; never more
     than there are.
-
-    Raises PromptError for a video without frames.
     """
     total = video.num_frames
-    if total < 1:
-        raise PromptError("the video has no frames")
     count, fps = options.num_frames, options.fps
     if count is None and fps is None:
         count, fps = rules.get("num_frames"), rules.get("fps")
@@ -33,7 +29,7 @@ def frame_count(
     return max(1, min(count, total, options.max_frames or total))
 
 
-def spread(total: int, count: int, shift: float = 0.0) -> tuple[int, ...]:
+def spread(total: int, count: int, shift: float) -> tuple[int, ...]:
     """`count` of `total` frames, evenly from `shift` on; float32, as transformers computes them."""
     indices: list[int] = torch.arange(shift, total, total / count).int().tolist()
     return tuple(indices[:count])

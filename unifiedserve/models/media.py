@@ -32,8 +32,12 @@ class MediaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_pixels: int | None = None
     max_pixels: int | None = None
 
-    def check(self) -> None:
-        """Raises PromptError naming the option that is out of range or contradicts another."""
+    def check(self, kind: MediaKind) -> None:
+        """Raises PromptError naming the option that is out of range, contradicts another or is not for such media."""
+        if kind == "image":
+            for name in ("num_frames", "fps", "max_frames"):
+                if getattr(self, name) is not None:
+                    raise PromptError(f"{name} is an option of videos, not of images", name)
         if self.num_frames is not None and self.num_frames < 1 and self.num_frames != ALL_FRAMES:
             raise PromptError(f"num_frames must be at least 1, or -1 for all, got {self.num_frames}", "num_frames")
         if self.fps is not None and not 0 < self.fps < float("inf"):
@@ -198,12 +202,20 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
         size = self.layout.patch_size
         return self.units, self.layout.height // size, self.layout.width // size
 
+    @property
+    def views(self) -> tuple[View, ...]:
+        """Raises TypeError if the layout is not one of views."""
+        if not isinstance(self.layout, Views):
+            raise TypeError(f"a layout of {type(self.layout).__name__} has no views")
+        return self.layout.views
+
 
 class Prompt(msgspec.Struct):
-    """Token ids with every placeholder expanded; `media` in prompt order.
+    """Token ids with every placeholder expanded; `media` in prompt order, and `order`, which of the request's each is.
 
     The k-th token with a visual id stands for the k-th visual token, counted over all media.
     """
 
     token_ids: list[int]
     media: list[MediaPlan]
+    order: list[int]

@@ -3,6 +3,7 @@
 A row of the patch buffer is a piece of a picture [3, side, side], of three times the side's bytes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import Interpolation, MediaKind, MediaOptions, MediaPlan, Picture, PromptError
+from unifiedserve.models.normalisation import normalisation
 
 WITH_CLASS_TOKEN = {"clip_vision_model"}
 FILTERS: dict[int, Interpolation] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
@@ -23,7 +25,7 @@ FILTERS: dict[int, Interpolation] = {1: "lanczos", 2: "bilinear", 3: "bicubic"} 
 Units = Sequence[tuple[MediaPlan, int]]
 
 
-class PictureProcessor(Processor):
+class PictureProcessor(Processor, ABC):
     """Reads the checkpoint's rules for images and videos; `side` of the pictures is for the family to tell.
 
     Raises ConfigError if the rules are missing or malformed.
@@ -37,9 +39,16 @@ class PictureProcessor(Processor):
         self.patch_row_bytes = 3 * self.side
         self.visual_dim = config.get_text_config().hidden_size
 
+    @abstractmethod
     def picture_side(self) -> int:
         """Pixels, from `image_rules`."""
-        raise NotImplementedError
+
+    def check_options(self, kind: MediaKind, options: MediaOptions) -> None:
+        """Limits of pixels have no place here, where the model's own rules fix the size of pictures."""
+        super().check_options(kind, options)
+        for name in ("min_pixels", "max_pixels"):
+            if getattr(options, name) is not None:
+                raise PromptError(f"{name} has no effect: the model's own rules fix the size of pictures", name)
 
     def picture_token(self, kind: MediaKind, text: str) -> None:
         """The model takes such media: `text` is both its placeholder and what stands for a visual token."""
@@ -54,8 +63,8 @@ class PictureAdapter(LanguageAdapter):
         super().__init__(config, weights, dtype, model_dir)
         image, video = image_rules(model_dir), video_rules(model_dir)
         self._normalisation: dict[MediaKind, tuple[Tensor, Tensor]] = {
-            "image": normalisation(image.to_dict()),
-            "video": normalisation({**image.to_dict(), **video}),
+            "image": channel_normalisation(image.to_dict()),
+            "video": channel_normalisation({**image.to_dict(), **video}),
         }
 
     @torch.inference_mode()
@@ -70,27 +79,9 @@ class PictureAdapter(LanguageAdapter):
         return self.features(torch.cat(pictures).to(self.dtype), units)
 
     def features(self, pixels: Tensor, units: Units) -> Tensor:
-        """Visual tokens [M, hidden] of normalised pictures [n, 3, side, side], which are those of `units`.
-
-        By default all that are of images go through `image_features` together, those of videos `video_features`.
-        """
-        side = pixels.shape[-1]
-        pictures = torch.split(pixels, [count * plan.patches_per_unit // side for plan, count in units])
-        tokens: dict[int, Tensor] = {}
-        for kind, encode in (("image", self.image_features), ("video", self.video_features)):
-            chosen = [i for i, (plan, _) in enumerate(units) if plan.kind == kind]
-            if chosen:
-                found = encode(torch.cat([pictures[i] for i in chosen]), [units[i] for i in chosen])
-                tokens.update(zip(chosen, found, strict=True))
-        return torch.cat([tokens[i] for i in range(len(units))])
-
-    def image_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
-        """Visual tokens [m, hidden] for each of `units`, all of images."""
-        raise NotImplementedError
-
-    def video_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
-        """The same for units of videos."""
-        raise NotImplementedError
+        """Visual tokens [M, hidden] of normalised pictures [n, 3, side, side], which are those of `units`."""
+        features: Sequence[Tensor] = self.model.model.get_image_features(pixels).pooler_output
+        return torch.cat(list(features))
 
 
 def image_rules(model_dir: Path) -> Any:
@@ -109,15 +100,12 @@ def video_rules(model_dir: Path) -> dict[str, Any]:
     return {name: value for name, value in rules.items() if value is not None}
 
 
-def normalisation(rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Float32 [3, 1, 1] mean and deviation of uint8 values, rescaling folded in as transformers' torchvision backend
-    does it, so that floats are equal."""
-    factor = 1.0 / rules["rescale_factor"] if rules.get("do_rescale", True) else 1.0
-    normalise = rules.get("do_normalize", True)
-    mean, std = (rules["image_mean"], rules["image_std"]) if normalise else ((0.0,) * 3, (1.0,) * 3)
-    rows = (torch.tensor(values) * factor for values in (mean, std))
-    mean_row, std_row = (row.view(3, 1, 1) for row in rows)
-    return mean_row, std_row
+def channel_normalisation(rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+    """Float32 [3, 1, 1] mean and deviation of uint8 values."""
+    rescale = rules["rescale_factor"] if rules.get("do_rescale", True) else None
+    moments = (rules["image_mean"], rules["image_std"]) if rules.get("do_normalize", True) else (None, None)
+    mean, deviation = normalisation(rescale, *moments)
+    return mean.view(3, 1, 1), deviation.view(3, 1, 1)
 
 
 def whole_picture(
@@ -156,17 +144,3 @@ def filter_of(resample: int) -> Interpolation:
     if FILTERS[resample] == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
         raise ConfigError("this model needs a torch that resizes with LANCZOS: 2.12 or newer")
     return FILTERS[resample]
-
-
-def refuse_video_options(options: MediaOptions) -> None:
-    """Raises PromptError if options of videos came with an image."""
-    for name in ("num_frames", "fps", "max_frames"):
-        if getattr(options, name) is not None:
-            raise PromptError(f"{name} is an option of videos, not of images", name)
-
-
-def refuse_pixel_limits(options: MediaOptions) -> None:
-    """Raises PromptError for limits that a model with its own rules for sizes cannot obey."""
-    for name in ("min_pixels", "max_pixels"):
-        if getattr(options, name) is not None:
-            raise PromptError(f"{name} has no effect: the model's own rules fix the size of pictures", name)

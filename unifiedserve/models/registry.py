@@ -21,15 +21,15 @@ class Family(NamedTuple):
     adapter: str
 
 
-_TEXT_ONLY = Family("families.text_only:TextProcessor", "families.text_only:TextAdapter")
+_TEXT_ONLY = Family("base:Processor", "base:LanguageAdapter")
 
 FAMILIES = {
     "gemma3": Family("families.gemma3:Gemma3Processor", "families.gemma3:Gemma3Adapter"),
-    "gemma3_text": Family("families.text_only:TextProcessor", "families.gemma3:Gemma3TextAdapter"),
+    "gemma3_text": Family("base:Processor", "families.gemma3:Gemma3TextAdapter"),
     "idefics3": Family("families.idefics3:Idefics3Processor", "families.idefics3:Idefics3Adapter"),
-    "internvl": Family("families.internvl:InternVLProcessor", "families.internvl:InternVLAdapter"),
+    "internvl": Family("families.internvl:InternVLProcessor", "pictures:PictureAdapter"),
     "llama": _TEXT_ONLY,
-    "llava": Family("families.llava:LlavaProcessor", "families.llava:LlavaAdapter"),
+    "llava": Family("families.llava:LlavaProcessor", "pictures:PictureAdapter"),
     "llava_next": Family("families.llava_next:LlavaNextProcessor", "families.llava_next:LlavaNextAdapter"),
     "llava_next_video": Family(
         "families.llava_next_video:LlavaNextVideoProcessor", "families.llava_next_video:LlavaNextVideoAdapter"
@@ -49,7 +49,7 @@ FAMILIES = {
     "qwen3_moe": _TEXT_ONLY,
     "qwen3_vl": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
     "qwen3_vl_moe": Family("families.qwen3_vl:Qwen3VLProcessor", "families.qwen3_vl:Qwen3VLAdapter"),
-    "smolvlm": Family("families.smolvlm:SmolVLMProcessor", "families.smolvlm:SmolVLMAdapter"),
+    "smolvlm": Family("families.smolvlm:SmolVLMProcessor", "families.idefics3:Idefics3Adapter"),
 }
 
 

@@ -40,7 +40,7 @@ def _either(name: str, place: str, value: V | None, other_place: str, other: V |
 
 def _check(options: MediaOptions) -> None:
     try:
-        options.check()
+        options.check("video")
     except PromptError as error:
         raise RequestError(f"{error}.", param=error.param) from None
     if options.max_frames is not None and (options.num_frames or 0) > options.max_frames:

@@ -10,14 +10,7 @@ from torch import Tensor
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.media import MediaOptions, MediaPlan, Picture
-from unifiedserve.models.pictures import (
-    PictureAdapter,
-    PictureProcessor,
-    Units,
-    filter_of,
-    refuse_pixel_limits,
-    refuse_video_options,
-)
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, filter_of
 
 
 class Gemma3Processor(PictureProcessor):
@@ -43,10 +36,7 @@ class Gemma3Processor(PictureProcessor):
     def media_text(self, plan: MediaPlan) -> str:
         return self._text
 
-    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_video_options(options)
-        refuse_pixel_limits(options)
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         return MediaPlan(
             kind="image",
             layout=self._layout,
@@ -62,11 +52,6 @@ class Gemma3Adapter(PictureAdapter):
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
         _refuse_encoders(config, model_dir)
         super().__init__(config, weights, dtype, model_dir)
-        self.visual_ids = frozenset({config.image_token_id})
-
-    def features(self, pixels: Tensor, units: Units) -> Tensor:
-        features: Tensor = self.model.model.get_image_features(pixels).pooler_output
-        return features.flatten(0, 1)
 
 
 class Gemma3TextAdapter(LanguageAdapter):

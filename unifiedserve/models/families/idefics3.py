@@ -9,14 +9,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, Prompt, View, Views
-from unifiedserve.models.pictures import (
-    PictureAdapter,
-    PictureProcessor,
-    Units,
-    filter_of,
-    refuse_pixel_limits,
-    refuse_video_options,
-)
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
 
 LARGEST_SIDE = 4096  # of a resized picture, whatever the checkpoint's rules say
 
@@ -48,7 +41,7 @@ class Idefics3Processor(PictureProcessor):
         whole = self._whole_picture
         if plan.units == 1:
             return whole
-        grid = _views(plan).views[0]
+        grid = plan.views[0]
         rows = (
             "".join(f"{self._around}<row_{row + 1}_col_{column + 1}>{self._image}" for column in range(grid.columns))
             for row in range(grid.rows)
@@ -58,10 +51,7 @@ class Idefics3Processor(PictureProcessor):
     def runs(self, plan: MediaPlan) -> list[int]:
         return [plan.tokens_per_unit] * plan.units
 
-    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_video_options(options)
-        refuse_pixel_limits(options)
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         rules, tile = self.image_rules, (self.side, self.side)
         sizes: tuple[Size, ...] = (first_size(height, width, rules.size),) if rules.do_resize else ()
         if not rules.do_image_splitting:
@@ -88,10 +78,6 @@ class Idefics3Processor(PictureProcessor):
 
 
 class Idefics3Adapter(PictureAdapter):
-    def __init__(self, config: Any, *args: Any) -> None:
-        super().__init__(config, *args)
-        self.visual_ids = frozenset({config.image_token_id})
-
     def features(self, pixels: Tensor, units: Units) -> Tensor:
         model = self.model.model
         side = pixels.shape[-1] // self.config.vision_config.patch_size
@@ -131,12 +117,6 @@ def grid_of(height: int, width: int, side: int) -> Size:
         return math.ceil(int(columns * side / ratio) / side), columns
     rows = math.ceil(height / side)
     return rows, math.ceil(int(rows * side * ratio) / side)
-
-
-def _views(plan: MediaPlan) -> Views:
-    if not isinstance(plan.layout, Views):
-        raise TypeError(f"a plan of this family has views, not {type(plan.layout).__name__}")
-    return plan.layout
 
 
 def _in_parts(message: Mapping[str, Any]) -> Mapping[str, Any]:

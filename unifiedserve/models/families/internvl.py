@@ -3,20 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from flashcodec import TileLayout
 from unifiedserve.models.frame_sampling import frame_count, spread
 from unifiedserve.models.media import MediaOptions, MediaPlan, Picture, Tiles, VideoInfo
-from unifiedserve.models.pictures import (
-    PictureAdapter,
-    PictureProcessor,
-    Units,
-    refuse_pixel_limits,
-    refuse_video_options,
-)
-
-VIDEO = "<video>"
+from unifiedserve.models.pictures import PictureProcessor
 
 
 class InternVLProcessor(PictureProcessor):
@@ -40,18 +30,13 @@ class InternVLProcessor(PictureProcessor):
     def runs(self, plan: MediaPlan) -> list[int]:
         return [plan.tokens] if plan.kind == "image" else [plan.tokens_per_unit] * plan.units
 
-    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_video_options(options)
-        refuse_pixel_limits(options)
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         rules = self.image_rules
         tiles = TileLayout.internvl(height, width, self.side, rules.min_patches, rules.max_patches)
         layout = Tiles(tiles.rows, tiles.columns, self.side, "last" if tiles.thumbnail else None)
         return self._plan("image", (), layout, layout.count)
 
-    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_pixel_limits(options)
+    def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         count = frame_count(self.video_rules, video, options)
         shift = self.video_rules.get("initial_shift", True)
         middle = video.num_frames / count / 2
@@ -68,13 +53,3 @@ class InternVLProcessor(PictureProcessor):
             patches_per_unit=self.side,
             tokens_per_unit=int((self.side // patch) ** 2 * self.config.downsample_ratio**2),
         )
-
-
-class InternVLAdapter(PictureAdapter):
-    def __init__(self, config: Any, *args: Any) -> None:
-        super().__init__(config, *args)
-        self.visual_ids = frozenset({config.image_token_id})
-
-    def features(self, pixels: Tensor, units: Units) -> Tensor:
-        features: Tensor = self.model.model.get_image_features(pixels).pooler_output
-        return features.flatten(0, 1)

@@ -1,22 +1,10 @@
 """LLaVA-1.5 and models of its kind: one picture an image, its middle or padded to a square."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from unifiedserve.models.media import MediaOptions, MediaPlan
-from unifiedserve.models.pictures import (
-    PictureAdapter,
-    PictureProcessor,
-    Units,
-    picture_tokens,
-    refuse_pixel_limits,
-    refuse_video_options,
-    whole_picture,
-)
+from unifiedserve.models.pictures import PictureProcessor, picture_tokens, whole_picture
 
 
 class LlavaProcessor(PictureProcessor):
@@ -29,10 +17,7 @@ class LlavaProcessor(PictureProcessor):
         side: int = (rules.crop_size if rules.do_center_crop else rules.size).height
         return side
 
-    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_video_options(options)
-        refuse_pixel_limits(options)
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         rules = self.image_rules.to_dict()
         red, green, blue = (int(255 * mean) for mean in rules["image_mean"])
         return MediaPlan(
@@ -42,13 +27,3 @@ class LlavaProcessor(PictureProcessor):
             patches_per_unit=self.side,
             tokens_per_unit=picture_tokens(self.config, self.side),
         )
-
-
-class LlavaAdapter(PictureAdapter):
-    def __init__(self, config: Any, *args: Any) -> None:
-        super().__init__(config, *args)
-        self.visual_ids = frozenset({config.image_token_id})
-
-    def features(self, pixels: Tensor, units: Units) -> Tensor:
-        features: Sequence[Tensor] = self.model.model.get_image_features(pixels).pooler_output
-        return torch.cat(list(features))

@@ -10,14 +10,7 @@ from torch import Tensor
 from flashcodec import TileLayout
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.media import MediaOptions, MediaPlan, Tiles
-from unifiedserve.models.pictures import (
-    PictureAdapter,
-    PictureProcessor,
-    Units,
-    picture_tokens,
-    refuse_pixel_limits,
-    refuse_video_options,
-)
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, picture_tokens
 
 
 class LlavaNextProcessor(PictureProcessor):
@@ -34,10 +27,7 @@ class LlavaNextProcessor(PictureProcessor):
         side: int = size.height or size.shortest_edge
         return side
 
-    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_video_options(options)
-        refuse_pixel_limits(options)
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         tiles = TileLayout.anyres(height, width, self.resolutions, self.side)
         layout = Tiles(tiles.rows, tiles.columns, self.side, "first", tiles.content)
         rows, columns = self.tile_features(*self._unpadded(height, width, tiles.rows, tiles.columns))
@@ -65,11 +55,11 @@ class LlavaNextProcessor(PictureProcessor):
 
 
 class LlavaNextAdapter(PictureAdapter):
-    def __init__(self, config: Any, *args: Any) -> None:
-        super().__init__(config, *args)
-        self.visual_ids = frozenset({config.image_token_id})
+    def features(self, pixels: Tensor, units: Units) -> Tensor:
+        return torch.cat(list(self.image_features(pixels, units)))
 
     def image_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
+        """Visual tokens [m, hidden] for each of `units`, all of images."""
         sizes = torch.tensor([plan.source for plan, _ in units])
         features: Sequence[Tensor] = self.model.model.get_image_features(pixels, sizes).pooler_output
         return features

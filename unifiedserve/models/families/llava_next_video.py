@@ -11,7 +11,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.models.families.llava_next import LlavaNextAdapter, LlavaNextProcessor
 from unifiedserve.models.frame_sampling import evenly, frame_count
 from unifiedserve.models.media import MediaOptions, MediaPlan, VideoInfo
-from unifiedserve.models.pictures import Units, refuse_pixel_limits, whole_picture
+from unifiedserve.models.pictures import Units, whole_picture
 
 
 class LlavaNextVideoProcessor(LlavaNextProcessor):
@@ -26,9 +26,7 @@ class LlavaNextVideoProcessor(LlavaNextProcessor):
         if (frame.crop or (frame.height, frame.width)) != (self.side, self.side):
             raise ConfigError(f"{model_dir}: frames of videos differ from the encoder's pictures, {self.side} pixels")
 
-    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_pixel_limits(options)
+    def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         count = frame_count(self.video_rules, video, options, self.default_frames)
         return MediaPlan(
             kind="video",
@@ -49,11 +47,20 @@ class LlavaNextVideoProcessor(LlavaNextProcessor):
 
 
 class LlavaNextVideoAdapter(LlavaNextAdapter):
-    def __init__(self, config: Any, *args: Any) -> None:
-        super().__init__(config, *args)
-        self.visual_ids = frozenset({config.image_token_id, config.video_token_id})
+    def features(self, pixels: Tensor, units: Units) -> Tensor:
+        """All that are of images go through `image_features` together, those of videos through `video_features`."""
+        side = pixels.shape[-1]
+        pictures = torch.split(pixels, [count * plan.patches_per_unit // side for plan, count in units])
+        tokens: dict[int, Tensor] = {}
+        for kind, encode in (("image", self.image_features), ("video", self.video_features)):
+            chosen = [i for i, (plan, _) in enumerate(units) if plan.kind == kind]
+            if chosen:
+                found = encode(torch.cat([pictures[i] for i in chosen]), [units[i] for i in chosen])
+                tokens.update(zip(chosen, found, strict=True))
+        return torch.cat([tokens[i] for i in range(len(units))])
 
     def video_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
+        """The same for units of videos."""
         tokens = [count * plan.tokens_per_unit for plan, count in units]
         features: Tensor = self.model.model.get_video_features(pixels[None]).pooler_output[0]
         return torch.split(features[: sum(tokens)], tokens)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from unifiedserve.models.frame_sampling import known_fps
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, PromptError, VideoInfo
+from unifiedserve.models.media import ALL_FRAMES, MediaOptions, VideoInfo
 
 STEP = 0.1  # seconds between the frames of a long video that are chosen from
 
@@ -36,13 +36,8 @@ def fitted(height: float, width: float, resolution: int, step: int, upscale: boo
 
 
 def sample(video: VideoInfo, options: MediaOptions, most: int) -> tuple[int, ...]:
-    """A frame a second (or `fps`); of longer videos `most`, evenly in time; or `num_frames`, evenly.
-
-    Raises PromptError for a video without frames.
-    """
+    """A frame a second (or `fps`); of longer videos `most`, evenly in time; or `num_frames`, evenly."""
     total, fps = video.num_frames, known_fps(video)
-    if total < 1:
-        raise PromptError("the video has no frames")
     duration, limit = video.duration or total / fps, options.max_frames or most
     if options.num_frames is not None:
         wanted = total if options.num_frames == ALL_FRAMES else options.num_frames

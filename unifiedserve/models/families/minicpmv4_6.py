@@ -10,22 +10,8 @@ from torch import Tensor
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.families.minicpm_rules import Size, divisible, fitted, sample, slices
-from unifiedserve.models.media import (
-    MediaKind,
-    MediaOptions,
-    MediaPlan,
-    VideoInfo,
-    View,
-    Views,
-)
-from unifiedserve.models.pictures import (
-    PictureAdapter,
-    PictureProcessor,
-    Units,
-    filter_of,
-    refuse_pixel_limits,
-    refuse_video_options,
-)
+from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, VideoInfo, View, Views
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
 
 # transformers' own, for what a checkpoint does not say
 RULES = {"max_slice_nums": 9, "scale_resolution": 448, "slice_mode": True, "resample": 3, "patch_size": 14}
@@ -68,7 +54,7 @@ class MiniCPMProcessor(PictureProcessor):
     def media_text(self, plan: MediaPlan) -> str:
         names, token = self.tokenizer, self.placeholders[plan.kind]
         unit = f"{names.image_start_token}{token}{names.image_end_token}"
-        for grid in _views(plan)[1:]:
+        for grid in plan.views[1:]:
             row = f"{names.slice_start_token}{token}{names.slice_end_token}" * grid.columns
             unit += "\n".join([row] * grid.rows)
         return unit * plan.units
@@ -77,15 +63,10 @@ class MiniCPMProcessor(PictureProcessor):
         parts = [height * width // (self.side * self._merged) ** 2 for height, width in part_sizes(plan)]
         return parts * plan.units
 
-    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_video_options(options)
-        refuse_pixel_limits(options)
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         return self._plan("image", height, width)
 
-    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_pixel_limits(options)
+    def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         indices = sample(video, options, self._rules["video"].get("max_num_frames", MAX_FRAMES))
         return self._plan("video", video.height, video.width, indices)
 
@@ -111,10 +92,6 @@ class MiniCPMProcessor(PictureProcessor):
 
 
 class MiniCPMAdapter(PictureAdapter):
-    def __init__(self, config: Any, *args: Any) -> None:
-        super().__init__(config, *args)
-        self.visual_ids = frozenset({config.image_token_id, config.video_token_id})
-
     @torch.inference_mode()
     def encode(self, patches: Tensor, units: Units) -> Tensor:
         side = self.config.vision_config.patch_size
@@ -135,13 +112,7 @@ class MiniCPMAdapter(PictureAdapter):
 def part_sizes(plan: MediaPlan) -> list[Size]:
     """(height, width) of the pictures of a unit, in their order."""
     parts = []
-    for view in _views(plan):
+    for view in plan.views:
         height, width = view.sizes[-1]
         parts += [(height // view.rows, width // view.columns)] * view.count
     return parts
-
-
-def _views(plan: MediaPlan) -> tuple[View, ...]:
-    if not isinstance(plan.layout, Views):
-        raise TypeError(f"a plan of this family has views, not {type(plan.layout).__name__}")
-    return plan.layout.views

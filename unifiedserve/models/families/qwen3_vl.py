@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from unifiedserve.models.families.qwen2_5_vl.processor import Qwen25VLProcessor, patch_plan
-from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, check_shape, known_fps, resized
+from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, check_shape, resized
 from unifiedserve.models.families.qwen2_vl import Qwen2VLAdapter
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, PromptError, VideoInfo
+from unifiedserve.models.frame_sampling import known_fps
+from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, VideoInfo
 
 #: of transformers' Qwen3VLVideoProcessor
 VIDEO_DEFAULTS: Mapping[str, Any] = {
@@ -49,8 +50,7 @@ class Qwen3VLProcessor(Qwen25VLProcessor):
     def runs(self, plan: MediaPlan) -> list[int]:
         return [plan.tokens_per_unit] * plan.units
 
-    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        options.check()
+    def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         rules, group = self.video_rules, self.video_rules.temporal_patch_size
         indices = sample_frames(rules, video, options)
         rows, columns = frame_size(rules, video.height, video.width, len(indices), options)
@@ -84,8 +84,6 @@ def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) ->
     but never so that there are more than the checkpoint's `max_frames`.
     """
     total = video.num_frames
-    if total < 1:
-        raise PromptError("the video has no frames")
     count = options.num_frames
     if count is None and options.fps is None:
         count = rules.num_frames

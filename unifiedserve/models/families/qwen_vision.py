@@ -14,11 +14,10 @@ from torch.nn import functional
 
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
 from unifiedserve.models.families.qwen2_5_vl.vision_kernels import attend, check_dtype
-from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
+from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, rearranged, unit_layout
 from unifiedserve.models.linear import linear, linear_plus
 from unifiedserve.models.media import MediaKind, MediaPlan
 
-UNBOUNDED = 1 << 30  # a window that holds any unit
 POSITION_TABLES = 4  # kept for grids that come again
 
 
@@ -36,7 +35,7 @@ class UnitTower:
         self._heads: int = config.num_heads
         self._geometry = Geometry(
             config.spatial_merge_size,
-            UNBOUNDED,
+            None,
             len(projection.weight) // config.num_heads,
             config.rope_parameters["rope_theta"],
         )
@@ -51,11 +50,10 @@ class UnitTower:
 
         A visual token's columns are the tower's output and then those that DeepStack takes from inner layers.
         """
-        _, layout = layouts([Run(*plan.grid[1:], count) for plan, count in units], self._geometry)
+        layout = unit_layout([Run(*plan.grid[1:], count) for plan, count in units], self._geometry)
         embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])
         self._place(embedded, units)
-        tokens = len(layout.order)
-        hidden = embedded.view(tokens, -1).index_select(0, layout.order).view(embedded.shape)
+        hidden = rearranged(embedded, layout.order)
         inner = []
         for number, block in enumerate(self._modules.blocks):
             hidden = self._block(block, hidden, layout)

@@ -11,16 +11,11 @@ import numpy as np
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.chat import ChatTemplate
-from unifiedserve.models.families.idefics3 import (
-    LARGEST_SIDE,
-    Idefics3Adapter,
-    Idefics3Processor,
-    first_size,
-)
+from unifiedserve.models.families.idefics3 import LARGEST_SIDE, Idefics3Processor, first_size
 from unifiedserve.models.frame_sampling import known_fps
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, PromptError, VideoInfo, View, Views
+from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, VideoInfo, View, Views
 from unifiedserve.models.number_words import in_words
-from unifiedserve.models.pictures import filter_of, refuse_pixel_limits
+from unifiedserve.models.pictures import filter_of
 
 # where the checkpoint does not say: transformers' and the published checkpoints' own
 RULES = {"size": {"longest_edge": 1456}, "max_image_size": {"longest_edge": 364}, "resample": 1}
@@ -69,9 +64,7 @@ class SmolVLMProcessor(Idefics3Processor):
         text += self._texts.DEFAULT_MEDIA_OUTTRO
         return text
 
-    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        options.check()
-        refuse_pixel_limits(options)
+    def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         indices = sample(video, options, **self._sampling)
         sizes = (first_size(video.height, video.width, self._video_size), (self.side, self.side))
         layout = Views(video.height, video.width, (View(sizes),), self._video_filter)
@@ -80,18 +73,9 @@ class SmolVLMProcessor(Idefics3Processor):
         return self.plan("video", indices, layout, timestamps=times, duration=video.duration or times[-1])
 
 
-class SmolVLMAdapter(Idefics3Adapter):
-    """The same modules as Idefics3's."""
-
-
 def sample(video: VideoInfo, options: MediaOptions, max_frames: int, fps: float) -> tuple[int, ...]:
-    """Evenly spread frames, `fps` a second but at most `num_frames`, without the ends of a long video; or every frame.
-
-    Raises PromptError for a video without frames.
-    """
+    """Frames evenly spread, `fps` a second but at most `num_frames`, without the ends of a long video; or all."""
     total, fps, every = video.num_frames, options.fps or fps, options.num_frames == ALL_FRAMES
-    if total < 1:
-        raise PromptError("the video has no frames")
     duration = video.duration or total / known_fps(video)
     most = (not every and options.num_frames) or options.max_frames or max_frames
     count = total if every else min(round(fps * duration), most)

@@ -20,7 +20,6 @@ class Qwen25VLAdapter(LanguageAdapter):
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
         super().__init__(config, weights, dtype, model_dir)
-        self.visual_ids = frozenset({config.image_token_id, config.video_token_id})
         image, video = read_rules(model_dir, self.video_defaults)
         self._encode = self.tower(
             self.model.model.visual, {"image": image.normalisation(), "video": video.normalisation()}

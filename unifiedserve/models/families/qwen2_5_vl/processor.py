@@ -10,11 +10,11 @@ from unifiedserve.models.families.qwen2_5_vl.rules import (
     MediaRules,
     frame_size,
     image_size,
-    known_fps,
     read_rules,
     sample_frames,
 )
-from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PatchGrid, PromptError, VideoInfo
+from unifiedserve.models.frame_sampling import known_fps
+from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PatchGrid, VideoInfo
 
 
 class Qwen25VLProcessor(Processor):
@@ -28,16 +28,11 @@ class Qwen25VLProcessor(Processor):
         self.patch_row_bytes = self.image_rules.row_bytes
         self.visual_dim = config.text_config.hidden_size
 
-    def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        options.check()
-        for name in ("num_frames", "fps", "max_frames"):
-            if getattr(options, name) is not None:
-                raise PromptError(f"{name} is an option of videos, not of images", name)
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         rows, columns = image_size(self.image_rules, height, width, options)
         return patch_plan(self.image_rules, "image", (), rows, columns, units=1, seconds=0.0)
 
-    def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        options.check()
+    def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         rules = self.video_rules
         indices = sample_frames(rules, video, options)
         rows, columns = frame_size(rules, video.height, video.width, len(indices), options)

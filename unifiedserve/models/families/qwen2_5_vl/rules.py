@@ -14,10 +14,11 @@ import torch
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
+from unifiedserve.models.frame_sampling import known_fps
 from unifiedserve.models.media import ALL_FRAMES, MediaOptions, PromptError, VideoInfo
+from unifiedserve.models.normalisation import normalisation
 
 MAX_ASPECT_RATIO = 200
-UNKNOWN_FPS = 24.0  # as transformers assumes
 DEFAULT_FPS = 2.0  # of qwen-vl-utils, for checkpoints that leave sampling to the caller
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -59,16 +60,11 @@ class MediaRules(msgspec.Struct, frozen=True):
         return 3 * self.temporal_patch_size * self.patch_size**2
 
     def normalisation(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Float32 mean and deviation of uint8 values, one of each a row element: (row - mean) / deviation.
-
-        Rescaling is folded into them as transformers' torchvision backend does, so that floats are equal.
-        """
-        factor = 1.0 / self.rescale_factor if self.do_rescale else 1.0
-        mean, std = (self.image_mean, self.image_std) if self.do_normalize else ((0.0,) * 3, (1.0,) * 3)
-        mean_row, std_row = (
-            (torch.tensor(values) * factor).repeat_interleave(self.row_bytes // 3) for values in (mean, std)
-        )
-        return mean_row, std_row
+        """Float32 mean and deviation of uint8 values, one of each a row element."""
+        moments = (self.image_mean, self.image_std) if self.do_normalize else (None, None)
+        mean, deviation = normalisation(self.rescale_factor if self.do_rescale else None, *moments)
+        elements = self.row_bytes // 3
+        return mean.repeat_interleave(elements), deviation.repeat_interleave(elements)
 
 
 def read_rules(
@@ -129,8 +125,6 @@ def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) ->
     that there is at least one frame, and that a checkpoint without a sampling rule gets DEFAULT_FPS.
     """
     total, group = video.num_frames, rules.temporal_patch_size
-    if total < 1:
-        raise PromptError("the video has no frames")
     num_frames = options.num_frames
     if num_frames is None and options.fps is None:
         num_frames = rules.num_frames
@@ -169,7 +163,3 @@ def image_size(rules: MediaRules, height: int, width: int, options: MediaOptions
         options.min_pixels or rules.min_pixels,
         options.max_pixels or rules.max_pixels,
     )
-
-
-def known_fps(video: VideoInfo) -> float:
-    return video.fps if 0 < video.fps < math.inf else UNKNOWN_FPS

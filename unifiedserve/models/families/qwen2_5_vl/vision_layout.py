@@ -3,7 +3,7 @@
 Everything here counts *tokens*: the merge_size² consecutive patches that become one visual token and stay together.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ from torch import Tensor
 
 
 class Geometry(NamedTuple):
-    """What windows and positions depend on besides a grid; `window` is a side in tokens."""
+    """What windows and positions depend on besides a grid; `window` is a side in tokens, None without."""
 
     merge_size: int
-    window: int
+    window: int | None
     head_dim: int
     theta: float
 
@@ -64,40 +64,55 @@ class GridTable(NamedTuple):
 def grid_table(height: int, width: int, geometry: Geometry) -> GridTable:
     rows, columns = height // geometry.merge_size, width // geometry.merge_size
     cos, sin = _angles(rows, columns, geometry)
-    return GridTable(_windows(rows, columns, geometry.window), [torch.arange(rows * columns)[None]], cos, sin)
+    windows = [] if geometry.window is None else _windows(rows, columns, geometry.window)
+    return GridTable(windows, [torch.arange(rows * columns)[None]], cos, sin)
 
 
-def layouts(runs: Sequence[Run], geometry: Geometry) -> tuple[Layout, Layout]:
-    """The layouts for attention within windows and within whole units."""
-    tables = [grid_table(run.height, run.width, geometry) for run in runs]
-    cos, sin = (
-        torch.cat([angles.repeat(run.units, 1) for run, angles in zip(runs, column, strict=True)])
-        for column in ([table.cos for table in tables], [table.sin for table in tables])
-    )
-    windows, whole = [], []
-    first = 0
-    for run, table in zip(runs, tables, strict=True):
-        starts = first + torch.arange(run.units)[:, None, None] * len(table.cos)
-        windows += [(starts + tokens).flatten(0, 1) for tokens in table.windows]
-        whole += [(starts + tokens).flatten(0, 1) for tokens in table.whole]
-        first += run.units * len(table.cos)
-    patches = geometry.merge_size**2
-    return _layout(windows, cos, sin, patches), _layout(whole, cos, sin, patches)
+def window_layout(runs: Sequence[Run], geometry: Geometry) -> Layout:
+    """For attention within windows."""
+    return _layout(runs, geometry, [table.windows for table in _tables(runs, geometry)])
 
 
-def _layout(sequences: Iterable[Tensor], cos: Tensor, sin: Tensor, patches: int) -> Layout:
-    """Of sequences given as int64 [sequences, tokens of each]; a token is `patches` rows."""
+def unit_layout(runs: Sequence[Run], geometry: Geometry) -> Layout:
+    """For attention within whole units."""
+    return _layout(runs, geometry, [table.whole for table in _tables(runs, geometry)])
+
+
+def rearranged(hidden: Tensor, tokens: Tensor) -> Tensor:
+    """Rows of `hidden` [N, width], each token's together, in the order of `tokens` [M]."""
+    return hidden.view(len(tokens), -1).index_select(0, tokens).view(hidden.shape)
+
+
+def _tables(runs: Sequence[Run], geometry: Geometry) -> list[GridTable]:
+    return [grid_table(run.height, run.width, geometry) for run in runs]
+
+
+def _layout(runs: Sequence[Run], geometry: Geometry, sequences: Sequence[list[Tensor]]) -> Layout:
+    """`sequences` are those of one unit of each run: int64 [sequences, tokens of each], by length."""
     by_length: dict[int, list[Tensor]] = {}
-    for tokens in sequences:
-        by_length.setdefault(tokens.shape[1], []).append(tokens)
-    pieces, groups, start = [], [], 0
+    first = 0
+    for run, of_unit in zip(runs, sequences, strict=True):
+        unit_tokens = sum(tokens.numel() for tokens in of_unit)
+        starts = first + torch.arange(run.units)[:, None, None] * unit_tokens
+        for tokens in of_unit:
+            by_length.setdefault(tokens.shape[1], []).append((starts + tokens).flatten())
+        first += run.units * unit_tokens
+    pieces, groups, start, patches = [], [], 0, geometry.merge_size**2
     for length, members in by_length.items():
-        tokens = torch.cat(members).flatten()
+        tokens = torch.cat(members)
         pieces.append(tokens)
         groups.append(Group(start, len(tokens) // length, length * patches))
         start += len(tokens) * patches
     order = torch.cat(pieces)
-    return Layout(order, groups, *(angles[order].view(len(order) * patches, -1) for angles in (cos, sin)))
+    return Layout(order, groups, *(angles[order].view(start, -1) for angles in _all_angles(runs, geometry)))
+
+
+def _all_angles(runs: Sequence[Run], geometry: Geometry) -> tuple[Tensor, Tensor]:
+    """Cosines and sines [M, merge_size² * head_dim / 2] of all tokens, in the batch's order."""
+    tables = _tables(runs, geometry)
+    cos = torch.cat([table.cos.repeat(run.units, 1) for run, table in zip(runs, tables, strict=True)])
+    sin = torch.cat([table.sin.repeat(run.units, 1) for run, table in zip(runs, tables, strict=True)])
+    return cos, sin
 
 
 def _windows(rows: int, columns: int, side: int) -> list[Tensor]:

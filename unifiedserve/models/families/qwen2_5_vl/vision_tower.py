@@ -13,7 +13,14 @@ from torch import Tensor
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
 from unifiedserve.models.families.qwen2_5_vl.vision_kernels import attend, check_dtype, norm
-from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, layouts
+from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
+    Geometry,
+    Layout,
+    Run,
+    rearranged,
+    unit_layout,
+    window_layout,
+)
 from unifiedserve.models.linear import linear, linear_plus, linear_times
 from unifiedserve.models.media import MediaKind, MediaPlan
 
@@ -53,15 +60,16 @@ class VisionTower:
         return tokens[0] if len(tokens) == 1 else torch.cat(tokens)
 
     def _encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
-        windows, whole = layouts([Run(*plan.grid[1:], count) for plan, count in units], self._geometry)
+        runs = [Run(*plan.grid[1:], count) for plan, count in units]
+        windows, whole = window_layout(runs, self._geometry), unit_layout(runs, self._geometry)
         embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])
         moves = {False: windows.moved_from(whole), True: whole.moved_from(windows)}
         layout = whole if 0 in self._whole_units else windows
-        hidden = _rearrange(embedded, layout.order)
+        hidden = rearranged(embedded, layout.order)
         for number, block in enumerate(self._blocks):
             wanted = whole if number in self._whole_units else windows
             if wanted is not layout:
-                hidden, layout = _rearrange(hidden, moves[wanted is whole]), wanted
+                hidden, layout = rearranged(hidden, moves[wanted is whole]), wanted
             hidden = self._block(block, hidden, layout)
         merged = self._merge(hidden)
         return torch.empty_like(merged).index_copy_(0, layout.order, merged)
@@ -97,8 +105,3 @@ def _parts(units: Sequence[tuple[MediaPlan, int]]) -> Iterator[list[tuple[MediaP
             free -= fitting * plan.patches_per_unit
             left -= fitting
     yield part
-
-
-def _rearrange(hidden: Tensor, tokens: Tensor) -> Tensor:
-    """Rows of `hidden` [N, width], each token's together, in the order of `tokens` [M]."""
-    return hidden.view(len(tokens), -1).index_select(0, tokens).view(hidden.shape)
