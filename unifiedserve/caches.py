@@ -22,13 +22,15 @@ from unifiedserve.models.media import Prompt
 class Contents:
     """What a prompt consists of, as the caches know it."""
 
+    page_tokens: int
     media: MediaTokens
+    page_keys: list[bytes]  # of the full KV pages
     unit_keys: list[bytes]
     unit_ends: list[int]  # position after the last visual token of each unit, ascending
 
 
-def contents_of(prompt: Prompt, visual_ids: Collection[int], digests: Sequence[bytes]) -> Contents:
-    """`digests` are those of the media's bytes, in the order of the prompt."""
+def contents_of(prompt: Prompt, visual_ids: Collection[int], digests: Sequence[bytes], page_tokens: int) -> Contents:
+    """`digests` are those of the media's bytes, in the order of the prompt. Milliseconds for a long prompt."""
     plans = prompt.media
     keys = [medium_key(digest, msgspec.msgpack.encode(plan)) for digest, plan in zip(digests, plans, strict=True)]
     positions = [i for i, token in enumerate(prompt.token_ids) if token in visual_ids] if plans else []
@@ -39,14 +41,13 @@ def contents_of(prompt: Prompt, visual_ids: Collection[int], digests: Sequence[b
             unit_keys.append(unit_key(key, unit))
             unit_ends.append(positions[row - 1] + 1)
     media = MediaTokens(positions, [(key, plan.tokens) for key, plan in zip(keys, plans, strict=True)])
-    return Contents(media, unit_keys, unit_ends)
+    return Contents(page_tokens, media, page_keys(prompt.token_ids, page_tokens, media), unit_keys, unit_ends)
 
 
 class Caches:
     """The prefix cache and the visual cache of one engine."""
 
     def __init__(self, config: EngineConfig, pools: Mapping[str, PagePool]) -> None:
-        self._page_tokens = config.kv_page_tokens
         self._indexes: dict[CachedBuffer, ContentIndex] = {}
         if not config.no_prefix_cache:
             self._indexes["kv"] = ContentIndex(pools["kv"])
@@ -54,12 +55,14 @@ class Caches:
             self._indexes["visual"] = ContentIndex(pools["visual"])
 
     def page_keys(self, token_ids: Sequence[int], contents: Contents) -> list[bytes] | None:
-        """Of the full KV pages; None if they are not kept."""
-        return page_keys(token_ids, self._page_tokens, contents.media) if "kv" in self._indexes else None
+        """Of the full KV pages of a prompt and what was generated; None if they are not kept."""
+        if "kv" not in self._indexes:
+            return None
+        return page_keys(token_ids, contents.page_tokens, contents.media, contents.page_keys)
 
     def tail_media(self, token_ids: Sequence[int], contents: Contents) -> list[bytes]:
         """Keys of the media with tokens behind the full pages."""
-        return contents.media.within(len(token_ids) // self._page_tokens * self._page_tokens, len(token_ids))
+        return contents.media.within(len(token_ids) // contents.page_tokens * contents.page_tokens, len(token_ids))
 
     def unit_keys(self, contents: Contents) -> list[bytes]:
         """Of the encode units; none if they are not kept."""
@@ -67,8 +70,9 @@ class Caches:
 
     def find(self, num_tokens: int, keys: Sequence[bytes] | None, contents: Contents) -> Reuse:
         """What is there now of a sequence of so many tokens with these page keys; the last token is never reused."""
-        prefix = self._indexes["kv"].prefix(keys[: (num_tokens - 1) // self._page_tokens]) if keys else Reuse().prefix
-        covered = bisect_right(contents.unit_ends, len(prefix.numbers) * self._page_tokens)
+        page_tokens = contents.page_tokens
+        prefix = self._indexes["kv"].prefix(keys[: (num_tokens - 1) // page_tokens]) if keys else Reuse().prefix
+        covered = bisect_right(contents.unit_ends, len(prefix.numbers) * page_tokens)
         visual = self._indexes.get("visual")
         there = {
             unit: pages

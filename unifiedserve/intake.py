@@ -25,6 +25,7 @@ class Intake:
         self._processor = processor
         self._arena_name = supervisor.arena_name
         self._cached = not config.no_prefix_cache or config.visual_cache
+        self._page_tokens = config.kv_page_tokens
         self._digests = MediaDigests()
         self._numbers = itertools.count(1)
         self.max_model_len = self._admission.max_model_len
@@ -46,7 +47,8 @@ class Intake:
         try:
             if self._cached:
                 digests = [self._digests.of(request.media[i]) for i in prompt.order]
-                active.contents = contents_of(prompt, set(self._processor.visual_ids.values()), digests)
+                visual_ids = set(self._processor.visual_ids.values())
+                active.contents = contents_of(prompt, visual_ids, digests, self._page_tokens)
             self._spool(active)
         except OSError as error:
             active.close()

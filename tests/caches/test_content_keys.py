@@ -28,6 +28,14 @@ def test_pages_are_equal_as_far_as_the_tokens_are(one: list[int], other: list[in
         assert (left == right) == (one[:stop] == other[:stop])
 
 
+@given(st.lists(st.integers(0, 2), max_size=24), st.integers(0, 24), st.integers(1, 5))
+def test_keys_that_are_known_are_not_computed_again(tokens: list[int], prompt: int, page_tokens: int) -> None:
+    whole = page_keys(tokens, page_tokens, NO_MEDIA)
+    known = page_keys(tokens[:prompt], page_tokens, NO_MEDIA)
+    assert page_keys(tokens, page_tokens, NO_MEDIA, known) == whole
+    assert page_keys([9] * len(tokens), page_tokens, NO_MEDIA, known)[: len(known)] == known
+
+
 def test_the_media_count_from_their_first_token_on() -> None:
     tokens = [1, 2, 3, 4, 5, VISUAL, VISUAL, 6, 7, VISUAL, VISUAL, VISUAL, VISUAL, 8, 9, 10]
     base = keys(tokens, [(b"cat", 2), (b"dog", 4)])

@@ -43,10 +43,15 @@ class MediaTokens:
         return self._keys[bisect_right(self._ends, first) : bisect_left(self._ends, last) + 1]
 
 
-def page_keys(token_ids: Sequence[int], page_tokens: int, media: MediaTokens) -> list[bytes]:
-    """The keys of the full pages of a sequence. Where a token stands for a part of a medium, the medium tells which."""
-    keys: list[bytes] = []
-    for start in range(0, len(token_ids) - page_tokens + 1, page_tokens):
+def page_keys(
+    token_ids: Sequence[int], page_tokens: int, media: MediaTokens, known: Sequence[bytes] = ()
+) -> list[bytes]:
+    """The keys of the full pages of a sequence, the first of which are `known`.
+
+    Where a token stands for a part of a medium, the medium tells which.
+    """
+    keys = list(known)
+    for start in range(len(keys) * page_tokens, len(token_ids) - page_tokens + 1, page_tokens):
         stop = start + page_tokens
         keys.append(page_key(keys[-1] if keys else ROOT_KEY, token_ids[start:stop], media.within(start, stop)))
     return keys
