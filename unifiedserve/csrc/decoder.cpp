@@ -106,7 +106,8 @@ void Decoder<T>::attend(std::int64_t index, const T* qkv, const float* cosine, c
 // In the last layer, only queries of wanted tokens: of the others nothing but keys and values is needed.
 template <class T>
 void Decoder<T>::attend_rotated(std::int64_t index, const Batch& batch, const KvCache& cache, T* out) {
-  if (!is_last(index)) return attention_.run(batch, cache, index, q_.data(), out);
+  const bool whole = !is_last(index) || batch.wanted_tokens() == batch.tokens();
+  if (whole) return attention_.run(batch, cache, index, q_.data(), out);
   const Batch wanted = batch.wanted_only();
   keep_wanted(batch, shape_.heads * shape_.head_dim, q_.data());
   attention_.plan(wanted);

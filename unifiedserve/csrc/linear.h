@@ -57,8 +57,8 @@ void linear_by_panels(ThreadPool& pool, const T* x, std::int64_t rows, const Wei
 // y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias.
 //
 // A task is a block of rows that fits into the second-level cache and some outputs: so many that memory streams, but a
-// few tasks for each thread. Below kManyRows a row's result
-// does not depend on how many there are; in float32 it never does.
+// few tasks for each thread. Below kManyRows a row's result does not depend on how many there are; in float32 it never
+// does.
 template <class T>
 void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
   constexpr std::int64_t kManyRows = 64;
