@@ -1,5 +1,6 @@
 """A real engine behind a real HTTP server, and transformers' own answers beside it."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,9 @@ import pytest
 import torch
 from reference import Reference
 
+from ipc_buffers import PagePool
 from unifiedserve.config import EngineConfig
+from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.models.tiny import make_checkpoint
 
 torch.set_num_threads(2)
@@ -59,3 +62,13 @@ def serve(checkpoint: Path) -> Iterator[Callable[..., daemon.Daemon]]:
             return running[-1][1]
 
         yield start
+
+
+@pytest.fixture
+def patches() -> Iterator[RowBuffer]:
+    """A patch buffer for Qwen2.5-VL."""
+    row_bytes = 3 * 2 * 14 * 14
+    pool = PagePool.create(f"test-patches-{uuid.uuid4().hex[:12]}", 64, 16 * row_bytes)
+    yield RowBuffer(pool, row_bytes, torch.uint8)
+    pool.close()
+    pool.unlink()

@@ -3,18 +3,15 @@
 import concurrent.futures
 import os
 import signal
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from threading import Event
 
 import openai
 import pytest
-import torch
 from daemon import Daemon
 from media import Clip, text_part
 from test_life_of_requests import ask, tokens
 
-from ipc_buffers import PagePool
 from unifiedserve.config import Stage
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import DecodeMedia, MediaSource, Request, Span
@@ -25,7 +22,6 @@ from unifiedserve.stages.vision import VisionStage
 from unifiedserve.tracing import Timeline
 
 Serve = Callable[..., Daemon]
-ROW_BYTES = 3 * 2 * 14 * 14
 
 
 def video_plan(frames: tuple[int, ...]) -> MediaPlan:
@@ -85,14 +81,6 @@ def test_a_request_that_keeps_killing_workers_is_given_up_and_others_are_served(
         list(chunks)
     assert tokens(daemon, text_part("Still there?"))
     daemon.wait_idle()
-
-
-@pytest.fixture
-def patches() -> Iterator[RowBuffer]:
-    pool = PagePool.create(f"test-vision-{uuid.uuid4().hex[:12]}", 64, 16 * ROW_BYTES)
-    yield RowBuffer(pool, ROW_BYTES, torch.uint8)
-    pool.close()
-    pool.unlink()
 
 
 def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_request_only(

@@ -1,8 +1,7 @@
 """Where a part of a medium is cached, only the rest is decoded, and it is the same as when all is."""
 
 import io
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
 
@@ -12,13 +11,11 @@ from media import Clip, make_image
 from PIL import Image
 from torch import Tensor
 
-from ipc_buffers import PagePool
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import DecodeMedia, MediaSource
 from unifiedserve.models.media import MediaPlan, PatchGrid, Tiles
 from unifiedserve.stages.vision import VisionStage
 
-ROW_BYTES = 3 * 2 * 14 * 14
 VIDEO = MediaPlan(
     kind="video",
     frame_indices=tuple(range(7)),
@@ -34,14 +31,6 @@ TILED = MediaPlan(
     patches_per_unit=2,
     tokens_per_unit=1,
 )
-
-
-@pytest.fixture
-def patches() -> Iterator[RowBuffer]:
-    pool = PagePool.create(f"test-wanted-{uuid.uuid4().hex[:12]}", 64, 16 * ROW_BYTES)
-    yield RowBuffer(pool, ROW_BYTES, torch.uint8)
-    pool.close()
-    pool.unlink()
 
 
 @pytest.fixture

@@ -27,6 +27,19 @@ def cropped() -> dict[str, Any]:
     return {"size": {"shortest_edge": SIDE}, "crop_size": {"height": SIDE, "width": SIDE}}
 
 
+def save_image_family(directory: Path, config: Any, processor: Any, rules: Any, tokens: Any) -> None:
+    """Of a model that takes images alone, which CLIP encodes."""
+    made = processor(
+        rules,
+        tokens,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        image_token="<image>",
+        num_additional_image_tokens=1,
+    )
+    save(directory, config, made, chat_template({"image": "<image>\n"}))
+
+
 def llava_checkpoint(directory: Path, rules: Any, bos: str | None = None) -> None:
     tokens = tokenizer("<image>", bos=bos)
     config = transformers.LlavaConfig(
@@ -35,15 +48,7 @@ def llava_checkpoint(directory: Path, rules: Any, bos: str | None = None) -> Non
         image_token_id=tokens.convert_tokens_to_ids("<image>"),
         image_seq_length=16,
     )
-    processor = transformers.LlavaProcessor(
-        rules,
-        tokens,
-        patch_size=14,
-        vision_feature_select_strategy="default",
-        image_token="<image>",
-        num_additional_image_tokens=1,
-    )
-    save(directory, config, processor, chat_template({"image": "<image>\n"}))
+    save_image_family(directory, config, transformers.LlavaProcessor, rules, tokens)
 
 
 @family("image")
@@ -64,15 +69,8 @@ def llava_next_checkpoint(directory: Path, text_config: Any, tokens: Any) -> Non
         image_token_index=tokens.convert_tokens_to_ids("<image>"),
         image_grid_pinpoints=pinpoints,
     )
-    processor = transformers.LlavaNextProcessor(
-        transformers.LlavaNextImageProcessor(**cropped(), image_grid_pinpoints=pinpoints),
-        tokens,
-        patch_size=14,
-        vision_feature_select_strategy="default",
-        image_token="<image>",
-        num_additional_image_tokens=1,
-    )
-    save(directory, config, processor, chat_template({"image": "<image>\n"}))
+    rules = transformers.LlavaNextImageProcessor(**cropped(), image_grid_pinpoints=pinpoints)
+    save_image_family(directory, config, transformers.LlavaNextProcessor, rules, tokens)
 
 
 @family("image")

@@ -8,11 +8,12 @@ import pytest
 import reference
 import torch
 from builders import Loaded
+from cases import COMMON, pixels, turns, user
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from model_loop import Loop, Request, plans
 from reference import Case, Frames
-from test_generation import pixels, prompt_logits, user
+from test_generation import prompt_logits
 
 from unifiedserve.models.media import MediaPlan, Views
 from unifiedserve.sampling import MAX_LOGPROBS
@@ -21,25 +22,12 @@ from unifiedserve.stages.vision_views import cut_views
 
 TOKENS = 24
 CASES = {
-    "text": Case([user("What is a river?")]),
-    "image": Case([user("image", "What is this?")], [pixels(1, 150, 200)]),
-    "3 images": Case(
-        [user("image", "and", "image", "image", "Compare.")],
-        [pixels(2, 100, 300), pixels(3, 224, 224), pixels(4, 333, 77)],
-    ),
+    **COMMON,
     "video": Case([user("Look:", "video", "What happens?")], videos=[pixels(5, 8, 90, 160)]),
     "image and video": Case(
         [user("image", "video", "Is the image in the video?")], [pixels(8, 180, 120)], [pixels(9, 5, 100, 140)]
     ),
-    "two turns": Case(
-        [
-            {"role": "system", "content": "Be brief."},
-            user("image", "What is this?"),
-            {"role": "assistant", "content": "A house by the sea."},
-            user("And this?", "image"),
-        ],
-        [pixels(10, 90, 90), pixels(11, 140, 60)],
-    ),
+    "two turns": Case(turns("image"), [pixels(10, 90, 90), pixels(11, 140, 60)]),
 }
 
 

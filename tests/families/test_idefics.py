@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 from builders import Loaded
+from cases import pixels, user
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case
 from test_conformance import prepare
-from test_generation import pixels, user
 
 from unifiedserve.models.media import MediaOptions, PromptError, VideoInfo
 from unifiedserve.models.number_words import in_words

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from builders import Loaded
+from cases import pixels, user
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from reference import Case, transformers
 from test_conformance import prepare
-from test_generation import pixels, user
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.media import MediaOptions, VideoInfo

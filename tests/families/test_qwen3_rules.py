@@ -7,11 +7,11 @@ import builders
 import pytest
 import reference
 import torch
+from cases import pixels, user
 from hypothesis import given
 from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case, Reference, transformers
-from test_generation import pixels, user
 
 from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
@@ -117,13 +117,8 @@ def test_a_request_bounds_one_frame(frames: int, limits: tuple[int, int]) -> Non
 def test_video_plan(total: int, fps: float, options: dict[str, Any], ours: Processor, hf: Reference) -> None:
     """The prompt with its times, the grid, and the very frames, through the whole processor."""
     case = Case([user("video", "Well?")], videos=[pixels(total, total, 90, 130)], fps=fps)
-    processor = hf.processor.video_processor
     case.sampling = {"do_sample_frames": True, **options}
-    saved, processor.fps = processor.fps, None if "num_frames" in options else processor.fps
-    try:
-        inputs, patches = hf.inputs(case), hf.uint8_patches(case)["video"]
-    finally:
-        processor.fps = saved
+    inputs, patches = hf.sampled(case)
     plan = plans(ours, case, MediaOptions(**options))[0]
     assert inputs["video_grid_thw"].tolist() == [list(plan.grid)]
     assert ours.prompt(case.messages, [plan]).token_ids == inputs["input_ids"][0].tolist()

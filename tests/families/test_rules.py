@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 from builders import Loaded
+from cases import user
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case, transformers
-from test_generation import user
 
 from unifiedserve.models.media import MediaOptions, PromptError, VideoInfo
 

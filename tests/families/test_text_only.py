@@ -7,9 +7,9 @@ import pytest
 import reference
 import torch
 from builders import chat_template, save, text_sizes, tokenizer
+from cases import user
 from model_loop import Loop, Request, make_adapter
 from reference import Case, transformers
-from test_generation import user
 
 from unifiedserve.models.fused_decoder import fits
 from unifiedserve.models.registry import load_processor

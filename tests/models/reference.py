@@ -68,6 +68,15 @@ class Reference:
             **kwargs,
         )
 
+    def sampled(self, case: Case) -> tuple[Any, torch.Tensor]:
+        """The inputs of a case with a video whose frames its `sampling` chooses, and the video's uint8 patches."""
+        processor = self.processor.video_processor
+        saved, processor.fps = processor.fps, None if "num_frames" in case.sampling else processor.fps
+        try:
+            return self.inputs(case), self.uint8_patches(case)["video"]
+        finally:
+            processor.fps = saved
+
     def generate(self, case: Case, count: int) -> list[int]:
         """Greedy tokens, EOS included if it came."""
         inputs = self.inputs(case)

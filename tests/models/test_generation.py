@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from cases import COMMON, pixels, turns, user
 from model_loop import Loop, Request, make_adapter, prepare
-from reference import Case, Frames, Reference
+from reference import Case, Reference
 
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
@@ -16,48 +16,15 @@ from unifiedserve.models.base import LanguageAdapter, Processor
 TOKENS = 32
 
 
-def pixels(seed: int, *shape: int) -> Frames:
-    """Smooth colours with some grain: neither constant, nor noise that a resize averages away."""
-    random = np.random.default_rng(seed)
-    rows = np.linspace(0, random.uniform(2, 9), shape[-2])[:, None, None]
-    columns = np.linspace(0, random.uniform(2, 9), shape[-1])[None, :, None]
-    wave = np.sin(rows + random.uniform(0, 6, 3)) * np.cos(columns + random.uniform(0, 6, 3)) * 100 + 128
-    shift = np.arange(shape[0] if len(shape) == 3 else 1)[:, None, None, None] * 3
-    frames = (wave + shift + random.normal(0, 8, (len(shift), *wave.shape))).clip(0, 255).astype(np.uint8)
-    return frames if len(shape) == 3 else frames[0]
-
-
-def user(*parts: str) -> dict[str, Any]:
-    kinds = ("image", "video")
-    return {
-        "role": "user",
-        "content": [{"type": part} if part in kinds else {"type": "text", "text": part} for part in parts],
-    }
-
-
 CASES = {
-    "text": Case([user("What is a river?")]),
-    "image": Case([user("image", "What is this?")], [pixels(1, 150, 200)]),
-    "3 images": Case(
-        [user("image", "and", "image", "image", "Compare.")],
-        [pixels(2, 100, 300), pixels(3, 224, 224), pixels(4, 333, 77)],
-    ),
+    **COMMON,
     "video of 8 frames": Case([user("video", "What happens?")], videos=[pixels(5, 8, 90, 160)]),
     "video of 9 frames": Case([user("video", "What happens?")], videos=[pixels(6, 9, 120, 120)]),
     "video of 64 frames": Case([user("Look:", "video", "Well?")], videos=[pixels(7, 64, 72, 128)], fps=0.7),
     "image and video": Case(
         [user("image", "video", "Is the image in the video?")], [pixels(8, 180, 120)], [pixels(9, 12, 100, 140)]
     ),
-    "two turns": Case(
-        [
-            {"role": "system", "content": "Be brief."},
-            user("image", "What is this?"),
-            {"role": "assistant", "content": "A house by the sea."},
-            user("And this?", "image", "video"),
-        ],
-        [pixels(10, 90, 90), pixels(11, 140, 60)],
-        [pixels(12, 10, 64, 96)],
-    ),
+    "two turns": Case(turns("image", "video"), [pixels(10, 90, 90), pixels(11, 140, 60)], [pixels(12, 10, 64, 96)]),
 }
 
 

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from cases import pixels, user
 from hypothesis import given
 from hypothesis import strategies as st
 from model_loop import plans
 from PIL import Image
 from reference import Case, Reference
-from test_generation import CASES, pixels, user
+from test_generation import CASES
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
@@ -130,12 +131,7 @@ def test_video_plan(total: int, fps: float, options: dict[str, Any], ours: Proce
     """Grid, seconds and the very frames, through the whole processor."""
     case = Case([user("video")], videos=[pixels(total, total, 90, 130)], fps=fps)
     case.sampling = {"do_sample_frames": True, **options}
-    processor = hf.processor.video_processor
-    saved, processor.fps = processor.fps, None if "num_frames" in options else processor.fps
-    try:
-        inputs, patches = hf.inputs(case), hf.uint8_patches(case)["video"]
-    finally:
-        processor.fps = saved
+    inputs, patches = hf.sampled(case)
     plan = plans(ours, case, MediaOptions(**options))[0]
     assert inputs["video_grid_thw"].tolist() == [list(plan.grid)]
     torch.testing.assert_close(inputs["second_per_grid_ts"], torch.tensor([plan.seconds_per_unit]), rtol=0, atol=0)

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from cases import pixels, user
 from hypothesis import given
 from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case, Reference
-from test_generation import CASES, pixels, user
+from test_generation import CASES
 
 from unifiedserve.models.base import LanguageAdapter, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.registry import load_processor
