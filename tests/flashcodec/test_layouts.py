@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from flashcodec.geometry import best_resolution, fitted_size, shortest_edge_size, tile_grid
+from flashcodec.geometry import best_resolution, canvas_grid, canvas_size, fitted_size, shortest_edge_size, tile_grid
 from hf_processors import as_bytes, image_outputs, processor, video_outputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -100,6 +100,15 @@ def test_anyres_tiles(size: tuple[int, int], name: str) -> None:
     np.testing.assert_array_equal(laid_out(rgb, layout), as_bytes(image_outputs(hf, rgb)["pixel_values"]))
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_mllama_tiles(size: tuple[int, int]) -> None:
+    rgb = picture(*size)
+    layout = TileLayout.mllama(*size, tile=84)
+    hf = processor("MllamaImageProcessor", size={"height": 84, "width": 84})
+    expected = as_bytes(image_outputs(hf, rgb)["pixel_values"])[0, 0]
+    np.testing.assert_array_equal(laid_out(rgb, layout)[0], expected[: layout.tiles])
+
+
 @settings(max_examples=300, deadline=None)
 @given(height=SIDES, width=SIDES, tile=st.sampled_from([224, 448]), most=st.integers(1, 40), data=st.data())
 def test_internvls_grid_is_transformers(height: int, width: int, tile: int, most: int, data: st.DataObject) -> None:
@@ -109,6 +118,18 @@ def test_internvls_grid_is_transformers(height: int, width: int, tile: int, most
     least = data.draw(st.integers(1, most))
     columns, rows = get_optimal_tiled_canvas((height, width), (tile, tile), least, most)
     assert tile_grid(height, width, tile, least, most) == (rows, columns)
+
+
+@settings(max_examples=300, deadline=None)
+@given(height=SIDES, width=SIDES, tile=st.sampled_from([224, 560]), most=st.integers(1, 9))
+def test_mllamas_canvas_is_transformers(height: int, width: int, tile: int, most: int) -> None:
+    processor("MllamaImageProcessor")
+    from transformers.models.mllama import image_processing_mllama as rules
+
+    canvas = rules.get_optimal_tiled_canvas(height, width, most, tile)
+    rows, columns = canvas_grid(height, width, tile, most)
+    assert (rows * tile, columns * tile) == canvas
+    assert canvas_size(height, width, tile, canvas) == rules.get_image_size_fit_to_canvas(height, width, *canvas, tile)
 
 
 @settings(max_examples=300, deadline=None)

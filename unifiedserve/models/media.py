@@ -94,7 +94,8 @@ class Picture(msgspec.Struct, frozen=True, tag="picture"):
 class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
     """A picture resized to a grid of square tiles, or to `content` (height, width) in the middle of a black one.
 
-    One more tile shows the whole picture if there is a `thumbnail`. The patch buffer holds tiles [3, tile, tile].
+    With `corner` the content is in the upper left corner instead. One more tile shows the whole picture if there is a
+    `thumbnail`. The patch buffer holds tiles [3, tile, tile].
     """
 
     rows: int
@@ -103,6 +104,7 @@ class Tiles(msgspec.Struct, frozen=True, tag="tiles"):
     thumbnail: Literal["first", "last"] | None = None
     content: tuple[int, int] | None = None
     interpolation: Literal["bicubic", "bilinear"] = "bicubic"
+    corner: bool = False
 
     @property
     def count(self) -> int:

@@ -272,7 +272,13 @@ def layout_of(plan: MediaPlan) -> flashcodec.Layout:
             )
         case Tiles() as tiles:
             return flashcodec.TileLayout(
-                tiles.rows, tiles.columns, tiles.tile, tiles.thumbnail, tiles.content, tiles.interpolation
+                tiles.rows,
+                tiles.columns,
+                tiles.tile,
+                tiles.thumbnail,
+                tiles.content,
+                tiles.interpolation,
+                tiles.corner,
             )
         case Views() as views:  # at their own size; `cut_views` does the rest
             return flashcodec.RGBLayout(views.height, views.width)

@@ -55,3 +55,26 @@ def best_resolution(height: int, width: int, resolutions: Iterable[tuple[int, in
         return kept, -(resolution[0] * resolution[1] - kept)
 
     return max(resolutions, key=kept_and_wasted)
+
+
+def canvas_grid(height: int, width: int, tile: int, max_tiles: int = 4) -> tuple[int, int]:
+    """(rows, columns) of Llama 3.2's tiles: of all grids of up to max_tiles tiles the one that needs the picture
+    enlarged the least, or shrunk the least if it fits into none; of equally good ones that of the fewest tiles.
+    """
+    counts = range(1, max_tiles + 1)
+    grids = [(rows, columns) for rows in counts for columns in counts if rows * columns <= max_tiles]
+    scales = [min(rows * tile / height, columns * tile / width) for rows, columns in grids]
+    best = min((scale for scale in scales if scale >= 1), default=max(scales))
+    equal = [grid for grid, scale in zip(grids, scales, strict=True) if scale == best]
+    return min(equal, key=lambda grid: grid[0] * grid[1])
+
+
+def canvas_size(height: int, width: int, tile: int, canvas: tuple[int, int]) -> tuple[int, int]:
+    """The (height, width) that a picture has within Llama 3.2's `canvas`: it is enlarged to a tile's side at most."""
+    target_height, target_width = (
+        min(max(side, tile), most) for side, most in zip((height, width), canvas, strict=True)
+    )
+    across, down = target_width / width, target_height / height
+    if across < down:
+        return min(max(1, int(height * across)), target_height), target_width
+    return target_height, min(max(1, int(width * down)), target_width)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from flashcodec import _core
-from flashcodec.geometry import best_resolution, fitted_size, tile_grid
+from flashcodec.geometry import best_resolution, canvas_grid, canvas_size, fitted_size, tile_grid
 
 Interpolation = Literal["bicubic", "bilinear", "area"]
 """How frames are resized, always antialiased. "bicubic" and "bilinear" equal torch.nn.functional.interpolate(uint8,
@@ -145,6 +145,7 @@ class TileLayout:
         tile: side of a tile in pixels.
         thumbnail: whether and where one more tile shows the whole frame.
         content: (height, width) that the frame is resized to, in the middle of a black grid; None fills the grid.
+        corner: the content is in the upper left corner of the grid instead.
         interpolation: how frames are resized.
 
     Raises ValueError if the sizes do not fit each other.
@@ -156,6 +157,7 @@ class TileLayout:
     thumbnail: Literal["first", "last"] | None = None
     content: tuple[int, int] | None = None
     interpolation: Interpolation = "bicubic"
+    corner: bool = False
 
     def __post_init__(self) -> None:
         if self.thumbnail not in (None, "first", "last"):
@@ -182,6 +184,13 @@ class TileLayout:
         content = fitted_size(height, width, resolution)
         return cls(resolution[0] // tile, resolution[1] // tile, tile, "first", content)
 
+    @classmethod
+    def mllama(cls, height: int, width: int, tile: int = 560, max_tiles: int = 4) -> "TileLayout":
+        """Llama 3.2's tiles of pictures of height x width, in the upper left corner of a grid that suits them."""
+        rows, columns = canvas_grid(height, width, tile, max_tiles)
+        content = canvas_size(height, width, tile, (rows * tile, columns * tile))
+        return cls(rows, columns, tile, content=content, interpolation="bilinear", corner=True)
+
     @property
     def tiles(self) -> int:
         """Tiles of a frame, with its thumbnail."""
@@ -197,6 +206,7 @@ class TileLayout:
     def to_core(self) -> _core.Layout:
         height, width = self._grid
         content = self.content or self._grid
+        top, left = (0, 0) if self.corner else ((height - content[0]) // 2, (width - content[1]) // 2)
         thumbnails = {
             None: _core.Thumbnail.NONE,
             "first": _core.Thumbnail.FIRST,
@@ -207,7 +217,7 @@ class TileLayout:
             height,
             width,
             interpolation=_interpolation(self.interpolation),
-            fit=_core.Fit(*content, top=(height - content[0]) // 2, left=(width - content[1]) // 2),
+            fit=_core.Fit(*content, top=top, left=left),
             tile_size=self.tile,
             thumbnail=thumbnails[self.thumbnail],
         )
