@@ -4,9 +4,11 @@ The pages are where they were computed, and free: workers take them anew when th
 first. Only where to look is kept here, in the engine, which sees every request before it is anywhere else.
 """
 
+import sys
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import msgspec
 
@@ -26,21 +28,27 @@ class Contents:
     media: MediaTokens
     page_keys: list[bytes]  # of the full KV pages
     unit_keys: list[bytes]
-    unit_ends: list[int]  # position after the last visual token of each unit, ascending
+    unit_ends: list[int]  # a prefix of so many tokens makes each unit superfluous, ascending
 
 
-def contents_of(prompt: Prompt, visual_ids: Collection[int], digests: Sequence[bytes], page_tokens: int) -> Contents:
-    """`digests` are those of the media's bytes, in the order of the prompt. Milliseconds for a long prompt."""
+def contents_of(
+    prompt: Prompt, visual_ids: Collection[int], digests: Sequence[bytes], page_tokens: int, attended: bool = False
+) -> Contents:
+    """`digests` are those of the media's bytes, in the order of the prompt. Milliseconds for a long prompt.
+
+    Media that are `attended` to from anywhere count from the first token on, and no prefix makes them superfluous.
+    """
     plans = prompt.media
     keys = [medium_key(digest, msgspec.msgpack.encode(plan)) for digest, plan in zip(digests, plans, strict=True)]
-    positions = [i for i, token in enumerate(prompt.token_ids) if token in visual_ids] if plans else []
-    unit_keys, unit_ends, row = [], [], 0
-    for key, plan in zip(keys, plans, strict=True):
-        for unit in range(plan.units):
-            row += plan.unit_tokens(unit)
-            unit_keys.append(unit_key(key, unit))
-            unit_ends.append(positions[row - 1] + 1)
-    media = MediaTokens(positions, [(key, plan.tokens) for key, plan in zip(keys, plans, strict=True)])
+    unit_keys = [unit_key(key, unit) for key, plan in zip(keys, plans, strict=True) for unit in range(plan.units)]
+    if attended:
+        media = MediaTokens([0] * len(keys), [(key, 1) for key in keys])
+        unit_ends = [sys.maxsize] * len(unit_keys)
+    else:
+        positions = [i for i, token in enumerate(prompt.token_ids) if token in visual_ids] if plans else []
+        media = MediaTokens(positions, [(key, plan.tokens) for key, plan in zip(keys, plans, strict=True)])
+        rows = accumulate(plan.unit_tokens(unit) for plan in plans for unit in range(plan.units))
+        unit_ends = [positions[row - 1] + 1 for row in rows]
     return Contents(page_tokens, media, page_keys(prompt.token_ids, page_tokens, media), unit_keys, unit_ends)
 
 

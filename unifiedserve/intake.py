@@ -48,7 +48,9 @@ class Intake:
             if self._cached:
                 digests = [self._digests.of(request.media[i]) for i in prompt.order]
                 visual_ids = set(self._processor.visual_ids.values())
-                active.contents = contents_of(prompt, visual_ids, digests, self._page_tokens)
+                active.contents = contents_of(
+                    prompt, visual_ids, digests, self._page_tokens, self._processor.keeps_visual_rows
+                )
             self._spool(active)
         except OSError as error:
             active.close()

@@ -11,6 +11,7 @@ import msgspec
 
 from unifiedserve.config import Stage
 from unifiedserve.memory.content_index import Pages
+from unifiedserve.memory.row_buffer import PageSlice
 from unifiedserve.models.media import MediaOptions, MediaPlan
 from unifiedserve.sampling import SamplingParams
 
@@ -163,7 +164,8 @@ class Embeddings(msgspec.Struct, tag=True, kw_only=True):
 class Sequence(msgspec.Struct, tag=True, kw_only=True):
     """One answer: its tokens so far, and the KV pages that hold all but the last.
 
-    Prefill hands it to decode: the KV stays where it is, only the page table travels. The first `keyed` pages are
+    Prefill hands it to decode: the KV stays where it is, only the page table travels. Its tokens attend to the
+    `visual` rows of the visual buffer, too, which is a part of a page each. The first `keyed` pages are
     remembered, the last of them by `last_key` (empty: none are to be); `tail_media` has tokens in the next one.
     """
 
@@ -174,6 +176,7 @@ class Sequence(msgspec.Struct, tag=True, kw_only=True):
     token_ids: list[int]
     num_prompt: int
     pages: list[int]
+    visual: list[PageSlice] = []
     position_offset: int
     sampling: SamplingParams
     keyed: int = 0
@@ -183,6 +186,10 @@ class Sequence(msgspec.Struct, tag=True, kw_only=True):
     @property
     def num_generated(self) -> int:
         return len(self.token_ids) - self.num_prompt
+
+    @property
+    def visual_pages(self) -> list[int]:
+        return [part.page for part in self.visual]
 
 
 class Abort(msgspec.Struct, tag=True):

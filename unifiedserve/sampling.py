@@ -185,7 +185,7 @@ def _penalise(row: Tensor, params: SamplingParams, history: Sequence[int], gener
     """In place. Repetition as in CTRL (arXiv:1909.05858 §4.1); presence and frequency as OpenAI defines them."""
     seen = torch.tensor(history, dtype=torch.int64)
     if params.repetition_penalty != 1 and len(seen):
-        ids = torch.unique(seen)
+        ids = torch.unique(seen[seen < len(row)])  # a prompt's tokens for media may have no logits
         values = row[ids]
         row[ids] = torch.where(values > 0, values / params.repetition_penalty, values * params.repetition_penalty)
     if generated and (params.presence_penalty or params.frequency_penalty):

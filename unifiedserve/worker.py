@@ -132,12 +132,13 @@ def _language_lane(
     dtype = getattr(torch, spec.dtype)
     model_dir = Path(spec.model_dir)
     adapter = load_adapter(model_dir, attach_weights(spec.layout.weights), dtype)
-    kv = KVCache(memory.pools["kv"], KVLayout.of(load_config(model_dir), config.kv_page_tokens, dtype))
     visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype)
+    layout = KVLayout.of(load_config(model_dir), config.kv_page_tokens, dtype)
+    kv = KVCache(memory.pools["kv"], layout, visual.rows)
     model = LanguageModel(adapter, kv)
     grammars = Grammars(lambda: tokenizer_json(load_tokenizer(model_dir)), spec.vocab_size, spec.eos_token_ids)
     sampler = Sampler(grammars, spec.eos_token_ids)
-    decode = DecodeStage(model, number, sampler)
+    decode = DecodeStage(model, visual, number, sampler)
     decode_step = measure_lone_step(model, decode) if Stage.DECODE in spec.instance.stages else None
     grammars.start()  # not beside the measurement
     lane = LanguageLane(

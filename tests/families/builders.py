@@ -128,6 +128,8 @@ def _initial(name: str, like: torch.Tensor, generator: torch.Generator) -> torch
     values = torch.randn(like.shape, generator=generator)
     if "norm" in name and name.endswith("weight"):
         return like + 0.1 * values  # 1, or 0 where the module adds 1
+    if like.numel() == 1:
+        return 0.5 + 0.1 * values  # a gate, half open
     if like.dim() < 2 or "bias" in name:
         return 0.1 * values
     if "embed" in name:

@@ -13,15 +13,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from ipc_buffers import PagePool
-from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention import CrossSpan, RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.weights import attach_weights, load_weights
 from unifiedserve.models.base import LanguageAdapter, MediaOptions, MediaPlan, Processor, Prompt, VideoInfo
 from unifiedserve.models.registry import load_adapter
+from unifiedserve.models.scopes import Scope, cross_spans
 from unifiedserve.sampling import SamplingParams, sample
 
 GREEDY = SamplingParams(temperature=0)
+VISUAL_ROWS = 4096  # of a buffer for models that keep theirs
 
 
 def make_adapter(checkpoint: Path, dtype: torch.dtype) -> LanguageAdapter:
@@ -54,6 +56,14 @@ class Inputs(NamedTuple):
     is_visual: Tensor  # bool [n]
     positions: Tensor  # int64 [P, n]
     offset: int
+    scopes: Sequence[Scope]
+    kept: Tensor  # int64 [m]: where in the visual buffer the rows are that its tokens attend to
+
+    def cross(self, start: int, stop: int) -> list[CrossSpan]:
+        """What tokens [start, stop) attend to."""
+        return cross_spans(
+            self.scopes, start, stop, lambda rows: torch.cat([self.kept[part.start : part.stop] for part in rows])
+        )
 
 
 def plans(ours: Processor, case: Case, options: MediaOptions | None = None) -> list[MediaPlan]:
@@ -88,8 +98,10 @@ class Loop:
         self.adapter = adapter
         layout = KVLayout.of(adapter.config, page_size, adapter.dtype)
         self.pool = PagePool.create(f"test-models-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes)
+        random = np.random.default_rng(seed)
+        self.free = random.permutation(pages).tolist()
+        self.free_rows = random.permutation(VISUAL_ROWS).tolist()
         self.kv = KVCache(self.pool, layout)
-        self.free = np.random.default_rng(seed).permutation(pages).tolist()
 
     def close(self) -> None:
         self.pool.close()
@@ -114,6 +126,7 @@ class Loop:
             running = [i for i in running if requests[i].generated < count and requests[i].tokens[-1] not in eos]
             step += 1
             on_step(step)
+        self.free_rows += [row for given in inputs for row in given.kept.tolist()]
         return [request.tokens[len(request.prompt.token_ids) :] for request in requests]
 
     def preempt(self, request: Request) -> None:
@@ -125,9 +138,21 @@ class Loop:
         ids = torch.tensor(prompt.token_ids)
         units = [(plan, range(plan.units)) for plan in prompt.media]
         visual = self.adapter.visual_tokens(request.patches, units) if units else None
+        kept = torch.empty(0, dtype=torch.int64)
+        if self.adapter.keeps_visual_rows and visual is not None:
+            kept, visual = self._keep(visual), None
         is_visual = torch.isin(ids, torch.tensor(sorted(self.adapter.visual_ids)))
         positions = self.adapter.positions(prompt.token_ids, prompt.media)
-        return Inputs(visual, is_visual, positions, self.adapter.next_position(positions))
+        scopes = self.adapter.scopes(prompt.token_ids, prompt.media)
+        return Inputs(visual, is_visual, positions, self.adapter.next_position(positions), scopes, kept)
+
+    def _keep(self, rows: Tensor) -> Tensor:
+        """Put rows [m, width] anywhere in the visual buffer."""
+        if self.kv.visual is None:
+            self.kv.visual = rows.new_full((VISUAL_ROWS, rows.shape[1]), torch.nan)
+        numbers = torch.tensor([self.free_rows.pop() for _ in rows])
+        self.kv.visual[numbers] = rows
+        return numbers
 
     def _chunk_end(self, start: int, stop: int, is_visual: Tensor) -> int:
         """`stop`, or the end of the run of visual tokens around it where that must be whole."""
@@ -137,7 +162,8 @@ class Loop:
 
     def _step(self, requests: Sequence[Request], inputs: Sequence[Inputs], chunk: int, eos: Sequence[int]) -> None:
         spans, ids, visual, masks, positions = [], [], [], [], []
-        for request, (rows, is_visual, prompt_positions, offset) in zip(requests, inputs, strict=True):
+        for request, given in zip(requests, inputs, strict=True):
+            rows, is_visual, prompt_positions, offset, *_ = given
             start = request.computed
             stop = self._chunk_end(start, min(len(request.tokens), start + chunk), is_visual)
             while len(request.pages) < self.kv.pages_for(stop):
@@ -145,7 +171,8 @@ class Loop:
             n = len(request.prompt.token_ids)
             masks.append(functional.pad(is_visual[start:stop], (0, max(stop, n) - max(start, n))))
             limits = self.adapter.limits(start, masks[-1])
-            spans.append(Span(request.pages, start, stop, int(stop == len(request.tokens)), limits))
+            wanted = int(stop == len(request.tokens))
+            spans.append(Span(request.pages, start, stop, wanted, limits, given.cross(start, stop)))
             ids += request.tokens[start:stop]
             if rows is not None and is_visual[start:stop].any():
                 visual.append(rows[is_visual[:start].sum() : is_visual[:stop].sum()])

@@ -47,8 +47,10 @@ class Reference:
 
     def inputs(self, case: Case, **kwargs: Any) -> Any:
         text = self.processor.apply_chat_template(case.messages, add_generation_prompt=True, tokenize=False)
+        if (bos := self.tokenizer.bos_token) and text.startswith(bos):  # as the template itself would be tokenised
+            kwargs["add_special_tokens"] = False
         if not (case.images or case.videos):
-            return self.processor(text=[text], return_tensors="pt")
+            return self.processor(text=[text], return_tensors="pt", **kwargs)
         metadata = [
             {
                 "total_num_frames": len(frames),
@@ -67,6 +69,10 @@ class Reference:
             **(case.sampling if case.videos else {}),
             **kwargs,
         )
+
+    @property
+    def tokenizer(self) -> Any:
+        return getattr(self.processor, "tokenizer", self.processor)
 
     def sampled(self, case: Case) -> tuple[Any, torch.Tensor]:
         """The inputs of a case with a video whose frames its `sampling` chooses, and the video's uint8 patches."""

@@ -32,10 +32,12 @@ def prompt_logits(adapter: LanguageAdapter, request: Request, wanted: int | None
     """[n, vocab] for the n tokens of a prompt, in one go, or for the last `wanted`."""
     loop = Loop(adapter)
     try:
-        visual, is_visual, positions, _ = loop.inputs(request)
+        inputs = loop.inputs(request)
+        visual, is_visual, positions, *_ = inputs
         embeds = adapter.embed(torch.tensor(request.prompt.token_ids), visual, is_visual)
         limits = adapter.limits(0, is_visual)
-        span = Span(range(loop.kv.pages_for(len(embeds))), 0, len(embeds), wanted, limits)
+        n = len(embeds)
+        span = Span(range(loop.kv.pages_for(n)), 0, n, wanted, limits, inputs.cross(0, n))
         batch = RaggedBatch.build([span], loop.kv.page_size)
         return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv)).clone()
     finally:

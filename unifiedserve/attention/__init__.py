@@ -1,7 +1,8 @@
-"""Attention over the paged KV cache."""
+"""Attention over the paged KV cache, and over paged visual tokens."""
 
-from unifiedserve.attention.base import RaggedBatch
+from unifiedserve.attention.base import CrossSpan, RaggedBatch
 from unifiedserve.attention.cpu import cpu_features, slowness
+from unifiedserve.attention.cross import cross_attention
 from unifiedserve.attention.paged import paged_attention
 
-__all__ = ["RaggedBatch", "cpu_features", "paged_attention", "slowness"]
+__all__ = ["CrossSpan", "RaggedBatch", "cpu_features", "cross_attention", "paged_attention", "slowness"]

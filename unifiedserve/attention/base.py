@@ -25,11 +25,24 @@ class PagedKV(Protocol):
     def v(self, layer: int) -> Tensor: ...
 
 
+class CrossSpan(NamedTuple):
+    """New tokens [first, last) that attend to the same rows of a buffer of keys and values: int64 [m] row numbers.
+
+    Those that are `early` come before the first medium of their prompt.
+    """
+
+    first: int
+    last: int
+    rows: Tensor
+    early: bool = False
+
+
 class Span(NamedTuple):
     """One sequence's part of a step: tokens [start, stop) are new, [0, start) are in the cache already.
 
     Hidden states are wanted of the last `wanted` new tokens: of none in the middle of a prompt, of all if None.
     `limits` int64 [stop - start] are the first keys that each new token does not see; None: those behind it.
+    `cross` are its new tokens, counted from `start`, that attend to other rows, too.
     """
 
     pages: Sequence[int] | npt.NDArray[np.int32]
@@ -37,6 +50,7 @@ class Span(NamedTuple):
     stop: int
     wanted: int | None = None
     limits: Tensor | None = None
+    cross: Sequence[CrossSpan] = ()
 
 
 class SequenceView(NamedTuple):
@@ -60,6 +74,7 @@ class RaggedBatch:
     slots           int64 [T]    page * page_size + offset: where each new token's K and V go
     wanted_indptr   int32 [B+1]  each sequence's range among the W tokens whose hidden states are wanted, its last ones
     limits          B of them    those of each sequence's span
+    cross           in order     those of all spans, counted in the batch
     """
 
     qo_indptr: Tensor
@@ -69,6 +84,7 @@ class RaggedBatch:
     slots: Tensor
     wanted_indptr: Tensor
     limits: tuple[Tensor | None, ...]
+    cross: tuple[CrossSpan, ...] = ()
 
     @staticmethod
     def build(spans: Sequence[Span], page_size: int) -> "RaggedBatch":
@@ -104,6 +120,11 @@ class RaggedBatch:
             slots=torch.from_numpy(used * page_size + positions % page_size),
             wanted_indptr=torch.from_numpy(_indptr(wanted)),
             limits=tuple(span.limits for span in spans),
+            cross=tuple(
+                part._replace(first=row + part.first, last=row + part.last)
+                for span, row in zip(spans, rows.tolist(), strict=False)
+                for part in span.cross
+            ),
         )
 
     @cached_property
@@ -123,6 +144,11 @@ class RaggedBatch:
         """int64 [W]: the rows of the wanted tokens in the batch."""
         counts = self.wanted_indptr.diff()
         return torch.arange(int(counts.sum())) + (self.qo_indptr - self.wanted_indptr)[1:].repeat_interleave(counts)
+
+    @cached_property
+    def cross_rows(self) -> Tensor:
+        """int64 [S]: the rows in the batch of the tokens that `cross` is about."""
+        return torch.cat([torch.arange(span.first, span.last) for span in self.cross])
 
     @cached_property
     def sequences(self) -> list[SequenceView]:

@@ -21,22 +21,25 @@ class KVLayout:
 
     @staticmethod
     def of(config: Any, page_size: int, dtype: torch.dtype) -> "KVLayout":
-        """The layout for a transformers model config."""
+        """The layout for a transformers model config, of whose layers those with cross-attention keep nothing here."""
         text = config.get_text_config()
         head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        return KVLayout(text.num_hidden_layers, page_size, text.num_key_value_heads, head_dim, dtype)
+        layers = text.num_hidden_layers - len(getattr(text, "cross_attention_layers", ()))
+        return KVLayout(layers, page_size, text.num_key_value_heads, head_dim, dtype)
 
 
 class KVCache:
     """Keys and values of all layers over a PagePool whose pages are `layout.page_bytes` each.
 
-    Raises ValueError if the pool's pages have another size.
+    Those of cross-attention are in rows of `visual` [n, width], the visual buffer. Raises ValueError if the pool's
+    pages have another size.
     """
 
-    def __init__(self, pool: PagePool, layout: KVLayout) -> None:
+    def __init__(self, pool: PagePool, layout: KVLayout, visual: Tensor | None = None) -> None:
         if pool.page_bytes != layout.page_bytes:
             raise ValueError(f"{pool.name}: pages of {pool.page_bytes} bytes, the model needs {layout.page_bytes}")
         self.pool = pool
+        self.visual = visual
         self.page_size = layout.page_size
         self._pages = torch.frombuffer(pool.data(), dtype=layout.dtype).view(pool.num_pages, *layout.shape)
         self.native: _core.KvCache | None = None

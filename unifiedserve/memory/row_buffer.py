@@ -1,13 +1,24 @@
 """Rows of one tensor shape in shared pages: the patch buffer and the visual buffer."""
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ipc_buffers import PagedBuffer, PageIndex, PagePool
 
 PageRows = tuple[int, int]  # a page and how many rows of it are used
+
+
+class PageSlice(NamedTuple):
+    """Rows [first, last) of a page."""
+
+    page: int
+    first: int
+    last: int
 
 
 class RowBuffer:
@@ -22,6 +33,19 @@ class RowBuffer:
         self.width = width
         self.dtype = dtype
         self._rows = PagedBuffer(pool, width * dtype.itemsize)
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """All rows of all pages, [n, width], without a copy."""
+        return torch.frombuffer(self.pool.data(), dtype=self.dtype).view(-1, self.width)
+
+    def numbers(self, slices: Sequence[PageSlice]) -> Tensor:
+        """int64: the numbers in `rows` of those in the slices, one after another."""
+        pages, first, last = np.array(slices, np.int64).T
+        lengths = last - first
+        ends = lengths.cumsum()
+        offsets = pages * self._rows.rows_per_page + first - (ends - lengths)
+        return torch.from_numpy(np.repeat(offsets, lengths) + np.arange(ends[-1]))
 
     def pages_for(self, rows: int) -> int:
         return -(-rows // self._rows.rows_per_page)

@@ -16,6 +16,7 @@ from unifiedserve.models.chat import ChatTemplate
 from unifiedserve.models.fused_decoder import FusedDecoder, Head, fits
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.media import ALL_FRAMES, MediaKind, MediaOptions, MediaPlan, Prompt, PromptError, VideoInfo
+from unifiedserve.models.scopes import Scope
 
 __all__ = [
     "ALL_FRAMES",
@@ -40,6 +41,8 @@ class Processor:
     #: bytes of a row of the patch buffer, and elements of one visual token
     patch_row_bytes: int = 1
     visual_dim: int = 1
+    #: see `LanguageAdapter`
+    keeps_visual_rows: ClassVar[bool] = False
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         text_config = config.get_text_config()
@@ -116,8 +119,9 @@ class Processor:
 
     def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
         """A prompt from token ids with one placeholder a medium; raises PromptError as `prompt` does."""
+        visual = set(self.visual_ids.values())
         for token in token_ids:
-            if not 0 <= token < self.vocab_size:
+            if not (0 <= token < self.vocab_size or token in visual):
                 raise PromptError(f"token {token} is not in the vocabulary of {self.vocab_size}")
         pieces = self._split(token_ids)
         order = _order([piece for piece in pieces if not isinstance(piece, int)], media)
@@ -142,13 +146,14 @@ class Processor:
         """A prompt in which each visual token is repeated for its run."""
         media = [media[i] for i in order]
         visual = set(self.visual_ids.values())
-        runs = iter([run for plan in media for run in self.runs(plan)])
+        runs = [run for plan in media for run in self.runs(plan)]
+        left = iter(runs)
         expanded: list[int] = []
         for token in token_ids:
-            expanded += [token] * next(runs, 1) if token in visual else [token]
+            expanded += [token] * next(left, 1) if token in visual else [token]
         if not expanded:
             raise PromptError("the prompt is empty")
-        if sum(token in visual for token in expanded) != sum(plan.tokens for plan in media):
+        if sum(token in visual for token in expanded) != sum(runs):
             raise PromptError("the prompt has visual tokens that belong to no medium")
         return Prompt(expanded, media, order)
 
@@ -160,6 +165,8 @@ class LanguageAdapter:
     position_rows: ClassVar[int] = 1
     #: the visual tokens of a run see each other, so that all of them must be prefilled at once
     whole_runs: ClassVar[bool] = False
+    #: visual tokens are keys and values for cross-attention: they are kept as long as the sequence, see `scopes`
+    keeps_visual_rows: ClassVar[bool] = False
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
         self.config = config
@@ -194,6 +201,10 @@ class LanguageAdapter:
         text = torch.where(is_visual, n, ends - 1)  # each token that ends a run before it
         run_ends = text.flip(0).cummin(0).values.flip(0)
         return start + torch.where(is_visual, run_ends, ends)
+
+    def scopes(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> list[Scope]:
+        """Which visual tokens a prompt's tokens attend to, where rows are kept; none where there are no media."""
+        return []
 
     def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
         """Visual tokens [M, hidden] of uint8 patches [N, row_bytes].

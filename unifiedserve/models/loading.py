@@ -97,7 +97,7 @@ def _placed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The state of a model: all that it needs, nothing unknown, everything of the right shape and dtype."""
     weights = _renamed(model, weights)
     wanted = model.state_dict(keep_vars=True)
-    tied = model.all_tied_weights_keys if model.config.tie_word_embeddings else {}
+    tied = model.all_tied_weights_keys if getattr(model.config, "tie_word_embeddings", False) else {}
     sources = {name: name if name in weights else tied.get(name, name) for name in wanted}
     missing = [source for source in sources.values() if source not in weights]
     if missing:

@@ -167,7 +167,7 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Visual tokens, which is also the number of tokens in the prompt that stand for them."""
+        """Visual tokens, which is also the number of tokens in the prompt that stand for them, where they do."""
         return self.units * self.tokens_per_unit + self.tail_tokens
 
     def unit_tokens(self, unit: int) -> int:
@@ -215,7 +215,8 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
 class Prompt(msgspec.Struct):
     """Token ids with every placeholder expanded; `media` in prompt order, and `order`, which of the request's each is.
 
-    The k-th token with a visual id stands for the k-th visual token, counted over all media.
+    The k-th token with a visual id stands for the k-th visual token, counted over all media; where visual tokens are
+    only attended to, for the k-th medium.
     """
 
     token_ids: list[int]

@@ -39,6 +39,7 @@ FAMILIES = {
     ),
     "minicpmv4_6": Family("families.minicpmv4_6:MiniCPMProcessor", "families.minicpmv4_6:MiniCPMAdapter"),
     "mistral": _TEXT_ONLY,
+    "mllama": Family("families.mllama:MllamaProcessor", "families.mllama:MllamaAdapter"),
     "qwen2": _TEXT_ONLY,
     "qwen2_5_vl": Family(
         "families.qwen2_5_vl.processor:Qwen25VLProcessor", "families.qwen2_5_vl.adapter:Qwen25VLAdapter"

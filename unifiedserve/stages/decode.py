@@ -3,19 +3,23 @@
 import torch
 from torch import Tensor
 
+from unifiedserve.attention import CrossSpan
 from unifiedserve.memory.content_keys import page_key
+from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import Sequence, Token
 from unifiedserve.scheduling import DecodeState
 from unifiedserve.stages.cache_log import CacheLog
 from unifiedserve.stages.language import LanguageModel, Rows
 from unifiedserve.stages.sampler import Key, Sampler
+from unifiedserve.stages.sequence import release_pages
 
 
 class DecodeStage:
-    """Owns the KV pages of the running sequences."""
+    """Owns the KV pages of the running sequences, and the visual pages that they go on to need."""
 
-    def __init__(self, model: LanguageModel, instance: int, sampler: Sampler) -> None:
+    def __init__(self, model: LanguageModel, visual: RowBuffer, instance: int, sampler: Sampler) -> None:
         self._model = model
+        self._visual = visual
         self._kv = model.kv
         self._instance = instance
         self._sampler = sampler
@@ -39,7 +43,8 @@ class DecodeStage:
             if self._grow(sequence):
                 last = len(sequence.token_ids) - 1
                 position = torch.full((self._model.adapter.position_rows, 1), last + sequence.position_offset)
-                batch.append((key, Rows(sequence.token_ids[last:], position, last, sequence.pages)))
+                cross = [CrossSpan(0, 1, self._visual.numbers(sequence.visual))] if sequence.visual else []
+                batch.append((key, Rows(sequence.token_ids[last:], position, last, sequence.pages, cross=cross)))
         return batch
 
     def finish(self, keys: list[Key], logits: Tensor) -> list[Token]:
@@ -56,7 +61,7 @@ class DecodeStage:
     def drop(self, key: Key) -> None:
         """Forget a sequence and release its pages."""
         self._sampler.forget(key)
-        self._kv.pool.release(self.sequences.pop(key).pages)
+        release_pages(self.sequences.pop(key), self._kv, self._visual)
 
     def _keep_full_pages(self, sequence: Sequence) -> None:
         """Pages that the last step filled may serve requests that begin with this answer's prompt and text."""

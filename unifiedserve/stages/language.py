@@ -1,11 +1,12 @@
 """The language model on a ragged batch: prompt chunks and decode tokens in one forward pass."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention import CrossSpan, RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.attention.cpu import thread_pool
 from unifiedserve.memory.kv_cache import KVCache
@@ -23,6 +24,7 @@ class Rows:
     visual: Tensor | None = None  # [m, hidden]: embeddings of the visual placeholders among them
     is_visual: Tensor | None = None  # bool [n]
     wanted: int = 1  # logits are wanted after so many of its last tokens
+    cross: Sequence[CrossSpan] = ()  # what they attend to besides
 
 
 class LanguageModel:
@@ -49,7 +51,7 @@ class LanguageModel:
 
     def _span(self, rows: Rows) -> Span:
         limits = None if rows.is_visual is None else self.adapter.limits(rows.start, rows.is_visual)
-        return Span(rows.pages, rows.start, rows.start + len(rows.token_ids), rows.wanted, limits)
+        return Span(rows.pages, rows.start, rows.start + len(rows.token_ids), rows.wanted, limits, rows.cross)
 
     def _embed(self, batch: list[Rows]) -> Tensor:
         token_ids = torch.tensor([token for rows in batch for token in rows.token_ids])

@@ -102,7 +102,7 @@ class LanguageLane:
         for key in keys:
             self._decode.drop(key)
         if keys:
-            self._port.send(Stage.PREFILL, PagesFreed())
+            self._sequences_ended()
         if index is None:
             self._port.forget(uid)
         if index is None and uid in self._prompts:
@@ -213,7 +213,13 @@ class LanguageLane:
         for key in keys:
             self._decode.drop(key)
             self._port.to_engine(Preempted(*key))
+        self._sequences_ended()
+
+    def _sequences_ended(self) -> None:
+        """Their pages are free."""
         self._port.send(Stage.PREFILL, PagesFreed())
+        if self._model.adapter.keeps_visual_rows:
+            self._port.send(Stage.ENCODE, PagesFreed())
 
     def _run_language(self, plan: Plan) -> None:
         start = time.monotonic()
@@ -242,7 +248,7 @@ class LanguageLane:
         tokens = self._decode.finish(keys, logits)
         self._port.tokens(tokens)
         if any(token.finish for token in tokens):
-            self._port.send(Stage.PREFILL, PagesFreed())
+            self._sequences_ended()
         self._port.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys])
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float) -> None:

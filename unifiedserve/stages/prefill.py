@@ -8,21 +8,16 @@ from torch import Tensor
 
 from unifiedserve.memory.content_index import Pages
 from unifiedserve.memory.content_keys import ROOT_KEY
-from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.memory.row_buffer import PageSlice, RowBuffer
 from unifiedserve.messages import Embeddings, Request, Sequence, Token
+from unifiedserve.models.scopes import Scope, cross_spans, rows_from
 from unifiedserve.scheduling import Chunk
 from unifiedserve.stages.cache_log import CacheLog
 from unifiedserve.stages.language import LanguageModel, Rows
 from unifiedserve.stages.prompt import Prompt
 from unifiedserve.stages.sampler import Sampler
-
-
-class _VisualPage(NamedTuple):
-    """A page of the visual buffer with rows [first, last) of a request."""
-
-    first: int
-    last: int
-    page: int
+from unifiedserve.stages.sequence import release_pages
+from unifiedserve.stages.visual_pages import VisualPages
 
 
 @dataclass(slots=True)
@@ -33,10 +28,11 @@ class _Progress:
     position_offset: int
     is_visual: Tensor  # bool [n]
     rows_before: Tensor  # int64 [n + 1]: visual rows before each token
+    scopes: list[Scope]  # of visual rows that are kept
     needed: int  # KV pages, those that are reused included
     prefix: Pages  # of the KV cache, to be reused
+    visual: VisualPages
     kept: int = 0  # leading pages that are remembered
-    visual: list[_VisualPage] = field(default_factory=list)
     pages: list[int] = field(default_factory=list)  # of the KV cache
 
 
@@ -49,7 +45,7 @@ class Finished(NamedTuple):
 
 
 class PrefillStage:
-    """Owns the visual pages that arrive until their tokens are prefilled, and the KV pages until handoff."""
+    """Owns the visual pages that arrive until no token needs them, and the KV pages, both until handoff."""
 
     def __init__(self, model: LanguageModel, visual: RowBuffer, instance: int, sampler: Sampler) -> None:
         self._model = model
@@ -70,7 +66,14 @@ class PrefillStage:
         is_visual[request.num_prompt :] = False  # a placeholder that was generated is a token like any other
         rows_before = torch.cat([torch.zeros(1, dtype=torch.int64), is_visual.cumsum(0)])
         self._progress[request.uid] = _Progress(
-            positions, offset, is_visual, rows_before, prompt.state.kv_pages, request.reuse.prefix
+            positions,
+            offset,
+            is_visual,
+            rows_before,
+            adapter.scopes(request.token_ids[: request.num_prompt], request.media),
+            prompt.state.kv_pages,
+            request.reuse.prefix,
+            VisualPages(self._visual),
         )
 
     def renew(self, prompt: Prompt) -> bool:
@@ -90,12 +93,8 @@ class PrefillStage:
             self._visual.pool.release(message.pages)
             return
         prompt.state.units[message.unit].encoded = True
-        first, last = prompt.rows[message.unit], prompt.rows[message.unit + 1]
-        visual = self._progress[message.uid].visual
-        for page, rows in self._visual.spread(message.pages, last - first):
-            visual.append(_VisualPage(first, first + rows, page))
-            first += rows
-        visual.sort()
+        rows = range(prompt.rows[message.unit], prompt.rows[message.unit + 1])
+        self._progress[message.uid].visual.add(message.pages, rows)
 
     def rows(self, chunks: list[Chunk], prompts: dict[int, Prompt]) -> list[tuple[Chunk, Rows]]:
         """The chunks as model input, less those whose KV pages another process took meanwhile."""
@@ -125,7 +124,7 @@ class PrefillStage:
                 for sequence, token in first:
                     finished.tokens.append(token)
                     if token.finish:
-                        self._kv.pool.release(sequence.pages)
+                        release_pages(sequence, self._kv, self._visual)
                     else:
                         finished.sequences.append(sequence)
         return finished
@@ -136,7 +135,7 @@ class PrefillStage:
         if progress is None:
             return
         self._kv.pool.release(progress.pages)
-        self._visual.pool.release([visual.page for visual in progress.visual])
+        progress.visual.release()
 
     def _positions(self, request: Request) -> tuple[Tensor, int]:
         """Positions of the tokens so far (the generated ones go on from the prompt's), and what decode adds."""
@@ -176,26 +175,22 @@ class PrefillStage:
             positions=progress.positions[:, span],
             start=chunk.start,
             pages=progress.pages,
-            visual=self._read_visual(progress, first, last) if last > first else None,
+            visual=progress.visual.read(range(first, last)) if last > first else None,
             is_visual=progress.is_visual[span],
             wanted=int(chunk.stop == prompt.state.num_tokens),
+            cross=cross_spans(progress.scopes, chunk.start, chunk.stop, progress.visual.find),
         )
 
-    def _read_visual(self, progress: _Progress, first: int, last: int) -> Tensor:
-        pages = [visual for visual in progress.visual if visual.first < last and visual.last > first]
-        offset = pages[0].first
-        return self._visual.get([(v.page, v.last - v.first) for v in pages], first - offset, last - offset)
-
     def _release_visual(self, uid: int, stop: int) -> None:
-        """Release the pages whose rows all lie before prompt position `stop`."""
+        """Release the pages that no token from position `stop` on needs."""
         progress = self._progress[uid]
-        consumed = int(progress.rows_before[stop])
-        self._visual.pool.release([v.page for v in progress.visual if v.last <= consumed])
-        progress.visual = [v for v in progress.visual if v.last > consumed]
+        later = range(int(progress.rows_before[stop]), int(progress.rows_before[-1]))
+        progress.visual.release(rows_from(progress.scopes, stop) or [later])
 
     def _first_tokens(self, prompt: Prompt, logits: Tensor) -> list[tuple[Sequence, Token]]:
         request, progress = prompt.request, self._progress.pop(prompt.state.uid)
         last_key = b"" if request.page_keys is None else [ROOT_KEY, *request.page_keys][-1]
+        visual = self._shared_visual(progress, len(request.indices))
         sequences = [
             Sequence(
                 uid=request.uid,
@@ -205,6 +200,7 @@ class PrefillStage:
                 token_ids=list(request.token_ids),
                 num_prompt=request.num_prompt,
                 pages=pages,
+                visual=visual,
                 position_offset=progress.position_offset,
                 sampling=request.sampling.for_choice(index),
                 keyed=progress.kept,
@@ -215,6 +211,13 @@ class PrefillStage:
         ]
         tokens = self._sampler.next_tokens(sequences, logits.expand(len(sequences), -1))
         return list(zip(sequences, tokens, strict=True))
+
+    def _shared_visual(self, progress: _Progress, answers: int) -> list[PageSlice]:
+        """What is left for the answers to attend to: all of them hold its pages."""
+        visual = progress.visual.slices(rows_from(progress.scopes, len(progress.is_visual)))
+        for _ in range(answers - 1):
+            self._visual.pool.retain([part.page for part in visual])
+        return visual
 
     def _fork(self, indices: list[int], pages: list[int], prompt: Prompt) -> list[list[int]]:
         """Page tables of the answers: full pages are shared, a partly filled last one is copied for each."""

@@ -29,11 +29,12 @@ class Prompt:
         visual_pages: Callable[[int], int],
         whole_units: bool = False,
     ) -> "Prompt":
+        """Without `placeholders` for visual tokens the first token of the prompt waits for all units already."""
         parts = [(plan, unit) for plan in request.media for unit in range(plan.units)]
         tokens = [plan.unit_tokens(unit) for plan, unit in parts]
         rows = [0, *accumulate(tokens)]
         prompt = request.token_ids[: request.num_prompt] if parts else []
-        positions = [i for i, token in enumerate(prompt) if token in placeholders]
+        positions = [i for i, token in enumerate(prompt) if token in placeholders] or [0] * rows[-1]
         units = [Unit(n, positions[row], visual_pages(n)) for n, row in zip(tokens, rows, strict=False)]
         reuse = request.reuse
         for unit in units[: reuse.covered]:

@@ -1,7 +1,9 @@
-"""How a sequence grows by a sampled token, and when it ends."""
+"""How a sequence grows by a sampled token, when it ends, and what it gives back then."""
 
 from collections.abc import Collection
 
+from unifiedserve.memory.kv_cache import KVCache
+from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages import FinishReason, Sequence, Token, TokenLogprob
 from unifiedserve.sampling import SampledToken
 
@@ -13,6 +15,12 @@ def append_token(sequence: Sequence, sampled: SampledToken, eos_token_ids: Colle
     finish, stop_reason = _finish(sequence, sampled.token, eos_token_ids)
     logprob = TokenLogprob(sampled.token, sampled.logprob, sampled.top)
     return Token(sequence.uid, sequence.index, number, logprob, finish, stop_reason)
+
+
+def release_pages(sequence: Sequence, kv: KVCache, visual: RowBuffer) -> None:
+    """Give back all that a sequence holds."""
+    kv.pool.release(sequence.pages)
+    visual.pool.release(sequence.visual_pages)
 
 
 def _finish(sequence: Sequence, token: int, eos_token_ids: Collection[int]) -> tuple[FinishReason | None, int | None]:

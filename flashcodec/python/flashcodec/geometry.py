@@ -57,12 +57,17 @@ def best_resolution(height: int, width: int, resolutions: Iterable[tuple[int, in
     return max(resolutions, key=kept_and_wasted)
 
 
+def canvas_grids(max_tiles: int = 4) -> list[tuple[int, int]]:
+    """All (rows, columns) of up to max_tiles tiles, in Llama 3.2's order, which numbers them."""
+    counts = range(1, max_tiles + 1)
+    return [(rows, columns) for rows in counts for columns in counts if rows * columns <= max_tiles]
+
+
 def canvas_grid(height: int, width: int, tile: int, max_tiles: int = 4) -> tuple[int, int]:
     """(rows, columns) of Llama 3.2's tiles: of all grids of up to max_tiles tiles the one that needs the picture
     enlarged the least, or shrunk the least if it fits into none; of equally good ones that of the fewest tiles.
     """
-    counts = range(1, max_tiles + 1)
-    grids = [(rows, columns) for rows in counts for columns in counts if rows * columns <= max_tiles]
+    grids = canvas_grids(max_tiles)
     scales = [min(rows * tile / height, columns * tile / width) for rows, columns in grids]
     best = min((scale for scale in scales if scale >= 1), default=max(scales))
     equal = [grid for grid, scale in zip(grids, scales, strict=True) if scale == best]

@@ -1,0 +1,154 @@
+"""Llama 3.2 Vision: layers of cross-attention read an image's tiles; in the prompt each image is a single token."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from flashcodec.geometry import canvas_grids
+from torch import Tensor
+
+from flashcodec import TileLayout
+from unifiedserve.attention import RaggedBatch, cross_attention
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.kv_cache import KVCache
+from unifiedserve.models.media import MediaOptions, MediaPlan, Tiles
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
+from unifiedserve.models.scopes import Scope
+
+
+class MllamaProcessor(PictureProcessor):
+    keeps_visual_rows: ClassVar[bool] = True
+
+    def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
+        super().__init__(model_dir, config, chat_template)
+        rules, vision = self.image_rules, config.vision_config
+        interpolation = filter_of(rules.resample)
+        if interpolation == "lanczos":
+            raise ConfigError(f"{model_dir}: images resized with LANCZOS are not supported")
+        if (self.side, rules.max_image_tiles) != (vision.image_size, vision.max_num_tiles):
+            raise ConfigError(
+                f"{model_dir}: images in {rules.max_image_tiles} tiles of {self.side} pixels for an encoder that reads "
+                f"{vision.max_num_tiles} of {vision.image_size}"
+            )
+        self._interpolation = interpolation
+        self.picture_token("image", self.tokenizer.convert_ids_to_tokens(config.image_token_index))
+        self.visual_dim = 2 * len(config.text_config.cross_attention_layers) * _kv_width(config)
+
+    def picture_side(self) -> int:
+        side: int = self.image_rules.size.height
+        return side
+
+    def runs(self, plan: MediaPlan) -> list[int]:
+        return [1]
+
+    def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
+        most = self.config.vision_config.max_num_tiles
+        grid = TileLayout.mllama(height, width, self.side, most)
+        layout = Tiles(
+            grid.rows, grid.columns, self.side, None, grid.content, interpolation=self._interpolation, corner=True
+        )
+        return MediaPlan(
+            kind="image",
+            layout=layout,
+            units=1,
+            patches_per_unit=self.side * layout.count,
+            tokens_per_unit=most * _tile_tokens(self.config),  # tiles that are not there can be attended to, too
+        )
+
+
+class MllamaAdapter(PictureAdapter):
+    keeps_visual_rows: ClassVar[bool] = True
+
+    def __init__(self, config: Any, *args: Any) -> None:
+        super().__init__(config, *args)
+        self.visual_ids = frozenset()  # the image token has an embedding of its own
+        layers = self.language_model.layers
+        self._cross = [layer.cross_attn for layer in layers if hasattr(layer, "cross_attn")]
+        for attentions in (self._cross, [layer.self_attn for layer in layers if hasattr(layer, "self_attn")]):
+            for number, attention in enumerate(attentions):
+                attention.layer_idx = number  # in the buffer that has its keys and values
+
+    def scopes(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> list[Scope]:
+        """Text sees the image before it, or those where several stand in a row, but not the tiles that pad them.
+
+        Text before the first image sees all that there is: that is what transformers makes of a mask without a key.
+        """
+        if not media:
+            return []
+        image, size = self.config.image_token_index, _tile_tokens(self.config)
+        places = [place for place, token in enumerate(token_ids) if token == image]
+        scopes: list[Scope] = []
+        first = 0
+        for place, plan in zip(places, media, strict=True):
+            together = scopes and scopes[-1].start == place - 1
+            own = range(first, first + size * _tiles(plan).count)
+            scopes.append(Scope(place, [*(scopes[-1].rows if together else []), own]))
+            first += plan.tokens
+        return [Scope(0, [range(first)], early=True), *scopes] if places[0] > 0 else scopes
+
+    def features(self, pixels: Tensor, units: Units) -> Tensor:
+        """Keys and values of all cross-attention layers, [M, layers * 2 * kv heads * head_dim], of tiles of images."""
+        most = self.config.vision_config.max_num_tiles
+        counts = [_tiles(plan).count for plan, _ in units]
+        padded = pixels.new_zeros(len(units), most, *pixels.shape[1:])
+        for row, tiles in zip(padded, torch.split(pixels, counts), strict=True):
+            row[: len(tiles)] = tiles
+        real = torch.arange(most) < torch.tensor(counts)[:, None]
+        grids = canvas_grids(most)
+        ids = torch.tensor([1 + grids.index((_tiles(plan).rows, _tiles(plan).columns)) for plan, _ in units])
+        model = self.model.model
+        states = model.vision_model(padded[None], ids[None], real[None].long()).last_hidden_state
+        projected = model.multi_modal_projector(states).flatten(0, -2)
+        parts = [part for layer in self._cross for part in _keys_and_values(layer, projected)]
+        return torch.cat(parts, dim=1)
+
+    @torch.inference_mode()
+    def forward(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
+        model, hidden = self.language_model, embeds
+        rotary = model.rotary_emb(hidden[None], positions)
+        for layer in model.layers:
+            if not hasattr(layer, "cross_attn"):
+                hidden = layer(hidden[None], position_embeddings=rotary, ragged_batch=batch, kv_cache=kv)[0]
+            elif batch.cross and kv.visual is not None:
+                hidden = hidden.index_copy(0, batch.cross_rows, self._cross_layer(layer, hidden, batch, kv.visual))
+        final: Tensor = model.norm(hidden[batch.wanted_rows])
+        return final
+
+    def _cross_layer(self, layer: Any, hidden: Tensor, batch: RaggedBatch, visual: Tensor) -> Tensor:
+        """Hidden states [S, hidden] of the batch's tokens that attend to images, after a layer."""
+        attention, hidden = layer.cross_attn, hidden[batch.cross_rows]
+        heads = hidden.shape[0], -1, attention.head_dim
+        queries = attention.q_norm(attention.q_proj(layer.input_layernorm(hidden)).view(heads))
+        rows = visual.view(len(visual), len(self._cross), 2, attention.num_key_value_heads, attention.head_dim)
+        keys, values = rows[:, attention.layer_idx].unbind(1)
+        attended = cross_attention(queries, keys, values, batch.cross, attention.scaling).flatten(1)
+        hidden = hidden + layer.cross_attn_attn_gate.tanh() * attention.o_proj(attended)
+        late = torch.cat([hidden.new_full((span.last - span.first, 1), not span.early) for span in batch.cross])
+        out: Tensor = hidden + layer.cross_attn_mlp_gate.tanh() * (
+            late * layer.mlp(layer.post_attention_layernorm(hidden))
+        )
+        return out
+
+
+def _keys_and_values(attention: Any, states: Tensor) -> tuple[Tensor, Tensor]:
+    """[M, kv heads * head_dim] each, of states [M, hidden]."""
+    keys, values = attention.k_proj(states), attention.v_proj(states)
+    return attention.k_norm(keys.view(len(keys), -1, attention.head_dim)).flatten(1), values
+
+
+def _kv_width(config: Any) -> int:
+    text = config.text_config
+    return int(text.num_key_value_heads * (text.hidden_size // text.num_attention_heads))
+
+
+def _tile_tokens(config: Any) -> int:
+    """Patches and a class token."""
+    vision = config.vision_config
+    return int((vision.image_size // vision.patch_size) ** 2 + 1)
+
+
+def _tiles(plan: MediaPlan) -> Tiles:
+    if not isinstance(plan.layout, Tiles):
+        raise TypeError(f"a plan of this family has tiles, not {type(plan.layout).__name__}")
+    return plan.layout
