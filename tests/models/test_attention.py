@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ipc_buffers import PagePool
-from unifiedserve.attention import RaggedBatch, paged_attention
+from unifiedserve.attention import CrossSpan, RaggedBatch, cross_attention, paged_attention
 from unifiedserve.attention.base import Span
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.models.registry import load_config
@@ -146,3 +146,24 @@ def test_wrong_page_size(arena_name: str) -> None:
     finally:
         pool.close()
         pool.unlink()
+
+
+@settings(max_examples=60)
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 60)), min_size=1, max_size=4),
+    heads=st.sampled_from([(4, 4), (6, 2), (4, 1)]),
+    seed=st.integers(0, 2**32),
+)
+def test_cross_attention_equals_dense(lengths: list[tuple[int, int]], heads: tuple[int, int], seed: int) -> None:
+    """Over a part of each row of a buffer, in any order; rows may serve several spans."""
+    random = torch.Generator().manual_seed(seed)
+    q_heads, kv_heads = heads
+    keys, values = torch.randn(100, 2, kv_heads, HEAD_DIM, generator=random).unbind(1)
+    spans = [CrossSpan(0, n, torch.randperm(100, generator=random)[:m]) for n, m in lengths]
+    queries = [torch.randn(n, q_heads, HEAD_DIM, generator=random) for n, _ in lengths]
+    expected = [
+        dense(q, keys[span.rows], values[span.rows], torch.full((len(q),), len(span.rows)), None)
+        for q, span in zip(queries, spans, strict=True)
+    ]
+    found = cross_attention(torch.cat(queries), keys, values, spans, HEAD_DIM**-0.5)
+    torch.testing.assert_close(found, torch.cat(expected), rtol=1e-4, atol=1e-5)

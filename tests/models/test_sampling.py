@@ -182,6 +182,12 @@ def test_repetition_penalty_is_that_of_transformers(penalty: float, history: lis
     assert token.token == int(expected.argmax())
 
 
+def test_a_token_of_the_prompt_behind_the_vocabulary_changes_nothing() -> None:
+    params = [SamplingParams(temperature=0, repetition_penalty=2.0, presence_penalty=1.0)]
+    plain, with_one = (sample(LOGITS[None], params, [history], [0]) for history in ([1, 2], [1, len(LOGITS) + 3, 2]))
+    assert with_one == plain
+
+
 def test_presence_and_frequency_count_the_output_only() -> None:
     best, second = LOGITS.topk(2).indices.tolist()
     gap = float(LOGITS[best] - LOGITS[second])

@@ -63,6 +63,7 @@ class Engine:
     jobs: dict[int, Job]
     kv: int = KV
     whole_units: bool = False
+    keeps_visual: bool = False  # for decode; the units are no part of the prompt, which needs them from its start
     visual: int = VISUAL
     patch: int = PATCH
     promised: dict[int, int] = field(default_factory=dict)
@@ -80,8 +81,8 @@ class Engine:
         position, units = 0, []
         for gap, tokens in zip(job.gaps, job.units, strict=False):
             position += gap
-            units.append(Unit(tokens, position, pages(tokens)))
-            position += tokens
+            units.append(Unit(tokens, 0 if self.keeps_visual else position, pages(tokens)))
+            position += 0 if self.keeps_visual else tokens
         total = position + job.gaps[-1] + job.generated
         self.prefills[uid] = PrefillState(
             uid, job.arrival, total, pages(total), units, priority=job.priority, whole_units=self.whole_units
@@ -145,6 +146,7 @@ class Engine:
         for uid, _ in plan.preempt:
             sequence = self.decodes.pop(uid)
             self.kv += sequence.pages
+            self.visual += self.held.pop(uid, 0)
             self.preemptions += 1
             self.arrive(uid)
         if plan.decode:
@@ -165,7 +167,8 @@ class Engine:
             assert self.kv >= 0
         prefill.prefilled = stop
         if stop == prefill.num_tokens:
-            self.visual += self.held.pop(uid, 0)
+            if not self.keeps_visual:
+                self.visual += self.held.pop(uid, 0)
             del self.prefills[uid]
             self.promised.pop(uid, None)
             self.jobs[uid].generated += 1
@@ -185,6 +188,7 @@ class Engine:
     def finish_if_done(self, uid: int) -> None:
         if self.jobs[uid].generated >= self.jobs[uid].generate:
             self.kv += self.decodes.pop(uid).pages
+            self.visual += self.held.pop(uid, 0)
             self.done.add(uid)
 
 
@@ -198,7 +202,7 @@ class Engine:
     st.integers(0, 3),
     st.sampled_from([0.0, 0.5, 3.0]),
     st.booleans(),
-    st.booleans(),
+    st.sampled_from(["embedded", "whole", "kept"]),
 )
 def test_every_request_finishes_and_pages_return(
     work: list[Job],
@@ -209,10 +213,11 @@ def test_every_request_finishes_and_pages_return(
     reserve: int,
     target: float,
     overlap: bool,
-    whole_units: bool,
+    visual: str,
 ) -> None:
-    budget = Budget(prefill, encode, running, PAGE, reserve, target, overlap)
-    engine = Engine(policies, budget, dict(enumerate(work)), whole_units=whole_units)
+    budget = Budget(prefill, encode, running, PAGE, reserve, target, overlap=overlap)
+    jobs = dict(enumerate(work))
+    engine = Engine(policies, budget, jobs, whole_units=visual == "whole", keeps_visual=visual == "kept")
     for now in range(4000):
         for uid, job in engine.jobs.items():
             if job.arrival == now:

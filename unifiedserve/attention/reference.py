@@ -41,29 +41,21 @@ def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, limits: Tensor | None, window: int | None) -> Tensor:
-    """q: [n, q_heads, d], the last n of the m positions of k, v: [kv_heads, m, d]; returns [n, q_heads, d]."""
-    n, m = len(q), k.shape[1]
-    causal = limits is None and (window is None or window >= m)
-    mask = None if n == 1 or (causal and n == m) else _mask(n, m, limits, window)
-    return attend_densely(q, k, v, scale, mask, causal and n == m and n > 1)
-
-
-def attend_densely(
-    q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None = None, causal: bool = False
-) -> Tensor:
-    """q: [n, q_heads, d] over k, v: [kv_heads, m, d]; returns [n, q_heads, d].
+    """q: [n, q_heads, d], the last n of the m positions of k, v: [kv_heads, m, d]; returns [n, q_heads, d].
 
     Heads that share a key/value head go along a broadcast dimension, so that nothing is repeated in memory.
     """
     n, q_heads, head_dim = q.shape
-    kv_heads = len(k)
+    kv_heads, m, _ = k.shape
     groups = q_heads // kv_heads
+    grouped = q.view(n, kv_heads, groups, head_dim).permute(1, 2, 0, 3)
+    causal = limits is None and (window is None or window >= m)
     out = scaled_dot_product_attention(
-        q.view(n, kv_heads, groups, head_dim).permute(1, 2, 0, 3),
+        grouped,
         k.unsqueeze(1).expand(-1, groups, -1, -1),
         v.unsqueeze(1).expand(-1, groups, -1, -1),
-        attn_mask=mask,
-        is_causal=causal,
+        attn_mask=None if n == 1 or (causal and n == m) else _mask(n, m, limits, window),
+        is_causal=causal and n == m and n > 1,
         scale=scale,
     )
     return out.permute(2, 0, 1, 3).reshape(n, q_heads, head_dim)
