@@ -85,6 +85,7 @@ def test_small_buffers_make_requests_wait_and_nothing_else(
     stream = ask(tight, image_part(IMAGES[0]), text_part("Tell me a story."), stream=True, **LONG)
     next(iter(stream))
     stream.close()
+    ask(tight, image_part(IMAGES[0]), text_part("Say a word."), n=2, max_tokens=1)
     tight.wait_idle()
 
 

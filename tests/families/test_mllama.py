@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from builders import Loaded
+from cases import pixels, user
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import Case, transformers
 from test_conformance import prepare
-from test_generation import pixels, user
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.media import MediaOptions, PromptError, VideoInfo
@@ -50,7 +50,7 @@ def test_tokens_attend_to_what_they_do_in_transformers(
     if not media:
         assert scopes == []
         return
-    counts = [plan.layout.count for plan in media]  # type: ignore[union-attr]
+    counts = [plan.tiles.count for plan in media]
     ranges = rules.get_cross_attention_token_mask(token_ids, image)
     mask = rules.convert_sparse_cross_attention_mask_to_dense([ranges], [counts], MOST, len(token_ids))[0]
     wanted = mask.reshape(len(token_ids), -1).repeat(TILE, axis=1).astype(bool)

@@ -205,6 +205,13 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.units, self.layout.height // size, self.layout.width // size
 
     @property
+    def tiles(self) -> Tiles:
+        """Raises TypeError if the layout is not one of tiles."""
+        if not isinstance(self.layout, Tiles):
+            raise TypeError(f"a layout of {type(self.layout).__name__} has no tiles")
+        return self.layout
+
+    @property
     def views(self) -> tuple[View, ...]:
         """Raises TypeError if the layout is not one of views."""
         if not isinstance(self.layout, Views):

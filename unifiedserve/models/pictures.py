@@ -6,7 +6,7 @@ A row of the patch buffer is a piece of a picture [3, side, side], of three time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from flashcodec.geometry import shortest_edge_size
@@ -144,3 +144,11 @@ def filter_of(resample: int) -> Interpolation:
     if FILTERS[resample] == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
         raise ConfigError("this model needs a torch that resizes with LANCZOS: 2.12 or newer")
     return FILTERS[resample]
+
+
+def cubic_or_linear(resample: int) -> Literal["bicubic", "bilinear"]:
+    """`filter_of` among those that FlashCodec has; raises ConfigError for others."""
+    interpolation = filter_of(resample)
+    if interpolation == "lanczos":
+        raise ConfigError("images resized with LANCZOS are not supported for this model")
+    return interpolation

@@ -10,7 +10,7 @@ from torch import Tensor
 from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.media import MediaOptions, MediaPlan, Picture
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, filter_of
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, cubic_or_linear
 
 
 class Gemma3Processor(PictureProcessor):
@@ -22,10 +22,7 @@ class Gemma3Processor(PictureProcessor):
         self.placeholders = {"image": tokens.boi_token}
         self.visual_ids = {"image": config.image_token_id}
         self._text = f"\n\n{tokens.boi_token}{tokens.image_token}{tokens.eoi_token}\n\n"
-        interpolation = filter_of(self.image_rules.resample)
-        if interpolation == "lanczos":
-            raise ConfigError(f"{model_dir}: images resized with LANCZOS are not supported")
-        self._layout = Picture(self.side, self.side, interpolation=interpolation)
+        self._layout = Picture(self.side, self.side, interpolation=cubic_or_linear(self.image_rules.resample))
 
     def picture_side(self) -> int:
         size, side = self.image_rules.size, self.config.vision_config.image_size

@@ -13,7 +13,7 @@ from unifiedserve.attention import RaggedBatch, cross_attention
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.models.media import MediaOptions, MediaPlan, Tiles
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, cubic_or_linear
 from unifiedserve.models.scopes import Scope
 
 
@@ -23,15 +23,12 @@ class MllamaProcessor(PictureProcessor):
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
         rules, vision = self.image_rules, config.vision_config
-        interpolation = filter_of(rules.resample)
-        if interpolation == "lanczos":
-            raise ConfigError(f"{model_dir}: images resized with LANCZOS are not supported")
         if (self.side, rules.max_image_tiles) != (vision.image_size, vision.max_num_tiles):
             raise ConfigError(
                 f"{model_dir}: images in {rules.max_image_tiles} tiles of {self.side} pixels for an encoder that reads "
                 f"{vision.max_num_tiles} of {vision.image_size}"
             )
-        self._interpolation = interpolation
+        self._interpolation = cubic_or_linear(rules.resample)
         self.picture_token("image", self.tokenizer.convert_ids_to_tokens(config.image_token_index))
         self.visual_dim = 2 * len(config.text_config.cross_attention_layers) * _kv_width(config)
 
@@ -82,7 +79,7 @@ class MllamaAdapter(PictureAdapter):
         first = 0
         for place, plan in zip(places, media, strict=True):
             together = scopes and scopes[-1].start == place - 1
-            own = range(first, first + size * _tiles(plan).count)
+            own = range(first, first + size * plan.tiles.count)
             scopes.append(Scope(place, [*(scopes[-1].rows if together else []), own]))
             first += plan.tokens
         return [Scope(0, [range(first)], early=True), *scopes] if places[0] > 0 else scopes
@@ -90,13 +87,13 @@ class MllamaAdapter(PictureAdapter):
     def features(self, pixels: Tensor, units: Units) -> Tensor:
         """Keys and values of all cross-attention layers, [M, layers * 2 * kv heads * head_dim], of tiles of images."""
         most = self.config.vision_config.max_num_tiles
-        counts = [_tiles(plan).count for plan, _ in units]
+        counts = [plan.tiles.count for plan, _ in units]
         padded = pixels.new_zeros(len(units), most, *pixels.shape[1:])
         for row, tiles in zip(padded, torch.split(pixels, counts), strict=True):
             row[: len(tiles)] = tiles
         real = torch.arange(most) < torch.tensor(counts)[:, None]
         grids = canvas_grids(most)
-        ids = torch.tensor([1 + grids.index((_tiles(plan).rows, _tiles(plan).columns)) for plan, _ in units])
+        ids = torch.tensor([1 + grids.index((plan.tiles.rows, plan.tiles.columns)) for plan, _ in units])
         model = self.model.model
         states = model.vision_model(padded[None], ids[None], real[None].long()).last_hidden_state
         projected = model.multi_modal_projector(states).flatten(0, -2)
@@ -146,9 +143,3 @@ def _tile_tokens(config: Any) -> int:
     """Patches and a class token."""
     vision = config.vision_config
     return int((vision.image_size // vision.patch_size) ** 2 + 1)
-
-
-def _tiles(plan: MediaPlan) -> Tiles:
-    if not isinstance(plan.layout, Tiles):
-        raise TypeError(f"a plan of this family has tiles, not {type(plan.layout).__name__}")
-    return plan.layout
