@@ -114,7 +114,7 @@ class Admission:
                 code="context_length_exceeded",
             )
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed  # a recomputation draws alike
-        cached = self._layout.kv.pages // sampling.n * self._config.kv_page_tokens
+        cached = (self._layout.kv.pages // sampling.n - self._layout.state_pages) * self._config.kv_page_tokens
         longest = max(1, min(room, cached - prompt_tokens + 1))
         return msgspec.structs.replace(sampling, max_tokens=sampling.max_tokens or longest, seed=seed)
 
@@ -124,7 +124,7 @@ class Admission:
         self._check_buffer(
             "KV cache",
             "--kv-cache-mib",
-            _pages(tokens, config.kv_page_tokens) * sampling.n,
+            (_pages(tokens, config.kv_page_tokens) + layout.state_pages) * sampling.n,
             layout.kv.pages,
             f"{tokens} tokens (prompt and max_tokens) times n={sampling.n}",
         )

@@ -17,6 +17,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.memory.content_index import ContentIndex
 from unifiedserve.memory.content_keys import MediaTokens, medium_key, page_keys, unit_key
 from unifiedserve.messages import CachedBuffer, Kept, Reuse
+from unifiedserve.models.base import Processor
 from unifiedserve.models.media import Prompt
 
 
@@ -55,9 +56,9 @@ def contents_of(
 class Caches:
     """The prefix cache and the visual cache of one engine."""
 
-    def __init__(self, config: EngineConfig, pools: Mapping[str, PagePool]) -> None:
+    def __init__(self, config: EngineConfig, pools: Mapping[str, PagePool], processor: Processor) -> None:
         self._indexes: dict[CachedBuffer, ContentIndex] = {}
-        if not config.no_prefix_cache:
+        if not (config.no_prefix_cache or processor.recurrent):  # a prefix's pages do not hold the state after it
             self._indexes["kv"] = ContentIndex(pools["kv"])
         if config.visual_cache:
             self._indexes["visual"] = ContentIndex(pools["visual"])

@@ -215,7 +215,7 @@ class Engine:
         self.processor = load_processor(model_dir, self._chat_template())
         self._supervisor = Supervisor(self.config, model_dir, self.processor)
         self._supervisor.start(self._on_exit)
-        self._caches = Caches(self.config, self._supervisor.memory.pools)
+        self._caches = Caches(self.config, self._supervisor.memory.pools, self.processor)
         self._intake = Intake(self.config, self.processor, self._supervisor)
         self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
 
@@ -523,7 +523,8 @@ class Engine:
         try:
             async with self._restarting:
                 await asyncio.to_thread(self._restart, self._supervisor)
-                self._caches = Caches(self.config, self._supervisor.memory.pools)  # all that the old pools held is lost
+                pools = self._supervisor.memory.pools
+                self._caches = Caches(self.config, pools, self.processor)  # all that the old ones held is lost
                 self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
             await self._wait_ready()
         except Exception as error:

@@ -102,11 +102,11 @@ class Supervisor:
     def _layout(self) -> MemoryLayout:
         config, processor = self.config, self._processor
         dtype = getattr(torch, self._dtype)
-        kv_bytes = KVLayout.of(processor.config, config.kv_page_tokens, dtype).page_bytes
+        kv = KVLayout.of(processor.config, config.kv_page_tokens, dtype)
         return MemoryLayout(
             engine_id=f"{self._engine_id}-{self.generation}",
             weights=f"{self._engine_id}-weights",
-            kv=_pool("kv_cache_mib", config.kv_cache_mib, kv_bytes),
+            kv=_pool("kv_cache_mib", config.kv_cache_mib, kv.page_bytes),
             patch=_pool(
                 "patch_buffer_mib",
                 config.patch_buffer_mib,
@@ -118,6 +118,7 @@ class Supervisor:
                 config.visual_page_tokens * processor.visual_dim * dtype.itemsize,
             ),
             instances=tuple(instance.name for instance in config.workers.instances),
+            state_pages=kv.state_pages,
         )
 
     def _shared_bytes(self, layout: MemoryLayout) -> dict[str, int]:

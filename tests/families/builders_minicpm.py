@@ -1,8 +1,10 @@
-"""MiniCPM-V 4.6 with patches of 4 pixels, slices of about 32 x 32, and a Qwen3.5 that only has full attention."""
+"""MiniCPM-V 4.6 with patches of 4 pixels, slices of about 32 x 32, and a Qwen3.5, with linear attention and without."""
 
 from pathlib import Path
+from typing import Any
 
 from builders import TEXT, VISION, chat_template, family, save, text_sizes, tokenizer
+from builders_qwen import LINEAR
 from reference import transformers
 
 NAMED = {
@@ -19,8 +21,17 @@ NAMED = {
 
 @family("image", "video")
 def minicpmv4_6(directory: Path) -> None:
+    save_minicpm(directory, LINEAR)
+
+
+@family("image", "video")
+def minicpmv4_6_full_attention(directory: Path) -> None:
+    save_minicpm(directory, {"head_dim": 16, "layer_types": ["full_attention"] * TEXT["num_hidden_layers"]})
+
+
+def save_minicpm(directory: Path, layers: dict[str, Any]) -> None:
     tokens = tokenizer(named=NAMED)
-    text = text_sizes(tokens, head_dim=16, layer_types=["full_attention"] * TEXT["num_hidden_layers"])
+    text = text_sizes(tokens, **layers)
     config = transformers.MiniCPMV4_6Config(
         text_config=transformers.Qwen3_5TextConfig(**text),
         vision_config={**VISION, "patch_size": 4, "image_size": 56},

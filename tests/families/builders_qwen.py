@@ -57,6 +57,10 @@ def _qwen3_vl(directory: Path, config_class: Any, **text: Any) -> None:
         tie_word_embeddings=False,
         **token_ids(tokens),
     )
+    save_qwen3(directory, config, tokens)
+
+
+def save_qwen3(directory: Path, config: Any, tokens: Any) -> None:
     half = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     images = transformers.Qwen2VLImageProcessor(patch_size=16, min_pixels=64 * 64, max_pixels=32 * 32 * 64, **half)
     videos = transformers.Qwen3VLVideoProcessor(size={"shortest_edge": 64 * 64, "longest_edge": 32 * 32 * 200})
@@ -71,6 +75,58 @@ def qwen3_vl(directory: Path) -> None:
 @family("image", "video")
 def qwen3_vl_moe(directory: Path) -> None:
     _qwen3_vl(directory, transformers.Qwen3VLMoeConfig, **EXPERTS)
+
+
+LINEAR = {  # three layers of linear attention before each of full attention
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"],
+    "num_hidden_layers": 5,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 12,
+    "head_dim": 32,
+}
+
+
+def _qwen3_5(directory: Path, config_class: Any, **text: Any) -> None:
+    tokens = tokenizer()
+    rope = {
+        "rope_type": "default",
+        "rope_theta": 1e6,
+        "mrope_section": [2, 1, 1],
+        "mrope_interleaved": True,
+        "partial_rotary_factor": 0.25,
+    }
+    config = config_class(
+        text_config=text_sizes(tokens, rope_parameters=rope, **LINEAR, **text),
+        vision_config={
+            "depth": 3,
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_heads": VISION["num_attention_heads"],
+            "out_hidden_size": 96,
+            "num_position_embeddings": 36,
+        },
+        tie_word_embeddings=False,
+        **token_ids(tokens),
+    )
+    save_qwen3(directory, config, tokens)
+
+
+@family("image", "video")
+def qwen3_5(directory: Path) -> None:
+    _qwen3_5(directory, transformers.Qwen3_5Config)
+
+
+@family("image", "video")
+def qwen3_5_moe(directory: Path) -> None:
+    _qwen3_5(directory, transformers.Qwen3_5MoeConfig, **EXPERTS, shared_expert_intermediate_size=64)
+
+
+@family()
+def qwen3_5_text(directory: Path) -> None:
+    tokens = tokenizer()
+    save(directory, transformers.Qwen3_5TextConfig(**text_sizes(tokens, **LINEAR)), tokens, chat_template({}))
 
 
 @family()

@@ -15,7 +15,6 @@ from test_generation import prompt_logits
 from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch
-from unifiedserve.attention.base import Span
 from unifiedserve.models.base import LanguageAdapter
 
 PROMPTS, LENGTH = 4, 500
@@ -31,7 +30,7 @@ def our_logits(adapter: LanguageAdapter, ids: Tensor) -> Tensor:
     loop = Loop(adapter)
     try:
         embeds = adapter.embed(ids, None, torch.zeros(len(ids), dtype=torch.bool))
-        batch = RaggedBatch.build([Span(range(loop.kv.pages_for(len(ids))), 0, len(ids))], loop.kv.page_size)
+        batch = RaggedBatch.build([loop.kv.span(range(loop.kv.pages_for(len(ids))), 0, len(ids))], loop.kv.page_size)
         hidden = adapter.forward(embeds, adapter.positions(ids.tolist(), []), batch, loop.kv)
         return adapter.logits(hidden).clone()
     finally:

@@ -14,7 +14,6 @@ from torch.nn import functional
 
 from ipc_buffers import PagePool
 from unifiedserve.attention import CrossSpan, RaggedBatch
-from unifiedserve.attention.base import Span
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.weights import attach_weights, load_weights
 from unifiedserve.models.base import LanguageAdapter, MediaOptions, MediaPlan, Processor, Prompt, VideoInfo
@@ -172,7 +171,7 @@ class Loop:
             masks.append(functional.pad(is_visual[start:stop], (0, max(stop, n) - max(start, n))))
             limits = self.adapter.limits(start, masks[-1])
             wanted = int(stop == len(request.tokens))
-            spans.append(Span(request.pages, start, stop, wanted, limits, given.cross(start, stop)))
+            spans.append(self.kv.span(request.pages, start, stop, wanted, limits, given.cross(start, stop)))
             ids += request.tokens[start:stop]
             if rows is not None and is_visual[start:stop].any():
                 visual.append(rows[is_visual[:start].sum() : is_visual[:stop].sum()])

@@ -10,7 +10,6 @@ from model_loop import Loop, Request, make_adapter, prepare
 from reference import Case, Reference
 
 from unifiedserve.attention import RaggedBatch
-from unifiedserve.attention.base import Span
 from unifiedserve.models.base import LanguageAdapter, Processor
 
 TOKENS = 32
@@ -37,7 +36,7 @@ def prompt_logits(adapter: LanguageAdapter, request: Request, wanted: int | None
         embeds = adapter.embed(torch.tensor(request.prompt.token_ids), visual, is_visual)
         limits = adapter.limits(0, is_visual)
         n = len(embeds)
-        span = Span(range(loop.kv.pages_for(n)), 0, n, wanted, limits, inputs.cross(0, n))
+        span = loop.kv.span(range(loop.kv.pages_for(n)), 0, n, wanted, limits, inputs.cross(0, n))
         batch = RaggedBatch.build([span], loop.kv.page_size)
         return adapter.logits(adapter.forward(embeds, positions, batch, loop.kv)).clone()
     finally:

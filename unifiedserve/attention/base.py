@@ -43,6 +43,7 @@ class Span(NamedTuple):
     Hidden states are wanted of the last `wanted` new tokens: of none in the middle of a prompt, of all if None.
     `limits` int64 [stop - start] are the first keys that each new token does not see; None: those behind it.
     `cross` are its new tokens, counted from `start`, that attend to other rows, too.
+    `state` are the pages of its recurrent state, if the model has one.
     """
 
     pages: Sequence[int] | npt.NDArray[np.int32]
@@ -51,6 +52,7 @@ class Span(NamedTuple):
     wanted: int | None = None
     limits: Tensor | None = None
     cross: Sequence[CrossSpan] = ()
+    state: Sequence[int] = ()
 
 
 class SequenceView(NamedTuple):
@@ -75,6 +77,8 @@ class RaggedBatch:
     wanted_indptr   int32 [B+1]  each sequence's range among the W tokens whose hidden states are wanted, its last ones
     limits          B of them    those of each sequence's span
     cross           in order     those of all spans, counted in the batch
+    state_pages     int64 [B, S] pages of each sequence's recurrent state
+    begins          bool [B]     whether this is a sequence's first step
     """
 
     qo_indptr: Tensor
@@ -84,6 +88,8 @@ class RaggedBatch:
     slots: Tensor
     wanted_indptr: Tensor
     limits: tuple[Tensor | None, ...]
+    state_pages: Tensor
+    begins: Tensor
     cross: tuple[CrossSpan, ...] = ()
 
     @staticmethod
@@ -125,6 +131,8 @@ class RaggedBatch:
                 for span, row in zip(spans, rows.tolist(), strict=False)
                 for part in span.cross
             ),
+            state_pages=torch.tensor([span.state for span in spans], dtype=torch.int64),
+            begins=torch.from_numpy(starts == 0),
         )
 
     @cached_property

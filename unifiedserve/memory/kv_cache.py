@@ -1,5 +1,6 @@
 """The paged KV cache: a typed view of a page pool that every process maps."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -7,25 +8,42 @@ from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve import _core
+from unifiedserve.attention.base import RaggedBatch, Span
 from unifiedserve.attention.paged import KERNEL_DTYPES
+from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
 
 
 class KVLayout:
-    """How keys and values lie in a page: [layers, 2, page_size, kv_heads, head_dim], K before V."""
+    """How keys and values lie in a page: [layers, 2, page_size, kv_heads, head_dim], K before V.
 
-    def __init__(self, layers: int, page_size: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> None:
+    A sequence's recurrent state, if the model has one, is in `state_pages` pages before those of its tokens.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        page_size: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        state: StateLayout | None = None,
+    ) -> None:
         self.shape = (layers, 2, page_size, kv_heads, head_dim)
         self.page_size = page_size
         self.dtype = dtype
         self.page_bytes = layers * 2 * page_size * kv_heads * head_dim * dtype.itemsize
+        self.state = state
+        self.state_pages = -(-state.bytes // self.page_bytes) if state else 0
 
     @staticmethod
     def of(config: Any, page_size: int, dtype: torch.dtype) -> "KVLayout":
         """The layout for a transformers model config, of whose layers those with cross-attention keep nothing here."""
         text = config.get_text_config()
         head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        layers = text.num_hidden_layers - len(getattr(text, "cross_attention_layers", ()))
-        return KVLayout(layers, page_size, text.num_key_value_heads, head_dim, dtype)
+        state = StateLayout.of(text)
+        crossing = len(getattr(text, "cross_attention_layers", ()))
+        layers = text.num_hidden_layers - crossing - (state.layers if state else 0)
+        return KVLayout(layers, page_size, text.num_key_value_heads, head_dim, dtype, state)
 
 
 class KVCache:
@@ -41,7 +59,10 @@ class KVCache:
         self.pool = pool
         self.visual = visual
         self.page_size = layout.page_size
-        self._pages = torch.frombuffer(pool.data(), dtype=layout.dtype).view(pool.num_pages, *layout.shape)
+        self.state_pages = layout.state_pages
+        self._state = layout.state
+        self._bytes = torch.frombuffer(pool.data(), dtype=torch.uint8).view(pool.num_pages, layout.page_bytes)
+        self._pages = self._bytes.view(layout.dtype).view(pool.num_pages, *layout.shape)
         self.native: _core.KvCache | None = None
         if layout.dtype in KERNEL_DTYPES:
             layers, _, page_size, kv_heads, head_dim = layout.shape
@@ -56,9 +77,21 @@ class KVCache:
         """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""
         return self._pages[:, layer, 1]
 
-    def copy_page(self, source: int, target: int) -> None:
-        """Copy all layers' keys and values of one page to another."""
-        self._pages[target] = self._pages[source]
+    def states(self, batch: RaggedBatch) -> RecurrentStates | None:
+        """The recurrent states of a batch's sequences, to be stored after the step; None if the model has none."""
+        if self._state is None:
+            return None
+        return RecurrentStates(self._state, self._bytes, batch.state_pages, batch.begins)
+
+    def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Copy all that is in some pages to others."""
+        self._bytes[list(targets)] = self._bytes[list(sources)]
 
     def pages_for(self, tokens: int) -> int:
-        return -(-tokens // self.page_size)
+        """Of a sequence of so many tokens, in all."""
+        return self.state_pages - (-tokens // self.page_size)
+
+    def span(self, pages: Sequence[int], start: int, stop: int, *more: Any) -> Span:
+        """A sequence's part of a step, from all of its pages; `more` are `wanted`, `limits` and `cross`."""
+        span = Span(pages[self.state_pages :], start, stop, *more)
+        return span._replace(state=pages[: self.state_pages])

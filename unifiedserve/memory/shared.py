@@ -27,6 +27,7 @@ class MemoryLayout(msgspec.Struct, frozen=True):
     patch: PoolSize
     visual: PoolSize
     instances: tuple[str, ...]
+    state_pages: int = 0  # of the KV cache, for each sequence's recurrent state
 
     def arena(self, name: str) -> str:
         """Name of an arena of this engine."""

@@ -12,8 +12,10 @@ from torch.nn import functional
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.kv_cache import KVCache
+from unifiedserve.memory.recurrent_state import StateLayout
 from unifiedserve.models.chat import ChatTemplate
 from unifiedserve.models.fused_decoder import FusedDecoder, Head, fits
+from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.media import ALL_FRAMES, MediaKind, MediaOptions, MediaPlan, Prompt, PromptError, VideoInfo
 from unifiedserve.models.scopes import Scope
@@ -51,6 +53,7 @@ class Processor:
         self.tokenizer: Any = self.chat.tokenizer
         self.vocab_size: int = text_config.vocab_size
         self.max_position_embeddings: int = text_config.max_position_embeddings
+        self.recurrent = StateLayout.of(text_config) is not None
         self.eos_token_ids: tuple[int, ...] = _eos_token_ids(model_dir, text_config)
         self._opening: list[int] = [] if config is text_config else _opening(self.tokenizer)
 
@@ -175,6 +178,7 @@ class LanguageAdapter:
         self.dtype = dtype
         self.model: Any = build_model(config, weights, dtype)
         self.language_model: Any = self.model.get_decoder()
+        number_layers(self.language_model)
         self._fused = FusedDecoder(self.language_model, dtype) if fits(self.language_model, dtype) else None
         self._head = Head(self.model.get_output_embeddings())
 
@@ -254,13 +258,17 @@ class LanguageAdapter:
         """
         if self._fused is not None:
             return self._fused(embeds, positions, batch, kv)
+        states = kv.states(batch)
         hidden: Tensor = self.language_model(
             **self.layer_inputs(embeds),
             position_ids=positions[:, None] if positions.shape[0] > 1 else positions,
             use_cache=False,
             ragged_batch=batch,
             kv_cache=kv,
+            recurrent_states=states,
         ).last_hidden_state
+        if states is not None:
+            states.store()
         return hidden[0, batch.wanted_rows]
 
     def layer_inputs(self, embeds: Tensor) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def schedule_decode(
     preempted: list[Key] = []
     while True:
         batch = running[:max_running]
-        growth = sum(_pages(s.num_tokens, page_tokens) - s.pages for s in batch)
+        growth = sum(_pages(s.num_tokens, page_tokens) + s.state_pages - s.pages for s in batch)
         if growth <= kv_free or not running:
             return [(s.uid, s.index) for s in batch], preempted
         last = running.pop()

@@ -82,7 +82,8 @@ class PrefillState:
 
 @dataclass(slots=True)
 class DecodeState:
-    """A running sequence: `num_tokens` of context after its next step, in `pages` KV pages."""
+    """A running sequence: `num_tokens` of context after its next step, in `pages` KV pages, some of which hold a
+    recurrent state instead of tokens."""
 
     uid: int
     index: int
@@ -90,6 +91,7 @@ class DecodeState:
     num_tokens: int
     pages: int
     priority: int = 0
+    state_pages: int = 0
 
     @property
     def turn(self) -> tuple[int, float, int, int]:

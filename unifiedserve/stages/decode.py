@@ -31,7 +31,7 @@ class DecodeStage:
 
     def states(self) -> list[DecodeState]:
         return [
-            DecodeState(s.uid, s.index, s.arrival, len(s.token_ids), len(s.pages), s.priority)
+            DecodeState(s.uid, s.index, s.arrival, len(s.token_ids), len(s.pages), s.priority, self._kv.state_pages)
             for s in self.sequences.values()
         ]
 
@@ -75,7 +75,7 @@ class DecodeStage:
             sequence.keyed += 1
 
     def _grow(self, sequence: Sequence) -> bool:
-        missing = -(-len(sequence.token_ids) // self._kv.page_size) - len(sequence.pages)
+        missing = self._kv.pages_for(len(sequence.token_ids)) - len(sequence.pages)
         if missing > 0:
             pages = self._kv.pool.allocate(missing, sequence.uid, self._instance)
             if pages is None:

@@ -51,7 +51,8 @@ class LanguageModel:
 
     def _span(self, rows: Rows) -> Span:
         limits = None if rows.is_visual is None else self.adapter.limits(rows.start, rows.is_visual)
-        return Span(rows.pages, rows.start, rows.start + len(rows.token_ids), rows.wanted, limits, rows.cross)
+        stop = rows.start + len(rows.token_ids)
+        return self.kv.span(rows.pages, rows.start, stop, rows.wanted, limits, rows.cross)
 
     def _embed(self, batch: list[Rows]) -> Tensor:
         token_ids = torch.tensor([token for rows in batch for token in rows.token_ids])

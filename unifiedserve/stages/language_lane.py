@@ -127,9 +127,10 @@ class LanguageLane:
         """Nothing runs beside the loop; pages are the engine's to reclaim."""
 
     def _accept_request(self, request: Request) -> None:
-        kv_pages = self._model.kv.pages_for(len(request.token_ids))
-        if len(request.token_ids) % self._model.kv.page_size:
-            kv_pages += len(request.indices) - 1  # each further answer needs its own last page
+        kv = self._model.kv
+        kv_pages = kv.pages_for(len(request.token_ids))
+        changing = kv.pages_for(len(request.token_ids) % kv.page_size)
+        kv_pages += changing * (len(request.indices) - 1)  # each further answer needs its own
         adapter = self._model.adapter
         visual_pages = self._visual.pages_for
         prompt = Prompt.receive(request, adapter.visual_ids, kv_pages, visual_pages, adapter.whole_runs)

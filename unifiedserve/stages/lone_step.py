@@ -15,7 +15,7 @@ _SECONDS = 2.0
 
 def measure_lone_step(model: LanguageModel, decode: DecodeStage) -> float:
     """Seconds of the quickest of a few steps of one short sequence, before there are any requests."""
-    pages = model.kv.pool.allocate(1, 0)
+    pages = model.kv.pool.allocate(model.kv.pages_for(1), 0)
     if pages is None:
         raise RuntimeError("the KV cache is in use before there are any requests")
     greedy = SamplingParams(temperature=0, ignore_eos=True)

@@ -220,15 +220,16 @@ class PrefillStage:
         return visual
 
     def _fork(self, indices: list[int], pages: list[int], prompt: Prompt) -> list[list[int]]:
-        """Page tables of the answers: full pages are shared, a partly filled last one is copied for each."""
-        partial = prompt.state.num_tokens % self._kv.page_size != 0
-        shared = pages[: prompt.state.num_tokens // self._kv.page_size]
-        own = pages[len(shared) :]
-        tables = []
-        for i in range(len(indices)):
-            if i > 0:
-                self._kv.pool.retain(shared)
-                if partial:
-                    self._kv.copy_page(own[0], own[i])
-            tables.append([*shared, own[i]] if partial else list(shared))
+        """Page tables of the answers: full pages are shared, the others, which still change, are copied for each."""
+        tokens, kv = prompt.state.num_tokens, self._kv
+        needed, full = kv.pages_for(tokens), kv.state_pages + tokens // kv.page_size
+        changing = [*pages[: kv.state_pages], *pages[full:needed]]
+        tables = [pages[:needed]]
+        for first in range(needed, len(pages), max(1, len(changing))):
+            own = pages[first : first + len(changing)]
+            kv.copy_pages(changing, own)
+            tables.append([*own[: kv.state_pages], *pages[kv.state_pages : full], *own[kv.state_pages :]])
+        tables += [list(tables[0]) for _ in range(len(indices) - len(tables))]  # nothing of it still changes
+        for table in tables[1:]:
+            kv.pool.retain(table[kv.state_pages : full])
         return tables

@@ -20,8 +20,6 @@ MAX_FRAMES = 128
 
 class MiniCPMProcessor(PictureProcessor):
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
-        if "linear_attention" in (getattr(config.get_text_config(), "layer_types", None) or ()):
-            raise ConfigError(f"{model_dir}: a language model with linear attention is not supported")
         super().__init__(model_dir, config, chat_template)
         image = self.image_rules.to_dict()
         self._rules: dict[MediaKind, dict[str, Any]] = {

@@ -60,11 +60,9 @@ class MllamaAdapter(PictureAdapter):
     def __init__(self, config: Any, *args: Any) -> None:
         super().__init__(config, *args)
         self.visual_ids = frozenset()  # the image token has an embedding of its own
-        layers = self.language_model.layers
-        self._cross = [layer.cross_attn for layer in layers if hasattr(layer, "cross_attn")]
-        for attentions in (self._cross, [layer.self_attn for layer in layers if hasattr(layer, "self_attn")]):
-            for number, attention in enumerate(attentions):
-                attention.layer_idx = number  # in the buffer that has its keys and values
+        self._cross = [layer.cross_attn for layer in self.language_model.layers if hasattr(layer, "cross_attn")]
+        for number, attention in enumerate(self._cross):
+            attention.layer_idx = number  # among the keys and values in a row of the visual buffer
 
     def scopes(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> list[Scope]:
         """Text sees the image before it, or those where several stand in a row, but not the tiles that pad them.

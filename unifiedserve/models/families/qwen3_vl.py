@@ -1,4 +1,4 @@
-"""Qwen3-VL and its mixtures of experts: videos with times in the prompt, visual tokens that enter several layers."""
+"""Qwen3-VL, Qwen3.5 and their mixtures of experts: times in the prompt, visual tokens that enter several layers."""
 
 import math
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class Qwen3VLProcessor(Qwen25VLProcessor):
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
-        self.visual_dim *= 1 + len(config.vision_config.deepstack_visual_indexes)
+        self.visual_dim *= 1 + len(getattr(config.vision_config, "deepstack_visual_indexes", ()))
         self._start = getattr(self.tokenizer, "vision_start_token", "<|vision_start|>")
         self._end = getattr(self.tokenizer, "vision_end_token", "<|vision_end|>")
 
