@@ -1,0 +1,60 @@
+"""A model with linear attention, whose sequences have a state: it is forked, preempted, handed over and freed."""
+
+import concurrent.futures
+from collections.abc import Callable
+from pathlib import Path
+
+import openai
+import pytest
+from builders_qwen import qwen3_5_text
+from daemon import Daemon
+from media import text_part
+from test_life_of_requests import ask as complete
+from test_life_of_requests import metric, tokens
+
+Serve = Callable[..., Daemon]
+LONG = {"max_tokens": 72, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
+RIVER, STORY = text_part("What is a river?"), text_part("Tell me a story.")
+
+
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory: pytest.TempPathFactory) -> str:
+    checkpoint: Path = tmp_path_factory.mktemp("qwen3_5_text")
+    qwen3_5_text(checkpoint)
+    return str(checkpoint)
+
+
+def test_states_are_forked_and_survive_preemption(serve: Serve, recurrent: str) -> None:
+    roomy = serve(model=recurrent, kv_page_tokens=4)
+    expected = [tokens(roomy, part, **LONG) for part in (RIVER, STORY)]
+    forked = complete(roomy, RIVER, n=3, **LONG)
+    assert [choice.token_ids for choice in forked.choices] == [expected[0]] * 3
+    seeded = [complete(roomy, STORY, n=3, temperature=1.2, seed=5, max_tokens=40) for _ in range(2)]
+    assert [choice.token_ids for choice in seeded[0].choices] == [choice.token_ids for choice in seeded[1].choices]
+    roomy.wait_idle()
+
+    tight = serve(model=recurrent, kv_page_tokens=4, kv_cache_mib=1, prefill_chunk_tokens=8)
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        answers = list(pool.map(lambda part: tokens(tight, part, **LONG), [RIVER, STORY] * 6))
+    assert answers == expected * 6
+    assert metric(tight, "num_preemptions_total") > 0
+    tight.wait_idle()
+
+
+def test_no_prefix_is_reused(serve: Serve, recurrent: str) -> None:
+    """The pages of a prefix do not hold the state after it."""
+    daemon = serve(model=recurrent, kv_page_tokens=4)
+    first, second = (complete(daemon, RIVER, **LONG) for _ in range(2))
+    assert first.choices[0].token_ids == second.choices[0].token_ids
+    assert second.usage.prompt_tokens_details.cached_tokens == 0
+
+
+def test_room_for_the_state_is_counted(serve: Serve, recurrent: str) -> None:
+    daemon = serve(model=recurrent, kv_page_tokens=4, kv_cache_mib=1)
+    pages = daemon.engine.buffers()["kv"][1]
+    prompt = complete(daemon, RIVER, max_tokens=1).usage.prompt_tokens
+    most = (pages - 4) * 4 - prompt + 1  # a state takes 4 pages; the last token's keys are not kept
+    complete(daemon, RIVER, max_tokens=most, stream=True).close()
+    with pytest.raises(openai.BadRequestError, match=f"needs {pages + 1} pages of the KV cache"):
+        complete(daemon, RIVER, max_tokens=most + 1)
+    daemon.wait_idle()
