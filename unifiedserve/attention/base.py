@@ -78,7 +78,6 @@ class RaggedBatch:
     limits          B of them    those of each sequence's span
     cross           in order     those of all spans, counted in the batch
     state_pages     int64 [B, S] pages of each sequence's recurrent state
-    begins          bool [B]     whether this is a sequence's first step
     """
 
     qo_indptr: Tensor
@@ -89,7 +88,6 @@ class RaggedBatch:
     wanted_indptr: Tensor
     limits: tuple[Tensor | None, ...]
     state_pages: Tensor
-    begins: Tensor
     cross: tuple[CrossSpan, ...] = ()
 
     @staticmethod
@@ -132,7 +130,6 @@ class RaggedBatch:
                 for part in span.cross
             ),
             state_pages=torch.tensor([span.state for span in spans], dtype=torch.int64),
-            begins=torch.from_numpy(starts == 0),
         )
 
     @cached_property
@@ -152,6 +149,11 @@ class RaggedBatch:
         """int64 [W]: the rows of the wanted tokens in the batch."""
         counts = self.wanted_indptr.diff()
         return torch.arange(int(counts.sum())) + (self.qo_indptr - self.wanted_indptr)[1:].repeat_interleave(counts)
+
+    @property
+    def begins(self) -> Tensor:
+        """bool [B]: whether these are a sequence's first tokens."""
+        return self.kv_lens == self.qo_indptr.diff()
 
     @cached_property
     def cross_rows(self) -> Tensor:
