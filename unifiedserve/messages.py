@@ -164,9 +164,9 @@ class Embeddings(msgspec.Struct, tag=True, kw_only=True):
 class Sequence(msgspec.Struct, tag=True, kw_only=True):
     """One answer: its tokens so far, and the KV pages that hold all but the last.
 
-    Prefill hands it to decode: the KV stays where it is, only the page table travels. Its tokens attend to the
-    `visual` rows of the visual buffer, too, which is a part of a page each. The first `keyed` pages are
-    remembered, the last of them by `last_key` (empty: none are to be); `tail_media` has tokens in the next one.
+    Prefill hands it to decode: the KV stays where it is, only the page table travels. `visual` are rows of
+    the visual buffer that its tokens attend to, page by page. The first `keyed` pages are remembered, the last of them
+    by `last_key` (empty: none are to be); `tail_media` has tokens in the next one.
     """
 
     uid: int

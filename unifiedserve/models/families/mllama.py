@@ -105,17 +105,19 @@ class MllamaAdapter(PictureAdapter):
         for layer in model.layers:
             if not hasattr(layer, "cross_attn"):
                 hidden = layer(hidden[None], position_embeddings=rotary, ragged_batch=batch, kv_cache=kv)[0]
-            elif batch.cross and kv.visual is not None:
-                hidden = hidden.index_copy(0, batch.cross_rows, self._cross_layer(layer, hidden, batch, kv.visual))
+            elif batch.cross:
+                hidden = hidden.index_copy(0, batch.cross_rows, self._cross_layer(layer, hidden, batch, kv))
         final: Tensor = model.norm(hidden[batch.wanted_rows])
         return final
 
-    def _cross_layer(self, layer: Any, hidden: Tensor, batch: RaggedBatch, visual: Tensor) -> Tensor:
+    def _cross_layer(self, layer: Any, hidden: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
         """Hidden states [S, hidden] of the batch's tokens that attend to images, after a layer."""
+        if kv.visual is None:
+            raise ValueError("the KV cache has no visual buffer, to which tokens attend")
         attention, hidden = layer.cross_attn, hidden[batch.cross_rows]
         heads = hidden.shape[0], -1, attention.head_dim
         queries = attention.q_norm(attention.q_proj(layer.input_layernorm(hidden)).view(heads))
-        rows = visual.view(len(visual), len(self._cross), 2, attention.num_key_value_heads, attention.head_dim)
+        rows = kv.visual.view(-1, len(self._cross), 2, attention.num_key_value_heads, attention.head_dim)
         keys, values = rows[:, attention.layer_idx].unbind(1)
         attended = cross_attention(queries, keys, values, batch.cross, attention.scaling).flatten(1)
         hidden = hidden + layer.cross_attn_attn_gate.tanh() * attention.o_proj(attended)
