@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -9,7 +10,16 @@ from ipc_buffers import Arena
 from unifiedserve.admission import Admitted
 from unifiedserve.caches import Caches, Contents
 from unifiedserve.errors import RequestError
-from unifiedserve.messages import DecodeMedia, Delta, MediaSource, Request, Reuse, Token
+from unifiedserve.messages import (
+    DecodeMedia,
+    Delta,
+    MediaSource,
+    PromptLogprobs,
+    Request,
+    Reuse,
+    Token,
+    TokenLogprob,
+)
 from unifiedserve.output import Answer
 
 
@@ -27,6 +37,7 @@ class ActiveRequest:
     sources: list[MediaSource]
     arenas: list[Arena]
     contents: Contents | None = None  # None: nothing of it is cached
+    prompt_logprobs: list[TokenLogprob] | None = None  # of every token, as they come; None: not asked for
     outputs: asyncio.Queue[Delta | RequestError] = field(default_factory=asyncio.Queue)
     attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it
     early: dict[tuple[int, int], Token] = field(default_factory=dict)  # (answer, number), before their turn
@@ -59,10 +70,19 @@ class ActiveRequest:
         """Drop tokens of an attempt that is being replaced."""
         self.early = {key: token for key, token in self.early.items() if key[0] != index}
 
+    def learn(self, scored: PromptLogprobs) -> None:
+        """Log probabilities of some of the prompt's tokens; those that came before a worker died may come again."""
+        if self.prompt_logprobs is not None:
+            self.prompt_logprobs[scored.start : scored.start + len(scored.tokens)] = scored.tokens
+
     def language_request(self, uid: int, indices: list[int], caches: Caches) -> Request:
         """The stages' view. One answer goes on from its tokens so far; several start at the prompt."""
         prompt = self.admitted.prompt
         generated = self.answers[indices[0]].token_ids if len(indices) == 1 else []
+        changes: dict[str, Any] = {"stop": ()}  # stop strings are found here
+        if generated:
+            changes["prompt_logprobs"] = None  # they are there
+        sampling = msgspec.structs.replace(self.admitted.sampling, **changes)
         request = Request(
             uid=uid,
             arrival=self.arrival,
@@ -70,7 +90,7 @@ class ActiveRequest:
             token_ids=prompt.token_ids + generated,
             num_prompt=len(prompt.token_ids),
             media=prompt.media,
-            sampling=msgspec.structs.replace(self.admitted.sampling, stop=()),  # stop strings are found here
+            sampling=sampling,
             indices=indices,
         )
         if self.contents is not None:
@@ -78,7 +98,8 @@ class ActiveRequest:
             request.tail_media = caches.tail_media(request.token_ids, self.contents)
             request.unit_keys = caches.unit_keys(self.contents)
             if not self.stale:
-                request.reuse = caches.find(len(request.token_ids), request.page_keys, self.contents)
+                keys = request.page_keys if sampling.prompt_logprobs is None else None  # else all is to be computed
+                request.reuse = caches.find(len(request.token_ids), keys, self.contents)
         return request
 
     def vision_request(self, uid: int, reuse: Reuse) -> DecodeMedia | None:

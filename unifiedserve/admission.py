@@ -99,10 +99,11 @@ class Admission:
     def _complete(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
         """Resolve `max_tokens` and `seed`, and check the context length."""
         room = self.max_model_len - prompt_tokens
-        if room < 1:
+        if room < (0 if sampling.max_tokens == 0 else 1):
+            answer = " with at least one for the answer" if sampling.max_tokens != 0 else ""
             raise RequestError(
-                f"the prompt has {prompt_tokens} tokens, media included; the context holds {self.max_model_len} "
-                "with at least one for the answer. Shorten the text, or sample fewer frames or pixels",
+                f"the prompt has {prompt_tokens} tokens, media included; the context holds {self.max_model_len}"
+                f"{answer}. Shorten the text, or sample fewer frames or pixels",
                 param="input_tokens",
                 code="context_length_exceeded",
             )
@@ -116,11 +117,12 @@ class Admission:
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed  # a recomputation draws alike
         cached = (self._layout.kv.pages // sampling.n - self._layout.state_pages) * self._config.kv_page_tokens
         longest = max(1, min(room, cached - prompt_tokens + 1))
-        return msgspec.structs.replace(sampling, max_tokens=sampling.max_tokens or longest, seed=seed)
+        max_tokens = longest if sampling.max_tokens is None else sampling.max_tokens
+        return msgspec.structs.replace(sampling, max_tokens=max_tokens, seed=seed)
 
     def _check_buffers(self, prompt: Prompt, sampling: SamplingParams) -> None:
         config, layout = self._config, self._layout
-        tokens = len(prompt.token_ids) + (sampling.max_tokens or 0) - 1
+        tokens = len(prompt.token_ids) + max(sampling.max_tokens or 0, 1) - 1  # the last one's KV is not needed
         self._check_buffer(
             "KV cache",
             "--kv-cache-mib",

@@ -31,6 +31,7 @@ from unifiedserve.messages import (
     Message,
     PagesFreed,
     Preempted,
+    PromptLogprobs,
     Ready,
     Report,
     Span,
@@ -338,6 +339,9 @@ class Engine:
 
     def _handle(self, message: Message) -> None:
         match message:
+            case PromptLogprobs():
+                if message.uid in self._attempts:
+                    self._attempts[message.uid].learn(message)
             case Report():
                 self._handle_report(message)
             case Preempted():
@@ -363,6 +367,8 @@ class Engine:
             seconds = span.end - span.start
             self.metrics.stage_time(span.stage.value, "queue" if span.name == "queue" else "run", seconds)
         now = time.monotonic()
+        for uid in report.through:
+            self._handle_through(uid, now)
         for token in report.tokens:
             active = self._attempts.get(token.uid)
             if active is not None and not active.ending:
@@ -401,11 +407,23 @@ class Engine:
                 self._link.send(self.config.workers.host(Stage.DECODE), Abort(token.uid, token.index))
             self._leave(active, token.uid, token.index)
         if delta is not None:
-            if delta.finish_reason:
-                self.metrics.request_finished(
-                    delta.finish_reason, now - active.arrival, delta.prompt_tokens, delta.generated_tokens
-                )
-            active.outputs.put_nowait(delta)
+            self._put(active, delta, now)
+
+    def _handle_through(self, uid: int, now: float) -> None:
+        """A request that wants no tokens is at the end of its prompt."""
+        active = self._attempts.get(uid)
+        if active is None or active.ending:
+            return
+        for index in sorted(active.attempts[uid]):
+            self._leave(active, uid, index)
+            self._put(active, active.answers[index].end(index), now)
+
+    def _put(self, active: ActiveRequest, delta: Delta, now: float) -> None:
+        if delta.finish_reason:
+            self.metrics.request_finished(
+                delta.finish_reason, now - active.arrival, delta.prompt_tokens, delta.generated_tokens
+            )
+        active.outputs.put_nowait(delta)
 
     def _handle_preempted(self, message: Preempted) -> None:
         active = self._attempts.get(message.uid)

@@ -9,7 +9,7 @@ from unifiedserve.caches import contents_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.media_digest import MediaDigests
-from unifiedserve.messages import GenerateRequest, MediaSource
+from unifiedserve.messages import GenerateRequest, MediaSource, TokenLogprob
 from unifiedserve.models.base import Processor
 from unifiedserve.output import Answer
 from unifiedserve.supervisor import Supervisor
@@ -33,17 +33,20 @@ class Intake:
     def take(self, request: GenerateRequest, arrival: float) -> ActiveRequest:
         """Raises RequestError saying what is wrong with it; then nothing is held."""
         admitted = self._admission.admit(request)
-        prompt = admitted.prompt
+        prompt, sampling = admitted.prompt, admitted.sampling
+        scored = sampling.prompt_logprobs is not None
+        prompt_logprobs = [TokenLogprob(token) for token in prompt.token_ids] if scored else None
         answers = [
             Answer(
                 self._processor.tokenizer,
-                admitted.sampling,
+                sampling,
                 len(prompt.token_ids),
                 special_text=request.special_text,
+                prompt_logprobs=prompt_logprobs,
             )
-            for _ in range(admitted.sampling.n)
+            for _ in range(sampling.n)
         ]
-        active = ActiveRequest(admitted, arrival, answers, [], [])
+        active = ActiveRequest(admitted, arrival, answers, [], [], prompt_logprobs=prompt_logprobs)
         try:
             if self._cached:
                 digests = [self._digests.of(request.media[i]) for i in prompt.order]

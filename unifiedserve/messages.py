@@ -49,15 +49,16 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
 
 
 class TokenLogprob(msgspec.Struct):
-    """A sampled token with its log probability and the likeliest alternatives."""
+    """A token with its log probability and the likeliest ones in its place; one of a prompt also with its rank."""
 
     token: int
     logprob: float | None = None
     top: list[tuple[int, float]] = []
+    rank: int | None = None  # from 1
 
 
 class Delta(msgspec.Struct, kw_only=True):
-    """A piece of answer number `index` of a request."""
+    """A piece of answer number `index` of a request. The first one of each has what was asked about the prompt."""
 
     index: int
     text: str
@@ -68,6 +69,7 @@ class Delta(msgspec.Struct, kw_only=True):
     prompt_tokens: int
     cached_tokens: int = 0  # of the prompt, which need not be computed
     generated_tokens: int
+    prompt_logprobs: list[TokenLogprob] | None = None  # none of the first token
 
 
 class Span(msgspec.Struct):
@@ -256,11 +258,23 @@ class Lookup(msgspec.Struct):
     hits: int
 
 
+class PromptLogprobs(msgspec.Struct, tag=True):
+    """Log probabilities of a prompt's tokens from position `start` on; all come before the prompt's end is reported."""
+
+    uid: int
+    start: int
+    tokens: list[TokenLogprob]
+
+
 class Report(msgspec.Struct, tag=True, kw_only=True):
-    """What a worker's step produced, and how many requests each of its stages holds."""
+    """What a worker's step produced, and how many requests each of its stages holds.
+
+    `through` are requests that want no tokens, at the ends of their prompts.
+    """
 
     instance: str
     tokens: list[Token] = []
+    through: list[int] = []
     spans: list[Span] = []
     kept: list[Kept] = []
     lookups: list[Lookup] = []
@@ -306,6 +320,7 @@ Message = (
     | Shutdown
     | Ready
     | Unfit
+    | PromptLogprobs
     | Report
     | Preempted
     | Stale

@@ -12,8 +12,15 @@ class Answer:
     """One answer while it is generated. Text that might be the start of a stop string is held back."""
 
     def __init__(
-        self, tokenizer: Any, sampling: SamplingParams, prompt_tokens: int, *, special_text: bool = False
+        self,
+        tokenizer: Any,
+        sampling: SamplingParams,
+        prompt_tokens: int,
+        *,
+        special_text: bool = False,
+        prompt_logprobs: list[TokenLogprob] | None = None,
     ) -> None:
+        """`prompt_logprobs` go with the first piece; they are complete by then."""
         self._tokenizer = tokenizer
         self._stream = DecodeStream(skip_special_tokens=not special_text)
         self._skip_special = not special_text
@@ -21,6 +28,7 @@ class Answer:
         self._want_logprobs = sampling.logprobs is not None
         self._prompt_tokens = prompt_tokens
         self._cached_tokens = 0
+        self._prompt_logprobs = prompt_logprobs
         self._emitted = ""
         self._held = ""
         self._pending: list[TokenLogprob] = []
@@ -49,11 +57,16 @@ class Answer:
             return None  # may become a stop string
         return self._delta(self._held[:ready], None, None, token.index)
 
+    def end(self, index: int) -> Delta:
+        """The only piece of an answer that was to have no tokens."""
+        return self._delta("", "length", None, index)
+
     def _delta(self, text: str, finish: FinishReason | None, stop_reason: str | int | None, index: int) -> Delta:
         self._held = self._held[len(text) :]
         self._emitted += text
         self.finished = finish is not None
         pending, self._pending = self._pending, []
+        prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, None
         return Delta(
             index=index,
             text=text,
@@ -64,6 +77,7 @@ class Answer:
             prompt_tokens=self._prompt_tokens,
             cached_tokens=self._cached_tokens,
             generated_tokens=len(self.token_ids),
+            prompt_logprobs=prompt_logprobs,
         )
 
     def _undecoded(self, finish: FinishReason) -> str:

@@ -36,9 +36,10 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the tokens of one request are chosen; the defaults sample from the model's own distribution.
 
     top_k 0 or -1, top_p 1, min_p 0 and penalties at their defaults do nothing; temperature 0 is greedy. `logprobs`
-    is the number of most probable tokens to report beside the chosen one (None: no log-probabilities at all).
-    `max_tokens` None leaves the context length as the only limit. `grammar` (see `unifiedserve.grammar`) is what the
-    answer must follow. `logit_bias` is added to the logits of these tokens.
+    is the number of most probable tokens to report beside the chosen one (None: no log-probabilities at all), and
+    `prompt_logprobs` the same for each token of the prompt. `max_tokens` None leaves the context length as the only
+    limit, 0 ends with the prompt. `grammar` (see `unifiedserve.grammar`) is what the answer must follow. `logit_bias`
+    is added to the logits of these tokens.
     """
 
     temperature: float = 1.0
@@ -55,6 +56,7 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     n: int = 1
     grammar: str | None = None
     logit_bias: dict[int, float] = {}
@@ -73,11 +75,12 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.seed is not None:
             _require("seed", self.seed, -SEED_LIMIT, SEED_LIMIT - 1)
         if self.max_tokens is not None:
-            _require("max_tokens", self.max_tokens, 1, INT_LIMIT)
+            _require("max_tokens", self.max_tokens, 0, INT_LIMIT)
             if self.min_tokens > self.max_tokens:
                 raise ParamError("min_tokens", f"must not be above max_tokens {self.max_tokens}, got {self.min_tokens}")
-        if self.logprobs is not None:
-            _require("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+        for param in ("logprobs", "prompt_logprobs"):
+            if (count := getattr(self, param)) is not None:
+                _require(param, count, 0, MAX_LOGPROBS)
         if not all(self.stop):
             raise ParamError("stop", "must not contain an empty string")
         if sum(map(len, self.stop)) > MAX_STOP_CHARACTERS:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,9 +23,11 @@ class Daemon:
 
     def wait_healthy(self, healthy: bool = True) -> None:
         """Returns when the engine is (or is not) healthy."""
-        asyncio.run_coroutine_threadsafe(
-            self.engine.wait_for(lambda: self.engine.healthy == healthy), self.loop
-        ).result()
+        self.wait_for(lambda: self.engine.healthy == healthy)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Returns when the condition holds."""
+        asyncio.run_coroutine_threadsafe(self.engine.wait_for(condition), self.loop).result()
 
     def wait_idle(self) -> None:
         """Returns when everything is free again; the test's time-out is the limit."""

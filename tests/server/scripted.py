@@ -109,12 +109,35 @@ def delta(text: str, number: int, *, index: int = 0, finish: Any = None, logprob
 
 
 async def say_words(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
-    """WORDS for each of the n answers, interleaved."""
+    """WORDS for each of the n answers, interleaved; nothing if no tokens are wanted."""
     logprobs = request.sampling.logprobs is not None
-    for number, word in enumerate(WORDS, start=1):
+    words = WORDS if request.sampling.max_tokens != 0 else []
+    for index in range(request.sampling.n if not words else 0):
+        yield Delta(
+            index=index,
+            text="",
+            token_ids=[],
+            logprobs=[] if logprobs else None,
+            finish_reason="length",
+            prompt_tokens=7,
+            generated_tokens=0,
+            prompt_logprobs=score_prompt(request),
+        )
+    for number, word in enumerate(words, start=1):
         finish = "stop" if number == len(WORDS) else None
         for index in range(request.sampling.n):
-            yield delta(word, number, index=index, finish=finish, logprobs=logprobs)
+            piece = delta(word, number, index=index, finish=finish, logprobs=logprobs)
+            piece.prompt_logprobs = score_prompt(request) if number == 1 else None
+            yield piece
+
+
+def score_prompt(request: GenerateRequest) -> list[TokenLogprob] | None:
+    """Each token is the third, at -1; "z" is the likeliest."""
+    if request.sampling.prompt_logprobs is None:
+        return None
+    first, *others = request.prompt_token_ids or b"prompt"
+    top = [(122, -0.25), (120, -0.5)][: request.sampling.prompt_logprobs]
+    return [TokenLogprob(first), *(TokenLogprob(token, -1.0, top, rank=3) for token in others)]
 
 
 def _text(content: Any) -> str:

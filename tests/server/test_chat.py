@@ -99,6 +99,14 @@ async def test_logprobs(client: httpx.AsyncClient) -> None:
     assert [entry["token"] for logprobs in streamed for entry in logprobs["content"]] == ["A", "B", "C", "D"]
 
 
+async def test_prompt_logprobs(client: httpx.AsyncClient) -> None:
+    answer = (await client.post(PATH, json=question(prompt_logprobs=1, n=2))).json()
+    opening, *entries = answer["prompt_logprobs"]
+    assert opening is None
+    assert all(entry["122"] == {"logprob": -0.25, "rank": 1, "decoded_token": "z"} for entry in entries)
+    assert "prompt_logprobs" not in (await client.post(PATH, json=question())).json()
+
+
 async def test_token_ids_if_asked_for(client: httpx.AsyncClient) -> None:
     answer = (await client.post(PATH, json=question(return_token_ids=True))).json()
     assert answer["choices"][0]["token_ids"] == [65, 66, 67, 68]

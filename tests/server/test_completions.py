@@ -37,7 +37,7 @@ async def test_whole_answer(client: httpx.AsyncClient, engine: ScriptedEngine) -
 
 @pytest.mark.parametrize(
     ("prompt", "texts"),
-    [([72, 105], ["Hi"]), (["a", "b"], ["a", "b"]), ([[72], [105, 33]], ["H", "i!"])],
+    [([72] * 300, ["H" * 300]), ([72, 105], ["Hi"]), (["a", "b"], ["a", "b"]), ([[72], [105, 33]], ["H", "i!"])],
 )
 async def test_every_kind_of_prompt(
     client: httpx.AsyncClient, engine: ScriptedEngine, prompt: Any, texts: list[str]
@@ -62,14 +62,54 @@ async def test_logprobs_have_tokens_and_offsets(client: httpx.AsyncClient) -> No
 async def test_stream_echoes_then_goes_on(client: httpx.AsyncClient) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     *chunks, last = await stream_of(client, PATH, {"prompt": ["x", "y"], "echo": True, "stream_options": options})
+    assert chunks[0]["choices"][0]["text"] == "x" + WORDS[0]
     texts = {0: "", 1: ""}
     for chunk in chunks:
         (choice,) = chunk["choices"]
         texts[choice["index"]] += choice["text"]
     assert texts == {0: "x" + TEXT, 1: "y" + TEXT}
-    assert [chunk["usage"]["completion_tokens"] for chunk in chunks] == [0, 0, 1, 2, 3, 4, 5, 6, 7, 8]
+    assert [chunk["usage"]["completion_tokens"] for chunk in chunks] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert last["choices"] == []
     assert last["usage"] == usage(14, 8)
+
+
+async def test_echoed_logprobs_begin_with_the_prompt(client: httpx.AsyncClient) -> None:
+    (choice,) = (await complete(client, prompt="ab", logprobs=1, echo=True))["choices"]
+    logprobs = choice["logprobs"]
+    assert choice["text"] == "ab" + TEXT
+    assert logprobs["tokens"] == ["a", "b", "A", "B", "C", "D"]
+    assert logprobs["token_logprobs"] == [None, -1.0, *[-0.5] * 4]
+    assert logprobs["text_offset"] == [0, 1, 2, 3, 4, 5]
+    assert logprobs["top_logprobs"][:3] == [None, {"z": -0.25, "b": -1.0}, {"A": -0.5}]
+    assert "prompt_logprobs" not in choice
+    body = {"prompt": "ab", "logprobs": 1, "echo": True}
+    chunks = [chunk["choices"][0]["logprobs"] for chunk in await stream_of(client, PATH, body)]
+    assert {field: [item for chunk in chunks for item in chunk[field]] for field in logprobs} == logprobs
+
+
+async def test_a_prompt_can_be_scored_alone(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    (choice,) = (await complete(client, prompt=[97, 98], logprobs=1, echo=True, max_tokens=0))["choices"]
+    assert (choice["text"], choice["finish_reason"]) == ("ab", "length")
+    assert choice["logprobs"]["tokens"] == ["a", "b"]
+    assert engine.requests[0].sampling.max_tokens == 0
+
+
+async def test_prompt_logprobs_are_by_token_id(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    fields = {"prompt": ["ab", "c"], "prompt_logprobs": 1, "logprobs": 3}
+    first, second = (await complete(client, **fields))["choices"]
+    assert first["prompt_logprobs"] == [
+        None,
+        {
+            "98": {"logprob": -1.0, "rank": 3, "decoded_token": "b"},
+            "122": {"logprob": -0.25, "rank": 1, "decoded_token": "z"},
+        },
+    ]
+    assert second["prompt_logprobs"] == [None]
+    assert first["logprobs"]["tokens"] == ["A", "B", "C", "D"]
+    assert [request.sampling.prompt_logprobs for request in engine.requests] == [1, 1]
+    (echoed,) = (await complete(client, prompt="ab", prompt_logprobs=0, logprobs=1, echo=True))["choices"]
+    assert engine.requests[-1].sampling.prompt_logprobs == 1
+    assert list(echoed["prompt_logprobs"][1]) == ["98"]
 
 
 async def test_best_of_shows_the_likeliest() -> None:

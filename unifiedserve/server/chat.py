@@ -13,7 +13,7 @@ from unifiedserve.sampling import SamplingParams
 from unifiedserve.server.constraint import constraint
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.options import media_options
-from unifiedserve.server.parameters import refuse_unless, sampling_params
+from unifiedserve.server.parameters import engine_request, refuse_unless, sampling_params
 from unifiedserve.server.schema import ChatRequest, ImagePart, Message, TextPart, VideoPart
 from unifiedserve.server.tools import ToolUse
 
@@ -62,16 +62,7 @@ async def generate_request(
     options = media_options(chat)
     messages, references = _split_media(chat.messages)
     media = await _fetch_all(references, options, fetcher)
-    request = GenerateRequest(
-        id=id,
-        messages=messages,
-        media=media,
-        sampling=sampling,
-        template=template,
-        priority=chat.priority or 0,
-        deadline=chat.deadline,
-    )
-    request = request if wanted is None else wanted.applied_to(request)
+    request = engine_request(chat, id, sampling, wanted, messages=messages, media=media, template=template)
     return request if tools is None else tools.applied_to(request)
 
 

@@ -64,16 +64,7 @@ async def completions(request: Request, engine: ServingEngine) -> Response:
     tokenizer = engine.processor.tokenizer
     work = await text_requests(asked, id, tokenizer)
     best_of = work[0].sampling.n
-    reply = TextReply(
-        id,
-        engine.model_name,
-        tokenizer,
-        echoes(asked, tokenizer),
-        best_of,
-        shown=asked.n or 1,
-        logprobs=asked.logprobs is not None,
-        token_ids=bool(asked.return_token_ids),
-    )
+    reply = TextReply(asked, id, engine.model_name, tokenizer, echoes(asked, tokenizer), best_of)
     try:
         return await _respond(request, asked, id, merged([engine.generate(one) for one in work], best_of), reply)
     except ClientGoneError:

@@ -1,7 +1,11 @@
-"""The sampling parameters of a request for generated text, checked against each other."""
+"""What all requests for generated text have in common: sampling parameters, checked against each other, and order."""
+
+from typing import Any
 
 from unifiedserve.errors import RequestError
+from unifiedserve.messages import GenerateRequest
 from unifiedserve.sampling import ParamError, SamplingParams
+from unifiedserve.server.constraint import Constraint
 from unifiedserve.server.schema import GenerationOptions
 
 _CONVERTED = {"max_tokens", "stop", "stop_token_ids", "logit_bias"}
@@ -14,6 +18,11 @@ def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logpr
         options.stream_options is None or bool(options.stream),
         "stream_options",
         "`stream_options` needs `stream`: true.",
+    )
+    refuse_unless(
+        options.prompt_logprobs is None or not options.stream,
+        "prompt_logprobs",
+        "`prompt_logprobs` contradicts `stream`: chunks have no place for them.",
     )
     given = {name: value for name in _SAME if (value := getattr(options, name)) is not None}
     params = SamplingParams(
@@ -29,6 +38,15 @@ def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logpr
     except ParamError as error:
         raise RequestError(f"{error}.", param=error.param) from None
     return params
+
+
+def engine_request(
+    options: GenerationOptions, id: str, sampling: SamplingParams, wanted: Constraint | None, **prompt: Any
+) -> GenerateRequest:
+    """`prompt` are the fields of a GenerateRequest that say what is to be answered."""
+    priority = options.priority or 0
+    request = GenerateRequest(id=id, sampling=sampling, priority=priority, deadline=options.deadline, **prompt)
+    return request if wanted is None else wanted.applied_to(request)
 
 
 def refuse_unless(consistent: bool, param: str, message: str) -> None:

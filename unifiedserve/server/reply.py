@@ -8,6 +8,7 @@ import msgspec
 
 from unifiedserve.messages import Delta, TokenLogprob
 from unifiedserve.server.answer_parser import AnswerParser, Said, Thought
+from unifiedserve.server.logprobs import PromptLogprobs, finite, joined, prompt_logprobs
 from unifiedserve.server.schema import FunctionCall, ToolCall
 from unifiedserve.server.tally import Tally, Usage, identity
 
@@ -63,6 +64,7 @@ class ChatCompletion(msgspec.Struct, kw_only=True):
     system_fingerprint: str
     choices: list[Choice]
     usage: Usage
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChunkDelta(msgspec.Struct, omit_defaults=True):
@@ -98,6 +100,7 @@ class Reply:
         self._identity = identity(id, model)
         self._tokenizer = tokenizer
         self._with_token_ids = token_ids
+        self._prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
         self._tally = Tally(reading.answers)
         self._answers = [_Answer(reading) for _ in range(reading.answers)]
 
@@ -109,6 +112,8 @@ class Reply:
         """What a delta adds to a stream: its text, then its end."""
         self._tally.add(delta)
         answer = self._answers[delta.index]
+        if delta.prompt_logprobs is not None and delta.index == 0:
+            self._prompt_logprobs = prompt_logprobs(delta.prompt_logprobs, self._tokenizer)
         logprobs = None if delta.logprobs is None else Logprobs(self._entries(delta.logprobs))
         token_ids = delta.token_ids if self._with_token_ids else None
         choices = [ChunkChoice(delta.index, part) for part in answer.read(delta)]
@@ -134,7 +139,9 @@ class Reply:
 
     def completion(self) -> ChatCompletion:
         choices = [answer.whole(index) for index, answer in enumerate(self._answers)]
-        return ChatCompletion(**self._identity, choices=choices, usage=self.usage())
+        return ChatCompletion(
+            **self._identity, choices=choices, usage=self.usage(), prompt_logprobs=self._prompt_logprobs
+        )
 
     def _entries(self, logprobs: Iterable[TokenLogprob]) -> list[LogprobEntry]:
         return [
@@ -147,7 +154,7 @@ class Reply:
 
     def _token(self, token: int, logprob: float) -> tuple[str, float, list[int] | None]:
         text: str = self._tokenizer.decode([token])
-        return text, max(logprob, -9999.0), None if "\ufffd" in text else list(text.encode())
+        return text, finite(logprob), None if "\ufffd" in text else list(text.encode())
 
 
 class Reading(NamedTuple):
@@ -192,15 +199,14 @@ class _Answer:
 
     def whole(self, index: int) -> Choice:
         last = self.choices[-1] if self.choices else ChunkChoice(index, ChunkDelta())
-        logprobs = [choice.logprobs for choice in self.choices if choice.logprobs is not None]
-        token_ids = [choice.token_ids for choice in self.choices if choice.token_ids is not None]
+        entries = joined(None if choice.logprobs is None else choice.logprobs.content for choice in self.choices)
         return Choice(
             index,
             self._message([choice.delta for choice in self.choices]),
-            Logprobs([entry for part in logprobs for entry in part.content]) if logprobs else None,
+            None if entries is None else Logprobs(entries),
             last.finish_reason,
             last.stop_reason,
-            [token for part in token_ids for token in part] if token_ids else None,
+            joined(choice.token_ids for choice in self.choices),
         )
 
     def _message(self, parts: Sequence[ChunkDelta]) -> AnswerMessage:

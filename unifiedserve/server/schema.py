@@ -188,6 +188,7 @@ class GenerationOptions(Strict):
     ignore_eos: bool | None = None
     return_token_ids: bool | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="The lowest goes first")] | None = None
     deadline: Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")] | None = None
 
@@ -222,13 +223,14 @@ class ChatRequest(GenerationOptions, kw_only=True):
     add_generation_prompt: bool | None = None
 
 
-TextPrompt = str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1, max_length=256)]
+TextPrompt = str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1)]
 
 
 class CompletionRequest(GenerationOptions, kw_only=True):
     """`prompt` is a text, token ids, or a list of either: then each gets n answers, in order."""
 
     prompt: TextPrompt
+    max_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1, description="0 needs `echo`")] | None = None
     echo: bool | None = None
     best_of: Annotated[int, Meta(ge=1, le=64)] | None = None
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
@@ -268,7 +270,6 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "length_penalty": (None, 1),
     "modalities": (None, ["text"]),
     "prediction": (None,),
-    "prompt_logprobs": (None,),
     "reasoning_effort": (None,),
     "skip_special_tokens": (None, True),
     "spaces_between_special_tokens": (None, True),

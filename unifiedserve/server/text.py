@@ -9,10 +9,11 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages import GenerateRequest
 from unifiedserve.sampling import SamplingParams
 from unifiedserve.server.constraint import constraint
-from unifiedserve.server.parameters import refuse_unless, sampling_params
+from unifiedserve.server.parameters import engine_request, refuse_unless, sampling_params
 from unifiedserve.server.schema import CompletionRequest
 
 _MAX_TOKENS = 16  # OpenAI's default for this endpoint
+_MOST_PROMPTS = 256
 
 
 async def text_requests(asked: CompletionRequest, id: str, tokenizer: Any) -> list[GenerateRequest]:
@@ -22,17 +23,7 @@ async def text_requests(asked: CompletionRequest, id: str, tokenizer: Any) -> li
     prompts = _prompts(asked)
     special = asked.add_special_tokens is not False
     token_ids = await asyncio.to_thread(lambda: [_encode(tokenizer, prompt, special) for prompt in prompts])
-    requests = [
-        GenerateRequest(
-            id=id,
-            prompt_token_ids=ids,
-            sampling=sampling,
-            priority=asked.priority or 0,
-            deadline=asked.deadline,
-        )
-        for ids in token_ids
-    ]
-    return requests if wanted is None else [wanted.applied_to(request) for request in requests]
+    return [engine_request(asked, id, sampling, wanted, prompt_token_ids=ids) for ids in token_ids]
 
 
 def echoes(asked: CompletionRequest, tokenizer: Any) -> list[str]:
@@ -51,14 +42,13 @@ def _sampling(asked: CompletionRequest) -> SamplingParams:
         "best_of",
         "`best_of` above `n` contradicts `stream`: which answers are best is known at the end.",
     )
-    refuse_unless(
-        not asked.echo or asked.logprobs is None,
-        "logprobs",
-        "`logprobs` with `echo` is not supported: there are none of the prompt.",
-    )
+    max_tokens = _MAX_TOKENS if asked.max_tokens is None else asked.max_tokens
+    refuse_unless(max_tokens > 0 or bool(asked.echo), "max_tokens", "`max_tokens` 0 needs `echo`: nothing is left.")
     logprobs = asked.logprobs if best_of == shown else asked.logprobs or 0
-    sampling = sampling_params(asked, max_tokens=asked.max_tokens or _MAX_TOKENS, logprobs=logprobs)
-    return msgspec.structs.replace(sampling, n=best_of)
+    sampling = sampling_params(asked, max_tokens=max_tokens, logprobs=logprobs)
+    echoed = asked.logprobs if asked.echo else None
+    counts = [count for count in (asked.prompt_logprobs, echoed) if count is not None]
+    return msgspec.structs.replace(sampling, n=best_of, prompt_logprobs=max(counts, default=None))
 
 
 def _prompts(asked: CompletionRequest) -> list[str | list[int]]:
@@ -69,6 +59,7 @@ def _prompts(asked: CompletionRequest) -> list[str | list[int]]:
         raise RequestError("`prompt` must not mix texts, token ids and lists of token ids.", param="prompt")
     if kinds == {int}:
         return [[item for item in asked.prompt if isinstance(item, int)]]
+    refuse_unless(len(asked.prompt) <= _MOST_PROMPTS, "prompt", f"`prompt` has more than {_MOST_PROMPTS} prompts.")
     return [item for item in asked.prompt if not isinstance(item, int)]
 
 

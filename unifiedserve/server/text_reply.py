@@ -6,18 +6,18 @@ from typing import Any, Literal
 import msgspec
 
 from unifiedserve.messages import Delta, TokenLogprob
+from unifiedserve.server.logprobs import PromptLogprobs, finite, joined, prompt_logprobs
+from unifiedserve.server.schema import CompletionRequest
 from unifiedserve.server.tally import Tally, Usage, identity
-
-_LOWEST = -9999.0  # JSON has no infinity
 
 
 class TextLogprobs(msgspec.Struct):
-    """Lists with an entry a token; `text_offset` counts characters."""
+    """Lists with an entry a token; `text_offset` counts characters. There is no probability of a prompt's first one."""
 
     text_offset: list[int]
-    token_logprobs: list[float]
+    token_logprobs: list[float | None]
     tokens: list[str]
-    top_logprobs: list[dict[str, float]]
+    top_logprobs: list[dict[str, float] | None]
 
 
 class TextChoice(msgspec.Struct):
@@ -27,6 +27,7 @@ class TextChoice(msgspec.Struct):
     finish_reason: str | None = None
     stop_reason: str | int | None = None
     token_ids: list[int] | None = None
+    prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
 
 
 class Completion(msgspec.Struct, kw_only=True):
@@ -44,49 +45,45 @@ class Completion(msgspec.Struct, kw_only=True):
 class TextReply:
     """The answers to some prompts as they grow.
 
-    Each prompt has `best_of` answers, of which a whole completion shows the `shown` likeliest. `echoes` are the
-    texts that answers begin with, one a prompt.
+    Each prompt has `best_of` answers, of which a whole completion shows the n likeliest. `echoes` are the texts that
+    answers begin with, one a prompt.
     """
 
     def __init__(
-        self,
-        id: str,
-        model: str,
-        tokenizer: Any,
-        echoes: Sequence[str],
-        best_of: int,
-        *,
-        shown: int,
-        logprobs: bool,
-        token_ids: bool,
+        self, asked: CompletionRequest, id: str, model: str, tokenizer: Any, echoes: Sequence[str], best_of: int
     ) -> None:
         self._identity = identity(id, model)
         self._tokenizer = tokenizer
         self._best_of = best_of
-        self._shown = shown
-        self._with_logprobs = logprobs
-        self._with_token_ids = token_ids
+        self._shown = asked.n or 1
+        self._logprobs = asked.logprobs
+        self._echoed = bool(asked.echo)
+        self._prompt_logprobs = asked.prompt_logprobs
+        self._with_token_ids = bool(asked.return_token_ids)
         self._tally = Tally(best_of)
         self._answers = [_Answer(echo) for echo in echoes for _ in range(best_of)]
 
     def opening(self) -> list[TextChoice]:
-        """What a stream begins with: the echoes."""
-        return [TextChoice(index, answer.echo) for index, answer in enumerate(self._answers) if answer.echo]
+        """Nothing comes before the first delta."""
+        return []
 
     def take(self, delta: Delta) -> list[TextChoice]:
-        """What a delta adds to a stream."""
+        """What a delta adds to a stream; the first of an answer, the prompt if it is echoed."""
         self._tally.add(delta)
         answer = self._answers[delta.index]
         answer.score += sum(entry.logprob or 0.0 for entry in delta.logprobs or ())
         answer.tokens += len(delta.token_ids)
+        echo, answer.echo = answer.echo, ""
         choice = TextChoice(
             delta.index,
-            delta.text,
-            self._logprobs(answer, delta.logprobs or ()) if self._with_logprobs else None,
+            echo + delta.text,
+            None if self._logprobs is None else self._text_logprobs(answer, delta, self._logprobs),
             delta.finish_reason,
             delta.stop_reason,
             delta.token_ids if self._with_token_ids else None,
         )
+        if self._prompt_logprobs is not None and delta.prompt_logprobs is not None:
+            choice.prompt_logprobs = prompt_logprobs(delta.prompt_logprobs, self._tokenizer, self._prompt_logprobs)
         return [choice]
 
     def keep(self, choices: Sequence[TextChoice]) -> None:
@@ -110,45 +107,49 @@ class TextReply:
         choices = [answer.whole(index) for index, answer in enumerate(chosen)]
         return Completion(**self._identity, choices=choices, usage=self.usage())
 
-    def _logprobs(self, answer: "_Answer", entries: Sequence[TokenLogprob]) -> TextLogprobs:
+    def _text_logprobs(self, answer: "_Answer", delta: Delta, count: int) -> TextLogprobs:
         logprobs = TextLogprobs([], [], [], [])
+        if self._echoed:
+            self._append(logprobs, delta.prompt_logprobs or (), count, 0)
+        answer.offset = self._append(logprobs, delta.logprobs or (), count, answer.offset)
+        return logprobs
+
+    def _append(self, logprobs: TextLogprobs, entries: Sequence[TokenLogprob], count: int, offset: int) -> int:
+        """Entries whose first one begins at character `offset`; returns the end of the last."""
         for entry in entries:
             text: str = self._tokenizer.decode([entry.token])
-            logprobs.text_offset.append(answer.offset)
+            logprobs.text_offset.append(offset)
             logprobs.tokens.append(text)
-            logprobs.token_logprobs.append(_finite(entry.logprob))
-            top = {self._tokenizer.decode([token]): _finite(value) for token, value in reversed(entry.top)}
-            logprobs.top_logprobs.append({**top, text: _finite(entry.logprob)})
-            answer.offset += len(text)
-        return logprobs
+            offset += len(text)
+            if entry.logprob is None:
+                logprobs.token_logprobs.append(None)
+                logprobs.top_logprobs.append(None)
+                continue
+            likeliest = reversed(entry.top[:count])
+            top = {self._tokenizer.decode([token]): finite(logprob) for token, logprob in likeliest}
+            logprobs.token_logprobs.append(finite(entry.logprob))
+            logprobs.top_logprobs.append({**top, text: finite(entry.logprob)})
+        return offset
 
 
 class _Answer:
     def __init__(self, echo: str) -> None:
-        self.echo = echo
+        self.echo = echo  # until it is shown
         self.offset = len(echo)
         self.choices: list[TextChoice] = []
         self.score = 0.0  # log-probability of all tokens
         self.tokens = 0
 
     def whole(self, index: int) -> TextChoice:
-        last = self.choices[-1] if self.choices else TextChoice(index, "")
-        logprobs = [choice.logprobs for choice in self.choices if choice.logprobs is not None]
-        token_ids = [choice.token_ids for choice in self.choices if choice.token_ids is not None]
-        return TextChoice(
-            index,
-            self.echo + "".join(choice.text for choice in self.choices),
-            _joined(logprobs) if logprobs else None,
-            last.finish_reason,
-            last.stop_reason,
-            [token for part in token_ids for token in part] if token_ids else None,
+        parts = [choice.logprobs for choice in self.choices if choice.logprobs is not None]
+        fields = TextLogprobs.__struct_fields__
+        return msgspec.structs.replace(
+            self.choices[-1],
+            index=index,
+            text="".join(choice.text for choice in self.choices),
+            logprobs=TextLogprobs(*(joined(getattr(part, field) for part in parts) or [] for field in fields))
+            if parts
+            else None,
+            token_ids=joined(choice.token_ids for choice in self.choices),
+            prompt_logprobs=self.choices[0].prompt_logprobs,
         )
-
-
-def _joined(parts: Sequence[TextLogprobs]) -> TextLogprobs:
-    fields = TextLogprobs.__struct_fields__
-    return TextLogprobs(*([item for part in parts for item in getattr(part, field)] for field in fields))
-
-
-def _finite(logprob: float | None) -> float:
-    return _LOWEST if logprob is None else max(logprob, _LOWEST)

@@ -23,7 +23,8 @@ class Rows:
     pages: list[int]
     visual: Tensor | None = None  # [m, hidden]: embeddings of the visual placeholders among them
     is_visual: Tensor | None = None  # bool [n]
-    wanted: int = 1  # logits are wanted after so many of its last tokens
+    wanted: int | None = 1  # hidden states are wanted of so many of its last tokens; None: of all
+    next_token: bool = True  # logits are wanted after the last one
     cross: Sequence[CrossSpan] = ()  # what they attend to besides
 
 
@@ -43,11 +44,18 @@ class LanguageModel:
         self._threads.use(self._threads.threads // 2 if shared else self._threads.threads)
 
     @torch.inference_mode()
-    def run(self, batch: list[Rows]) -> Tensor:
-        """Logits float32 [W, vocab] after the W tokens for which they are wanted, in order."""
+    def run(self, batch: list[Rows]) -> list[Tensor]:
+        """Hidden states [wanted, hidden] of each."""
         ragged = RaggedBatch.build([self._span(rows) for rows in batch], self.kv.page_size)
         positions = torch.cat([rows.positions for rows in batch], dim=1)
-        return self.adapter.logits(self.adapter.forward(self._embed(batch), positions, ragged, self.kv))
+        hidden = self.adapter.forward(self._embed(batch), positions, ragged, self.kv)
+        return list(torch.split(hidden, ragged.wanted_indptr.diff().tolist()))
+
+    @torch.inference_mode()
+    def next_logits(self, batch: list[Rows], hidden: list[Tensor]) -> Tensor:
+        """Logits float32 [k, vocab] after the last tokens of the k rows that want them, until the next call."""
+        last = [states[len(states) - rows.next_token :] for rows, states in zip(batch, hidden, strict=True)]
+        return self.adapter.logits(torch.cat(last))
 
     def _span(self, rows: Rows) -> Span:
         limits = None if rows.is_visual is None else self.adapter.limits(rows.start, rows.is_visual)

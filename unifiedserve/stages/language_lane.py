@@ -32,6 +32,7 @@ from unifiedserve.stages.language import LanguageModel
 from unifiedserve.stages.port import Port
 from unifiedserve.stages.prefill import PrefillStage
 from unifiedserve.stages.prompt import Prompt
+from unifiedserve.stages.prompt_logprobs import prompt_logprobs
 from unifiedserve.stages.sampler import Key
 
 _log = logging.getLogger(__name__)
@@ -235,7 +236,10 @@ class LanguageLane:
         for stage in self._hosted & {Stage.PREFILL, Stage.DECODE}:
             self._port.used(stage, self._model.kv.pool.used_pages())
         self._model.share_cores(self._port.others_work and not prefill)
-        logits = self._model.run([rows for _, rows in decode] + [rows for _, rows in prefill])
+        batch = [rows for _, rows in decode] + [rows for _, rows in prefill]
+        hidden = self._model.run(batch)
+        self._read_prompts([chunk for chunk, _ in prefill], hidden[len(decode) :])
+        logits = self._model.next_logits(batch, hidden)
         if decode:
             self._finish_decode([key for key, _ in decode], logits[: len(decode)], start)
         if prefill:
@@ -244,6 +248,11 @@ class LanguageLane:
         if decode:
             self._pace = Pace(start, ended)
         learn_step(self._costs, len(decode), sum(chunk.stop - chunk.start for chunk, _ in prefill), ended - start)
+
+    def _read_prompts(self, chunks: list[Chunk], hidden: list[Tensor]) -> None:
+        for chunk, states in zip(chunks, hidden, strict=True):
+            for message in prompt_logprobs(self._prompts[chunk.uid].request, chunk.start, states, self._model.adapter):
+                self._port.to_engine(message)
 
     def _finish_decode(self, keys: list[Key], logits: Tensor, start: float) -> None:
         tokens = self._decode.finish(keys, logits)
@@ -256,7 +265,7 @@ class LanguageLane:
         finished = self._prefill.finish(chunks, logits, self._prompts)
         for sequence in finished.sequences:
             self._port.send(Stage.DECODE, sequence)
-        self._port.tokens(finished.tokens)
+        self._port.tokens(finished.tokens, finished.without_tokens)
         for uid in finished.complete:
             self._encode.drop(self._prompts.pop(uid))
         self._port.send(Stage.ENCODE, PagesFreed())

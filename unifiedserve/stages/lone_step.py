@@ -46,7 +46,7 @@ def _steps(model: LanguageModel, decode: DecodeStage, key: tuple[int, int]) -> I
         start = time.monotonic()
         if done > _UNTIMED and start - begin > _SECONDS:
             return
-        logits = model.run([rows for _, rows in decode.rows([key])])
-        decode.finish([key], logits)
+        batch = [rows for _, rows in decode.rows([key])]
+        decode.finish([key], model.next_logits(batch, model.run(batch)))
         del sequence.token_ids[1:]
         yield time.monotonic() - start

@@ -104,8 +104,10 @@ class Port:
         else:
             self.to_engine(Drained(message.uid))
 
-    def tokens(self, tokens: list[Token]) -> None:
+    def tokens(self, tokens: list[Token], through: Iterable[int] = ()) -> None:
+        """What was sampled, and which requests that want no tokens are at the ends of their prompts."""
         self._report.tokens.extend(tokens)
+        self._report.through.extend(through)
 
     def cached(self, kept: list[Kept], lookups: list[Lookup]) -> None:
         """What can be found in the caches from now on, and what was found in them."""
@@ -137,7 +139,8 @@ class Port:
     def flush(self, counts: dict[Stage, tuple[int, int]]) -> None:
         """Send what was gathered, if anything happened since the last time."""
         report = self._report
-        if report.tokens or report.spans or report.kept or report.lookups or counts != report.counts:
+        gathered = report.tokens or report.through or report.spans or report.kept or report.lookups
+        if gathered or counts != report.counts:
             report.counts = counts
             self.to_engine(report)
             self._report = Report(instance=self._instance, counts=counts)

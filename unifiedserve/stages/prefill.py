@@ -37,11 +37,15 @@ class _Progress:
 
 
 class Finished(NamedTuple):
-    """What a step of prefill gave: first tokens, sequences for decode, and prompts that are through."""
+    """What a step of prefill gave: first tokens, sequences for decode, and prompts that are through.
+
+    `without_tokens` are those of them that want none.
+    """
 
     tokens: list[Token]
     sequences: list[Sequence]
     complete: list[int]
+    without_tokens: list[int]
 
 
 class PrefillStage:
@@ -110,18 +114,23 @@ class PrefillStage:
     def finish(self, chunks: list[Chunk], logits: Tensor, prompts: dict[int, Prompt]) -> Finished:
         """Advance the prompts; those that are through give the first token of each answer.
 
-        `logits` [k, vocab] are those of the k prompts that are through, in order.
+        `logits` [k, vocab] are those of the k prompts that are through and want tokens, in order.
         """
-        finished = Finished([], [], [])
+        finished = Finished([], [], [], [])
+        rows = iter(logits)
         for chunk in chunks:
             prompt = prompts[chunk.uid]
             prompt.state.prefilled = chunk.stop
             self._keep_full_pages(prompt)
             self._release_visual(chunk.uid, chunk.stop)
-            if chunk.stop == prompt.state.num_tokens:
-                first = self._first_tokens(prompt, logits[len(finished.complete)])
-                finished.complete.append(chunk.uid)
-                for sequence, token in first:
+            if chunk.stop < prompt.state.num_tokens:
+                continue
+            finished.complete.append(chunk.uid)
+            if prompt.request.sampling.max_tokens == 0:
+                finished.without_tokens.append(chunk.uid)
+                self.drop(chunk.uid)
+            else:
+                for sequence, token in self._first_tokens(prompt, next(rows)):
                     finished.tokens.append(token)
                     if token.finish:
                         release_pages(sequence, self._kv, self._visual)
@@ -169,6 +178,8 @@ class PrefillStage:
 
     def _chunk_rows(self, chunk: Chunk, prompt: Prompt, progress: _Progress) -> Rows:
         span = slice(chunk.start, chunk.stop)
+        sampling = prompt.request.sampling
+        next_token = chunk.stop == prompt.state.num_tokens and sampling.max_tokens != 0
         first, last = int(progress.rows_before[chunk.start]), int(progress.rows_before[chunk.stop])
         return Rows(
             token_ids=prompt.request.token_ids[span],
@@ -177,7 +188,8 @@ class PrefillStage:
             pages=progress.pages,
             visual=progress.visual.read(range(first, last)) if last > first else None,
             is_visual=progress.is_visual[span],
-            wanted=int(chunk.stop == prompt.state.num_tokens),
+            wanted=int(next_token) if sampling.prompt_logprobs is None else None,
+            next_token=next_token,
             cross=cross_spans(progress.scopes, chunk.start, chunk.stop, progress.visual.find),
         )
 
