@@ -15,6 +15,7 @@ from unifiedserve.messages import (
     Delta,
     MediaSource,
     PromptLogprobs,
+    PromptVector,
     Request,
     Reuse,
     Token,
@@ -42,6 +43,7 @@ class ActiveRequest:
     attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it
     early: dict[tuple[int, int], Token] = field(default_factory=dict)  # (answer, number), before their turn
     last_token: dict[int, float] = field(default_factory=dict)  # answer -> monotonic seconds
+    pooled: bytes | None = None  # float32, of a request to embed
     cached_tokens: int = 0  # of the prompt, at the first attempt
     stale: bool = False  # what it was to reuse was gone when its turn came: it is computed in full
     crashes: int = 0  # workers that died while it was in flight
@@ -70,10 +72,12 @@ class ActiveRequest:
         """Drop tokens of an attempt that is being replaced."""
         self.early = {key: token for key, token in self.early.items() if key[0] != index}
 
-    def learn(self, scored: PromptLogprobs) -> None:
-        """Log probabilities of some of the prompt's tokens; those that came before a worker died may come again."""
-        if self.prompt_logprobs is not None:
-            self.prompt_logprobs[scored.start : scored.start + len(scored.tokens)] = scored.tokens
+    def learn(self, told: PromptLogprobs | PromptVector) -> None:
+        """What was read off the prompt; that from before a worker died may come again."""
+        if isinstance(told, PromptVector):
+            self.pooled = told.data
+        elif self.prompt_logprobs is not None:
+            self.prompt_logprobs[told.start : told.start + len(told.tokens)] = told.tokens
 
     def language_request(self, uid: int, indices: list[int], caches: Caches) -> Request:
         """The stages' view. One answer goes on from its tokens so far; several start at the prompt."""
@@ -92,13 +96,14 @@ class ActiveRequest:
             media=prompt.media,
             sampling=sampling,
             indices=indices,
+            embed=self.admitted.request.embed,
         )
         if self.contents is not None:
             request.page_keys = caches.page_keys(request.token_ids, self.contents)
             request.tail_media = caches.tail_media(request.token_ids, self.contents)
             request.unit_keys = caches.unit_keys(self.contents)
             if not self.stale:
-                keys = request.page_keys if sampling.prompt_logprobs is None else None  # else all is to be computed
+                keys = None if request.reads_prompt else request.page_keys  # all of it is to be computed
                 request.reuse = caches.find(len(request.token_ids), keys, self.contents)
         return request
 

@@ -47,6 +47,14 @@ class Admission:
 
     def admit(self, request: GenerateRequest) -> Admitted:
         """Raises RequestError saying what is wrong, with the numbers."""
+        if (self._processor.pooling is not None) != request.embed:
+            raise RequestError(
+                "this model generates text and makes no embeddings"
+                if request.embed
+                else "this model makes embeddings (POST /v1/embeddings) and generates no text",
+                param="model",
+                code="unsupported",
+            )
         try:
             request.sampling.check()
             self._check_bias(request.sampling)

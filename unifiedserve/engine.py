@@ -32,6 +32,7 @@ from unifiedserve.messages import (
     PagesFreed,
     Preempted,
     PromptLogprobs,
+    PromptVector,
     Ready,
     Report,
     Span,
@@ -339,7 +340,7 @@ class Engine:
 
     def _handle(self, message: Message) -> None:
         match message:
-            case PromptLogprobs():
+            case PromptLogprobs() | PromptVector():
                 if message.uid in self._attempts:
                     self._attempts[message.uid].learn(message)
             case Report():
@@ -416,7 +417,7 @@ class Engine:
             return
         for index in sorted(active.attempts[uid]):
             self._leave(active, uid, index)
-            self._put(active, active.answers[index].end(index), now)
+            self._put(active, active.answers[index].end(index, active.pooled), now)
 
     def _put(self, active: ActiveRequest, delta: Delta, now: float) -> None:
         if delta.finish_reason:

@@ -33,7 +33,8 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
 
     `grammar_param` is the client's own name of what became `sampling.grammar`. With `special_text`
     the answers show special tokens, too. The lowest `priority` goes first.
-    What is not complete `deadline` seconds after its arrival ends with an error.
+    What is not complete `deadline` seconds after its arrival ends with an error. To `embed` is to
+    ask for the prompt's pooled hidden state instead of tokens: `sampling.max_tokens` is 0.
     """
 
     id: str
@@ -46,6 +47,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     special_text: bool = False
     priority: int = 0
     deadline: float | None = None
+    embed: bool = False
 
 
 class TokenLogprob(msgspec.Struct):
@@ -70,6 +72,7 @@ class Delta(msgspec.Struct, kw_only=True):
     cached_tokens: int = 0  # of the prompt, which need not be computed
     generated_tokens: int
     prompt_logprobs: list[TokenLogprob] | None = None  # none of the first token
+    pooled: bytes | None = None  # float32
 
 
 class Span(msgspec.Struct):
@@ -112,10 +115,16 @@ class Request(msgspec.Struct, tag=True, kw_only=True):
     media: list[MediaPlan]
     sampling: SamplingParams
     indices: list[int]
+    embed: bool = False
     page_keys: list[bytes] | None = None  # of the full KV pages of `token_ids`; None: they are not to be remembered
     tail_media: list[bytes] = []  # keys of the media that have tokens after these pages
     unit_keys: list[bytes] = []  # of each encode unit; empty: they are not to be remembered
     reuse: Reuse = Reuse()
+
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether the hidden states of all its tokens are wanted."""
+        return self.embed or self.sampling.prompt_logprobs is not None
 
 
 class MediaSource(msgspec.Struct, kw_only=True):
@@ -266,6 +275,13 @@ class PromptLogprobs(msgspec.Struct, tag=True):
     tokens: list[TokenLogprob]
 
 
+class PromptVector(msgspec.Struct, tag=True):
+    """A prompt's pooled hidden state, float32; it comes before the prompt's end is reported."""
+
+    uid: int
+    data: bytes
+
+
 class Report(msgspec.Struct, tag=True, kw_only=True):
     """What a worker's step produced, and how many requests each of its stages holds.
 
@@ -321,6 +337,7 @@ Message = (
     | Ready
     | Unfit
     | PromptLogprobs
+    | PromptVector
     | Report
     | Preempted
     | Stale

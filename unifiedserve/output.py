@@ -57,9 +57,11 @@ class Answer:
             return None  # may become a stop string
         return self._delta(self._held[:ready], None, None, token.index)
 
-    def end(self, index: int) -> Delta:
+    def end(self, index: int, pooled: bytes | None = None) -> Delta:
         """The only piece of an answer that was to have no tokens."""
-        return self._delta("", "length", None, index)
+        delta = self._delta("", "length", None, index)
+        delta.pooled = pooled
+        return delta
 
     def _delta(self, text: str, finish: FinishReason | None, stop_reason: str | int | None, index: int) -> Delta:
         self._held = self._held[len(text) :]

@@ -139,7 +139,8 @@ def _language_lane(
     grammars = Grammars(lambda: tokenizer_json(load_tokenizer(model_dir)), spec.vocab_size, spec.eos_token_ids)
     sampler = Sampler(grammars, spec.eos_token_ids)
     decode = DecodeStage(model, visual, number, sampler)
-    decode_step = measure_lone_step(model, decode) if Stage.DECODE in spec.instance.stages else None
+    generates = Stage.DECODE in spec.instance.stages and adapter.pooling is None
+    decode_step = measure_lone_step(model, decode) if generates else None
     grammars.start()  # not beside the measurement
     lane = LanguageLane(
         model,

@@ -50,7 +50,7 @@ class ScriptedEngine:
         self.healthy = True
         self.target_between_tokens = 0.1
         self.metrics = Metrics()
-        self.processor = SimpleNamespace(tokenizer=ByteTokenizer(), chat=RoleTemplate(), vocab_size=256)
+        self.processor = SimpleNamespace(tokenizer=ByteTokenizer(), chat=RoleTemplate(), vocab_size=256, pooling=None)
         self.requests: list[GenerateRequest] = []
         self.events: list[str] = []
         self.running = 0

@@ -18,6 +18,7 @@ from unifiedserve.models.fused_decoder import FusedDecoder, Head, fits
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.media import ALL_FRAMES, MediaKind, MediaOptions, MediaPlan, Prompt, PromptError, VideoInfo
+from unifiedserve.models.pooling import load_pooling
 from unifiedserve.models.scopes import Scope
 
 __all__ = [
@@ -54,6 +55,7 @@ class Processor:
         self.vocab_size: int = text_config.vocab_size
         self.max_position_embeddings: int = text_config.max_position_embeddings
         self.recurrent = StateLayout.of(text_config) is not None
+        self.pooling = load_pooling(model_dir)  # of a model that makes embeddings instead of text
         self.eos_token_ids: tuple[int, ...] = _eos_token_ids(model_dir, text_config)
         self._opening: list[int] = [] if config is text_config else _opening(self.tokenizer)
 
@@ -176,11 +178,12 @@ class LanguageAdapter:
         #: token ids that stand for visual tokens
         self.visual_ids = _visual_ids(config)
         self.dtype = dtype
-        self.model: Any = build_model(config, weights, dtype)
+        self.pooling = load_pooling(model_dir)
+        self.model: Any = build_model(config, weights, dtype, generates=self.pooling is None)
         self.language_model: Any = self.model.get_decoder()
         number_layers(self.language_model)
         self._fused = FusedDecoder(self.language_model, dtype) if fits(self.language_model, dtype) else None
-        self._head = Head(self.model.get_output_embeddings())
+        self._head = Head(self.model.get_output_embeddings()) if self.pooling is None else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         """Rotary positions of a whole prompt: int64 [P, n], P = `position_rows`; by default the tokens' numbers."""
@@ -278,6 +281,8 @@ class LanguageAdapter:
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 [k, vocab] of hidden states [k, hidden]; the next call may overwrite them."""
+        if self._head is None:
+            raise TypeError("a model that makes embeddings has no logits")
         return self._head(hidden)
 
 

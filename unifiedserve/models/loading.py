@@ -23,16 +23,18 @@ ATTENTION = "paged"
 _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
 
 
-def build_model(config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype) -> Any:
+def build_model(config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, *, generates: bool = True) -> Any:
     """The generating model of `config`, whose parameters are `weights`, without a copy.
 
+    If it `generates` nothing its head may be missing, and stays without values.
     Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's.
     """
     _register_attention()
     model = _empty_model(config, dtype)
     parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
     model.set_attn_implementation(parts if is_multimodal(config) else ATTENTION)
-    model.load_state_dict(_placed(model, weights), assign=True)
+    optional = set() if generates else _head_names(model)
+    model.load_state_dict(_placed(model, weights, optional), strict=False, assign=True)
     model.requires_grad_(False)
     _compute_buffers(model)
     return model.eval()
@@ -93,10 +95,19 @@ def _expert(name: str) -> tuple[int, bool]:
     return int(match[2]), match[3] == "up"
 
 
-def _placed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state of a model: all that it needs, nothing unknown, everything of the right shape and dtype."""
+def _head_names(model: Any) -> set[str]:
+    head = model.get_output_embeddings()
+    return {f"{path}.weight" for path, module in model.named_modules() if module is head}
+
+
+def _placed(model: Any, weights: Mapping[str, Tensor], optional: Collection[str]) -> dict[str, Tensor]:
+    """The state of a model: all that it needs, nothing unknown, everything of the right shape and dtype.
+
+    Those that are `optional` may be missing.
+    """
     weights = _renamed(model, weights)
     wanted = model.state_dict(keep_vars=True)
+    wanted = {name: tensor for name, tensor in wanted.items() if name in weights or name not in optional}
     tied = model.all_tied_weights_keys if getattr(model.config, "tie_word_embeddings", False) else {}
     sources = {name: name if name in weights else tied.get(name, name) for name in wanted}
     missing = [source for source in sources.values() if source not in weights]

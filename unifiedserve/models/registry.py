@@ -66,6 +66,8 @@ def load_config(model_dir: Path) -> Any:
         raise ConfigError(
             f"{model_dir}: model type {model_type!r} is not supported; supported are {', '.join(sorted(FAMILIES))}"
         )
+    if raw.get("is_causal") is False:
+        raise ConfigError(f"{model_dir}: models whose tokens see those after them (is_causal: false) are not supported")
     try:
         return transformers.AutoConfig.from_pretrained(model_dir)
     except Exception as error:

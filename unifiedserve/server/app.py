@@ -12,15 +12,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from unifiedserve import __version__
-from unifiedserve.server.body import read_body
-from unifiedserve.server.completions import body_limit, chat_completions, check_model, completions
+from unifiedserve.server.completions import chat_completions, completions, embeddings
+from unifiedserve.server.embedding_reply import EmbeddingList
 from unifiedserve.server.errors import install_error_handlers
+from unifiedserve.server.exchange import receive
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.openapi import DescribedAPI, describe
-from unifiedserve.server.parse import parse
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
-from unifiedserve.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from unifiedserve.server.schema import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    EmbeddingRequest,
+    TokenizeRequest,
+)
 from unifiedserve.server.text_reply import Completion
 from unifiedserve.server.tokens import DetokenizeReply, TokenizeReply, detokenize, tokenize
 
@@ -57,17 +63,17 @@ def _add_inference(app: FastAPI, engine: ServingEngine, fetcher: MediaFetcher) -
     async def post_completions(request: Request) -> Response:
         return await completions(request, engine)
 
+    @app.post("/v1/embeddings", **describe("Make vectors of texts or messages", EmbeddingRequest, EmbeddingList))
+    async def post_embeddings(request: Request) -> Response:
+        return await embeddings(request, engine, fetcher)
+
     @app.post("/tokenize", **describe("Text or messages to token ids", TokenizeRequest, TokenizeReply))
     async def post_tokenize(request: Request) -> Response:
-        asked = parse(await read_body(request, body_limit(engine)), TokenizeRequest)
-        check_model(asked.model, engine)
-        return _json(await tokenize(asked, engine))
+        return _json(await tokenize(await receive(request, engine, TokenizeRequest), engine))
 
     @app.post("/detokenize", **describe("Token ids to text", DetokenizeRequest, DetokenizeReply))
     async def post_detokenize(request: Request) -> Response:
-        asked = parse(await read_body(request, body_limit(engine)), DetokenizeRequest)
-        check_model(asked.model, engine)
-        return _json(await detokenize(asked, engine))
+        return _json(await detokenize(await receive(request, engine, DetokenizeRequest), engine))
 
 
 def _add_status(app: FastAPI, engine: ServingEngine) -> None:

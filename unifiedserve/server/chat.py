@@ -14,7 +14,7 @@ from unifiedserve.server.constraint import constraint
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.options import media_options
 from unifiedserve.server.parameters import engine_request, refuse_unless, sampling_params
-from unifiedserve.server.schema import ChatRequest, ImagePart, Message, TextPart, VideoPart
+from unifiedserve.server.schema import ChatRequest, Conversation, ImagePart, Message, TextPart, VideoPart
 from unifiedserve.server.tools import ToolUse
 
 # What apply_chat_template and the engine decide themselves; a template is code, so clients bring none.
@@ -58,12 +58,17 @@ async def generate_request(
     wanted = constraint(chat)
     if wanted is not None and tools is not None and tools.constraint is not None:
         raise RequestError(f"`tool_choice` and `{wanted.param}` both constrain the answer.", param="tool_choice")
-    template = _template_kwargs(chat)
-    options = media_options(chat)
-    messages, references = _split_media(chat.messages)
-    media = await _fetch_all(references, options, fetcher)
-    request = engine_request(chat, id, sampling, wanted, messages=messages, media=media, template=template)
+    request = engine_request(chat, id, sampling, **await conversation(chat, chat.messages, fetcher))
+    request = request if wanted is None else wanted.applied_to(request)
     return request if tools is None else tools.applied_to(request)
+
+
+async def conversation(asked: Conversation, messages: list[Message], fetcher: MediaFetcher) -> dict[str, Any]:
+    """The fields of a GenerateRequest that come of messages, their media fetched."""
+    template = _template_kwargs(asked)
+    options = media_options(asked)
+    turns, references = _split_media(messages)
+    return {"messages": turns, "media": await _fetch_all(references, options, fetcher), "template": template}
 
 
 def chat_sampling(chat: ChatRequest) -> SamplingParams:
@@ -83,7 +88,7 @@ def chat_sampling(chat: ChatRequest) -> SamplingParams:
     return sampling_params(chat, max_tokens=chat.max_completion_tokens or chat.max_tokens, logprobs=logprobs)
 
 
-def _template_kwargs(chat: ChatRequest) -> dict[str, Any]:
+def _template_kwargs(chat: Conversation) -> dict[str, Any]:
     given = chat.chat_template_kwargs or {}
     if reserved := sorted(_RESERVED_TEMPLATE_KWARGS & given.keys()):
         raise RequestError(

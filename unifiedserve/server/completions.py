@@ -1,50 +1,36 @@
-"""POST /v1/chat/completions and /v1/completions: one request from its bytes to its answer."""
+"""POST /v1/chat/completions, /v1/completions and /v1/embeddings: one request from its bytes to its answer."""
 
 import uuid
 from collections.abc import AsyncGenerator
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from unifiedserve.config import MIB
-from unifiedserve.errors import RequestError
 from unifiedserve.messages import Delta
-from unifiedserve.server.body import read_body
 from unifiedserve.server.chat import generate_request
 from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
+from unifiedserve.server.embedding import embedding_requests
+from unifiedserve.server.embedding_reply import EmbeddingReply
 from unifiedserve.server.errors import CLIENT_CLOSED_REQUEST
-from unifiedserve.server.generation import Generation
+from unifiedserve.server.exchange import receive, respond, respond_in_chunks
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.merge import merged
-from unifiedserve.server.parse import parse
 from unifiedserve.server.protocol import GrowingReply, ServingEngine
 from unifiedserve.server.reply import Reply
-from unifiedserve.server.schema import ChatRequest, CompletionRequest, GenerationOptions, StreamOptions
-from unifiedserve.server.stream import EventStream, chunk_events
+from unifiedserve.server.schema import (
+    ChatRequest,
+    CompletionRequest,
+    EmbeddingRequest,
+    GenerationOptions,
+    StreamOptions,
+)
 from unifiedserve.server.text import echoes, text_requests
 from unifiedserve.server.text_reply import TextReply
 from unifiedserve.server.tools import reading, tool_use
 
 
-def body_limit(engine: ServingEngine) -> int:
-    """Bytes of a body that may hold one medium of the largest size, in base64."""
-    return engine.config.max_media_mib * MIB * 4 // 3 + MIB
-
-
-def check_model(model: str | None, engine: ServingEngine) -> None:
-    if model is not None and model != engine.model_name:
-        raise RequestError(
-            f"The model `{model}` does not exist; this server has `{engine.model_name}`.",
-            status=404,
-            param="model",
-            code="model_not_found",
-        )
-
-
 async def chat_completions(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
-    chat = parse(await read_body(request, body_limit(engine)), ChatRequest)
-    check_model(chat.model, engine)
+    chat = await receive(request, engine, ChatRequest)
     id = f"chatcmpl-{uuid.uuid4().hex}"
     try:
         tools = tool_use(chat, engine)
@@ -58,8 +44,7 @@ async def chat_completions(request: Request, engine: ServingEngine, fetcher: Med
 
 
 async def completions(request: Request, engine: ServingEngine) -> Response:
-    asked = parse(await read_body(request, body_limit(engine)), CompletionRequest)
-    check_model(asked.model, engine)
+    asked = await receive(request, engine, CompletionRequest)
     id = f"cmpl-{uuid.uuid4().hex}"
     tokenizer = engine.processor.tokenizer
     work = await text_requests(asked, id, tokenizer)
@@ -71,25 +56,20 @@ async def completions(request: Request, engine: ServingEngine) -> Response:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
+async def embeddings(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
+    asked = await receive(request, engine, EmbeddingRequest)
+    id = f"embd-{uuid.uuid4().hex}"
+    try:
+        work = await unless_disconnected(request.receive, embedding_requests(asked, id, fetcher, engine))
+        reply = EmbeddingReply(asked, engine.model_name, engine.processor.pooling)
+        return await respond(request, id, merged([engine.generate(one) for one in work], 1), reply)
+    except ClientGoneError:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
 async def _respond(
     request: Request, asked: GenerationOptions, id: str, deltas: AsyncGenerator[Delta, None], reply: GrowingReply
 ) -> Response:
-    """The response to a stream begins after the first delta, so that bad requests get their 4xx."""
-    headers = {"X-Request-Id": id}
-    generation = Generation(deltas)
-    try:
-        if asked.stream:
-            await unless_disconnected(request.receive, generation.start())
-            events = chunk_events(generation, reply, asked.stream_options or StreamOptions())
-            return EventStream(events, generation, headers)
-        completion = await unless_disconnected(request.receive, _complete(generation, reply))
-    except BaseException:
-        await generation.aclose()
-        raise
-    return Response(msgspec.json.encode(completion), 200, headers, "application/json")
-
-
-async def _complete(generation: Generation, reply: GrowingReply) -> msgspec.Struct:
-    async for delta in generation:
-        reply.keep(reply.take(delta))
-    return reply.completion()
+    if asked.stream:
+        return await respond_in_chunks(request, id, deltas, reply, asked.stream_options or StreamOptions())
+    return await respond(request, id, deltas, reply)

@@ -6,9 +6,16 @@ import msgspec
 from fastapi import FastAPI
 from starlette.responses import Response
 
+from unifiedserve.server.embedding_reply import EmbeddingList
 from unifiedserve.server.errors import ErrorBody
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
-from unifiedserve.server.schema import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from unifiedserve.server.schema import (
+    ChatRequest,
+    CompletionRequest,
+    DetokenizeRequest,
+    EmbeddingRequest,
+    TokenizeRequest,
+)
 from unifiedserve.server.text_reply import Completion
 from unifiedserve.server.tokens import DetokenizeReply, TokenizeReply
 
@@ -20,6 +27,8 @@ _STRUCTS = [
     CompletionRequest,
     DetokenizeReply,
     DetokenizeRequest,
+    EmbeddingList,
+    EmbeddingRequest,
     ErrorBody,
     TokenizeReply,
     TokenizeRequest,

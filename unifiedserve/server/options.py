@@ -4,7 +4,7 @@ from typing import TypeVar
 
 from unifiedserve.errors import RequestError
 from unifiedserve.models.media import MediaKind, MediaOptions, PromptError
-from unifiedserve.server.schema import ChatRequest, PixelBounds, ProcessorKwargs, VideoIO
+from unifiedserve.server.schema import Conversation, PixelBounds, ProcessorKwargs, VideoIO
 
 V = TypeVar("V", int, float)
 
@@ -12,7 +12,7 @@ _VIDEO = "media_io_kwargs.video"
 _PROCESSOR = "mm_processor_kwargs"
 
 
-def media_options(chat: ChatRequest) -> dict[MediaKind, MediaOptions]:
+def media_options(chat: Conversation) -> dict[MediaKind, MediaOptions]:
     """Options for each kind of media; raises RequestError 400 where the places contradict each other."""
     reading = (chat.media_io_kwargs and chat.media_io_kwargs.video) or VideoIO()
     processing = chat.mm_processor_kwargs or ProcessorKwargs()

@@ -1,12 +1,11 @@
-"""What all requests for generated text have in common: sampling parameters, checked against each other, and order."""
+"""What requests to the engine have in common: their turn, and sampling parameters, checked against each other."""
 
 from typing import Any
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages import GenerateRequest
 from unifiedserve.sampling import ParamError, SamplingParams
-from unifiedserve.server.constraint import Constraint
-from unifiedserve.server.schema import GenerationOptions
+from unifiedserve.server.schema import GenerationOptions, QueuedRequest
 
 _CONVERTED = {"max_tokens", "stop", "stop_token_ids", "logit_bias"}
 _SAME = set(SamplingParams.__struct_fields__) & set(GenerationOptions.__struct_fields__) - _CONVERTED
@@ -40,13 +39,9 @@ def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logpr
     return params
 
 
-def engine_request(
-    options: GenerationOptions, id: str, sampling: SamplingParams, wanted: Constraint | None, **prompt: Any
-) -> GenerateRequest:
+def engine_request(asked: QueuedRequest, id: str, sampling: SamplingParams, **prompt: Any) -> GenerateRequest:
     """`prompt` are the fields of a GenerateRequest that say what is to be answered."""
-    priority = options.priority or 0
-    request = GenerateRequest(id=id, sampling=sampling, priority=priority, deadline=options.deadline, **prompt)
-    return request if wanted is None else wanted.applied_to(request)
+    return GenerateRequest(id=id, sampling=sampling, priority=asked.priority or 0, deadline=asked.deadline, **prompt)
 
 
 def refuse_unless(consistent: bool, param: str, message: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import inspect
 
 from unifiedserve.errors import RequestError
-from unifiedserve.server.schema import UNSUPPORTED, GenerationOptions
+from unifiedserve.server.schema import UNSUPPORTED, QueuedRequest
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -27,7 +27,7 @@ def parse(body: bytes, struct: type[S]) -> S:
         raise RequestError(f"The body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestError("The body must be a JSON object.", code="invalid_json")
-    if issubclass(struct, GenerationOptions):
+    if issubclass(struct, QueuedRequest):
         value = _without_unsupported(value, struct)
     try:
         return msgspec.convert(value, struct)

@@ -38,19 +38,24 @@ class ServingEngine(Protocol):
     def target_between_tokens(self) -> float | None: ...
 
 
-class GrowingReply(Protocol):
-    """The answers to a request as they come; its choices are of the kind that its chunks hold."""
-
-    def opening(self) -> Sequence[Any]:
-        """The choices that a stream begins with."""
+class WholeReply(Protocol):
+    """The answers to a request as they come, gathered."""
 
     def take(self, delta: Delta) -> Sequence[Any]:
-        """The choices that a delta adds to a stream."""
+        """The choices that a delta adds."""
 
     def keep(self, choices: Any) -> None:
         """Remember these choices for `completion`."""
 
-    def chunk(self, *choices: Any, usage: Usage | None = None) -> msgspec.Struct: ...
-    def usage(self) -> Usage: ...
     def completion(self) -> msgspec.Struct:
         """All that was kept, at the end."""
+
+
+class GrowingReply(WholeReply, Protocol):
+    """The same, also in chunks, which hold choices."""
+
+    def opening(self) -> Sequence[Any]:
+        """The choices that a stream begins with."""
+
+    def chunk(self, *choices: Any, usage: Usage | None = None) -> msgspec.Struct: ...
+    def usage(self) -> Usage: ...

@@ -165,10 +165,28 @@ class StructuredOutputs(Strict):
     disable_any_whitespace: bool | None = None
 
 
-class GenerationOptions(Strict):
-    """What every request for generated text may ask for."""
+class ModelRequest(Strict):
+    """A request to the model that is served, by its name if given."""
 
     model: str | None = None
+
+
+class QueuedRequest(ModelRequest):
+    """A request that takes its turn among others."""
+
+    priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="The lowest goes first")] | None = None
+    deadline: Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")] | None = None
+
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    service_tier: Literal["auto", "default"] | None = None
+
+
+class GenerationOptions(QueuedRequest):
+    """What every request for generated text may ask for."""
+
     stream: bool | None = False
     stream_options: StreamOptions | None = None
 
@@ -189,8 +207,6 @@ class GenerationOptions(Strict):
     return_token_ids: bool | None = None
     logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
     prompt_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    priority: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1, description="The lowest goes first")] | None = None
-    deadline: Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")] | None = None
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
@@ -199,12 +215,6 @@ class GenerationOptions(Strict):
     guided_choice: Choices | None = None
     guided_grammar: str | None = None
     guided_whitespace_pattern: str | None = None
-
-    user: str | None = None
-    metadata: dict[str, str] | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    service_tier: Literal["auto", "default"] | None = None
 
 
 class ChatRequest(GenerationOptions, kw_only=True):
@@ -237,20 +247,36 @@ class CompletionRequest(GenerationOptions, kw_only=True):
     add_special_tokens: bool | None = None
 
 
-class TokenizeRequest(Strict):
+class EmbeddingRequest(QueuedRequest, kw_only=True):
+    """Exactly one of `input`, a text, token ids or a list of either, and `messages`, one input that may have media."""
+
+    input: TextPrompt | None = None
+    messages: Messages | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: PositiveInt | None = None
+    add_special_tokens: bool | None = None
+
+    media_io_kwargs: MediaIO | None = None
+    mm_processor_kwargs: ProcessorKwargs | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = False
+
+
+Conversation = ChatRequest | EmbeddingRequest
+
+
+class TokenizeRequest(ModelRequest):
     """Exactly one of `prompt` and `messages` (text only)."""
 
     prompt: str | None = None
     messages: Messages | None = None
-    model: str | None = None
     add_special_tokens: bool | None = True
     add_generation_prompt: bool | None = True
     return_token_strs: bool | None = False
 
 
-class DetokenizeRequest(Strict):
+class DetokenizeRequest(ModelRequest, kw_only=True):
     tokens: list[TokenId]
-    model: str | None = None
 
 
 # Options of OpenAI's and vLLM's APIs that are not served, with the values at which they ask for nothing.

@@ -54,8 +54,8 @@ class LanguageModel:
     @torch.inference_mode()
     def next_logits(self, batch: list[Rows], hidden: list[Tensor]) -> Tensor:
         """Logits float32 [k, vocab] after the last tokens of the k rows that want them, until the next call."""
-        last = [states[len(states) - rows.next_token :] for rows, states in zip(batch, hidden, strict=True)]
-        return self.adapter.logits(torch.cat(last))
+        last = [states[-1:] for rows, states in zip(batch, hidden, strict=True) if rows.next_token]
+        return self.adapter.logits(torch.cat(last)) if last else torch.empty(0, 0)
 
     def _span(self, rows: Rows) -> Span:
         limits = None if rows.is_visual is None else self.adapter.limits(rows.start, rows.is_visual)

@@ -32,7 +32,7 @@ from unifiedserve.stages.language import LanguageModel
 from unifiedserve.stages.port import Port
 from unifiedserve.stages.prefill import PrefillStage
 from unifiedserve.stages.prompt import Prompt
-from unifiedserve.stages.prompt_logprobs import prompt_logprobs
+from unifiedserve.stages.prompt_reader import PromptReader
 from unifiedserve.stages.sampler import Key
 
 _log = logging.getLogger(__name__)
@@ -57,6 +57,7 @@ class LanguageLane:
         self._encode = encode
         self._prefill = prefill
         self._decode = decode
+        self._reader = PromptReader(model.adapter)
         self._hosted = hosted
         self._policy = policy_for(hosted)
         self._budget = budget
@@ -109,6 +110,7 @@ class LanguageLane:
         if index is None and uid in self._prompts:
             self._encode.drop(self._prompts.pop(uid))
             self._prefill.drop(uid)
+            self._reader.drop(uid)
         if index is None:  # also for patches that came after the request had failed
             self._port.send(Stage.VISION, PagesFreed())
 
@@ -251,7 +253,7 @@ class LanguageLane:
 
     def _read_prompts(self, chunks: list[Chunk], hidden: list[Tensor]) -> None:
         for chunk, states in zip(chunks, hidden, strict=True):
-            for message in prompt_logprobs(self._prompts[chunk.uid].request, chunk.start, states, self._model.adapter):
+            for message in self._reader.read(self._prompts[chunk.uid].request, chunk.start, states):
                 self._port.to_engine(message)
 
     def _finish_decode(self, keys: list[Key], logits: Tensor, start: float) -> None:

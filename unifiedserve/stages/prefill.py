@@ -178,8 +178,7 @@ class PrefillStage:
 
     def _chunk_rows(self, chunk: Chunk, prompt: Prompt, progress: _Progress) -> Rows:
         span = slice(chunk.start, chunk.stop)
-        sampling = prompt.request.sampling
-        next_token = chunk.stop == prompt.state.num_tokens and sampling.max_tokens != 0
+        next_token = chunk.stop == prompt.state.num_tokens and prompt.request.sampling.max_tokens != 0
         first, last = int(progress.rows_before[chunk.start]), int(progress.rows_before[chunk.stop])
         return Rows(
             token_ids=prompt.request.token_ids[span],
@@ -188,7 +187,7 @@ class PrefillStage:
             pages=progress.pages,
             visual=progress.visual.read(range(first, last)) if last > first else None,
             is_visual=progress.is_visual[span],
-            wanted=int(next_token) if sampling.prompt_logprobs is None else None,
+            wanted=None if prompt.request.reads_prompt else int(next_token),
             next_token=next_token,
             cross=cross_spans(progress.scopes, chunk.start, chunk.stop, progress.visual.find),
         )
