@@ -15,7 +15,7 @@ from test_bad_requests import error_of
 from test_chat import PATH, stream
 
 from unifiedserve.messages import Delta, GenerateRequest
-from unifiedserve.server.answer_parser import AnswerParser, Called, Piece, Said, Thought
+from unifiedserve.server.answer_parser import AnswerParser, Arguments, Called, Piece, Said, Thought
 from unifiedserve.server.tool_formats import FORMATS, detect_format
 
 WEATHER = {
@@ -55,7 +55,11 @@ def read(parser: AnswerParser, parts: list[str]) -> list[Piece]:
     joined: list[Piece] = []
     for number, part in enumerate(parts, start=1):
         for piece in parser.feed(part, number == len(parts)):
-            if joined and not isinstance(piece, Called) and type(joined[-1]) is type(piece):
+            if isinstance(piece, Arguments):
+                call = joined[-1]
+                assert isinstance(call, Called)
+                joined[-1] = call._replace(arguments=call.arguments + piece.text)
+            elif joined and not isinstance(piece, Called) and type(joined[-1]) is type(piece):
                 joined[-1] = type(piece)(joined[-1].text + piece.text)
             else:
                 joined.append(piece)
@@ -74,6 +78,10 @@ ANSWERS: list[tuple[str, str, list[Piece]]] = [
     ("hermes", "a < b <tool", [Said("a < b <tool")]),
     ("mistral", f"[TOOL_CALLS] [{json.dumps(CALL, ensure_ascii=False)}, {json.dumps(OTHER)}]", [PLACE, NOW]),
     ("mistral", "[1] is a list", [Said("[1] is a list")]),
+    ("hermes", wrapped(CALL | {"id": "}"}) + wrapped(OTHER), [PLACE, NOW]),
+    ("hermes", wrapped(dict(reversed(CALL.items()))), [PLACE]),
+    ("hermes", wrapped({"name": "time"}), [NOW]),
+    ("hermes", wrapped(CALL | {"arguments": ARGUMENTS}), [PLACE]),
     ("llama3_json", LLAMA, [PLACE]),
     ("llama3_json", f"<|python_tag|>{LLAMA}; {json.dumps(OTHER)}", [PLACE, NOW]),
     ("llama3_json", '{"answer": 3}', [Said('{"answer": 3}')]),
@@ -81,17 +89,42 @@ ANSWERS: list[tuple[str, str, list[Piece]]] = [
 ]
 
 
-@given(case=st.sampled_from(ANSWERS), thought=st.sampled_from(["", "hm", "<tool_call>?"]), data=st.data())
+@given(
+    case=st.sampled_from(ANSWERS),
+    thought=st.sampled_from(["", "hm", "<tool_call>?"]),
+    whole=st.booleans(),
+    data=st.data(),
+)
 def test_any_cutting_gives_the_same_pieces(
-    case: tuple[str, str, list[Piece]], thought: str, data: st.DataObject
+    case: tuple[str, str, list[Piece]], thought: str, whole: bool, data: st.DataObject
 ) -> None:
     name, text, expected = case
     opened = bool(thought) and data.draw(st.booleans())
-    whole = f"{'' if opened else '<think>'}{thought}</think>\n\n{text}" if thought else text
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
-    parts = [whole[i:j] for i, j in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    parser = AnswerParser(reasoning=True, thinking=opened, tools=FORMATS[name])
+    answer = f"{'' if opened else '<think>'}{thought}</think>\n\n{text}" if thought else text
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(answer)), max_size=12)))
+    parts = [answer[i:j] for i, j in zip([0, *cuts], [*cuts, len(answer)], strict=True)]
+    parser = AnswerParser(reasoning=True, thinking=opened, tools=FORMATS[name], whole_calls=whole)
     assert read(parser, parts) == ([Thought(thought)] if thought else []) + expected
+
+
+CUT = '<tool_call>\n{"name": "weather", "arguments": {"place": "Zür'
+BROKEN = '<tool_call>{"name": "weather", "arguments": {"place": }</tool_call> and so on'
+
+
+def test_what_is_no_call_is_text_unless_it_was_streamed() -> None:
+    for text in (CUT, BROKEN):
+        assert read(AnswerParser(tools=FORMATS["hermes"]), [text]) == [Said(text)]
+    assert read(AnswerParser(tools=FORMATS["hermes"], whole_calls=False), [CUT]) == [
+        Called("weather", '{"place": "Zür')
+    ]
+    streamed = read(AnswerParser(tools=FORMATS["hermes"], whole_calls=False), [BROKEN])
+    assert streamed == [Called("weather", '{"place": }'), Said(" and so on")]
+
+
+@given(st.lists(st.sampled_from([*'{}[]"\\,:a', "<tool_call>", "</tool_call>"])), st.booleans())
+def test_nothing_breaks_the_parser(parts: list[str], whole: bool) -> None:
+    header = '<tool_call>{"name": "a", "arguments": {'
+    read(AnswerParser(tools=FORMATS["hermes"], whole_calls=whole), [header, *parts])
 
 
 WORDS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "{", '"name"', "}", " ", "a", "["]
@@ -134,8 +167,17 @@ async def test_stream_with_calls() -> None:
     async with connected(answering(f"I look.{wrapped(CALL)}{wrapped(OTHER)}")) as client:
         chunks = [chunk["choices"][0] for chunk in await stream(client, question(tools=TOOLS))]
     assert "".join(chunk["delta"].get("content", "") for chunk in chunks) == "I look."
-    calls = [call for chunk in chunks for call in chunk["delta"].get("tool_calls", ())]
-    assert [(call["index"], call["function"]["name"]) for call in calls] == [(0, "weather"), (1, "time")]
+    pieces = [call for chunk in chunks for call in chunk["delta"].get("tool_calls", ())]
+    begun = [piece for piece in pieces if "id" in piece]
+    assert [(piece["index"], piece["type"], piece["function"]) for piece in begun] == [
+        (0, "function", {"name": "weather", "arguments": ""}),
+        (1, "function", {"name": "time", "arguments": ""}),
+    ]
+    more = [piece for piece in pieces if "id" not in piece]
+    assert all(set(piece) == {"index", "function"} and set(piece["function"]) == {"arguments"} for piece in more)
+    texts = [[piece["function"]["arguments"] for piece in more if piece["index"] == index] for index in range(2)]
+    assert ["".join(text) for text in texts] == [ARGUMENTS, "{}"]
+    assert len(texts[0]) > 4
     assert chunks[-1]["finish_reason"] == "tool_calls"
 
 

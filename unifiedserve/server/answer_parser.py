@@ -1,8 +1,10 @@
 """Takes an answer apart as it comes: what was thought, what was said, which tools were called."""
 
 import json
+import re
 from typing import NamedTuple
 
+from unifiedserve.server.argument_scanner import ArgumentScanner
 from unifiedserve.server.tool_formats import ToolFormat
 
 THINK, END_THINK = "<think>", "</think>"
@@ -18,24 +20,42 @@ class Thought(NamedTuple):
 
 
 class Called(NamedTuple):
-    """`arguments` is JSON text."""
+    """A call begins; `arguments` is JSON text, maybe only its beginning."""
 
     name: str
     arguments: str
 
 
-Piece = Said | Thought | Called
+class Arguments(NamedTuple):
+    """More of the arguments of the last call."""
+
+    text: str
+
+
+Piece = Said | Thought | Called | Arguments
 
 
 class AnswerParser:
     """Feeds text through the reasoning, then through the tool calls. Text that may become a mark is held back."""
 
-    def __init__(self, *, reasoning: bool = False, thinking: bool = False, tools: ToolFormat | None = None) -> None:
-        """`reasoning`: <think> … </think> is looked for; `thinking`: the prompt has opened it already."""
+    def __init__(
+        self,
+        *,
+        reasoning: bool = False,
+        thinking: bool = False,
+        tools: ToolFormat | None = None,
+        whole_calls: bool = True,
+    ) -> None:
+        """`reasoning`: <think> … </think> is looked for; `thinking`: the prompt has opened it already.
+
+        With `whole_calls` what turns out to be no call is text; else a call begins before its arguments are known.
+        """
         self._may_think = reasoning and not thinking
         self._thinking = reasoning and thinking
         self._tools = tools
+        self._whole_calls = whole_calls
         self._calling = False
+        self._arguments: ArgumentScanner | None = None  # in a call whose arguments have begun
         self._text = ""
         self._begun = False  # something was said since the last call
         self._after_mark = False  # line breaks next to the marks of reasoning belong to neither side
@@ -61,6 +81,8 @@ class AnswerParser:
             return self._begin(last)
         if self._tools is None:
             return [Said(self._take(len(self._text)))]
+        if self._arguments is not None:
+            return self._argue(self._arguments)
         return self._call(self._tools, last) if self._calling else self._say(self._tools, last)
 
     def _begin(self, last: bool) -> list[Piece] | None:
@@ -115,10 +137,23 @@ class AnswerParser:
         if not text:
             self._text = ""
             return None
-        if (call := _read_call(text, tools.arguments)) is not None:
+        header = _header(text, tools.arguments)
+        call = None if header and not self._whole_calls else _read_call(text, tools.arguments)
+        if header and (call or not self._whole_calls):
+            self._text = text[header.end() :]
+            self._arguments = ArgumentScanner(tools.closing)
+            return [Called(header["name"], "")]
+        if call:
             self._text = text[call[1] :]
             return [call[0]]
         return self._no_call(tools, last)
+
+    def _argue(self, scanner: ArgumentScanner) -> list[Piece]:
+        arguments, end = scanner.read(self._text)
+        if end is not None:
+            self._arguments = None
+        self._take(len(self._text) if end is None else end)
+        return [Arguments(arguments)]
 
     def _no_call(self, tools: ToolFormat, last: bool) -> list[Piece] | None:
         """What looked like a call is none, or not yet."""
@@ -139,6 +174,11 @@ def _partial(text: str, mark: str) -> int:
     """Length of the longest end of `text` that begins `mark`."""
     longest = min(len(mark) - 1, len(text))
     return next((n for n in range(longest, 0, -1) if mark.startswith(text[-n:])), 0)
+
+
+def _header(text: str, key: str) -> re.Match[str] | None:
+    """A call's beginning up to its arguments, if it is written as templates show it: the name first, then an object."""
+    return re.match(rf'\{{\s*"name"\s*:\s*"(?P<name>[^"\\]+)"\s*,\s*"(?:{key}|arguments)"\s*:\s*(?=\{{)', text)
 
 
 def _read_call(text: str, key: str) -> tuple[Called, int] | None:

@@ -36,7 +36,7 @@ async def chat_completions(request: Request, engine: ServingEngine, fetcher: Med
         tools = tool_use(chat, engine)
         work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher, tools))
         chat.messages.clear()  # media in base64 must not live as long as the answer
-        how = await reading(work, tools, engine)
+        how = await reading(work, tools, engine, streamed=bool(chat.stream))
         reply = Reply(id, engine.model_name, engine.processor.tokenizer, how, token_ids=bool(chat.return_token_ids))
         return await _respond(request, chat, id, engine.generate(work), reply)
     except ClientGoneError:

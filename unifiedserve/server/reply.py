@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from unifiedserve.messages import Delta, TokenLogprob
-from unifiedserve.server.answer_parser import AnswerParser, Said, Thought
+from unifiedserve.server.answer_parser import AnswerParser, Called, Said, Thought
 from unifiedserve.server.logprobs import PromptLogprobs, finite, joined, prompt_logprobs
 from unifiedserve.server.schema import FunctionCall, ToolCall
 from unifiedserve.server.tally import Tally, Usage, identity
@@ -38,13 +38,18 @@ class AnswerMessage(msgspec.Struct):
     tool_calls: list[ToolCall] | msgspec.UnsetType = msgspec.UNSET
 
 
-class ToolCallDelta(msgspec.Struct):
-    """A whole call: its arguments are not streamed piecemeal."""
+class FunctionDelta(msgspec.Struct, omit_defaults=True):
+    arguments: str
+    name: str | None = None
+
+
+class ToolCallDelta(msgspec.Struct, omit_defaults=True):
+    """A call begins, by its name; or more of its arguments."""
 
     index: int
-    id: str
-    function: FunctionCall
-    type: Literal["function"] = "function"
+    function: FunctionDelta
+    id: str | None = None
+    type: Literal["function"] | None = None
 
 
 class Choice(msgspec.Struct):
@@ -188,10 +193,16 @@ class _Answer:
                 yield ChunkDelta(content=piece.text)
             elif isinstance(piece, Thought):
                 yield ChunkDelta(reasoning_content=piece.text)
-            elif self._calls == 0 or self._reading.parallel_calls:
-                call = FunctionCall(name=piece.name, arguments=piece.arguments)
-                yield ChunkDelta(tool_calls=[ToolCallDelta(self._calls, self._new_id(), call)])
+            elif isinstance(piece, Called):
                 self._calls += 1
+                yield from self._call(FunctionDelta(piece.arguments, piece.name), self._new_id())
+            else:
+                yield from self._call(FunctionDelta(piece.text))
+
+    def _call(self, function: FunctionDelta, id: str | None = None) -> Iterator[ChunkDelta]:
+        """Of the latest call; nothing of those that are too many."""
+        if self._calls == 1 or self._reading.parallel_calls:
+            yield ChunkDelta(tool_calls=[ToolCallDelta(self._calls - 1, function, id, "function" if id else None)])
 
     def finish_reason(self, reason: str) -> str:
         called = self._calls > 0 and not self._reading.tool_choice_named
@@ -213,8 +224,13 @@ class _Answer:
         message = AnswerMessage("assistant", "".join(part.content or "" for part in parts))
         if thoughts := "".join(part.reasoning_content or "" for part in parts):
             message.reasoning_content = thoughts
-        if calls := [call for part in parts for call in part.tool_calls or ()]:
-            message.tool_calls = [ToolCall(id=call.id, function=call.function) for call in calls]
+        calls: list[ToolCall] = []
+        for call in [call for part in parts for call in part.tool_calls or ()]:
+            if call.id is not None:
+                calls.append(ToolCall(id=call.id, function=FunctionCall(name=call.function.name or "", arguments="")))
+            calls[-1].function.arguments += call.function.arguments
+        if calls:
+            message.tool_calls = calls
             message.content = message.content or None
         return message
 

@@ -63,7 +63,7 @@ def tool_use(chat: ChatRequest, engine: ServingEngine) -> ToolUse | None:
     )
 
 
-async def reading(work: GenerateRequest, tools: ToolUse | None, engine: ServingEngine) -> Reading:
+async def reading(work: GenerateRequest, tools: ToolUse | None, engine: ServingEngine, *, streamed: bool) -> Reading:
     """How to read the answers. One that is constrained begins with what was asked for: it cannot think first."""
     reasoning = work.sampling.grammar is None and _reasons(engine)
     if tools is None and not reasoning:
@@ -72,7 +72,7 @@ async def reading(work: GenerateRequest, tools: ToolUse | None, engine: ServingE
     tool_format = None if tools is None else tools.format
     return Reading(
         work.sampling.n,
-        lambda: AnswerParser(reasoning=reasoning, thinking=opened, tools=tool_format),
+        lambda: AnswerParser(reasoning=reasoning, thinking=opened, tools=tool_format, whole_calls=not streamed),
         tool_choice_named=tools is not None and tools.named,
         parallel_calls=tools is None or tools.parallel,
         short_call_ids=tool_format == FORMATS["mistral"],
