@@ -16,7 +16,7 @@ from unifiedserve.server.generation import Generation
 from unifiedserve.server.parse import parse
 from unifiedserve.server.protocol import GrowingReply, ServingEngine, WholeReply
 from unifiedserve.server.schema import ModelRequest, StreamOptions
-from unifiedserve.server.stream import EventStream, chunk_events
+from unifiedserve.server.stream import EventStream, chunk_events, taken
 
 R = TypeVar("R", bound=ModelRequest)
 
@@ -61,7 +61,7 @@ async def respond_in_chunks(
 
 async def _complete(generation: Generation, reply: WholeReply) -> msgspec.Struct:
     async for delta in generation:
-        reply.keep(reply.take(delta))
+        reply.keep(await taken(reply, delta))
     return reply.completion()
 
 

@@ -1,7 +1,8 @@
 """Server-sent events: a reply in chunks, and the HTTP response that carries them."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,10 +10,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from unifiedserve.errors import RequestError
+from unifiedserve.messages import Delta
 from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
 from unifiedserve.server.errors import error_body, internal_error
 from unifiedserve.server.generation import Generation
-from unifiedserve.server.protocol import GrowingReply
+from unifiedserve.server.protocol import GrowingReply, WholeReply
 from unifiedserve.server.schema import StreamOptions
 
 _log = logging.getLogger(__name__)
@@ -22,6 +24,11 @@ DONE = b"data: [DONE]\n\n"
 
 def event(data: msgspec.Struct) -> bytes:
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+async def taken(reply: WholeReply, delta: Delta) -> Sequence[Any]:
+    """What a delta adds to a reply. That with a whole prompt has many tokens to decode: beside the event loop."""
+    return reply.take(delta) if delta.prompt_logprobs is None else await asyncio.to_thread(reply.take, delta)
 
 
 async def chunk_events(generation: Generation, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
@@ -37,7 +44,7 @@ async def chunk_events(generation: Generation, reply: GrowingReply, options: Str
         yield chunk(choice)
     try:
         async for delta in generation:
-            for choice in reply.take(delta):
+            for choice in await taken(reply, delta):
                 yield chunk(choice)
     except RequestError as error:
         yield event(error_body(error))
