@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from unifiedserve import __version__
-from unifiedserve.server.completions import chat_completions, completions, embeddings
+from unifiedserve.server.completions import chat_completions, completions, embeddings, responses
 from unifiedserve.server.embedding_reply import EmbeddingList
 from unifiedserve.server.errors import install_error_handlers
 from unifiedserve.server.exchange import receive
@@ -20,6 +20,8 @@ from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.openapi import DescribedAPI, describe
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
+from unifiedserve.server.responses_reply import ResponseObject
+from unifiedserve.server.responses_schema import ResponsesRequest
 from unifiedserve.server.schema import (
     ChatRequest,
     CompletionRequest,
@@ -58,6 +60,10 @@ def _add_inference(app: FastAPI, engine: ServingEngine, fetcher: MediaFetcher) -
     )
     async def post_chat_completions(request: Request) -> Response:
         return await chat_completions(request, engine, fetcher)
+
+    @app.post("/v1/responses", **describe("Answer a conversation, in items", ResponsesRequest, ResponseObject))
+    async def post_responses(request: Request) -> Response:
+        return await responses(request, engine, fetcher)
 
     @app.post("/v1/completions", **describe("Go on with a text", CompletionRequest, Completion, event=Completion))
     async def post_completions(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions, /v1/completions and /v1/embeddings: one request from its bytes to its answer."""
+"""The endpoints that need the model: one request from its bytes to its answer."""
 
 import uuid
 from collections.abc import AsyncGenerator
@@ -6,17 +6,21 @@ from collections.abc import AsyncGenerator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from unifiedserve.errors import RequestError
 from unifiedserve.messages import Delta
 from unifiedserve.server.chat import generate_request
 from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
 from unifiedserve.server.embedding import embedding_requests
 from unifiedserve.server.embedding_reply import EmbeddingReply
 from unifiedserve.server.errors import CLIENT_CLOSED_REQUEST
-from unifiedserve.server.exchange import receive, respond, respond_in_chunks
+from unifiedserve.server.exchange import receive, respond, respond_in_events
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.merge import merged
 from unifiedserve.server.protocol import GrowingReply, ServingEngine
 from unifiedserve.server.reply import Reply
+from unifiedserve.server.responses import chat_request, response_param
+from unifiedserve.server.responses_reply import ResponsesReply
+from unifiedserve.server.responses_schema import RESPONSES_UNSUPPORTED, ResponsesRequest
 from unifiedserve.server.schema import (
     ChatRequest,
     CompletionRequest,
@@ -24,6 +28,7 @@ from unifiedserve.server.schema import (
     GenerationOptions,
     StreamOptions,
 )
+from unifiedserve.server.stream import chunk_events, response_events
 from unifiedserve.server.text import echoes, text_requests
 from unifiedserve.server.text_reply import TextReply
 from unifiedserve.server.tools import reading, tool_use
@@ -33,12 +38,25 @@ async def chat_completions(request: Request, engine: ServingEngine, fetcher: Med
     chat = await receive(request, engine, ChatRequest)
     id = f"chatcmpl-{uuid.uuid4().hex}"
     try:
-        tools = tool_use(chat, engine)
-        work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher, tools))
-        chat.messages.clear()  # media in base64 must not live as long as the answer
-        how = await reading(work, tools, engine, streamed=bool(chat.stream))
-        reply = Reply(id, engine.model_name, engine.processor.tokenizer, how, token_ids=bool(chat.return_token_ids))
-        return await _respond(request, chat, id, engine.generate(work), reply)
+        deltas, reply = await _begin_chat(request, chat, id, engine, fetcher)
+        return await _respond(request, chat, id, deltas, reply)
+    except ClientGoneError:
+        return Response(status_code=CLIENT_CLOSED_REQUEST)
+
+
+async def responses(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
+    asked = await receive(request, engine, ResponsesRequest, RESPONSES_UNSUPPORTED)
+    id = f"resp_{uuid.uuid4().hex}"
+    try:
+        deltas, chat_reply = await _begin_chat(request, chat_request(asked), id, engine, fetcher)
+        reply = ResponsesReply(asked, id, engine.model_name, chat_reply)
+        asked.input = ""  # media in base64 must not live as long as the answer
+        if asked.stream:
+            return await respond_in_events(request, id, deltas, lambda generation: response_events(generation, reply))
+        return await respond(request, id, deltas, reply)
+    except RequestError as error:
+        error.param = response_param(error.param)
+        raise
     except ClientGoneError:
         return Response(status_code=CLIENT_CLOSED_REQUEST)
 
@@ -67,9 +85,21 @@ async def embeddings(request: Request, engine: ServingEngine, fetcher: MediaFetc
         return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
+async def _begin_chat(
+    request: Request, chat: ChatRequest, id: str, engine: ServingEngine, fetcher: MediaFetcher
+) -> tuple[AsyncGenerator[Delta, None], Reply]:
+    tools = tool_use(chat, engine)
+    work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher, tools))
+    chat.messages.clear()  # media in base64 must not live as long as the answer
+    how = await reading(work, tools, engine, streamed=bool(chat.stream))
+    reply = Reply(id, engine.model_name, engine.processor.tokenizer, how, token_ids=bool(chat.return_token_ids))
+    return engine.generate(work), reply
+
+
 async def _respond(
     request: Request, asked: GenerationOptions, id: str, deltas: AsyncGenerator[Delta, None], reply: GrowingReply
 ) -> Response:
     if asked.stream:
-        return await respond_in_chunks(request, id, deltas, reply, asked.stream_options or StreamOptions())
+        options = asked.stream_options or StreamOptions()
+        return await respond_in_events(request, id, deltas, lambda generation: chunk_events(generation, reply, options))
     return await respond(request, id, deltas, reply)

@@ -1,7 +1,7 @@
 """One HTTP exchange: the request's body, and the response that its reply becomes."""
 
-from collections.abc import AsyncGenerator
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -14,17 +14,22 @@ from unifiedserve.server.body import read_body
 from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.generation import Generation
 from unifiedserve.server.parse import parse
-from unifiedserve.server.protocol import GrowingReply, ServingEngine, WholeReply
-from unifiedserve.server.schema import ModelRequest, StreamOptions
-from unifiedserve.server.stream import EventStream, chunk_events, taken
+from unifiedserve.server.protocol import ServingEngine, WholeReply
+from unifiedserve.server.schema import UNSUPPORTED, ModelRequest
+from unifiedserve.server.stream import EventStream, taken
 
 R = TypeVar("R", bound=ModelRequest)
 
 
-async def receive(request: Request, engine: ServingEngine, struct: type[R]) -> R:
+async def receive(
+    request: Request,
+    engine: ServingEngine,
+    struct: type[R],
+    unsupported: Mapping[str, Collection[Any]] = UNSUPPORTED,
+) -> R:
     """Raises RequestError for a body that is none, and for another model than the one that is served."""
     most = engine.config.max_media_mib * MIB * 4 // 3 + MIB  # one medium of the largest size, in base64
-    asked = parse(await read_body(request, most), struct)
+    asked = parse(await read_body(request, most), struct, unsupported)
     if asked.model is not None and asked.model != engine.model_name:
         raise RequestError(
             f"The model `{asked.model}` does not exist; this server has `{engine.model_name}`.",
@@ -46,8 +51,11 @@ async def respond(request: Request, id: str, deltas: AsyncGenerator[Delta, None]
     return Response(msgspec.json.encode(completion), 200, _headers(id), "application/json")
 
 
-async def respond_in_chunks(
-    request: Request, id: str, deltas: AsyncGenerator[Delta, None], reply: GrowingReply, options: StreamOptions
+async def respond_in_events(
+    request: Request,
+    id: str,
+    deltas: AsyncGenerator[Delta, None],
+    events: Callable[[Generation], AsyncIterator[bytes]],
 ) -> Response:
     """A stream of events. It begins after the first delta, so that bad requests get their 4xx."""
     generation = Generation(deltas)
@@ -56,7 +64,7 @@ async def respond_in_chunks(
     except BaseException:
         await generation.aclose()
         raise
-    return EventStream(chunk_events(generation, reply, options), generation, _headers(id))
+    return EventStream(events(generation), generation, _headers(id))
 
 
 async def _complete(generation: Generation, reply: WholeReply) -> msgspec.Struct:

@@ -9,6 +9,8 @@ from starlette.responses import Response
 from unifiedserve.server.embedding_reply import EmbeddingList
 from unifiedserve.server.errors import ErrorBody
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
+from unifiedserve.server.responses_reply import ResponseObject
+from unifiedserve.server.responses_schema import ResponsesRequest
 from unifiedserve.server.schema import (
     ChatRequest,
     CompletionRequest,
@@ -30,6 +32,8 @@ _STRUCTS = [
     EmbeddingList,
     EmbeddingRequest,
     ErrorBody,
+    ResponseObject,
+    ResponsesRequest,
     TokenizeReply,
     TokenizeRequest,
 ]

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeVar
 
@@ -19,8 +19,11 @@ _MISSING = re.compile(r"^Object missing required field `(?P<field>.*?)`")
 _LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
 
 
-def parse(body: bytes, struct: type[S]) -> S:
-    """Raises RequestError 400 for malformed JSON and for fields that are unknown, missing or out of range."""
+def parse(body: bytes, struct: type[S], unsupported: Mapping[str, Collection[Any]] = UNSUPPORTED) -> S:
+    """Raises RequestError 400 for malformed JSON and for fields that are unknown, missing or out of range.
+
+    What is `unsupported` is left out of requests that take their turn, if it has one of the values given for it.
+    """
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -28,39 +31,48 @@ def parse(body: bytes, struct: type[S]) -> S:
     if not isinstance(value, dict):
         raise RequestError("The body must be a JSON object.", code="invalid_json")
     if issubclass(struct, QueuedRequest):
-        value = _without_unsupported(value, struct)
+        value = _without(unsupported, value, struct)
+    converted: S = convert(value, struct)
+    return converted
+
+
+def convert(value: Any, shape: Any, place: str = "") -> Any:
+    """A struct, or one of a union of them; `place` is where in the request the value is. Raises as `parse` does."""
     try:
-        return msgspec.convert(value, struct)
+        return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        raise _explain(str(error), struct) from None
+        raise _explain(str(error), shape, place) from None
 
 
-def _without_unsupported(value: dict[str, Any], struct: type[msgspec.Struct]) -> dict[str, Any]:
+def _without(
+    unsupported: Mapping[str, Collection[Any]], value: dict[str, Any], struct: type[msgspec.Struct]
+) -> dict[str, Any]:
     """`value` less the unsupported options that ask for nothing; raises RequestError for one that does."""
-    unsupported = UNSUPPORTED.keys() - set(struct.__struct_fields__)
-    for name in unsupported & value.keys():
-        if value[name] not in UNSUPPORTED[name]:
+    names = unsupported.keys() - set(struct.__struct_fields__)
+    for name in names & value.keys():
+        if value[name] not in unsupported[name]:
             raise RequestError(f"`{name}` is not supported by this server.", param=name, code="unsupported")
-    return {name: item for name, item in value.items() if name not in unsupported}
+    return {name: item for name, item in value.items() if name not in names}
 
 
-def _explain(message: str, struct: type[msgspec.Struct]) -> RequestError:
+def _explain(message: str, shape: Any, place: str) -> RequestError:
     found = _LOCATION.search(message)
     path = found["path"] if found else ""
     reason = _LOCATION.sub("", message)
     if unknown := _UNKNOWN.match(reason):
         name = unknown["field"]
-        hint = _hint(name, path, struct)
-        return RequestError(f"Unknown field `{_join(path, name)}`.{hint}", param=_join(path, name))
+        whole = _join(place, _join(path, name))
+        return RequestError(f"Unknown field `{whole}`.{_hint(name, path, shape)}", param=whole)
     if missing := _MISSING.match(reason):
-        path = _join(path, missing["field"])
-        return RequestError(f"`{path}` is missing.", param=path)
-    return RequestError(f"`{path}`: {reason}.", param=path)
+        whole = _join(place, _join(path, missing["field"]))
+        return RequestError(f"`{whole}` is missing.", param=whole)
+    whole = _join(place, path) if path else place
+    return RequestError(f"`{whole}`: {reason}.", param=whole)
 
 
-def _hint(name: str, path: str, struct: type[msgspec.Struct]) -> str:
+def _hint(name: str, path: str, shape: Any) -> str:
     """Where the field belongs if it is one of another place; else the closest name there is."""
-    fields = fields_of(struct)
+    fields = fields_of(shape)
     elsewhere = [field for field in fields if field.rpartition(".")[2] == name]
     if elsewhere:
         return f" It belongs at {' or '.join(f'`{field}`' for field in elsewhere)}."
@@ -80,9 +92,9 @@ def _join(path: str, name: str) -> str:
 
 
 @cache
-def fields_of(struct: type[msgspec.Struct]) -> tuple[str, ...]:
-    """Paths of all fields of `struct`, those of its parts included: `messages[].content[].text`."""
-    return tuple(dict.fromkeys(_walk(inspect.type_info(struct), "")))
+def fields_of(shape: Any) -> tuple[str, ...]:
+    """Paths of all fields of a struct or union, those of its parts included: `messages[].content[].text`."""
+    return tuple(dict.fromkeys(_walk(inspect.type_info(shape), "")))
 
 
 def _walk(node: inspect.Type, path: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
 from unifiedserve.server.errors import error_body, internal_error
 from unifiedserve.server.generation import Generation
 from unifiedserve.server.protocol import GrowingReply, WholeReply
+from unifiedserve.server.responses_reply import ResponsesReply
 from unifiedserve.server.schema import StreamOptions
 
 _log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ _log = logging.getLogger(__name__)
 DONE = b"data: [DONE]\n\n"
 
 
-def event(data: msgspec.Struct) -> bytes:
+def event(data: msgspec.Struct | dict[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
@@ -31,28 +32,50 @@ async def taken(reply: WholeReply, delta: Delta) -> Sequence[Any]:
     return reply.take(delta) if delta.prompt_logprobs is None else await asyncio.to_thread(reply.take, delta)
 
 
-async def chunk_events(generation: Generation, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
-    """Events of a reply: its opening, then text and ends as they come, usage if asked for, [DONE].
+def chunk_events(generation: Generation, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
+    """Events of a reply: its opening, then text and ends as they come, usage if asked for, [DONE]."""
+    return _ending(_chunk_events(generation, reply, options), lambda error: event(error_body(error)))
 
-    The response's status is out by now, so an error becomes the last event, without [DONE].
-    """
+
+def response_events(generation: Generation, reply: ResponsesReply) -> AsyncIterator[bytes]:
+    """Events of /v1/responses, each by its name."""
+    return _ending(_response_events(generation, reply), lambda error: _named(reply.failure(error)))
+
+
+async def _ending(events: AsyncIterator[bytes], failure: Callable[[RequestError], bytes]) -> AsyncIterator[bytes]:
+    """The response's status is out by now, so an error becomes the last event."""
+    try:
+        async for data in events:
+            yield data
+    except RequestError as error:
+        yield failure(error)
+    except Exception:
+        _log.exception("request failed while streaming")
+        yield failure(internal_error())
+
+
+async def _response_events(generation: Generation, reply: ResponsesReply) -> AsyncIterator[bytes]:
+    for each in reply.begin():
+        yield _named(each)
+    async for delta in generation:
+        for each in reply.take(delta):
+            yield _named(each)
+
+
+def _named(data: dict[str, Any]) -> bytes:
+    return f"event: {data['type']}\n".encode() + event(data)
+
+
+async def _chunk_events(generation: Generation, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
 
     def chunk(choice: Any) -> bytes:
         return event(reply.chunk(choice, usage=reply.usage() if options.continuous_usage_stats else None))
 
     for choice in reply.opening():
         yield chunk(choice)
-    try:
-        async for delta in generation:
-            for choice in await taken(reply, delta):
-                yield chunk(choice)
-    except RequestError as error:
-        yield event(error_body(error))
-        return
-    except Exception:
-        _log.exception("request failed while streaming")
-        yield event(error_body(internal_error()))
-        return
+    async for delta in generation:
+        for choice in await taken(reply, delta):
+            yield chunk(choice)
     if options.include_usage:
         yield event(reply.chunk(usage=reply.usage()))
     yield DONE
