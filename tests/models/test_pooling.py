@@ -1,19 +1,14 @@
-"""Which checkpoints make embeddings, and vectors pooled from chunks."""
+"""Which checkpoints make embeddings, and how."""
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.messages import PromptVector, Request
 from unifiedserve.models.pooling import Pooling, load_pooling
 from unifiedserve.models.registry import load_config
-from unifiedserve.sampling import SamplingParams
-from unifiedserve.stages.prompt_reader import PromptReader
 
 POOLING = {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}
 NORMALIZE = {"path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
@@ -66,28 +61,3 @@ def test_others_are_refused(tmp_path: Path, modules: Any, pooling: Any, message:
 def test_tokens_that_see_later_ones_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is_causal"):
         load_config(write(tmp_path, [], {}, model_type="qwen2", is_causal=False))
-
-
-@pytest.mark.parametrize("mode", ["cls", "lasttoken", "mean"])
-@pytest.mark.parametrize("chunks", [[10], [3, 6, 1]])
-def test_chunks_are_pooled_as_a_whole(mode: Any, chunks: list[int]) -> None:
-    hidden = torch.randn(10, 6)
-    reader = PromptReader(SimpleNamespace(pooling=Pooling(mode, False)))  # type: ignore[arg-type]
-    request = Request(
-        uid=4,
-        arrival=0,
-        token_ids=[1] * 10,
-        num_prompt=10,
-        media=[],
-        sampling=SamplingParams(max_tokens=0),
-        indices=[0],
-        embed=True,
-    )
-    messages, start = [], 0
-    for part in hidden.split(chunks):
-        messages += list(reader.read(request, start, part))
-        start += len(part)
-    (message,) = messages
-    assert isinstance(message, PromptVector)
-    expected = {"cls": hidden[0], "lasttoken": hidden[-1], "mean": hidden.mean(0)}[mode]
-    assert torch.allclose(torch.frombuffer(bytearray(message.data), dtype=torch.float32), expected, atol=1e-6)

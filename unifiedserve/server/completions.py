@@ -9,10 +9,9 @@ from starlette.responses import Response
 from unifiedserve.errors import RequestError
 from unifiedserve.messages import Delta
 from unifiedserve.server.chat import generate_request
-from unifiedserve.server.disconnect import ClientGoneError, unless_disconnected
+from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.embedding import embedding_requests
 from unifiedserve.server.embedding_reply import EmbeddingReply
-from unifiedserve.server.errors import CLIENT_CLOSED_REQUEST
 from unifiedserve.server.exchange import receive, respond, respond_in_events
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.merge import merged
@@ -37,11 +36,8 @@ from unifiedserve.server.tools import reading, tool_use
 async def chat_completions(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
     chat = await receive(request, engine, ChatRequest)
     id = f"chatcmpl-{uuid.uuid4().hex}"
-    try:
-        deltas, reply = await _begin_chat(request, chat, id, engine, fetcher)
-        return await _respond(request, chat, id, deltas, reply)
-    except ClientGoneError:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    deltas, reply = await _begin_chat(request, chat, id, engine, fetcher)
+    return await _respond(request, chat, id, deltas, reply)
 
 
 async def responses(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
@@ -57,8 +53,6 @@ async def responses(request: Request, engine: ServingEngine, fetcher: MediaFetch
     except RequestError as error:
         error.param = response_param(error.param)
         raise
-    except ClientGoneError:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 async def completions(request: Request, engine: ServingEngine) -> Response:
@@ -68,21 +62,15 @@ async def completions(request: Request, engine: ServingEngine) -> Response:
     work = await text_requests(asked, id, tokenizer)
     best_of = work[0].sampling.n
     reply = TextReply(asked, id, engine.model_name, tokenizer, echoes(asked, tokenizer), best_of)
-    try:
-        return await _respond(request, asked, id, merged([engine.generate(one) for one in work], best_of), reply)
-    except ClientGoneError:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    return await _respond(request, asked, id, merged([engine.generate(one) for one in work], best_of), reply)
 
 
 async def embeddings(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
     asked = await receive(request, engine, EmbeddingRequest)
     id = f"embd-{uuid.uuid4().hex}"
-    try:
-        work = await unless_disconnected(request.receive, embedding_requests(asked, id, fetcher, engine))
-        reply = EmbeddingReply(asked, engine.model_name, engine.processor.pooling)
-        return await respond(request, id, merged([engine.generate(one) for one in work], 1), reply)
-    except ClientGoneError:
-        return Response(status_code=CLIENT_CLOSED_REQUEST)
+    work = await unless_disconnected(request.receive, embedding_requests(asked, id, fetcher, engine))
+    reply = EmbeddingReply(asked, engine.model_name, engine.processor.pooling)
+    return await respond(request, id, merged([engine.generate(one) for one in work], 1), reply)
 
 
 async def _begin_chat(

@@ -9,6 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from unifiedserve.errors import RequestError
+from unifiedserve.server.disconnect import ClientGoneError
 
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; proxies log it
 
@@ -42,6 +43,7 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(RequestError, _on_request_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(ClientGoneError, _on_disconnect)
     app.add_exception_handler(Exception, _on_exception)
 
 

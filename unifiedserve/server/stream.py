@@ -67,7 +67,6 @@ def _named(data: dict[str, Any]) -> bytes:
 
 
 async def _chunk_events(generation: Generation, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
-
     def chunk(choice: Any) -> bytes:
         return event(reply.chunk(choice, usage=reply.usage() if options.continuous_usage_stats else None))
 
