@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -83,10 +82,9 @@ class ActiveRequest:
         """The stages' view. One answer goes on from its tokens so far; several start at the prompt."""
         prompt = self.admitted.prompt
         generated = self.answers[indices[0]].token_ids if len(indices) == 1 else []
-        changes: dict[str, Any] = {"stop": ()}  # stop strings are found here
+        sampling = msgspec.structs.replace(self.admitted.sampling, stop=())  # stop strings are found here
         if generated:
-            changes["prompt_logprobs"] = None  # they are there
-        sampling = msgspec.structs.replace(self.admitted.sampling, **changes)
+            sampling = msgspec.structs.replace(sampling, prompt_logprobs=None)  # they are there
         request = Request(
             uid=uid,
             arrival=self.arrival,
