@@ -14,6 +14,7 @@ from test_life_of_requests import metric, tokens
 
 Serve = Callable[..., Daemon]
 LONG = {"max_tokens": 72, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
+TIGHT = {"kv_page_tokens": 4, "kv_cache_mib": 1, "prefill_chunk_tokens": 8}
 RIVER, STORY = text_part("What is a river?"), text_part("Tell me a story.")
 
 
@@ -24,21 +25,14 @@ def recurrent(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(checkpoint)
 
 
-def test_states_are_forked_and_survive_preemption(serve: Serve, recurrent: str) -> None:
-    roomy = serve(model=recurrent, kv_page_tokens=4)
-    expected = [tokens(roomy, part, **LONG) for part in (RIVER, STORY)]
-    forked = complete(roomy, RIVER, n=3, **LONG)
-    assert [choice.token_ids for choice in forked.choices] == [expected[0]] * 3
-    seeded = [complete(roomy, STORY, n=3, temperature=1.2, seed=5, max_tokens=40) for _ in range(2)]
+def test_states_are_forked(serve: Serve, recurrent: str) -> None:
+    daemon = serve(model=recurrent, kv_page_tokens=4)
+    expected = tokens(daemon, RIVER, **LONG)
+    forked = complete(daemon, RIVER, n=3, **LONG)
+    assert [choice.token_ids for choice in forked.choices] == [expected] * 3
+    seeded = [complete(daemon, STORY, n=3, temperature=1.2, seed=5, max_tokens=40) for _ in range(2)]
     assert [choice.token_ids for choice in seeded[0].choices] == [choice.token_ids for choice in seeded[1].choices]
-    roomy.wait_idle()
-
-    tight = serve(model=recurrent, kv_page_tokens=4, kv_cache_mib=1, prefill_chunk_tokens=8)
-    with concurrent.futures.ThreadPoolExecutor(12) as pool:
-        answers = list(pool.map(lambda part: tokens(tight, part, **LONG), [RIVER, STORY] * 6))
-    assert answers == expected * 6
-    assert metric(tight, "num_preemptions_total") > 0
-    tight.wait_idle()
+    daemon.wait_idle()
 
 
 def test_no_prefix_is_reused(serve: Serve, recurrent: str) -> None:
@@ -49,8 +43,21 @@ def test_no_prefix_is_reused(serve: Serve, recurrent: str) -> None:
     assert second.usage.prompt_tokens_details.cached_tokens == 0
 
 
+def test_states_survive_preemption(serve: Serve, recurrent: str) -> None:
+    """256 pages, of which each of four answers comes to need more than a quarter."""
+    growing = {**LONG, "max_tokens": 250}
+    roomy = serve(model=recurrent, kv_page_tokens=4)
+    expected = [tokens(roomy, part, **growing) for part in (RIVER, STORY)]
+    tight = serve(model=recurrent, **TIGHT)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda part: tokens(tight, part, **growing), [RIVER, STORY] * 2))
+    assert answers == expected * 2
+    assert metric(tight, "num_preemptions_total") > 0
+    tight.wait_idle()
+
+
 def test_room_for_the_state_is_counted(serve: Serve, recurrent: str) -> None:
-    daemon = serve(model=recurrent, kv_page_tokens=4, kv_cache_mib=1)
+    daemon = serve(model=recurrent, **TIGHT)
     pages = daemon.engine.buffers()["kv"][1]
     prompt = complete(daemon, RIVER, max_tokens=1).usage.prompt_tokens
     most = (pages - 4) * 4 - prompt + 1  # a state takes 4 pages; the last token's keys are not kept
