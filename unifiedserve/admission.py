@@ -5,9 +5,11 @@ read, prompts that are too long, buffers that are too small for it even when all
 """
 
 import secrets
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from flashcodec.image import image_size
@@ -25,11 +27,23 @@ from unifiedserve.sampling import ParamError, SamplingParams
 
 @dataclass(frozen=True)
 class Admitted:
-    """A request with its prompt, its media plans (in prompt order) and complete sampling parameters."""
+    """A request with its prompt, its media plans (in prompt order) and complete sampling parameters.
+
+    `frame_seconds` are the times of the sampled frames of each of these media; none for an image.
+    """
 
     request: GenerateRequest
     prompt: Prompt
     sampling: SamplingParams
+    frame_seconds: list[list[float]]
+
+
+class ImageSize(NamedTuple):
+    width: int
+    height: int
+
+
+MediaInfo = ImageSize | VideoInfo
 
 
 class Admission:
@@ -60,8 +74,13 @@ class Admission:
             self._check_bias(request.sampling)
             if request.sampling.grammar is not None:
                 self._grammars.check(request.sampling.grammar)
-            plans = [self._plan(i, media) for i, media in enumerate(request.media)]
+            infos = [self._inspect(i, media) for i, media in enumerate(request.media)]
+            plans = [
+                self._plan(i, media, info) for i, (media, info) in enumerate(zip(request.media, infos, strict=True))
+            ]
             prompt = self._prompt(request, plans)
+            if not self._leaves_room(prompt, request):
+                raise self._too_long(request, infos, plans, len(prompt.token_ids))
         except GrammarError as error:
             raise RequestError(f"the grammar of the answer: {error}", param=request.grammar_param) from error
         except ParamError as error:
@@ -70,7 +89,7 @@ class Admission:
             raise RequestError(str(error), param=error.param or "messages") from error
         sampling = self._complete(request.sampling, len(prompt.token_ids))
         self._check_buffers(prompt, sampling)
-        return Admitted(request, prompt, sampling)
+        return Admitted(request, prompt, sampling, [_seconds(plans[i], infos[i]) for i in prompt.order])
 
     def close(self) -> None:
         self._grammars.close()
@@ -86,35 +105,70 @@ class Admission:
             return self._processor.prompt_from_tokens(request.prompt_token_ids, plans)
         return self._processor.prompt(request.messages, plans, **request.template)
 
-    def _plan(self, number: int, media: MediaInput) -> MediaPlan:
+    def _inspect(self, number: int, media: MediaInput) -> MediaInfo:
         source = media.data if media.data is not None else Path(media.path or "")
         try:
-            if media.kind == "image":
-                width, height = image_size(source)
-                if width * height > self._config.max_image_megapixels * 1_000_000:
-                    raise RequestError(
-                        f"{media_name(number, media)} is {width}x{height} pixels; "
-                        f"at most {self._config.max_image_megapixels} megapixels are allowed",
-                        param="messages",
-                    )
-                return self._processor.plan_image(width, height, media.options)
-            return self._processor.plan_video(video_info(source), media.options)
+            if media.kind == "video":
+                return video_info(source)
+            size = ImageSize(*image_size(source))
         except flashcodec.DecodeError as error:
             raise RequestError(f"{media_name(number, media)}: {error}", param="messages") from error
+        if size.width * size.height > self._config.max_image_megapixels * 1_000_000:
+            raise RequestError(
+                f"{media_name(number, media)} is {size.width}x{size.height} pixels; "
+                f"at most {self._config.max_image_megapixels} megapixels are allowed",
+                param="messages",
+            )
+        return size
+
+    def _plan(self, number: int, media: MediaInput, info: MediaInfo) -> MediaPlan:
+        try:
+            if isinstance(info, VideoInfo):
+                return self._processor.plan_video(info, media.options)
+            return self._processor.plan_image(*info, media.options)
         except PromptError as error:
             raise RequestError(f"{media_name(number, media)}: {error}", param=error.param or "messages") from error
 
+    def _leaves_room(self, prompt: Prompt, request: GenerateRequest) -> bool:
+        """Whether the context holds the prompt with one token of the answer, if there is to be any."""
+        return len(prompt.token_ids) + (request.sampling.max_tokens != 0) <= self.max_model_len
+
+    def _too_long(
+        self, request: GenerateRequest, infos: Sequence[MediaInfo], plans: Sequence[MediaPlan], tokens: int
+    ) -> RequestError:
+        """What to say of a prompt of so many tokens, which leave no room for an answer."""
+        remedy = "Shorten the text, or sample fewer frames or pixels"
+        if any(plan.kind == "video" for plan in plans):
+            frames = self._frames_that_fit(request, infos, plans)
+            remedy += f": {frames} frames a video fit (num_frames)" if frames else "; not even one frame fits"
+        answer = " with at least one for the answer" if request.sampling.max_tokens != 0 else ""
+        return RequestError(
+            f"the prompt has {tokens} tokens, media included; the context holds {self.max_model_len}{answer}. {remedy}",
+            param="input_tokens",
+            code="context_length_exceeded",
+        )
+
+    def _frames_that_fit(self, request: GenerateRequest, infos: Sequence[MediaInfo], plans: Sequence[MediaPlan]) -> int:
+        """The most frames of each video with which a prompt that is too long would not be; 0 if there are none.
+
+        Found by trying: fewer frames may be larger, and bring texts of their own.
+        """
+
+        def too_long(frames: int) -> bool:
+            shorter = [
+                self._processor.plan_video(info, msgspec.structs.replace(media.options, num_frames=frames, fps=None))
+                if isinstance(info, VideoInfo)
+                else plan
+                for media, info, plan in zip(request.media, infos, plans, strict=True)
+            ]
+            return not self._leaves_room(self._prompt(request, shorter), request)
+
+        most = max(len(plan.frame_indices) for plan in plans)
+        return bisect_left(range(1, most), True, key=too_long)
+
     def _complete(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
-        """Resolve `max_tokens` and `seed`, and check the context length."""
+        """Resolve `max_tokens` and `seed`, and check the length of the answer."""
         room = self.max_model_len - prompt_tokens
-        if room < (0 if sampling.max_tokens == 0 else 1):
-            answer = " with at least one for the answer" if sampling.max_tokens != 0 else ""
-            raise RequestError(
-                f"the prompt has {prompt_tokens} tokens, media included; the context holds {self.max_model_len}"
-                f"{answer}. Shorten the text, or sample fewer frames or pixels",
-                param="input_tokens",
-                code="context_length_exceeded",
-            )
         if sampling.max_tokens is not None and sampling.max_tokens > room:
             raise RequestError(
                 f"max_tokens is {sampling.max_tokens}, but after a prompt of {prompt_tokens} tokens "
@@ -183,7 +237,16 @@ def video_info(source: bytes | Path) -> VideoInfo:
         duration=duration,
         width=bitstream.width,
         height=bitstream.height,
+        pts_seconds=bitstream.pts_seconds.tolist(),
     )
+
+
+def _seconds(plan: MediaPlan, info: MediaInfo) -> list[float]:
+    """When the frames of a plan are shown, from the video's beginning."""
+    if not isinstance(info, VideoInfo):
+        return []
+    times = info.pts_seconds
+    return [round(times[frame] - times[0], 3) for frame in plan.frame_indices]
 
 
 def _pages(rows: int, page_rows: int) -> int:

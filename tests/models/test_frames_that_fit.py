@@ -1,0 +1,47 @@
+"""A prompt that is too long says how many frames would not be: so many fit, and one more does not."""
+
+from pathlib import Path
+
+import pytest
+
+from unifiedserve.admission import Admission
+from unifiedserve.config import EngineConfig
+from unifiedserve.errors import RequestError
+from unifiedserve.memory.shared import MemoryLayout, PoolSize
+from unifiedserve.messages import GenerateRequest, MediaInput
+from unifiedserve.models.base import Processor
+from unifiedserve.models.media import MediaOptions
+
+LAYOUT = MemoryLayout(
+    engine_id="none",
+    weights="none",
+    kv=PoolSize(10_000, 1),
+    patch=PoolSize(10_000, 1),
+    visual=PoolSize(10_000, 1),
+    instances=(),
+)
+
+
+def request(clip: Path, words: int, **options: int) -> GenerateRequest:
+    content = [{"type": "video"}, {"type": "text", "text": "word " * words}]
+    media = [MediaInput(kind="video", path=str(clip), options=MediaOptions(**options))]
+    return GenerateRequest(id="x", messages=[{"role": "user", "content": content}], media=media)
+
+
+def test_as_many_frames_as_it_says_fit(ours: Processor, sample_clip: Path) -> None:
+    admission = Admission(EngineConfig(max_model_len=1000), ours, LAYOUT)
+    with pytest.raises(RequestError, match=r"holds 1000 .* (\d+) frames a video fit") as refused:
+        admission.admit(request(sample_clip, 5, num_frames=-1))
+    assert refused.value.code == "context_length_exceeded"
+    frames = int(refused.value.message.split(" frames a video")[0].split()[-1])
+    assert len(admission.admit(request(sample_clip, 5, num_frames=frames)).prompt.token_ids) < 1000
+    with pytest.raises(RequestError, match=f" {frames} frames a video fit"):
+        admission.admit(request(sample_clip, 5, num_frames=frames + 1))
+    admission.close()
+
+
+def test_where_even_one_frame_is_too_much(ours: Processor, sample_clip: Path) -> None:
+    admission = Admission(EngineConfig(max_model_len=100), ours, LAYOUT)
+    with pytest.raises(RequestError, match="not even one frame fits"):
+        admission.admit(request(sample_clip, 200, num_frames=8))
+    admission.close()
