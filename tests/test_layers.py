@@ -23,10 +23,11 @@ ROWS = [
     {"media_digest", "caches"},
     {"grammar_check"},
     {"admission", "active", "output", "tracing", "metrics"},
+    {"live", "contact_sheet", "broadcast"},
     {"intake"},
     {"engine"},
     {"server"},
-    {"doctor", "gantt", "demo", "cli_options", "cli"},
+    {"doctor", "gantt", "live_view", "own_daemon", "ask", "demo", "cli_options", "cli"},
 ]
 FILES = sorted(PACKAGE.rglob("*.py"))
 

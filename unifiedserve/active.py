@@ -105,7 +105,7 @@ class ActiveRequest:
                 request.reuse = caches.find(len(request.token_ids), keys, self.contents)
         return request
 
-    def vision_request(self, uid: int, reuse: Reuse) -> DecodeMedia | None:
+    def vision_request(self, uid: int, reuse: Reuse, *, watched: bool = False) -> DecodeMedia | None:
         """The media that must be decoded, for there is nothing to reuse instead; None if there are none."""
         sources = []
         for source in self.sources:
@@ -119,7 +119,7 @@ class ActiveRequest:
         if not sources:
             return None
         priority = self.admitted.request.priority
-        return DecodeMedia(uid=uid, arrival=self.arrival, priority=priority, media=sources)
+        return DecodeMedia(uid=uid, arrival=self.arrival, priority=priority, media=sources, watched=watched)
 
     def close(self) -> None:
         """Remove the media from shared memory."""

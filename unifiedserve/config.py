@@ -74,6 +74,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["shared", "monolithic"],
         Meta(description="shared: vision, encode+prefill and decode each in a process; monolithic: one loop"),
     ] = "shared"
+    compare: Annotated[
+        bool,
+        Meta(description="Serve the model a second time, monolithic, below /monolithic: for the playground to compare"),
+    ] = False
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
         Meta(description="Weights and activations; auto: bfloat16 where the CPU has AVX-512 BF16 or AMX, else float32"),
@@ -159,6 +163,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     def stretch(self) -> float:
         """How many targets may be between tokens while others are about to join; one that is given is kept."""
         return 1.0 if self.slo_tbt else _STRETCH
+
+    @property
+    def compared(self) -> "EngineConfig | None":
+        """The second engine's options, if there is to be one to compare with."""
+        if not self.compare:
+            return None
+        return msgspec.structs.replace(self, placement="monolithic", compare=False, trace="")
 
     @property
     def visual_cache(self) -> int:

@@ -13,16 +13,19 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from unifiedserve.active import ActiveRequest
+from unifiedserve.broadcast import Broadcast
 from unifiedserve.caches import Caches
 from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.errors import ConfigError, RequestError
 from unifiedserve.intake import Intake
 from unifiedserve.link import Link
+from unifiedserve.live import Live
 from unifiedserve.messages import (
     Abort,
+    CachedBuffer,
     Delta,
     Drained,
     Failed,
@@ -60,10 +63,12 @@ class Engine:
     def __init__(self, config: EngineConfig) -> None:
         self.config = config
         self.metrics = Metrics()
+        self.live = Live()
         self.healthy = False
         self.target_between_tokens: float | None = None  # seconds; known when the workers are up
         self.processor: Processor
         self._timeline = Timeline(time.monotonic())
+        self._broadcast = Broadcast(self.live, self._timeline)
         self._uids = itertools.count(1)
         self._attempts: dict[int, ActiveRequest] = {}
         self._active: set[ActiveRequest] = set()
@@ -179,7 +184,8 @@ class Engine:
         """The free pages of each buffer that hold what later requests may reuse."""
         if self._supervisor is None or not self.healthy:
             return {}
-        return {name: pool.remembered_pages() for name, pool in self._supervisor.memory.pools.items()}
+        pools = self._supervisor.memory.pools
+        return {name: pools[name].remembered_pages() for name in get_args(CachedBuffer)}
 
     def peaks(self) -> dict[str, int]:
         """The most pages of each buffer that were in use at once since the workers started."""
@@ -217,9 +223,15 @@ class Engine:
         self.processor = load_processor(model_dir, self._chat_template())
         self._supervisor = Supervisor(self.config, model_dir, self.processor)
         self._supervisor.start(self._on_exit)
-        self._caches = Caches(self.config, self._supervisor.memory.pools, self.processor)
         self._intake = Intake(self.config, self.processor, self._supervisor)
-        self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
+        self._attach(self._supervisor)
+
+    def _attach(self, supervisor: Supervisor) -> None:
+        """To the supervisor's present memory; all that an earlier one held is lost."""
+        pools = supervisor.memory.pools
+        self._caches = Caches(self.config, pools, self.processor)
+        self._broadcast.show_frames_of(pools["patch"], self.processor.patch_row_bytes)
+        self._link = Link(supervisor.memory, self._on_messages, self._on_link_failure)
 
     def _chat_template(self) -> str | None:
         if not self.config.chat_template:
@@ -234,6 +246,7 @@ class Engine:
             if hasattr(self, "_link"):
                 self._link.close()
         finally:
+            self._broadcast.close()
             if hasattr(self, "_intake"):
                 self._intake.close()
             supervisor.stop()
@@ -264,6 +277,7 @@ class Engine:
         except BaseException:
             self._release(active)
             raise
+        self._broadcast.admitted(active)
         return active
 
     def _check_alive(self) -> None:
@@ -296,7 +310,8 @@ class Engine:
             active.attempts[uid] = set(group)
             self._attempts[uid] = active
             self._timeline.name(uid, active.admitted.request.id)
-            if vision := active.vision_request(uid, request.reuse):
+            watched = self.live.watches(active.admitted.request.viewer)
+            if vision := active.vision_request(uid, request.reuse, watched=watched):
                 self._link.send(placement.host(Stage.VISION), vision)
 
     def _resubmit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
@@ -375,6 +390,7 @@ class Engine:
             if active is not None and not active.ending:
                 for next_token in active.in_order(token):
                     self._take_token(active, next_token, now)
+        self._broadcast.reported(report, self._attempts)
 
     def _handle_lookup(self, lookup: Lookup) -> None:
         self.metrics.looked_up(lookup.buffer, lookup.tokens, lookup.hits)
@@ -542,9 +558,7 @@ class Engine:
         try:
             async with self._restarting:
                 await asyncio.to_thread(self._restart, self._supervisor)
-                pools = self._supervisor.memory.pools
-                self._caches = Caches(self.config, pools, self.processor)  # all that the old ones held is lost
-                self._link = Link(self._supervisor.memory, self._on_messages, self._on_link_failure)
+                self._attach(self._supervisor)
             await self._wait_ready()
         except Exception as error:
             _log.exception("the restart failed")

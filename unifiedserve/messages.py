@@ -35,6 +35,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     the answers show special tokens, too. The lowest `priority` goes first.
     What is not complete `deadline` seconds after its arrival ends with an error. To `embed` is to
     ask for the prompt's pooled hidden state instead of tokens: `sampling.max_tokens` is 0.
+    A `viewer` of this name sees it live.
     """
 
     id: str
@@ -48,6 +49,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     priority: int = 0
     deadline: float | None = None
     embed: bool = False
+    viewer: str | None = None
 
 
 class TokenLogprob(msgspec.Struct):
@@ -148,12 +150,13 @@ class MediaSource(msgspec.Struct, kw_only=True):
 
 
 class DecodeMedia(msgspec.Struct, tag=True, kw_only=True):
-    """Vision's part of a request: media in prompt order."""
+    """Vision's part of a request: media in prompt order. If it is `watched`, the engine is told of what is decoded."""
 
     uid: int
     arrival: float
     priority: int = 0
     media: list[MediaSource]
+    watched: bool = False
 
 
 class Patches(msgspec.Struct, tag=True, kw_only=True):
@@ -258,6 +261,14 @@ class Kept(msgspec.Struct):
     pages: Pages
 
 
+class Decoded(msgspec.Struct):
+    """Units of a watched request (counted over the whole of it) that were decoded, and the pages that they fill."""
+
+    uid: int
+    units: list[int]
+    pages: list[Pages]
+
+
 class Lookup(msgspec.Struct):
     """Tokens of a request that a cache was asked for, and how many of them it had."""
 
@@ -294,6 +305,7 @@ class Report(msgspec.Struct, tag=True, kw_only=True):
     spans: list[Span] = []
     kept: list[Kept] = []
     lookups: list[Lookup] = []
+    decoded: list[Decoded] = []
     counts: dict[Stage, tuple[int, int]] = {}
 
 

@@ -12,6 +12,7 @@ from unifiedserve.config import Stage
 from unifiedserve.messages import Span
 
 _KEPT_SPANS = 20_000
+_ROWS = {stage: row for row, stage in enumerate(Stage)}
 
 
 class Timeline:
@@ -41,22 +42,28 @@ class Timeline:
     def chrome_trace(self, request_id: str | None = None) -> dict[str, Any]:
         """Trace Event Format: a process for each stage, a thread for its queue and each of its tracks."""
         spans = self.of(request_id) if request_id is not None else list(self._spans)
-        rows = {stage: row for row, stage in enumerate(Stage)}
         names = [
             {"ph": "M", "name": "process_name", "pid": row, "tid": 0, "args": {"name": stage.value}}
-            for stage, row in rows.items()
+            for stage, row in _ROWS.items()
         ]
-        events = [
+        return {"traceEvents": names + self.events(spans), "displayTimeUnit": "ms"}
+
+    def events(self, spans: Iterable[Span]) -> list[dict[str, Any]]:
+        """The spans as complete events of that format."""
+        return [
             {
                 "ph": "X",
                 "name": span.name,
                 "cat": span.stage.value,
-                "pid": rows[span.stage],
+                "pid": _ROWS[span.stage],
                 "tid": 0 if span.name == "queue" else 1 + span.track,
-                "ts": round((span.start - self._origin) * 1e6, 1),
+                "ts": self.microseconds(span.start),
                 "dur": round((span.end - span.start) * 1e6, 1),
                 "args": {"requests": [self._names.get(uid, str(uid)) for uid in span.requests]},
             }
             for span in spans
         ]
-        return {"traceEvents": names + events, "displayTimeUnit": "ms"}
+
+    def microseconds(self, time: float) -> float:
+        """A time of the monotonic clock as the trace counts it."""
+        return round((time - self._origin) * 1e6, 1)

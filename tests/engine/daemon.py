@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import openai
 import uvicorn
@@ -20,6 +21,19 @@ class Daemon:
     engine: Engine
     loop: asyncio.AbstractEventLoop
     client: openai.OpenAI
+
+    def answer(self, video: Path, question: str, *, frames: int, max_tokens: int) -> str:
+        """The greedy answer about a video's frames, not streamed."""
+        file = self.client.files.create(file=video, purpose="vision")
+        content = [{"type": "video_url", "video_url": {"url": file.id}}, {"type": "text", "text": question}]
+        completion = self.client.chat.completions.create(
+            model=self.engine.model_name,
+            messages=[{"role": "user", "content": content}],  # type: ignore[list-item,misc]
+            temperature=0,
+            max_tokens=max_tokens,
+            extra_body={"media_io_kwargs": {"video": {"num_frames": frames}}},
+        )
+        return (completion.choices[0].message.content or "").strip()
 
     def wait_healthy(self, healthy: bool = True) -> None:
         """Returns when the engine is (or is not) healthy."""
@@ -50,7 +64,8 @@ class _Server(uvicorn.Server):
 @contextmanager
 def running(config: EngineConfig) -> Iterator[Daemon]:
     engine = Engine(config)
-    server = _Server(uvicorn.Config(create_app(engine), host="127.0.0.1", port=0, log_level="warning"))
+    compared = Engine(config.compared) if config.compared else None
+    server = _Server(uvicorn.Config(create_app(engine, compared), host="127.0.0.1", port=0, log_level="warning"))
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_until_complete, args=(server.serve(),))
     thread.start()

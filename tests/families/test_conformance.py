@@ -12,10 +12,12 @@ from cases import COMMON, pixels, turns, user
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from model_loop import Loop, Request, plans
+from PIL import Image
 from reference import Case, Frames
 from test_generation import prompt_logits
 
-from unifiedserve.models.media import MediaPlan, Views
+from unifiedserve.models.decoded_frames import frames_of
+from unifiedserve.models.media import MediaPlan, Picture, Views
 from unifiedserve.sampling import MAX_LOGPROBS
 from unifiedserve.stages.vision import layout_of
 from unifiedserve.stages.vision_views import cut_views
@@ -145,6 +147,22 @@ def test_media_count(loaded: Loaded) -> None:
         loaded.hf.generate(Case([user("image", "What is this?")], [pixels(seed, 150, 200)]), TOKENS) for seed in (1, 2)
     )
     assert first != second
+
+
+def test_frames_can_be_seen_in_what_the_encoder_reads(loaded: Loaded) -> None:
+    for case in cases(loaded).values():
+        images, videos = iter(case.images), iter(case.videos)
+        for plan in plans(loaded.ours, case):
+            sources = next(images)[None] if plan.kind == "image" else next(videos)
+            groups = rows(plan, sources, loaded.ours.patch_row_bytes).numpy()
+            groups = groups.reshape(plan.units // plan.units_per_group, -1)
+            shown = [frame for group in groups for frame in frames_of(plan.layout, group)]
+            if isinstance(plan.layout, Picture) and (plan.layout.crop or plan.layout.square):
+                assert {frame.shape for frame in shown} == {(loaded.ours.side, loaded.ours.side, 3)}
+                continue
+            for frame, source in zip(shown, sources, strict=False):
+                resized = Image.fromarray(source).resize(frame.shape[1::-1], Image.Resampling.BICUBIC)
+                assert np.abs(frame - np.asarray(resized, float)).mean() < 8
 
 
 def test_units_do_not_depend_on_each_other(loaded: Loaded) -> None:

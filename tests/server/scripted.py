@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from unifiedserve.config import EngineConfig
+from unifiedserve.live import Live
 from unifiedserve.messages import Delta, GenerateRequest, TokenLogprob
 from unifiedserve.metrics import Metrics
 
@@ -50,6 +51,7 @@ class ScriptedEngine:
         self.healthy = True
         self.target_between_tokens = 0.1
         self.metrics = Metrics()
+        self.live = Live()
         self.processor = SimpleNamespace(tokenizer=ByteTokenizer(), chat=RoleTemplate(), vocab_size=256, pooling=None)
         self.requests: list[GenerateRequest] = []
         self.events: list[str] = []

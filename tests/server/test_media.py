@@ -12,13 +12,15 @@ from scripted_app import connected, question
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.models.media import MediaOptions
+from unifiedserve.server.files import FileStore
 from unifiedserve.server.media import MediaFetcher
 
 OPTIONS = MediaOptions()
 
 
 def fetcher(**options: object) -> MediaFetcher:
-    return MediaFetcher(EngineConfig(**options))
+    config = EngineConfig(**options)
+    return MediaFetcher(config, FileStore(config))
 
 
 async def refused(url: str, kind: str = "video", **options: object) -> str:

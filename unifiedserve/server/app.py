@@ -12,12 +12,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from unifiedserve import __version__
+from unifiedserve.errors import ConfigError
+from unifiedserve.server.body import check_origin
 from unifiedserve.server.completions import chat_completions, completions, embeddings, responses
 from unifiedserve.server.embedding_reply import EmbeddingList
 from unifiedserve.server.errors import install_error_handlers
+from unifiedserve.server.events import LiveEvents
 from unifiedserve.server.exchange import receive
+from unifiedserve.server.files import FileDeleted, FileObject, FileStore
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.openapi import DescribedAPI, describe
+from unifiedserve.server.page import add_page
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
 from unifiedserve.server.responses_reply import ResponseObject
@@ -29,28 +34,52 @@ from unifiedserve.server.schema import (
     EmbeddingRequest,
     TokenizeRequest,
 )
+from unifiedserve.server.stream import EventStream
 from unifiedserve.server.text_reply import Completion
 from unifiedserve.server.tokens import DetokenizeReply, TokenizeReply, detokenize, tokenize
 
+COMPARED_PATH = "/monolithic"
 
-def create_app(engine: ServingEngine) -> FastAPI:
-    """The app; its lifespan starts and stops `engine`."""
+
+def create_app(engine: ServingEngine, compared: ServingEngine | None = None) -> FastAPI:
+    """The app; its lifespan starts and stops the engines. The API of the `compared` one is below `COMPARED_PATH`."""
+    files = FileStore(engine.config)
+    fetcher = MediaFetcher(engine.config, files)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await engine.start()
-        try:
-            async with fetcher:
-                yield
-        finally:
-            await engine.stop()
+        async with contextlib.AsyncExitStack() as stack:
+            await engine.start()
+            stack.push_async_callback(engine.stop)
+            if compared is not None:
+                await _start_second(compared)
+                stack.push_async_callback(compared.stop)
+            stack.callback(files.close)
+            await stack.enter_async_context(fetcher)
+            yield
 
-    fetcher = MediaFetcher(engine.config)
     app = DescribedAPI(title="UnifiedServe", version=__version__, lifespan=lifespan, redirect_slashes=False)
+    _add_api(app, engine, fetcher)
+    _add_files(app, files)
+    if compared is not None:
+        other = DescribedAPI(title="UnifiedServe, monolithic", version=__version__, redirect_slashes=False)
+        _add_api(other, compared, fetcher)
+        app.mount(COMPARED_PATH, other)
+    add_page(app, engine, COMPARED_PATH if compared is not None else "")
+    return app
+
+
+async def _start_second(engine: ServingEngine) -> None:
+    try:
+        await engine.start()
+    except ConfigError as error:
+        raise ConfigError(f"--compare, which starts a second engine: {error}") from error
+
+
+def _add_api(app: FastAPI, engine: ServingEngine, fetcher: MediaFetcher) -> None:
     install_error_handlers(app)
     _add_inference(app, engine, fetcher)
     _add_status(app, engine)
-    return app
 
 
 def _add_inference(app: FastAPI, engine: ServingEngine, fetcher: MediaFetcher) -> None:
@@ -82,6 +111,18 @@ def _add_inference(app: FastAPI, engine: ServingEngine, fetcher: MediaFetcher) -
         return _json(await detokenize(await receive(request, engine, DetokenizeRequest), engine))
 
 
+def _add_files(app: FastAPI, files: FileStore) -> None:
+    @app.post(
+        "/v1/files", **describe("Upload an image or a video, to name it by its id in messages", answer=FileObject)
+    )
+    async def post_file(request: Request) -> Response:
+        return _json(await files.upload(request))
+
+    @app.delete("/v1/files/{id}", **describe("Forget an uploaded file", answer=FileDeleted))
+    async def delete_file(id: str) -> Response:
+        return _json(files.delete(id))
+
+
 def _add_status(app: FastAPI, engine: ServingEngine) -> None:
     started = int(time.time())
 
@@ -108,6 +149,12 @@ def _add_status(app: FastAPI, engine: ServingEngine) -> None:
     @app.get("/version", **describe("The server's version"))
     async def get_version() -> Response:
         return _json({"version": __version__})
+
+    @app.get("/v1/events", **describe("What the stages do, live", media_type="text/event-stream"))
+    async def get_events(request: Request, viewer: str | None = None) -> Response:
+        check_origin(request)
+        events = LiveEvents(engine, viewer)
+        return EventStream(events, events)
 
     @app.get("/debug/trace", **describe("The stages' timeline, as Chrome/Perfetto trace JSON"))
     async def get_trace(request_id: str | None = None) -> Response:

@@ -1,5 +1,7 @@
 """The request's body: JSON by its label, and never more of it than allowed."""
 
+from urllib.parse import urlsplit
+
 from starlette.requests import Request
 
 from unifiedserve.errors import RequestError
@@ -15,8 +17,7 @@ async def read_body(request: Request, limit: int) -> bytes:
         raise RequestError(
             f"The body must be sent as Content-Type: application/json, not '{content_type}'.", status=415
         )
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > limit:
+    if announced_length(request) > limit:
         raise _too_large(limit)
     body = bytearray()
     async for piece in request.stream():
@@ -24,6 +25,19 @@ async def read_body(request: Request, limit: int) -> bytes:
         if len(body) > limit:
             raise _too_large(limit)
     return bytes(body)
+
+
+def announced_length(request: Request) -> int:
+    """Bytes of the body by its header; 0 if that does not say."""
+    length = request.headers.get("content-length", "0")
+    return int(length) if length.isdecimal() else 0
+
+
+def check_origin(request: Request) -> None:
+    """Raises RequestError 403 for what a page of another site made a browser send, where no label tells."""
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise RequestError(f"Pages of {origin} may not use this server.", status=403, code="forbidden_origin")
 
 
 def _too_large(limit: int) -> RequestError:

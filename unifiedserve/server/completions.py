@@ -1,6 +1,5 @@
 """The endpoints that need the model: one request from its bytes to its answer."""
 
-import uuid
 from collections.abc import AsyncGenerator
 
 from starlette.requests import Request
@@ -12,7 +11,7 @@ from unifiedserve.server.chat import generate_request
 from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.embedding import embedding_requests
 from unifiedserve.server.embedding_reply import EmbeddingReply
-from unifiedserve.server.exchange import receive, respond, respond_in_events
+from unifiedserve.server.exchange import receive, request_id, respond, respond_in_events
 from unifiedserve.server.media import MediaFetcher
 from unifiedserve.server.merge import merged
 from unifiedserve.server.protocol import GrowingReply, ServingEngine
@@ -35,14 +34,14 @@ from unifiedserve.server.tools import reading, tool_use
 
 async def chat_completions(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
     chat = await receive(request, engine, ChatRequest)
-    id = f"chatcmpl-{uuid.uuid4().hex}"
+    id = request_id(request, "chatcmpl-")
     deltas, reply = await _begin_chat(request, chat, id, engine, fetcher)
     return await _respond(request, chat, id, deltas, reply)
 
 
 async def responses(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
     asked = await receive(request, engine, ResponsesRequest, RESPONSES_UNSUPPORTED)
-    id = f"resp_{uuid.uuid4().hex}"
+    id = request_id(request, "resp_")
     try:
         deltas, chat_reply = await _begin_chat(request, chat_request(asked), id, engine, fetcher)
         reply = ResponsesReply(asked, id, engine.model_name, chat_reply)
@@ -57,7 +56,7 @@ async def responses(request: Request, engine: ServingEngine, fetcher: MediaFetch
 
 async def completions(request: Request, engine: ServingEngine) -> Response:
     asked = await receive(request, engine, CompletionRequest)
-    id = f"cmpl-{uuid.uuid4().hex}"
+    id = request_id(request, "cmpl-")
     tokenizer = engine.processor.tokenizer
     work = await text_requests(asked, id, tokenizer)
     best_of = work[0].sampling.n
@@ -67,7 +66,7 @@ async def completions(request: Request, engine: ServingEngine) -> Response:
 
 async def embeddings(request: Request, engine: ServingEngine, fetcher: MediaFetcher) -> Response:
     asked = await receive(request, engine, EmbeddingRequest)
-    id = f"embd-{uuid.uuid4().hex}"
+    id = request_id(request, "embd-")
     work = await unless_disconnected(request.receive, embedding_requests(asked, id, fetcher, engine))
     reply = EmbeddingReply(asked, engine.model_name, engine.processor.pooling)
     return await respond(request, id, merged([engine.generate(one) for one in work], 1), reply)
@@ -78,6 +77,7 @@ async def _begin_chat(
 ) -> tuple[AsyncGenerator[Delta, None], Reply]:
     tools = tool_use(chat, engine)
     work = await unless_disconnected(request.receive, generate_request(chat, id, fetcher, tools))
+    work.viewer = request.headers.get("x-viewer")
     chat.messages.clear()  # media in base64 must not live as long as the answer
     how = await reading(work, tools, engine, streamed=bool(chat.stream))
     reply = Reply(id, engine.model_name, engine.processor.tokenizer, how, token_ids=bool(chat.return_token_ids))

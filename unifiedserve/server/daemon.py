@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import uvicorn
 
@@ -34,7 +34,8 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
     come to their end; a second one does not.
     """
     engine = Engine(config)
-    app = create_app(engine)
+    compared = Engine(config.compared) if config.compared else None
+    app = create_app(engine, compared)
     server = Server(
         uvicorn.Config(
             app,
@@ -45,7 +46,7 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
             timeout_graceful_shutdown=_GRACE_SECONDS + _LAST_SECONDS,
         )
     )
-    with _stop_on_signals(server, engine):
+    with _stop_on_signals(server, [engine] if compared is None else [engine, compared]):
         async with app.router.lifespan_context(app):
             if not server.should_exit:
                 on_ready(engine.model_name, listen(listener))
@@ -53,17 +54,23 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
 
 
 @contextlib.contextmanager
-def _stop_on_signals(server: Server, engine: Engine) -> Iterator[None]:
+def _stop_on_signals(server: Server, engines: Sequence[Engine]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
 
+    def fail_all() -> None:
+        for engine in engines:
+            engine.fail_all("the server is shutting down")
+
     def stop() -> None:
+        for engine in engines:
+            engine.live.close()  # viewers have no end of their own to come to
         if not server.should_exit:
             server.should_exit = True
-            loop.call_later(_GRACE_SECONDS, engine.fail_all, "the server is shutting down")
+            loop.call_later(_GRACE_SECONDS, fail_all)
         elif server.started:
-            engine.fail_all("the server is shutting down")
+            fail_all()
         else:
             task.cancel()
 

@@ -1,5 +1,7 @@
 """One HTTP exchange: the request's body, and the response that its reply becomes."""
 
+import re
+import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from typing import Any, TypeVar
 
@@ -17,6 +19,8 @@ from unifiedserve.server.parse import parse
 from unifiedserve.server.protocol import ServingEngine, WholeReply
 from unifiedserve.server.schema import UNSUPPORTED, ModelRequest
 from unifiedserve.server.stream import EventStream, taken
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 R = TypeVar("R", bound=ModelRequest)
 
@@ -38,6 +42,14 @@ async def receive(
             code="model_not_found",
         )
     return asked
+
+
+def request_id(request: Request, prefix: str) -> str:
+    """The client's X-Request-Id, or a new one, behind `prefix`. Raises RequestError 400 for one that is odd."""
+    id = request.headers.get("x-request-id") or uuid.uuid4().hex
+    if not _REQUEST_ID.fullmatch(id):
+        raise RequestError("X-Request-Id must be 1 to 128 letters, digits, '.', '_', ':' or '-'.", param="X-Request-Id")
+    return prefix + id
 
 
 async def respond(request: Request, id: str, deltas: AsyncGenerator[Delta, None], reply: WholeReply) -> Response:

@@ -1,4 +1,4 @@
-"""The bytes behind a media URL: inline (data:), local (file:) or remote (http:, https:)."""
+"""The bytes behind a media URL: inline (data:), local (file:), remote (http:, https:) or uploaded (an id)."""
 
 import asyncio
 import base64
@@ -14,12 +14,14 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages import MediaInput
 from unifiedserve.models.media import MediaKind, MediaOptions
 from unifiedserve.server.download import Downloader
+from unifiedserve.server.files import FILE_ID, FileStore
 
 
 class MediaFetcher:
     """Turns media URLs into inputs of the engine, within the limits of the configuration."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, files: FileStore) -> None:
+        self._files = files
         self._max_bytes = config.max_media_mib * MIB
         self._root = config.allowed_local_media_path
         self._downloader = Downloader(
@@ -47,8 +49,12 @@ class MediaFetcher:
             source.path = await asyncio.to_thread(self._local, url)
         elif scheme in ("http", "https"):
             source.data = await self._downloader.fetch(url)
+        elif url.startswith(FILE_ID):
+            source.data = await self._files.read(url)
         else:
-            raise _invalid("A media URL must begin with data:, http://, https:// or file://.")
+            raise _invalid(
+                "A media URL must begin with data:, http://, https:// or file://, or be the id of an uploaded file."
+            )
         return source
 
     def _inline(self, kind: MediaKind, url: str) -> bytes:

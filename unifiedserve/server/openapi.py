@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from unifiedserve.server.embedding_reply import EmbeddingList
 from unifiedserve.server.errors import ErrorBody
+from unifiedserve.server.files import FileDeleted, FileObject
 from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
 from unifiedserve.server.responses_reply import ResponseObject
 from unifiedserve.server.responses_schema import ResponsesRequest
@@ -34,6 +35,8 @@ _STRUCTS = [
     ErrorBody,
     ResponseObject,
     ResponsesRequest,
+    FileDeleted,
+    FileObject,
     TokenizeReply,
     TokenizeRequest,
 ]

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 from starlette.responses import Response
@@ -80,16 +80,22 @@ async def _chunk_events(generation: Generation, reply: GrowingReply, options: St
     yield DONE
 
 
+class Source(Protocol):
+    """What events are made from."""
+
+    async def aclose(self) -> None: ...
+
+
 class EventStream(Response):
-    """Sends events until they end or the client goes away; either way `generation` is closed."""
+    """Sends events until they end or the client goes away; either way their `source` is closed."""
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[bytes], generation: Generation, headers: Mapping[str, str]) -> None:
-        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **headers})
+    def __init__(self, events: AsyncIterable[bytes], source: Source, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no", **(headers or {})})
         del self.headers["content-length"]
         self._events = events
-        self._generation = generation
+        self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -97,7 +103,7 @@ class EventStream(Response):
         except (ClientGoneError, OSError):
             _log.info("client left a stream")
         finally:
-            await self._generation.aclose()
+            await self._source.aclose()
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

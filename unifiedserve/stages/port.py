@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ipc_buffers import MessageQueue
 from unifiedserve.config import Placement, Stage
 from unifiedserve.memory.shared import ENGINE_INBOX, SharedMemory
-from unifiedserve.messages import Abort, Drained, Failed, Kept, Lookup, Message, Report, Span, Token, pack
+from unifiedserve.messages import Abort, Decoded, Drained, Failed, Kept, Lookup, Message, Report, Span, Token, pack
 
 _PATIENCE_SECONDS = 0.05
 _MOST_MESSAGES = 256
@@ -113,6 +113,10 @@ class Port:
         """What can be found in the caches from now on, and what was found in them."""
         self._report.kept.extend(kept)
         self._report.lookups.extend(lookups)
+
+    def decoded(self, decoded: Decoded) -> None:
+        """What was decoded of a request that somebody watches."""
+        self._report.decoded.append(decoded)
 
     def span(self, stage: Stage, name: str, start: float, requests: list[int]) -> None:
         """Record work that began at `start` (monotonic seconds) and has ended now."""

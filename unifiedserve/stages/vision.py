@@ -17,8 +17,9 @@ from flashcodec.image import image_in_layout
 
 import flashcodec
 from ipc_buffers import Arena
+from unifiedserve.memory.content_index import Pages
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import DecodeMedia, MediaSource, Patches
+from unifiedserve.messages import Decoded, DecodeMedia, MediaSource, Patches
 from unifiedserve.models.media import MediaPlan, PatchGrid, Picture, Tiles, Views
 from unifiedserve.scheduling import VisionState
 from unifiedserve.stages.vision_views import cut_views
@@ -144,6 +145,17 @@ class VisionStage:
         if job.units_left == 0:
             self.drop(output.uid)
         return Patches(uid=output.uid, units=output.units, pages=pages)
+
+    def is_watched(self, uid: int) -> bool:
+        """Whether somebody wants to see what is decoded for a request."""
+        job = self._jobs.get(uid)
+        return job is not None and job.message.watched
+
+    def remember(self, patches: Patches) -> Decoded:
+        """Where these patches, still held, can be read until their pages are taken anew."""
+        epochs = [self._buffer.pool.remember(pages).tolist() for pages in patches.pages]
+        pages = [Pages(tuple(pages), tuple(begun)) for pages, begun in zip(patches.pages, epochs, strict=True)]
+        return Decoded(patches.uid, patches.units, pages)
 
     def drop(self, uid: int) -> None:
         """Forget a request; what is still being decoded for it is cancelled."""

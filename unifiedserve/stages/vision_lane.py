@@ -41,10 +41,13 @@ class VisionLane:
 
     def _pass_on(self, output: Output) -> None:
         self._port.record(Span(Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine))
+        watched = self._stage.is_watched(output.uid)
         if output.error:
             self._fail(output.uid, output.error, output.status)
         elif message := self._stage.write(output):
             self._port.used(Stage.VISION, self._stage.used_pages)
+            if watched:
+                self._port.decoded(self._stage.remember(message))
             self._port.send(Stage.ENCODE, message)
 
     def _fail(self, uid: int, reason: str, status: int) -> None:
