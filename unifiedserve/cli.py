@@ -55,6 +55,31 @@ app.command()(serve)
 
 
 @app.command()
+def ask(
+    medium: Annotated[Path, typer.Argument(help="A video or an image", show_default=False)],
+    question: Annotated[str, typer.Argument(help="What to ask about it", show_default=False)],
+    url: Annotated[str, typer.Option(help="A running daemon; empty: start one for this question")] = "",
+    model: Annotated[str, typer.Option(help="As for serve, if a daemon is started")] = "",
+    frames: Annotated[int | None, typer.Option(min=1, help="Of a video; default: as the model's rules say")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Length of the answer")] = 128,
+) -> None:
+    """Ask a question about a video or an image, and watch the stages at work.
+
+    \b
+    With a daemon of its own:
+      unifiedserve ask holiday.mp4 "Who is in it?"
+    With one that runs already:
+      unifiedserve ask holiday.mp4 "Who is in it?" --url http://127.0.0.1:8000
+    """
+    if url and model:
+        raise ConfigError("--url and --model exclude each other: a running daemon has its model")
+    from unifiedserve.ask import Question, run
+
+    wanted = Question(text=question, medium=medium, frames=frames, max_tokens=max_tokens)
+    raise typer.Exit(run(wanted, url=url, model=model))
+
+
+@app.command()
 def demo(
     model: Annotated[str, typer.Argument(help="As for serve", show_default=False)] = "",
     video: Annotated[Path | None, typer.Option(help="A video file; default: a sample clip")] = None,

@@ -1,4 +1,4 @@
-"""A Chrome trace of the engine as a small Gantt chart in the terminal."""
+"""Spans of the engine, as its trace has them, as a small Gantt chart in the terminal."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -19,24 +19,21 @@ class Bar(NamedTuple):
     running: list[tuple[float, float]]
 
 
-def bars_of(trace: dict[str, Any]) -> list[Bar]:
-    """One bar a stage, in the trace's order of stages; stages without events are left out."""
-    events = trace["traceEvents"]
-    stages = {event["pid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
-    bars = {pid: Bar(stage, [], []) for pid, stage in sorted(stages.items())}
-    for event in events:
-        if event["ph"] == "X":
-            bar = bars[event["pid"]]
-            intervals = bar.queued if event["name"] == "queue" else bar.running
-            intervals.append((event["ts"], event["ts"] + event["dur"]))
-    return [bar for bar in bars.values() if bar.queued or bar.running]
+def bars_of(spans: Iterable[dict[str, Any]]) -> list[Bar]:
+    """One bar a stage, in the trace's order of stages; stages without spans are left out."""
+    bars: dict[int, Bar] = {}
+    for span in spans:
+        bar = bars.setdefault(span["pid"], Bar(span["cat"], [], []))
+        intervals = bar.queued if span["name"] == "queue" else bar.running
+        intervals.append((span["ts"], span["ts"] + span["dur"]))
+    return [bar for _, bar in sorted(bars.items())]
 
 
-def gantt(trace: dict[str, Any], width: int = 60) -> RenderableType:
+def gantt(spans: Iterable[dict[str, Any]], width: int = 60) -> RenderableType:
     """A table with a line a stage: `·` queued, `█` running, and when, in milliseconds from the first event."""
-    bars = bars_of(trace)
+    bars = bars_of(spans)
     if not bars:
-        return Text("The trace is empty.")
+        return Text("Nothing has run yet.", "dim")
     intervals = [interval for bar in bars for interval in bar.queued + bar.running]
     start = min(begin for begin, _ in intervals)
     scale = width / (max(end for _, end in intervals) - start or 1.0)

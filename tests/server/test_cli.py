@@ -44,7 +44,7 @@ def test_version() -> None:
 def test_help_lists_the_commands(arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.returncode == 0
-    for command in ("serve", "demo", "doctor", "version"):
+    for command in ("serve", "ask", "demo", "doctor", "version"):
         assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE)
 
 
@@ -79,6 +79,8 @@ def test_help_needs_no_heavy_imports() -> None:
         (["serve", "--port", "0", "--vision-threads", "9999"], ["--vision-threads 9999", "cores"]),
         (["serve", "--port", "0", "--kv-cache-mib", "99999999"], ["KV cache 99,999,", "weights", " MiB free"]),
         (["demo", "--video", "/no/such.mp4"], ["/no/such.mp4"]),
+        (["ask", "/no/such.mp4", "What?"], ["/no/such.mp4"]),
+        (["ask", "clip.mp4", "What?", "--url", "http://localhost:1", "--model", "tiny"], ["--url", "--model"]),
     ],
 )
 def test_mistakes_are_one_line(arguments: list[str], words: list[str]) -> None:

@@ -7,18 +7,16 @@ from rich.console import Console
 from unifiedserve.gantt import bars_of, busy, gantt
 
 
-def trace(*events: tuple[str, str, float, float]) -> dict[str, Any]:
+def trace(*events: tuple[str, str, float, float]) -> list[dict[str, Any]]:
     """Events (stage, name, start, end) in microseconds."""
     stages = ["vision", "encode", "prefill", "decode"]
-    names = [{"ph": "M", "name": "process_name", "pid": i, "args": {"name": stage}} for i, stage in enumerate(stages)]
-    spans = [
-        {"ph": "X", "name": name, "pid": stages.index(stage), "ts": start, "dur": end - start}
+    return [
+        {"ph": "X", "name": name, "cat": stage, "pid": stages.index(stage), "ts": start, "dur": end - start}
         for stage, name, start, end in events
     ]
-    return {"traceEvents": names + spans}
 
 
-def lines(shown: dict[str, Any], width: int) -> list[str]:
+def lines(shown: list[dict[str, Any]], width: int) -> list[str]:
     console = Console(width=200, color_system=None)
     with console.capture() as capture:
         console.print(gantt(shown, width))
