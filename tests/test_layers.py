@@ -24,7 +24,7 @@ ROWS = [
     {"grammar_check"},
     {"admission", "active", "output", "tracing", "metrics"},
     {"live", "contact_sheet", "broadcast"},
-    {"intake"},
+    {"intake", "in_flight"},
     {"engine"},
     {"server"},
     {"doctor", "gantt", "live_view", "own_daemon", "ask", "demo", "cli_options", "cli"},

@@ -27,10 +27,14 @@ class Broadcast:
         if self._sheet is not None:
             self._sheet.close()
 
+    def watches(self, active: ActiveRequest) -> bool:
+        """Whether somebody wants to see the request's frames."""
+        return self._live.watches(active.admitted.request.viewer)
+
     def admitted(self, active: ActiveRequest) -> None:
         """A request was taken in."""
         admitted, viewer = active.admitted, active.admitted.request.viewer
-        if viewer is None or not self._live.watches(viewer):
+        if viewer is None or not self.watches(active):
             return
         media = [
             Medium(plan.kind, max(1, len(plan.frame_indices)), plan.tokens, list(plan.frame_indices), seconds)

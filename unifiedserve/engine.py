@@ -5,13 +5,12 @@ preemption, or a whole worker) is recomputed from the prompt and the tokens seen
 """
 
 import asyncio
-import itertools
 import json
 import logging
 import math
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,27 +19,17 @@ from unifiedserve.broadcast import Broadcast
 from unifiedserve.caches import Caches
 from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.errors import ConfigError, RequestError
+from unifiedserve.in_flight import InFlight
 from unifiedserve.intake import Intake
 from unifiedserve.link import Link
 from unifiedserve.live import Live
 from unifiedserve.messages import (
-    Abort,
     CachedBuffer,
     Delta,
-    Drained,
-    Failed,
     GenerateRequest,
-    Lookup,
     Message,
-    PagesFreed,
-    Preempted,
-    PromptLogprobs,
-    PromptVector,
     Ready,
-    Report,
     Span,
-    Stale,
-    Token,
     Unfit,
 )
 from unifiedserve.metrics import Metrics
@@ -52,7 +41,6 @@ from unifiedserve.supervisor import Supervisor
 from unifiedserve.tracing import Timeline
 
 _log = logging.getLogger(__name__)
-_MOST_CRASHES = 3  # of workers, while one request was in flight: then it is held to be the cause
 _MOST_RESTARTS = 5  # within
 _RESTART_SECONDS = 120.0
 
@@ -69,13 +57,10 @@ class Engine:
         self.processor: Processor
         self._timeline = Timeline(time.monotonic())
         self._broadcast = Broadcast(self.live, self._timeline)
-        self._uids = itertools.count(1)
-        self._attempts: dict[int, ActiveRequest] = {}
-        self._active: set[ActiveRequest] = set()
-        self._counts: dict[Stage, tuple[int, int]] = {}
         self._ready: set[str] = set()
         self._all_ready = asyncio.Event()
         self._changed = asyncio.Event()  # something was reported or released
+        self._requests = InFlight(config, self.metrics, self._timeline, self._broadcast, self._changed.set)
         self._fatal: str | None = None
         self._admitting = 0
         self._lost_generation = -1
@@ -117,8 +102,7 @@ class Engine:
                 await asyncio.to_thread(self._shut_down, self._supervisor)
         for task in self._tasks:
             task.cancel()
-        for active in list(self._active):
-            self._release(active)
+        self._requests.release_all()
         if self.config.trace:
             Path(self.config.trace).write_text(json.dumps(self.trace()))
 
@@ -126,9 +110,7 @@ class Engine:
         """End every request in flight with this error (503), and all that come later."""
         self._fatal = self._fatal or reason
         self._all_ready.set()
-        for active in self._active:
-            if not active.complete:
-                active.outputs.put_nowait(RequestError(reason, status=503, type="server_error"))
+        self._requests.fail_all(reason)
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         """The answers' pieces as they come. Raises RequestError, before the first piece if the request is bad.
@@ -137,9 +119,9 @@ class Engine:
         """
         self.metrics.request_arrived()
         active = await self._prepare(request)
-        alarm = self._set_alarm(active, request.deadline)
+        alarm = self._requests.set_alarm(active, request.deadline)
         try:
-            self._submit(active, active.unfinished)
+            self._requests.submit(active, active.unfinished)
             while not (active.complete and active.outputs.empty()):
                 item = await active.outputs.get()
                 if isinstance(item, RequestError):
@@ -148,7 +130,7 @@ class Engine:
         finally:
             if alarm is not None:
                 alarm.cancel()
-            self._end(active)
+            self._requests.end(active)
 
     def trace(self, request_id: str | None = None) -> dict[str, Any]:
         """Chrome/Perfetto trace JSON of the latest work, or of one request's."""
@@ -161,7 +143,7 @@ class Engine:
     @property
     def in_flight(self) -> int:
         """Requests that have not ended, aborted ones that are still being drained included."""
-        return len(self._active)
+        return len(self._requests)
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Returns as soon as the condition holds; it is looked at whenever something changes."""
@@ -171,7 +153,7 @@ class Engine:
 
     async def wait_idle(self) -> None:
         """Returns as soon as no request is in flight and all pages are free."""
-        await self.wait_for(lambda: not self._active and not any(used for used, _ in self.buffers().values()))
+        await self.wait_for(lambda: not self._requests and not any(used for used, _ in self.buffers().values()))
 
     def buffers(self) -> dict[str, tuple[int, int]]:
         """Used and total pages of each buffer; empty while there are none."""
@@ -200,7 +182,7 @@ class Engine:
 
     def stages(self) -> dict[str, tuple[int, int]]:
         """Requests running and waiting in each stage."""
-        return {stage.value: counts for stage, counts in self._counts.items()}
+        return {stage.value: counts for stage, counts in self._requests.stages.items()}
 
     def worker_pids(self) -> dict[str, int]:
         """Process ids of the workers, by instance."""
@@ -229,9 +211,9 @@ class Engine:
     def _attach(self, supervisor: Supervisor) -> None:
         """To the supervisor's present memory; all that an earlier one held is lost."""
         pools = supervisor.memory.pools
-        self._caches = Caches(self.config, pools, self.processor)
         self._broadcast.show_frames_of(pools["patch"], self.processor.patch_row_bytes)
         self._link = Link(supervisor.memory, self._on_messages, self._on_link_failure)
+        self._requests.attach(supervisor.memory, Caches(self.config, pools, self.processor), self._link)
 
     def _chat_template(self) -> str | None:
         if not self.config.chat_template:
@@ -255,7 +237,7 @@ class Engine:
 
     async def _prepare(self, request: GenerateRequest) -> ActiveRequest:
         self._check_alive()
-        if len(self._active) + self._admitting >= self.config.max_requests:
+        if len(self._requests) + self._admitting >= self.config.max_requests:
             raise RequestError(
                 f"the server is busy with {self.config.max_requests} requests; try again later",
                 status=503,
@@ -270,12 +252,12 @@ class Engine:
             raise
         finally:
             self._admitting -= 1
-        self._active.add(active)
+        self._requests.add(active)
         try:
             await self._all_ready.wait()
             self._check_alive()
         except BaseException:
-            self._release(active)
+            self._requests.release(active)
             raise
         self._broadcast.admitted(active)
         return active
@@ -283,62 +265,6 @@ class Engine:
     def _check_alive(self) -> None:
         if self._fatal:
             raise RequestError(self._fatal, status=503, type="server_error")
-
-    def _set_alarm(self, active: ActiveRequest, deadline: float | None) -> asyncio.TimerHandle | None:
-        if deadline is None:
-            return None
-
-        def strike() -> None:
-            if not active.complete and not active.ending:
-                self._fail(active, f"the answer was not complete by its deadline of {deadline:g} s", 504)
-
-        return self._loop.call_later(max(0.0, active.arrival + deadline - time.monotonic()), strike)
-
-    def _submit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
-        """Send a new attempt at these answers through the stages.
-
-        Answers that have tokens already each go on alone.
-        """
-        fresh = [index for index in indices if not active.answers[index].token_ids]
-        begun = [[index] for index in indices if active.answers[index].token_ids]
-        placement = self.config.workers
-        for group in ([fresh] if fresh else []) + begun:
-            uid = next(self._uids)
-            request = active.language_request(uid, group, self._caches)
-            for host in dict.fromkeys([placement.host(Stage.ENCODE), placement.host(Stage.PREFILL)]):
-                self._link.send(host, request)
-            active.attempts[uid] = set(group)
-            self._attempts[uid] = active
-            self._timeline.name(uid, active.admitted.request.id)
-            watched = self.live.watches(active.admitted.request.viewer)
-            if vision := active.vision_request(uid, request.reuse, watched=watched):
-                self._link.send(placement.host(Stage.VISION), vision)
-
-    def _resubmit(self, active: ActiveRequest, indices: Sequence[int]) -> None:
-        try:
-            self._submit(active, indices)
-        except RequestError as error:
-            self._fail(active, error.message, error.status)
-
-    def _end(self, active: ActiveRequest) -> None:
-        """The client has read everything, or has gone."""
-        if active.ending:
-            return
-        active.ending = True
-        if not active.complete:
-            self.metrics.aborted()
-        if not active.attempts:
-            self._release(active)
-        else:
-            for uid in active.attempts:
-                self._link.send(self.config.workers.instances[0].name, Abort(uid))
-
-    def _release(self, active: ActiveRequest) -> None:
-        active.close()
-        self._active.discard(active)
-        self._changed.set()
-        for uid in active.attempts:
-            self._attempts.pop(uid, None)
 
     # Messages from the workers
 
@@ -355,143 +281,12 @@ class Engine:
 
     def _handle(self, message: Message) -> None:
         match message:
-            case PromptLogprobs() | PromptVector():
-                if message.uid in self._attempts:
-                    self._attempts[message.uid].learn(message)
-            case Report():
-                self._handle_report(message)
-            case Preempted():
-                self._handle_preempted(message)
-            case Stale():
-                self._handle_stale(message)
-            case Failed():
-                self._handle_failed(message)
-            case Drained():
-                self._handle_drained(message)
             case Ready():
                 self._handle_ready(message)
             case Unfit():
                 self.fail_all(message.reason)
-
-    def _handle_report(self, report: Report) -> None:
-        self._counts.update(report.counts)
-        self._caches.learn(report.kept)
-        for lookup in report.lookups:
-            self._handle_lookup(lookup)
-        self._timeline.add(report.spans)
-        for span in report.spans:
-            seconds = span.end - span.start
-            self.metrics.stage_time(span.stage.value, "queue" if span.name == "queue" else "run", seconds)
-        now = time.monotonic()
-        for uid in report.through:
-            self._handle_through(uid, now)
-        for token in report.tokens:
-            active = self._attempts.get(token.uid)
-            if active is not None and not active.ending:
-                for next_token in active.in_order(token):
-                    self._take_token(active, next_token, now)
-        self._broadcast.reported(report, self._attempts)
-
-    def _handle_lookup(self, lookup: Lookup) -> None:
-        self.metrics.looked_up(lookup.buffer, lookup.tokens, lookup.hits)
-        active = self._attempts.get(lookup.uid)
-        if active is not None and lookup.buffer == "kv" and not active.last_token:
-            active.cached_tokens = lookup.hits
-
-    def _take_token(self, active: ActiveRequest, token: Token, now: float) -> None:
-        try:
-            self._handle_token(active, token, now)
-        except Exception as error:
-            _log.exception("could not handle a token")
-            self._fail(active, f"internal error: {error}", 500)
-
-    def _handle_token(self, active: ActiveRequest, token: Token, now: float) -> None:
-        answer = active.answers[token.index]
-        if answer.finished:
-            return
-        if token.error:
-            self._fail(active, token.error, 400)
-            return
-        previous = active.last_token.get(token.index)
-        if previous is None:
-            self.metrics.first_token(now - active.arrival)
-        else:
-            self.metrics.token_gap(now - previous)
-        active.last_token[token.index] = now
-        delta = answer.push(token, active.cached_tokens)
-        if answer.finished:
-            if token.finish is None:  # a stop string: decode does not know
-                self._link.send(self.config.workers.host(Stage.DECODE), Abort(token.uid, token.index))
-            self._leave(active, token.uid, token.index)
-        if delta is not None:
-            self._put(active, delta, now)
-
-    def _handle_through(self, uid: int, now: float) -> None:
-        """A request that wants no tokens is at the end of its prompt."""
-        active = self._attempts.get(uid)
-        if active is None or active.ending:
-            return
-        for index in sorted(active.attempts[uid]):
-            self._leave(active, uid, index)
-            self._put(active, active.answers[index].end(index, active.pooled), now)
-
-    def _put(self, active: ActiveRequest, delta: Delta, now: float) -> None:
-        if delta.finish_reason:
-            self.metrics.request_finished(
-                delta.finish_reason, now - active.arrival, delta.prompt_tokens, delta.generated_tokens
-            )
-        active.outputs.put_nowait(delta)
-
-    def _handle_preempted(self, message: Preempted) -> None:
-        active = self._attempts.get(message.uid)
-        if active is None or active.ending:
-            return
-        self.metrics.preempted()
-        active.forget_early(message.index)
-        self._leave(active, message.uid, message.index)
-        if not active.answers[message.index].finished:
-            self._resubmit(active, [message.index])
-
-    def _handle_stale(self, message: Stale) -> None:
-        """The attempt is drained, and what was in it goes through a new one in full."""
-        active = self._attempts.get(message.uid)
-        if active is None or active.ending or not active.attempts[message.uid]:
-            return
-        indices, active.attempts[message.uid] = active.attempts[message.uid], set()
-        active.stale = True
-        self._link.send(self.config.workers.instances[0].name, Abort(message.uid))
-        self._resubmit(active, sorted(indices))
-
-    def _handle_failed(self, message: Failed) -> None:
-        active = self._attempts.get(message.uid)
-        if active is not None and not active.ending:
-            self._fail(active, message.message, message.status)
-
-    def _fail(self, active: ActiveRequest, reason: str, status: int) -> None:
-        """End one request with an error."""
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        active.outputs.put_nowait(RequestError(reason, status=status, type=kind))
-        self._end(active)
-
-    def _handle_drained(self, message: Drained) -> None:
-        active = self._attempts.pop(message.uid, None)
-        if active is None or self._supervisor is None:
-            return
-        if leaked := self._supervisor.memory.reclaim(message.uid):
-            _log.error("request %d left %d pages behind", message.uid, leaked)
-            for instance in self.config.workers.instances:
-                self._link.send(instance.name, PagesFreed())
-        active.attempts.pop(message.uid, None)
-        if not active.attempts:
-            self._release(active)
-
-    def _leave(self, active: ActiveRequest, uid: int, index: int) -> None:
-        """An answer is no longer in an attempt."""
-        remaining = active.attempts.get(uid, set())
-        remaining.discard(index)
-        if not remaining:
-            active.attempts.pop(uid, None)
-            self._attempts.pop(uid, None)
+            case _:
+                self._requests.handle(message)
 
     def _handle_ready(self, message: Ready) -> None:
         if message.decode_step is not None and not self._check_target(message.decode_step):
@@ -548,13 +343,8 @@ class Engine:
     async def _recover(self) -> None:
         """Restart the workers over fresh pools, then send every unfinished answer through again."""
         assert self._supervisor is not None
-        lost = [active for active in self._active if active.attempts]
-        for active in lost:
-            active.attempts.clear()
-            active.early.clear()
-            active.crashes += 1
+        lost = self._requests.workers_lost()
         self._ready.clear()
-        self._attempts.clear()
         try:
             async with self._restarting:
                 await asyncio.to_thread(self._restart, self._supervisor)
@@ -564,16 +354,8 @@ class Engine:
             _log.exception("the restart failed")
             self._give_up(f"the workers could not be restarted: {error}")
         for active in lost:
-            self._resume(active)
-
-    def _resume(self, active: ActiveRequest) -> None:
-        """Go on with a request whose workers were lost."""
-        if active.ending:
-            self._release(active)
-        elif active.crashes >= _MOST_CRASHES and not active.complete:
-            self._fail(active, f"workers died {active.crashes} times while they worked on this request", 500)
-        elif not self._fatal:
-            self._resubmit(active, active.unfinished)
+            if active.ending or not self._fatal:
+                self._requests.resume(active)
 
     def _restart(self, supervisor: Supervisor) -> None:
         self._link.close()
