@@ -1,8 +1,5 @@
 """MiniCPM-V: pixels and texts for images and videos of any size, and the frames it sees, by transformers."""
 
-import json
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,9 +11,7 @@ from hypothesis import strategies as st
 from reference import Case, transformers
 from test_conformance import prepare
 
-from unifiedserve.errors import ConfigError
 from unifiedserve.models.media import MediaOptions, VideoInfo
-from unifiedserve.models.registry import load_processor
 
 pytestmark = pytest.mark.parametrize("loaded", ["minicpmv4_6"], indirect=True, scope="session")
 
@@ -87,12 +82,3 @@ def test_frames_are_transformers(loaded: Loaded, total: int, fps: float, most: i
 )
 def test_as_many_frames_as_asked_for(loaded: Loaded, options: dict[str, Any], frames: tuple[int, ...]) -> None:
     assert loaded.ours.plan_video(VideoInfo(33, 8.0, 33 / 8, 64, 48), MediaOptions(**options)).frame_indices == frames
-
-
-def test_linear_attention_is_refused(loaded: Loaded, tmp_path: Path) -> None:
-    shutil.copytree(loaded.checkpoint, tmp_path, dirs_exist_ok=True)
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["text_config"]["layer_types"][0] = "linear_attention"
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ConfigError, match="linear attention"):
-        load_processor(tmp_path)
