@@ -25,6 +25,19 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
     return dict(body["error"])
 
 
+async def check_refused(
+    client: httpx.AsyncClient, engine: ScriptedEngine, path: str, body: dict[str, Any], param: str, hint: str
+) -> None:
+    """400 with the field and the reason, and nothing came to the engine."""
+    response = await client.post(path, json=body)
+    assert response.status_code == 400
+    error = error_of(response)
+    assert error["param"] == param
+    assert hint in error["message"]
+    assert error["type"] == "invalid_request_error"
+    assert engine.requests == []
+
+
 def with_part(part: dict[str, Any]) -> dict[str, Any]:
     return question([part])
 
@@ -116,13 +129,7 @@ BAD = [
 async def test_field_and_reason_are_named(
     client: httpx.AsyncClient, engine: ScriptedEngine, body: dict[str, Any], param: str, hint: str
 ) -> None:
-    response = await client.post(PATH, json=body)
-    assert response.status_code == 400
-    error = error_of(response)
-    assert error["param"] == param
-    assert hint in error["message"]
-    assert error["type"] == "invalid_request_error"
-    assert engine.requests == []
+    await check_refused(client, engine, PATH, body, param, hint)
 
 
 async def test_template_options_reach_the_engine(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
@@ -156,12 +163,7 @@ BAD_TEXT = [
 async def test_field_and_reason_are_named_for_texts(
     client: httpx.AsyncClient, engine: ScriptedEngine, body: dict[str, Any], param: str, hint: str
 ) -> None:
-    response = await client.post("/v1/completions", json=body)
-    assert response.status_code == 400
-    error = error_of(response)
-    assert error["param"] == param
-    assert hint in error["message"]
-    assert engine.requests == []
+    await check_refused(client, engine, "/v1/completions", body, param, hint)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scripted import ScriptedEngine
 from scripted_app import connected, question
-from test_bad_requests import error_of
+from test_bad_requests import check_refused, error_of
 
 from unifiedserve.messages import Delta, GenerateRequest
 from unifiedserve.models.pooling import Pooling
@@ -94,11 +94,7 @@ BAD = [
 async def test_field_and_reason_are_named(
     client: httpx.AsyncClient, engine: ScriptedEngine, body: dict[str, Any], param: str, hint: str
 ) -> None:
-    response = await client.post(PATH, json=body)
-    assert response.status_code == 400
-    assert error_of(response)["param"] == param
-    assert hint in error_of(response)["message"]
-    assert engine.requests == []
+    await check_refused(client, engine, PATH, body, param, hint)
 
 
 async def test_dimensions_need_a_model_that_can_be_cut(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:

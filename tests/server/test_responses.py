@@ -10,7 +10,7 @@ import pytest
 from openai.types.responses import ResponseFunctionToolCall, ResponseReasoningItem
 from scripted import WORDS, ScriptedEngine, delta
 from scripted_app import connected, listening
-from test_bad_requests import error_of
+from test_bad_requests import check_refused
 from test_tools import ARGUMENTS, CALL, TOOLS, answering, wrapped
 
 from unifiedserve.errors import RequestError
@@ -177,8 +177,4 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 async def test_field_and_reason_are_named(
     client: httpx.AsyncClient, engine: ScriptedEngine, body: dict[str, Any], param: str, hint: str
 ) -> None:
-    response = await client.post(PATH, json=body)
-    assert response.status_code == 400
-    assert error_of(response)["param"] == param
-    assert hint in error_of(response)["message"]
-    assert engine.requests == []
+    await check_refused(client, engine, PATH, body, param, hint)
