@@ -94,7 +94,7 @@ def demo(
     For example:
       unifiedserve demo --video holiday.mp4 --question "Who is in it?"
     """
-    from unifiedserve.demo import run
+    from unifiedserve.demo.demonstration import run
 
     raise typer.Exit(run(model, video, question, max_tokens))
 

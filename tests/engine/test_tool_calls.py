@@ -10,7 +10,7 @@ from daemon import Daemon
 from media import text_part
 from test_life_of_requests import PLACEMENTS, ask
 
-from unifiedserve.models.tiny import CHAT_TEMPLATE
+from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE
 
 Serve = Callable[..., Daemon]
 

@@ -14,8 +14,9 @@ from reference import Case, Reference
 from test_generation import CASES
 
 from unifiedserve.models.base import LanguageAdapter, MediaOptions, Processor, PromptError, VideoInfo
+from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE, SPECIAL_TOKENS
 from unifiedserve.models.registry import load_processor
-from unifiedserve.models.tiny import CHAT_TEMPLATE, SPECIAL_TOKENS, make_checkpoint
+from unifiedserve.models.tiny import make_checkpoint
 
 IMAGE = MediaOptions()
 tricky_text = st.lists(

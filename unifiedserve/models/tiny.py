@@ -7,7 +7,6 @@ query attention, M-RoPE. The same seed makes the same bytes.
 """
 
 import argparse
-import json
 import math
 import random
 from pathlib import Path
@@ -15,31 +14,20 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer
 from torch import Tensor
 
+from unifiedserve.models.checkpoint_files import (
+    CONTEXT,
+    SPECIAL_TOKENS,
+    hub_name,
+    token_fields,
+    train_tokenizer,
+    write_files,
+)
 from unifiedserve.models.hub import transformers
 
 VOCABULARY = 1024  # before the special tokens
-CONTEXT = 32768
-
-SPECIAL_TOKENS = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|object_ref_start|>",
-    "<|object_ref_end|>",
-    "<|box_start|>",
-    "<|box_end|>",
-    "<|quad_start|>",
-    "<|quad_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|vision_pad|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-]
-PLAIN_TOKENS = ["<tool_call>", "</tool_call>"]  # added tokens that count as text
 
 WORDS = """
 a about above across after again air all along also always an and animal another answer any are around as ask at away
@@ -62,60 +50,8 @@ wave way we wear week well were west wet what wheel when where which while white
 winter wish with without woman wood word work world would write year yellow yes yet you young
 """
 
-# Renders what the templates of Qwen2-VL and Qwen2.5-VL render, tools aside.
-CHAT_TEMPLATE = """\
-{%- if messages[0].role != 'system' -%}
-<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n
-{%- endif -%}
-{%- for message in messages -%}
-{{- '<|im_start|>' + message.role + '\n' -}}
-{%- if message.content is string -%}
-{{- message.content -}}
-{%- else -%}
-{%- for part in message.content -%}
-{%- if part.type == 'image' -%}
-<|vision_start|><|image_pad|><|vision_end|>
-{%- elif part.type == 'video' -%}
-<|vision_start|><|video_pad|><|vision_end|>
-{%- elif part.type == 'text' -%}
-{{- part.text -}}
-{%- endif -%}
-{%- endfor -%}
-{%- endif -%}
-{{- '<|im_end|>\n' -}}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-{{- '<|im_start|>assistant\n' -}}
-{%- endif -%}
-"""
-
 # Sharper attention with a say in the result: else the answer is a chain of words that each follow from the last.
 GAINS = {"q_proj": 2.0, "k_proj": 2.0, "o_proj": 3.0}
-
-IMAGE_RULES = {
-    "image_processor_type": "Qwen2VLImageProcessor",
-    "processor_class": "Qwen2_5_VLProcessor",
-    "min_pixels": 56 * 56,
-    "max_pixels": 28 * 28 * 256,
-}
-VIDEO_RULES = {
-    "video_processor_type": "Qwen2VLVideoProcessor",
-    "processor_class": "Qwen2_5_VLProcessor",
-    "min_pixels": 56 * 56,
-    "max_pixels": 28 * 28 * 64,
-    "do_sample_frames": True,
-    "fps": 2.0,
-    "min_frames": 4,
-    "max_frames": 256,
-    "cap_pixels_per_frame": False,
-}
-PATCHES = {
-    "patch_size": 14,
-    "temporal_patch_size": 2,
-    "merge_size": 2,
-    "image_mean": [0.48145466, 0.4578275, 0.40821073],
-    "image_std": [0.26862954, 0.26130258, 0.27577711],
-}
 
 
 def make_checkpoint(directory: Path, seed: int = 0, sizes: dict[str, Any] | None = None) -> Path:
@@ -125,21 +61,10 @@ def make_checkpoint(directory: Path, seed: int = 0, sizes: dict[str, Any] | None
     """
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer(seed)
-    vocabulary = tokenizer.get_vocab()
-    ids = {token: vocabulary[token] for token in SPECIAL_TOKENS}
-    tokenizer.save(str(directory / "tokenizer.json"))
-    _write(directory / "tokenizer_config.json", _tokenizer_config(tokenizer))
-    (directory / "chat_template.jinja").write_text(CHAT_TEMPLATE, "utf-8")
-    _write(directory / "preprocessor_config.json", IMAGE_RULES | PATCHES)
-    _write(directory / "video_preprocessor_config.json", VIDEO_RULES | PATCHES)
-    config = _model_config(len(vocabulary), ids)
+    config = _model_config(tokenizer)
     vision = config["vision_config"] | (sizes or {}).get("vision_config", {})
     config |= (sizes or {}) | {"vision_config": vision}
-    _write(directory / "config.json", config)
-    _write(
-        directory / "generation_config.json",
-        {"eos_token_id": [ids["<|im_end|>"], ids["<|endoftext|>"]], "pad_token_id": ids["<|endoftext|>"]},
-    )
+    write_files(directory, config, tokenizer)
     weights = make_weights(config, seed)
     weights["lm_head.weight"] *= _prominence(tokenizer)
     save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
@@ -148,19 +73,7 @@ def make_checkpoint(directory: Path, seed: int = 0, sizes: dict[str, Any] | None
 
 def make_tokenizer(seed: int) -> Tokenizer:
     """Byte-level BPE, trained on sentences of common words."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_sentences(seed), trainer)
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL_TOKENS])
-    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in PLAIN_TOKENS])
-    return tokenizer
+    return train_tokenizer(_sentences(seed), VOCABULARY)
 
 
 def make_weights(config: dict[str, Any], seed: int) -> dict[str, Tensor]:
@@ -171,9 +84,7 @@ def make_weights(config: dict[str, Any], seed: int) -> dict[str, Tensor]:
         )
     generator = torch.Generator().manual_seed(seed)
     return {
-        name.replace("model.language_model.", "model.").replace("model.visual.", "visual."): _initial(
-            name, tensor, generator
-        ).to(torch.bfloat16)
+        hub_name(name): _initial(name, tensor, generator).to(torch.bfloat16)
         for name, tensor in sorted(model.state_dict().items())
     }
 
@@ -206,13 +117,9 @@ def _sentences(seed: int) -> list[str]:
     return [" ".join(choose.choices(words, k=12)).capitalize() + "." for _ in range(2000)]
 
 
-def _model_config(vocabulary: int, ids: dict[str, int]) -> dict[str, Any]:
+def _model_config(tokenizer: Tokenizer) -> dict[str, Any]:
     """Laid out flat, with the text model's fields at the top, as in the checkpoints on the hub."""
-    return {
-        "architectures": ["Qwen2_5_VLForConditionalGeneration"],
-        "model_type": "qwen2_5_vl",
-        "torch_dtype": "bfloat16",
-        "vocab_size": vocabulary,
+    return token_fields(tokenizer) | {
         "hidden_size": 192,
         "intermediate_size": 384,
         "num_hidden_layers": 4,
@@ -226,12 +133,6 @@ def _model_config(vocabulary: int, ids: dict[str, int]) -> dict[str, Any]:
         "use_sliding_window": False,
         "attention_dropout": 0.0,
         "tie_word_embeddings": False,
-        "bos_token_id": ids["<|endoftext|>"],
-        "eos_token_id": ids["<|im_end|>"],
-        "image_token_id": ids["<|image_pad|>"],
-        "video_token_id": ids["<|video_pad|>"],
-        "vision_start_token_id": ids["<|vision_start|>"],
-        "vision_end_token_id": ids["<|vision_end|>"],
         "vision_config": {
             "model_type": "qwen2_5_vl",
             "depth": 4,
@@ -250,34 +151,6 @@ def _model_config(vocabulary: int, ids: dict[str, int]) -> dict[str, Any]:
             "hidden_act": "silu",
         },
     }
-
-
-def _tokenizer_config(tokenizer: Tokenizer) -> dict[str, Any]:
-    added = {
-        str(index): {
-            "content": token.content,
-            "lstrip": False,
-            "normalized": False,
-            "rstrip": False,
-            "single_word": False,
-            "special": token.special,
-        }
-        for index, token in sorted(tokenizer.get_added_tokens_decoder().items())
-    }
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "added_tokens_decoder": added,
-        "additional_special_tokens": SPECIAL_TOKENS[1:],
-        "bos_token": None,
-        "clean_up_tokenization_spaces": False,
-        "eos_token": "<|im_end|>",
-        "pad_token": "<|endoftext|>",
-        "model_max_length": CONTEXT,
-    }
-
-
-def _write(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

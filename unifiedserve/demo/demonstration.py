@@ -4,7 +4,7 @@ from pathlib import Path
 
 from unifiedserve import ask
 
-_SAMPLE = Path(__file__).parent / "samples" / "telescope.mp4"
+_SAMPLE = Path(__file__).parents[1] / "samples" / "telescope.mp4"
 
 
 def run(model: str, video: Path | None, question: str, max_tokens: int) -> int:

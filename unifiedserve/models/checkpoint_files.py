@@ -1,0 +1,167 @@
+"""The files of a Qwen2.5-VL checkpoint beside its weights, as those on the hub have them."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+CONTEXT = 32768
+
+SPECIAL_TOKENS = [
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|object_ref_start|>",
+    "<|object_ref_end|>",
+    "<|box_start|>",
+    "<|box_end|>",
+    "<|quad_start|>",
+    "<|quad_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|vision_pad|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+]
+PLAIN_TOKENS = ["<tool_call>", "</tool_call>"]  # added tokens that count as text
+
+# Renders what the templates of Qwen2-VL and Qwen2.5-VL render, tools aside.
+CHAT_TEMPLATE = """\
+{%- if messages[0].role != 'system' -%}
+<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n
+{%- endif -%}
+{%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\n' -}}
+{%- if message.content is string -%}
+{{- message.content -}}
+{%- else -%}
+{%- for part in message.content -%}
+{%- if part.type == 'image' -%}
+<|vision_start|><|image_pad|><|vision_end|>
+{%- elif part.type == 'video' -%}
+<|vision_start|><|video_pad|><|vision_end|>
+{%- elif part.type == 'text' -%}
+{{- part.text -}}
+{%- endif -%}
+{%- endfor -%}
+{%- endif -%}
+{{- '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{- '<|im_start|>assistant\n' -}}
+{%- endif -%}
+"""
+
+IMAGE_RULES = {
+    "image_processor_type": "Qwen2VLImageProcessor",
+    "processor_class": "Qwen2_5_VLProcessor",
+    "min_pixels": 56 * 56,
+    "max_pixels": 28 * 28 * 256,
+}
+VIDEO_RULES = {
+    "video_processor_type": "Qwen2VLVideoProcessor",
+    "processor_class": "Qwen2_5_VLProcessor",
+    "min_pixels": 56 * 56,
+    "max_pixels": 28 * 28 * 64,
+    "do_sample_frames": True,
+    "fps": 2.0,
+    "min_frames": 4,
+    "max_frames": 256,
+    "cap_pixels_per_frame": False,
+}
+PATCHES = {
+    "patch_size": 14,
+    "temporal_patch_size": 2,
+    "merge_size": 2,
+    "image_mean": [0.48145466, 0.4578275, 0.40821073],
+    "image_std": [0.26862954, 0.26130258, 0.27577711],
+}
+
+
+def write_files(
+    directory: Path,
+    config: dict[str, Any],
+    tokenizer: Tokenizer,
+    *,
+    chat_template: str = CHAT_TEMPLATE,
+    image_rules: dict[str, Any] | None = None,
+    video_rules: dict[str, Any] | None = None,
+) -> None:
+    """Write all but the weights into `directory`; rules replace fields of IMAGE_RULES and VIDEO_RULES."""
+    tokenizer.save(str(directory / "tokenizer.json"))
+    _write(directory / "tokenizer_config.json", _tokenizer_config(tokenizer))
+    (directory / "chat_template.jinja").write_text(chat_template, "utf-8")
+    _write(directory / "preprocessor_config.json", IMAGE_RULES | PATCHES | (image_rules or {}))
+    _write(directory / "video_preprocessor_config.json", VIDEO_RULES | PATCHES | (video_rules or {}))
+    _write(directory / "config.json", config)
+    end, nothing = tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")
+    _write(directory / "generation_config.json", {"eos_token_id": [end, nothing], "pad_token_id": nothing})
+
+
+def train_tokenizer(sentences: Iterable[str], vocabulary: int) -> Tokenizer:
+    """Byte-level BPE of so many tokens, and Qwen's special ones."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(sentences, trainer)
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in SPECIAL_TOKENS])
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in PLAIN_TOKENS])
+    return tokenizer
+
+
+def token_fields(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The fields of config.json that follow from the tokenizer and the architecture."""
+    ids = {token: tokenizer.token_to_id(token) for token in SPECIAL_TOKENS}
+    return {
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+        "model_type": "qwen2_5_vl",
+        "torch_dtype": "bfloat16",
+        "vocab_size": tokenizer.get_vocab_size(),
+        "bos_token_id": ids["<|endoftext|>"],
+        "eos_token_id": ids["<|im_end|>"],
+        "image_token_id": ids["<|image_pad|>"],
+        "video_token_id": ids["<|video_pad|>"],
+        "vision_start_token_id": ids["<|vision_start|>"],
+        "vision_end_token_id": ids["<|vision_end|>"],
+    }
+
+
+def hub_name(name: str) -> str:
+    """A parameter's name in checkpoints on the hub, which are older than the names of the modules."""
+    return name.replace("model.language_model.", "model.").replace("model.visual.", "visual.")
+
+
+def _tokenizer_config(tokenizer: Tokenizer) -> dict[str, Any]:
+    added = {
+        str(index): {
+            "content": token.content,
+            "lstrip": False,
+            "normalized": False,
+            "rstrip": False,
+            "single_word": False,
+            "special": token.special,
+        }
+        for index, token in sorted(tokenizer.get_added_tokens_decoder().items())
+    }
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "added_tokens_decoder": added,
+        "additional_special_tokens": SPECIAL_TOKENS[1:],
+        "bos_token": None,
+        "clean_up_tokenization_spaces": False,
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "model_max_length": CONTEXT,
+    }
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", "utf-8")
