@@ -13,7 +13,7 @@ ATTEMPTS = 400
 SPACING = 0.12  # of the video's length, at least, between two events and from either end
 CLEARANCE = 0.02  # between the edges of two things that do not collide
 SEEN = 0.12  # of the video's length that a thing is there, at least
-ASPECTS = (1.0, 1.0, 4 / 3, 4 / 3, 16 / 9, 16 / 9, 3 / 4, 9 / 16)
+ASPECTS = ((1, 1), (1, 1), (4, 3), (4, 3), (16, 9), (16, 9), (3, 4), (9, 16))  # width and height
 
 LIVELY: tuple[tuple[plots.Plot, float], ...] = (
     (plots.rest, 1.5),
@@ -41,7 +41,9 @@ STILL = Recipe(seconds=(0.0, 0.0))
 def sample_scene(recipe: Recipe, seed: int | Sequence[int], aspect: float | None = None) -> Scene:
     """A scene of this recipe; `aspect` is width by height, drawn if not given."""
     rng = np.random.default_rng(seed)
-    aspect = aspect if aspect is not None else ASPECTS[rng.integers(len(ASPECTS))]
+    if aspect is None:
+        width, height = ASPECTS[rng.integers(len(ASPECTS))]
+        aspect = width / height
     low, high = recipe.seconds
     seconds = round(float(np.exp(rng.uniform(math.log(low), math.log(high)))), 1) if high else 0.0
     wanted = int(rng.integers(recipe.things[0], recipe.things[1] + 1))

@@ -1,0 +1,125 @@
+"""The bundled model's shape, tokenizer and rules, and how it is written as a checkpoint."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from unifiedserve.demo.world.questions import conversation
+from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
+from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE, hub_name, token_fields, train_tokenizer, write_files
+from unifiedserve.models.hub import transformers
+from unifiedserve.models.tiny import WORDS
+
+VOCABULARY = 1024  # before the special tokens
+SIDE = 28  # pixels of a visual token's side
+PIXELS = {"min_pixels": 12 * SIDE**2, "max_pixels": 24 * SIDE**2}
+FPS, MIN_FRAMES, MAX_FRAMES = 2.0, 4, 256
+
+#: Media come before the text, in whatever order a message has them: the model has only learned that one.
+MEDIA_FIRST = CHAT_TEMPLATE.replace(
+    "{%- for part in message.content -%}",
+    "{%- for part in (message.content | rejectattr('type', 'eq', 'text') | list)"
+    " + (message.content | selectattr('type', 'eq', 'text') | list) -%}",
+)
+
+
+def make_tokenizer() -> Tokenizer:
+    """Whole words for all that is said about the world, pieces for the rest."""
+    return train_tokenizer(_texts(), VOCABULARY)
+
+
+def _texts() -> Iterator[str]:
+    for seed in range(1500):
+        scene = sample_scene(STILL if seed % 8 == 0 else Recipe(), (seed, 1))
+        for turn in conversation(scene, np.random.default_rng(seed)):
+            yield from (turn.question, turn.answer)
+    for number in range(61):
+        yield from [f"It happens at second {number}. At minute {number // 6}:{number % 6}0."] * 20
+    yield from (f"the {word}" for word in WORDS.split())
+
+
+def model_config(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Laid out flat as in the checkpoints on the hub."""
+    return token_fields(tokenizer) | {
+        "hidden_size": 192,
+        "intermediate_size": 512,
+        "num_hidden_layers": 5,
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "hidden_act": "silu",
+        "max_position_embeddings": 32768,
+        "rms_norm_eps": 1e-6,
+        # Time, height and width by turns: each needs quick and slow angles, time (up to 1200) the slowest.
+        "rope_theta": 1000.0,
+        "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 1, 1, 1, 1, 8, 1, 1]},
+        "use_sliding_window": False,
+        "attention_dropout": 0.0,
+        "tie_word_embeddings": False,
+        "vision_config": {
+            "model_type": "qwen2_5_vl",
+            "depth": 4,
+            "hidden_size": 128,
+            "intermediate_size": 320,
+            "num_heads": 4,
+            "in_chans": 3,
+            "out_hidden_size": 192,
+            "patch_size": 14,
+            "spatial_patch_size": 14,
+            "temporal_patch_size": 2,
+            "spatial_merge_size": 2,
+            "window_size": 112,
+            "fullatt_block_indexes": [0, 1, 2, 3],
+            "tokens_per_second": 2,
+            "hidden_act": "silu",
+        },
+    }
+
+
+def make_model(config: dict[str, Any], seed: int) -> Any:
+    """The model with fresh float32 weights."""
+    model = transformers.AutoModelForImageTextToText.from_config(
+        transformers.Qwen2_5_VLConfig.from_dict(config), dtype=torch.float32
+    )
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        _fill(name, parameter, generator)
+    return model
+
+
+@torch.no_grad()
+def _fill(name: str, parameter: nn.Parameter, generator: torch.Generator) -> None:
+    """As wide as keeps the signal's size; what adds to the residual stream begins smaller."""
+    if name.endswith("bias"):
+        parameter.zero_()
+    elif "norm" in name or "ln_q" in name:
+        parameter.fill_(1.0)
+    elif "embed_tokens" in name:
+        parameter.normal_(0.0, 0.5, generator=generator)
+    else:
+        gain = 0.4 if any(part in name for part in ("o_proj", "down_proj", "attn.proj")) else 1.0
+        parameter.normal_(0.0, gain / math.sqrt(math.prod(parameter.shape[1:])), generator=generator)
+
+
+def write_description(directory: Path) -> Tokenizer:
+    """Write all files but the weights; returns the tokenizer."""
+    directory.mkdir(parents=True, exist_ok=True)
+    tokenizer = make_tokenizer()
+    video = {"fps": FPS, "min_frames": MIN_FRAMES, "max_frames": MAX_FRAMES}
+    config = model_config(tokenizer)
+    write_files(directory, config, tokenizer, chat_template=MEDIA_FIRST, image_rules=PIXELS, video_rules=PIXELS | video)
+    return tokenizer
+
+
+def write_weights(directory: Path, model: Any) -> None:
+    """bfloat16, under the names of checkpoints on the hub."""
+    weights: dict[str, Tensor] = {
+        hub_name(name): tensor.to(torch.bfloat16).contiguous() for name, tensor in sorted(model.state_dict().items())
+    }
+    save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})

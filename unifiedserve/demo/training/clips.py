@@ -1,0 +1,116 @@
+"""Clips: the frames that a processor would take of a scene's video, as rows of patches, with their labels."""
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import flashcodec
+from unifiedserve.demo.training.checkpoint import FPS, MAX_FRAMES, MIN_FRAMES, PIXELS, SIDE
+from unifiedserve.demo.training.labels import Labels, labels
+from unifiedserve.demo.world.rendering import Image, Renderer
+from unifiedserve.demo.world.scene import Scene
+from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, frame_size, sample_frames
+from unifiedserve.models.media import MediaOptions, VideoInfo
+
+RULES = MediaRules(**PIXELS, fps=FPS, min_frames=MIN_FRAMES, max_frames=MAX_FRAMES)
+PATCH = SIDE // 2
+CODECS = {
+    "h264": ("-c:v", "libx264", "-preset", "veryfast"),
+    "hevc": ("-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none:pools=1"),
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A video file to be: its size, its rate and how many frames of it a request asks for (None: the rule's)."""
+
+    width: int
+    height: int
+    fps: float
+    wanted: int | None = None
+
+    def info(self, scene: Scene) -> VideoInfo:
+        count = max(1, round(scene.seconds * self.fps))
+        return VideoInfo(count, self.fps, count / self.fps, self.width, self.height)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """`rows` uint8 [groups * patches, 1176] as the encoder reads them; `grid` is rows and columns of visual tokens."""
+
+    scene: Scene
+    rows: NDArray[np.uint8]
+    grid: tuple[int, int]
+    seconds_per_group: float
+    labels: Labels
+
+    @property
+    def groups(self) -> int:
+        return len(self.labels.shape)
+
+
+def drawn(scene: Scene, source: Source) -> Clip:
+    """A clip straight from the renderer, at the size that the processor would resize to."""
+    times, height, width, interval = plan(scene, source)
+    renderer = Renderer(scene, height, width)
+    moments = [float(seconds) for seconds in times.ravel()]
+    pictures = [renderer.frame(seconds) for seconds in dict.fromkeys(moments)]
+    frames = np.stack([pictures[list(dict.fromkeys(moments)).index(seconds)] for seconds in moments])
+    return _clip(scene, times, frames, interval)
+
+
+def coded(scene: Scene, source: Source, codec: str, crf: int, folder: Path) -> Clip:
+    """The same by way of a video file."""
+    file = folder / f"{scene.look}-{source.width}x{source.height}-{codec}-{crf}.mp4"
+    if not file.exists():
+        part = file.with_suffix(".part.mp4")
+        encode(scene, source, codec, crf, part)
+        part.rename(file)
+    times, height, width, interval = plan(scene, source)
+    indices = sample_frames(RULES, source.info(scene), MediaOptions(num_frames=source.wanted))
+    frames = flashcodec.sample(file, indices=indices, size=(height, width), num_threads=1).data
+    return _clip(scene, times, frames[: len(indices)], interval)
+
+
+def encode(scene: Scene, source: Source, codec: str, crf: int, file: Path) -> None:
+    """Write the scene as an MP4 file at constant quality `crf` (lower is better)."""
+    info = source.info(scene)
+    command = ["ffmpeg", "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "rgb24"]
+    command += ["-s", f"{source.width}x{source.height}", "-r", str(source.fps), "-i", "-", "-threads", "1"]
+    command += [*CODECS[codec], "-crf", str(crf), "-pix_fmt", "yuv420p", str(file)]
+    renderer = Renderer(scene, source.height, source.width)
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        for number in range(info.num_frames):
+            process.stdin.write(renderer.frame(number / source.fps).tobytes())
+        process.stdin.close()
+    if process.returncode:
+        raise RuntimeError(f"ffmpeg could not write {file}")
+
+
+def plan(scene: Scene, source: Source) -> tuple[NDArray[np.float64], int, int, float]:
+    """Times [groups, 2] of the frames that are taken, their size, and the seconds between groups."""
+    if scene.still:
+        height, width = frame_size(RULES, source.height, source.width, 1, MediaOptions())
+        return np.zeros((1, 2)), height, width, 0.0
+    info, options = source.info(scene), MediaOptions(num_frames=source.wanted)
+    indices = sample_frames(RULES, info, options)
+    height, width = frame_size(RULES, source.height, source.width, len(indices), options)
+    interval = 2 * info.num_frames / source.fps / len(indices)
+    return np.array(indices).reshape(-1, 2) / source.fps, height, width, interval
+
+
+def patches(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Rows [groups * patches, 1176] of frames [2 * groups, height, width, 3], in the order of Qwen2-VL."""
+    count, height, width, _ = frames.shape
+    shape = (count // 2, 2, height // SIDE, 2, PATCH, width // SIDE, 2, PATCH, 3)
+    cut = frames.reshape(shape).transpose(0, 2, 5, 3, 6, 8, 1, 4, 7)
+    return np.ascontiguousarray(cut).reshape(-1, 3 * 2 * PATCH * PATCH)
+
+
+def _clip(scene: Scene, times: NDArray[np.float64], frames: Image, interval: float) -> Clip:
+    rows, columns = frames.shape[1] // SIDE, frames.shape[2] // SIDE
+    return Clip(scene, patches(frames), (rows, columns), interval, labels(scene, times, rows, columns))

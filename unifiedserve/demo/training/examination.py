@@ -1,0 +1,32 @@
+"""Right answers by category.
+
+An answer is right if every one of its tokens is the likeliest after the right ones before it, which is the same as
+greedy decoding giving exactly this answer. Times may be off by a tenth of the video's length elsewhere, not here.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from unifiedserve.demo.training.batches import Batch
+from unifiedserve.demo.training.prompts import IGNORED
+
+
+@torch.no_grad()
+def examine(
+    batches: Iterable[Batch], forward: Callable[[Batch], tuple[Tensor, Tensor | None, Tensor | None]]
+) -> dict[str, float]:
+    """The share of exact answers in each category."""
+    results: dict[str, list[bool]] = defaultdict(list)
+    for batch in batches:
+        _, logits, _ = forward(batch)
+        if logits is None:
+            continue
+        targets, turns = batch.sequences["targets"], batch.sequences["turns"]
+        wrong = logits.argmax(1) != targets[targets != IGNORED]
+        failed = set(turns[turns >= 0][wrong].tolist())
+        for number, turn in enumerate(batch.turns):
+            results[turn.category].append(number not in failed)
+    return {category: round(sum(right) / len(right), 3) for category, right in sorted(results.items())}

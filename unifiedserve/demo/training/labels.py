@@ -1,0 +1,102 @@
+"""What each visual token of a clip should know: the targets of heads that are thrown away after training.
+
+A cell is the part of the picture that a visual token stands for, a group the two frames. Labels are [groups, cells].
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unifiedserve.demo.world.language import LONG
+from unifiedserve.demo.world.scene import COLOURS, EVENT_KINDS, SHAPES, Event, Scene
+
+Numbers = NDArray[np.int64]
+NOTHING = -1
+SECONDS = 62  # classes of times told in seconds; those told in tens of seconds follow
+SHAPE_CLASSES, COLOUR_CLASSES = len(SHAPES) + 1, len(COLOURS)
+EVENT_CLASSES = len(EVENT_KINDS) + 2  # nothing, there from the beginning, and the kinds
+TIME_CLASSES = 2 * SECONDS
+
+
+@dataclass(frozen=True)
+class Labels:
+    """`shape` is 0 where no thing has its centre, `colour`, `big` and `frames` are NOTHING there.
+
+    `frames` says in which of the two frames it is: both, the first, the second. `place` is its centre, from 0 to 1 of
+    the picture, `within` the same from the middle of the cell in cells, `motion` its way in the group. `event` is
+    what happened here since the group before. `time` is the group's class, for all cells.
+    """
+
+    shape: Numbers
+    colour: Numbers
+    big: Numbers
+    frames: Numbers
+    place: NDArray[np.float32]
+    within: NDArray[np.float32]
+    motion: NDArray[np.float32]
+    event: Numbers
+    time: Numbers
+
+
+def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) -> Labels:
+    """Labels of frames at `times` [groups, 2], over `rows` × `columns` cells."""
+    groups, cells = len(times), rows * columns
+    blank = {key: np.full((groups, cells), NOTHING) for key in ("colour", "big", "frames")}
+    pairs = {key: np.zeros((groups, cells, 2), np.float32) for key in ("place", "within", "motion")}
+    made = Labels(
+        shape=np.zeros((groups, cells), np.int64),
+        event=np.zeros((groups, cells), np.int64),
+        time=np.repeat(time_classes(times[:, 0], scene.seconds)[:, None], cells, axis=1),
+        **blank,
+        **pairs,
+    )
+    scale = np.array([columns / scene.width, rows / scene.height])
+    for number, thing in enumerate(scene.things):
+        shown = scene.shows(thing, times)  # [groups, 2]
+        points = np.stack(thing.path.at(times), axis=-1)  # [groups, 2, xy]
+        weight = shown[..., None] / np.maximum(1, shown.sum(1))[:, None, None]
+        centre = (points * weight).sum(1) * scale
+        for group in np.flatnonzero(shown.any(1)):
+            cell = _cell(centre[group], rows, columns)
+            made.shape[group, cell] = 1 + SHAPES.index(thing.shape)
+            last = times[group, 1 if shown[group, 1] else 0]
+            made.colour[group, cell] = COLOURS.index(thing.colour_at(float(last)))
+            made.big[group, cell] = int(thing.big)
+            made.frames[group, cell] = 0 if shown[group].all() else 1 + int(shown[group, 1])
+            made.place[group, cell] = centre[group] / (columns, rows)
+            made.within[group, cell] = centre[group] % 1 - 0.5
+            made.motion[group, cell] = (points[group, 1] - points[group, 0]) * scale * shown[group].all()
+            if group == 0 and not _begins(scene, number, times[0, 1]):
+                made.event[group, cell] = 1
+    for event in scene.events:
+        _mark(made.event, scene, event, times, rows, columns)
+    return made
+
+
+def time_classes(seconds: NDArray[np.float64], length: float) -> Numbers:
+    """The class of the words for a time in a video of this length."""
+    spoken = np.round(seconds) if length < LONG else SECONDS + np.round(seconds / 10)
+    return np.clip(spoken, 0, TIME_CLASSES - 1).astype(np.int64)
+
+
+def _begins(scene: Scene, thing: int, until: float) -> bool:
+    return any(e.seconds <= until and e.kind in ("appear", "enter") for e in scene.events_of(thing))
+
+
+def _mark(marks: Numbers, scene: Scene, event: Event, times: NDArray[np.float64], rows: int, columns: int) -> None:
+    """The first group that has a frame from after the event, where the thing is then or was last."""
+    after = np.flatnonzero(times[:, 1] >= event.seconds)
+    if not after.size:
+        return
+    group = int(after[0])
+    gone = event.kind in ("disappear", "leave")
+    x, y = scene.things[event.subject].path.at(event.seconds if gone else float(times[group, 1]))
+    cell = _cell(np.array([float(x) * columns / scene.width, float(y) * rows / scene.height]), rows, columns)
+    marks[group, cell] = 2 + EVENT_KINDS.index(event.kind)
+
+
+def _cell(point: NDArray[np.float64], rows: int, columns: int) -> int:
+    """The number of the cell that holds a point, which is counted in cells."""
+    column, row = np.clip(point, 0, (columns - 1, rows - 1)).astype(int)
+    return int(row * columns + column)
