@@ -25,10 +25,16 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=defaults.workers, help="processes that draw (%(default)s)")
+    parser.add_argument("--plain", action="store_true", help="do not compile (needs no C++ compiler)")
     given = parser.parse_args()
     given.directory.mkdir(parents=True, exist_ok=True)
     options = Options(
-        steps=given.steps, stop_at=given.stop_at, seed=given.seed, device=given.device, workers=given.workers
+        steps=given.steps,
+        stop_at=given.stop_at,
+        seed=given.seed,
+        device=given.device,
+        workers=given.workers,
+        fast=not given.plain,
     )
     Trainer(given.directory, options).run()
 

@@ -1,7 +1,7 @@
 """Batches of a step: a pure function of the seed and the step's number, made in a process of their own."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,10 @@ class Batch:
     sequences: dict[str, Tensor]
     kind: str
     turns: list[Turn]
+
+    def to(self, device: str) -> "Batch":
+        moved = {name: value.to(device) for name, value in self.sequences.items()}
+        return replace(self, rows=self.rows.to(device), sequences=moved)
 
 
 class Batches(Dataset[Batch]):
@@ -101,9 +105,7 @@ class Batches(Dataset[Batch]):
     def _coded(self, shape: Shape, frames: int, step: int, rng: np.random.Generator) -> Clip:
         number = int(rng.integers(POOL_START + int(step * POOL_GROWTH)))
         own = np.random.default_rng((self._seed, POOL, self._part, number, *shape))
-        scene: Scene = sample_scene(
-            Recipe(seconds=(3.0, 8.0)), (self._seed, POOL, self._part, number), shape[0] / shape[1]
-        )
+        scene = sample_scene(Recipe(seconds=(3.0, 8.0)), (self._seed, POOL, self._part, number), shape[0] / shape[1])
         source = Source(*_size(shape, own), 8.0, frames)
         return coded(scene, source, str(own.choice(["h264", "hevc"])), int(own.integers(26, 38)), self._folder)
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 from unifiedserve.demo.training.batches import EXAMINATION, Batch, Batches, Lesson, Lessons, in_background
 from unifiedserve.demo.training.checkpoint import make_model, model_config, write_description, write_weights
 from unifiedserve.demo.training.examination import examine
-from unifiedserve.demo.training.network import Heads, encode, read, seen_loss, understood_loss
+from unifiedserve.demo.training.network import Heads, Network, seen_loss, understood_loss
 from unifiedserve.demo.training.prompts import IGNORED
 from unifiedserve.demo.world.sampling import Recipe
 
@@ -38,6 +38,7 @@ class Options:
     warmup: int = 150
     device: str = "cpu"
     workers: int = 1
+    fast: bool = True  # compile; the first steps take minutes
     save_seconds: float = 300.0
     exam_every: int = 250
     exam_batches: int = 6
@@ -57,6 +58,7 @@ class Trainer:
         self._exams = Batches(tokenizer, lessons, options.seed, pool, EXAMINATION)
         config = model_config(tokenizer)
         self.model: Any = make_model(config, options.seed).to(options.device)
+        self._network = Network(self.model, options.fast).to(options.device)
         torch.manual_seed(options.seed)
         self.heads = Heads(config["hidden_size"]).to(options.device)
         self.optimizer = torch.optim.AdamW(self._groups(), lr=options.rate, betas=(0.9, 0.98), fused=True)
@@ -138,13 +140,11 @@ class Trainer:
         return answers + 0.2 * loss + 0.2 * knowing, values
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Visual tokens [clips, groups, cells, hidden]; logits and inner states of `read` if there are questions."""
-        device = self.options.device
-        batch.sequences.update({name: value.to(device) for name, value in batch.sequences.items()})
-        with torch.autocast(device, torch.bfloat16):
-            visual = encode(self.model, batch.rows.to(device), batch.clips * batch.groups, batch.grid)
-            visual = visual.view(batch.clips, batch.groups, *visual.shape[1:])
-            logits, hidden = read(self.model, batch, visual) if batch.turns else (None, None)
+        """Visual tokens; logits and inner states if there are questions (see Network)."""
+        batch = batch.to(self.options.device)
+        with torch.autocast(self.options.device, torch.bfloat16):
+            visual = self._network.encode(batch)
+            logits, hidden = self._network.read(batch, visual) if batch.turns else (None, None)
         return visual, logits, hidden
 
     def _log(self, values: dict[str, Any]) -> None:

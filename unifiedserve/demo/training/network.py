@@ -1,6 +1,6 @@
 """The model's forward pass in training: transformers' modules, run over clips of one size at once.
 
-The same function as transformers' own, which runs vision attention one group of frames after another.
+The same function as transformers' own, which runs vision attention one group of frames after another. Under autocast.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from unifiedserve.demo.training.labels import (
     SHAPE_CLASSES,
     TIME_CLASSES,
 )
-from unifiedserve.models.families.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
+from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
 
 INNER = 3  # the language layer after which visual tokens should know what happened where and when
 MERGE = 2
@@ -33,21 +33,77 @@ class Heads(nn.Module):
         self.understood = nn.Linear(hidden, EVENT_CLASSES + TIME_CLASSES + 2)
 
 
-def encode(model: Any, rows: Tensor, groups: int, grid: tuple[int, int]) -> Tensor:
-    """Visual tokens [groups, cells, hidden] of uint8 rows of so many groups of rows x columns tokens."""
-    visual = model.model.visual
-    heads, size = visual.config.num_heads, visual.config.hidden_size
-    mean, deviation = MediaRules(0, 0, image_mean=CLIP_MEAN, image_std=CLIP_STD).normalisation()
-    weight = visual.patch_embed.proj.weight.flatten(1)
-    pixels = (rows.float() - mean.to(rows.device)) / deviation.to(rows.device)
-    hidden = functional.linear(pixels, weight).float().view(groups, -1, size)
-    angles = visual.rotary_pos_emb(hidden, patch_positions(grid).to(rows.device))
+class Network(nn.Module):
+    """`model` is transformers'. Its parts are compiled if `fast`: that takes minutes once, steps take half the time."""
+
+    def __init__(self, model: Any, fast: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self._tower = torch.compile(tower, dynamic=True) if fast else tower
+        self._layers = torch.compile(layers, dynamic=True) if fast else layers
+        mean, deviation = MediaRules(0, 0).normalisation()
+        self.register_buffer("mean", mean, persistent=False)
+        self.register_buffer("deviation", deviation, persistent=False)
+
+    def encode(self, batch: Batch) -> Tensor:
+        """Visual tokens [clips, groups, cells, hidden] of a batch's rows."""
+        visual = self.model.model.visual
+        pixels = ((batch.rows.float() - self.mean) / self.deviation).view(
+            batch.clips * batch.groups, -1, len(self.mean)
+        )
+        angles = visual.rotary_pos_emb(pixels, patch_positions(batch.grid).to(pixels.device))
+        tokens: Tensor = self._tower(visual, pixels, *angles)
+        return tokens.view(batch.clips, batch.groups, *tokens.shape[1:])
+
+    def read(self, batch: Batch, visual: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [answer tokens, vocabulary], and hidden states [clips, visual tokens, hidden] after layer INNER."""
+        ids, language = batch.sequences["ids"], self.model.model.language_model
+        own = visual.flatten(1, 2)
+        count = own.shape[1]
+        start = int((ids[0] == visual_id(self.model, batch.kind)).nonzero()[0])
+        embeds = language.embed_tokens(ids)
+        embeds = torch.cat([embeds[:, :start], own.to(embeds.dtype), embeds[:, start + count :]], dim=1)
+        angles = language.rotary_emb(embeds, batch.sequences["positions"])
+        hidden, inner = self._layers(language, embeds, *angles, sight(batch.sequences["branches"]))
+        answered = hidden[batch.sequences["turns"] >= 0]
+        return self.model.lm_head(answered), inner[:, start : start + count]
+
+
+def tower(visual: Any, pixels: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """[groups, cells, hidden] of normalised rows [groups, patches, row]: what a group of frames shows."""
+    count = visual.config.num_heads
+    hidden = functional.linear(pixels, visual.patch_embed.proj.weight.flatten(1)).float()
+    cosine, sine = cosine.to(torch.bfloat16), sine.to(torch.bfloat16)
     for block in visual.blocks:
-        hidden = hidden + _attend(block.attn, _norm(block.norm1, hidden), heads, angles)
-        hidden = hidden + block.mlp(_norm(block.norm2, hidden))
-    merged = _norm(visual.merger.ln_q, hidden).view(groups, -1, MERGE * MERGE * size)
+        q, k, v = attention_inputs(block.attn.qkv(_norm(block.norm1, hidden)), (count, count, count))
+        mixed = attend(_turned(q, cosine, sine), _turned(k, cosine, sine), v)
+        hidden = hidden + block.attn.proj(mixed)
+        hidden = hidden + _perceive(block.mlp, _norm(block.norm2, hidden))
+    merged = _norm(visual.merger.ln_q, hidden).unflatten(1, (-1, MERGE * MERGE)).flatten(2)
     tokens: Tensor = visual.merger.mlp(merged)
     return tokens
+
+
+def layers(language: Any, hidden: Tensor, cosine: Tensor, sine: Tensor, sight: Tensor) -> tuple[Tensor, Tensor]:
+    """Final hidden states [clips, length, hidden] of embeddings, and those after layer INNER."""
+    config = language.config
+    kinds = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
+    bias = torch.where(sight, 0.0, float("-inf"))[:, None].to(torch.bfloat16)
+    cosine, sine = cosine[:, None].to(torch.bfloat16), sine[:, None].to(torch.bfloat16)
+    inner = hidden
+    for number, layer in enumerate(language.layers):
+        attention = layer.self_attn
+        normed = _norm(layer.input_layernorm, hidden)
+        together = torch.cat([attention.q_proj(normed), attention.k_proj(normed), attention.v_proj(normed)], dim=-1)
+        q, k, v = attention_inputs(together, kinds)
+        repeats = kinds[0] // kinds[1]
+        k = _turned(k, cosine, sine).repeat_interleave(repeats, 1)
+        mixed = attend(_turned(q, cosine, sine), k, v.repeat_interleave(repeats, 1), bias)
+        hidden = hidden + attention.o_proj(mixed)
+        hidden = hidden + _perceive(layer.mlp, _norm(layer.post_attention_layernorm, hidden))
+        if number + 1 == INNER:
+            inner = hidden
+    return _norm(language.norm, hidden), inner
 
 
 def patch_positions(grid: tuple[int, int]) -> Tensor:
@@ -57,15 +113,27 @@ def patch_positions(grid: tuple[int, int]) -> Tensor:
     return places.view(2, rows, MERGE, columns, MERGE).permute(1, 3, 2, 4, 0).flatten(0, 3)
 
 
-def _attend(attention: Any, x: Tensor, heads: int, angles: tuple[Tensor, Tensor]) -> Tensor:
-    groups, patches, size = x.shape
-    q, k, v = attention.qkv(x).view(groups, patches, 3, heads, size // heads).permute(2, 0, 3, 1, 4)
-    cosine, sine = (part.to(q.dtype) for part in angles)
-    # On CPUs the backward pass of torch's fused attention is several times slower for so short sequences.
-    scores = _turned(q, cosine, sine) @ _turned(k * (size // heads) ** -0.5, cosine, sine).transpose(2, 3)
-    mixed = scores.softmax(-1, dtype=torch.float32).to(v.dtype) @ v
-    projected: Tensor = attention.proj(mixed.transpose(1, 2).reshape(groups, patches, size))
-    return projected
+def attention_inputs(together: Tensor, heads: tuple[int, int, int]) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values [n, heads, length, width] of projections [n, length, all heads' widths]."""
+    q, k, v = together.unflatten(2, (sum(heads), -1)).transpose(1, 2).split(heads, dim=1)
+    return q, k, v
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
+    """[n, length, heads' widths] from [n, heads, length, width].
+
+    By plain products: on CPUs the backward pass of torch's fused attention is several times slower for short sequences.
+    """
+    scores = (q * q.shape[-1] ** -0.5) @ k.transpose(2, 3)
+    if bias is not None:
+        scores = scores + bias
+    weights = scores.softmax(-1, dtype=torch.float32).to(v.dtype)
+    return (weights @ v).transpose(1, 2).flatten(2)
+
+
+def _perceive(mlp: Any, x: Tensor) -> Tensor:
+    result: Tensor = mlp.down_proj(functional.silu(mlp.gate_proj(x)) * mlp.up_proj(x))
+    return result
 
 
 def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -75,26 +143,6 @@ def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 def _norm(module: Any, x: Tensor) -> Tensor:
     return functional.rms_norm(x, module.weight.shape, module.weight, module.variance_epsilon)
-
-
-def read(model: Any, batch: Batch, visual: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits [answer tokens, vocabulary], and hidden states [clips, visual tokens, hidden] after layer INNER."""
-    sequences = batch.sequences
-    language = model.model.language_model
-    embeds = language.embed_tokens(sequences["ids"])
-    count = batch.groups * batch.grid[0] * batch.grid[1]
-    start = int((sequences["ids"][0] == visual_id(model, batch.kind)).nonzero()[0])
-    own = visual.reshape(batch.clips, count, -1).to(embeds.dtype)
-    embeds = torch.cat([embeds[:, :start], own, embeds[:, start + count :]], dim=1)
-    output = language(
-        inputs_embeds=embeds,
-        attention_mask=sight(sequences["branches"])[:, None],
-        position_ids=sequences["positions"],
-        use_cache=False,
-        output_hidden_states=True,
-    )
-    answered = output.last_hidden_state[sequences["turns"] >= 0]
-    return model.lm_head(answered), output.hidden_states[INNER][:, start : start + count]
 
 
 def visual_id(model: Any, kind: str) -> int:
