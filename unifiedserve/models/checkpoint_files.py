@@ -1,8 +1,9 @@
 """The files of a Qwen2.5-VL checkpoint beside its weights, as those on the hub have them."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -30,7 +31,7 @@ PLAIN_TOKENS = ["<tool_call>", "</tool_call>"]  # added tokens that count as tex
 # Renders what the templates of Qwen2-VL and Qwen2.5-VL render, tools aside.
 CHAT_TEMPLATE = """\
 {%- if messages[0].role != 'system' -%}
-<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n
+{{- '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' -}}
 {%- endif -%}
 {%- for message in messages -%}
 {{- '<|im_start|>' + message.role + '\n' -}}
@@ -86,15 +87,15 @@ def write_files(
     tokenizer: Tokenizer,
     *,
     chat_template: str = CHAT_TEMPLATE,
-    image_rules: dict[str, Any] | None = None,
-    video_rules: dict[str, Any] | None = None,
+    image_rules: Mapping[str, Any] = MappingProxyType({}),
+    video_rules: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Write all but the weights into `directory`; rules replace fields of IMAGE_RULES and VIDEO_RULES."""
     tokenizer.save(str(directory / "tokenizer.json"))
     _write(directory / "tokenizer_config.json", _tokenizer_config(tokenizer))
     (directory / "chat_template.jinja").write_text(chat_template, "utf-8")
-    _write(directory / "preprocessor_config.json", IMAGE_RULES | PATCHES | (image_rules or {}))
-    _write(directory / "video_preprocessor_config.json", VIDEO_RULES | PATCHES | (video_rules or {}))
+    _write(directory / "preprocessor_config.json", IMAGE_RULES | PATCHES | dict(image_rules))
+    _write(directory / "video_preprocessor_config.json", VIDEO_RULES | PATCHES | dict(video_rules))
     _write(directory / "config.json", config)
     end, nothing = tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")
     _write(directory / "generation_config.json", {"eos_token_id": [end, nothing], "pad_token_id": nothing})

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from unifiedserve.models.tiny import WORDS
 
 VOCABULARY = 1024  # before the special tokens
 SIDE = 28  # pixels of a visual token's side
-PIXELS = {"min_pixels": 12 * SIDE**2, "max_pixels": 24 * SIDE**2}
-FPS, MIN_FRAMES, MAX_FRAMES = 2.0, 4, 256
+TOKENS_PER_SECOND = 2
+IMAGE_RULES = {"min_pixels": 12 * SIDE**2, "max_pixels": 24 * SIDE**2}
+VIDEO_RULES = IMAGE_RULES | {"fps": 2.0, "min_frames": 4, "max_frames": 256}
 
 #: Media come before the text, in whatever order a message has them: the model has only learned that one.
 MEDIA_FIRST = CHAT_TEMPLATE.replace(
@@ -30,13 +32,14 @@ MEDIA_FIRST = CHAT_TEMPLATE.replace(
 )
 
 
+@cache
 def make_tokenizer() -> Tokenizer:
     """Whole words for all that is said about the world, pieces for the rest."""
     return train_tokenizer(_texts(), VOCABULARY)
 
 
 def _texts() -> Iterator[str]:
-    for seed in range(1500):
+    for seed in range(500):
         scene = sample_scene(STILL if seed % 8 == 0 else Recipe(), (seed, 1))
         for turn in conversation(scene, np.random.default_rng(seed)):
             yield from (turn.question, turn.answer)
@@ -76,7 +79,7 @@ def model_config(tokenizer: Tokenizer) -> dict[str, Any]:
             "spatial_merge_size": 2,
             "window_size": 112,
             "fullatt_block_indexes": [0, 1, 2, 3],
-            "tokens_per_second": 2,
+            "tokens_per_second": TOKENS_PER_SECOND,
             "hidden_act": "silu",
         },
     }
@@ -111,9 +114,15 @@ def write_description(directory: Path) -> Tokenizer:
     """Write all files but the weights; returns the tokenizer."""
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer()
-    video = {"fps": FPS, "min_frames": MIN_FRAMES, "max_frames": MAX_FRAMES}
     config = model_config(tokenizer)
-    write_files(directory, config, tokenizer, chat_template=MEDIA_FIRST, image_rules=PIXELS, video_rules=PIXELS | video)
+    write_files(
+        directory,
+        config,
+        tokenizer,
+        chat_template=MEDIA_FIRST,
+        image_rules=IMAGE_RULES,
+        video_rules=VIDEO_RULES,
+    )
     return tokenizer
 
 

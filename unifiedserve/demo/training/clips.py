@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import flashcodec
-from unifiedserve.demo.training.checkpoint import FPS, MAX_FRAMES, MIN_FRAMES, PIXELS, SIDE
+from unifiedserve.demo.training.checkpoint import SIDE, VIDEO_RULES
 from unifiedserve.demo.training.labels import Labels, labels
 from unifiedserve.demo.world.rendering import Image, Renderer
 from unifiedserve.demo.world.scene import Scene
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, frame_size, sample_frames
 from unifiedserve.models.media import MediaOptions, VideoInfo
 
-RULES = MediaRules(**PIXELS, fps=FPS, min_frames=MIN_FRAMES, max_frames=MAX_FRAMES)
+RULES = MediaRules.read(VIDEO_RULES, {})
 PATCH = SIDE // 2
 CODECS = {
     "h264": ("-c:v", "libx264", "-preset", "veryfast"),
@@ -56,9 +56,8 @@ def drawn(scene: Scene, source: Source) -> Clip:
     """A clip straight from the renderer, at the size that the processor would resize to."""
     times, height, width, interval = plan(scene, source)
     renderer = Renderer(scene, height, width)
-    moments = [float(seconds) for seconds in times.ravel()]
-    pictures = [renderer.frame(seconds) for seconds in dict.fromkeys(moments)]
-    frames = np.stack([pictures[list(dict.fromkeys(moments)).index(seconds)] for seconds in moments])
+    pictures = {seconds: renderer.frame(seconds) for seconds in np.unique(times).tolist()}
+    frames = np.stack([pictures[seconds] for seconds in times.ravel().tolist()])
     return _clip(scene, times, frames, interval)
 
 

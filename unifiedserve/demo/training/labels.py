@@ -42,14 +42,16 @@ class Labels:
 def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) -> Labels:
     """Labels of frames at `times` [groups, 2], over `rows` × `columns` cells."""
     groups, cells = len(times), rows * columns
-    blank = {key: np.full((groups, cells), NOTHING) for key in ("colour", "big", "frames")}
-    pairs = {key: np.zeros((groups, cells, 2), np.float32) for key in ("place", "within", "motion")}
     made = Labels(
         shape=np.zeros((groups, cells), np.int64),
+        colour=np.full((groups, cells), NOTHING),
+        big=np.full((groups, cells), NOTHING),
+        frames=np.full((groups, cells), NOTHING),
+        place=np.zeros((groups, cells, 2), np.float32),
+        within=np.zeros((groups, cells, 2), np.float32),
+        motion=np.zeros((groups, cells, 2), np.float32),
         event=np.zeros((groups, cells), np.int64),
         time=np.repeat(time_classes(times[:, 0], scene.seconds)[:, None], cells, axis=1),
-        **blank,
-        **pairs,
     )
     scale = np.array([columns / scene.width, rows / scene.height])
     for number, thing in enumerate(scene.things):

@@ -41,18 +41,15 @@ class Network(nn.Module):
         self.model = model
         self._tower = torch.compile(tower, dynamic=True) if fast else tower
         self._layers = torch.compile(layers, dynamic=True) if fast else layers
-        mean, deviation = MediaRules(0, 0).normalisation()
-        self.register_buffer("mean", mean, persistent=False)
-        self.register_buffer("deviation", deviation, persistent=False)
+        self._normalisation = MediaRules(0, 0).normalisation()
 
     def encode(self, batch: Batch) -> Tensor:
         """Visual tokens [clips, groups, cells, hidden] of a batch's rows."""
         visual = self.model.model.visual
-        pixels = ((batch.rows.float() - self.mean) / self.deviation).view(
-            batch.clips * batch.groups, -1, len(self.mean)
-        )
-        angles = visual.rotary_pos_emb(pixels, patch_positions(batch.grid).to(pixels.device))
-        tokens: Tensor = self._tower(visual, pixels, *angles)
+        mean, deviation = (values.to(batch.rows.device) for values in self._normalisation)
+        pixels = ((batch.rows.float() - mean) / deviation).view(batch.clips * batch.groups, -1, len(mean))
+        cosine, sine = visual.rotary_pos_emb(pixels, patch_positions(batch.grid).to(pixels.device))
+        tokens: Tensor = self._tower(visual, pixels, cosine, sine)
         return tokens.view(batch.clips, batch.groups, *tokens.shape[1:])
 
     def read(self, batch: Batch, visual: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,8 +60,8 @@ class Network(nn.Module):
         start = int((ids[0] == visual_id(self.model, batch.kind)).nonzero()[0])
         embeds = language.embed_tokens(ids)
         embeds = torch.cat([embeds[:, :start], own.to(embeds.dtype), embeds[:, start + count :]], dim=1)
-        angles = language.rotary_emb(embeds, batch.sequences["positions"])
-        hidden, inner = self._layers(language, embeds, *angles, sight(batch.sequences["branches"]))
+        cosine, sine = language.rotary_emb(embeds, batch.sequences["positions"])
+        hidden, inner = self._layers(language, embeds, cosine, sine, sight(batch.sequences["branches"]))
         answered = hidden[batch.sequences["turns"] >= 0]
         return self.model.lm_head(answered), inner[:, start : start + count]
 
@@ -73,13 +70,14 @@ def tower(visual: Any, pixels: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """[groups, cells, hidden] of normalised rows [groups, patches, row]: what a group of frames shows."""
     count = visual.config.num_heads
     hidden = functional.linear(pixels, visual.patch_embed.proj.weight.flatten(1)).float()
-    cosine, sine = cosine.to(torch.bfloat16), sine.to(torch.bfloat16)
+    cosine, sine = cosine.bfloat16(), sine.bfloat16()
     for block in visual.blocks:
         q, k, v = attention_inputs(block.attn.qkv(_norm(block.norm1, hidden)), (count, count, count))
         mixed = attend(_turned(q, cosine, sine), _turned(k, cosine, sine), v)
         hidden = hidden + block.attn.proj(mixed)
         hidden = hidden + _perceive(block.mlp, _norm(block.norm2, hidden))
-    merged = _norm(visual.merger.ln_q, hidden).unflatten(1, (-1, MERGE * MERGE)).flatten(2)
+    groups, patches, size = hidden.shape
+    merged = _norm(visual.merger.ln_q, hidden).view(groups, patches // MERGE**2, MERGE**2 * size)
     tokens: Tensor = visual.merger.mlp(merged)
     return tokens
 
@@ -115,7 +113,8 @@ def patch_positions(grid: tuple[int, int]) -> Tensor:
 
 def attention_inputs(together: Tensor, heads: tuple[int, int, int]) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values [n, heads, length, width] of projections [n, length, all heads' widths]."""
-    q, k, v = together.unflatten(2, (sum(heads), -1)).transpose(1, 2).split(heads, dim=1)
+    n, length, width = together.shape
+    q, k, v = together.view(n, length, sum(heads), width // sum(heads)).transpose(1, 2).split_with_sizes(heads, dim=1)
     return q, k, v
 
 
@@ -128,7 +127,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tenso
     if bias is not None:
         scores = scores + bias
     weights = scores.softmax(-1, dtype=torch.float32).to(v.dtype)
-    return (weights @ v).transpose(1, 2).flatten(2)
+    mixed: Tensor = (weights @ v).transpose(1, 2).flatten(2)
+    return mixed
 
 
 def _perceive(mlp: Any, x: Tensor) -> Tensor:

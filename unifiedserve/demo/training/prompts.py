@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from unifiedserve.demo.training.checkpoint import TOKENS_PER_SECOND
 from unifiedserve.demo.world.questions import Turn
 
-TOKENS_PER_SECOND = 2
 SYSTEM = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
 IGNORED = -100
 Numbers = NDArray[np.int64]
@@ -39,8 +39,9 @@ class Writer:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._prefix = self._ids(SYSTEM)
-        self._pads = {kind: tokenizer.token_to_id(f"<|{kind}_pad|>") for kind in ("image", "video")}
-        self._nothing: int = tokenizer.token_to_id("<|endoftext|>")
+        vocabulary = tokenizer.get_vocab()
+        self._pads = {kind: vocabulary[f"<|{kind}_pad|>"] for kind in ("image", "video")}
+        self._nothing = vocabulary["<|endoftext|>"]
 
     def prefix(self, kind: str, groups: int, grid: tuple[int, int]) -> list[int]:
         return [*self._prefix, *[self._pads[kind]] * (groups * grid[0] * grid[1])]
@@ -66,7 +67,7 @@ class Writer:
     ) -> Sequences:
         """For clips of the same size: `seconds` between their groups, and their conversations."""
         prefix = self.prefix(kind, groups, grid)
-        rows: list[tuple[list[int], list[int], list[int]]] = []
+        rows = []
         asked = 0
         for talks in conversations:
             ids, branches, owners = list(prefix), [0] * len(prefix), [-1] * len(prefix)
@@ -77,17 +78,17 @@ class Writer:
                 owners += [asked + owner if owner >= 0 else -1 for owner in owned]
                 asked += len(turns)
             rows.append((ids, branches, owners))
-        length = max(len(ids) for ids, _, _ in rows)
-        ids, branches, owners = (
-            np.array([row[part] + [fill] * (length - len(row[part])) for row in rows])
-            for part, fill in enumerate((self._nothing, -1, -1))
-        )
-        positions = [self._positions(groups, grid, *clip) for clip in zip(seconds, branches, strict=True)]
+        all_ids = _padded([row[0] for row in rows], self._nothing)
+        all_branches = _padded([row[1] for row in rows], -1)
+        all_owners = _padded([row[2] for row in rows], -1)
+        positions = [
+            self._positions(groups, grid, interval, own) for interval, own in zip(seconds, all_branches, strict=True)
+        ]
         return Sequences(
-            ids=ids,
-            branches=branches,
-            targets=_next(np.where(owners >= 0, ids, IGNORED), IGNORED),
-            turns=_next(owners, -1),
+            ids=all_ids,
+            branches=all_branches,
+            targets=_next(np.where(all_owners >= 0, all_ids, IGNORED), IGNORED),
+            turns=_next(all_owners, -1),
             positions=np.stack(positions, axis=1),
         )
 
@@ -107,6 +108,11 @@ class Writer:
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
+
+
+def _padded(rows: Sequence[Sequence[int]], fill: int) -> Numbers:
+    length = max(map(len, rows))
+    return np.array([[*row, *[fill] * (length - len(row))] for row in rows])
 
 
 def _next(values: Numbers, fill: int) -> Numbers:

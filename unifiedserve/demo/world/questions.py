@@ -101,9 +101,9 @@ def _absent_name(scene: Scene, rng: Rng) -> str:
             return f"{colour} {shape}"
 
 
-def _absent(category: str, scene: Scene, rng: Rng, chance: float = ABSENT) -> Turn | None:
+def _absent(category: str, scene: Scene, rng: Rng) -> Turn | None:
     """Now and then, a question of the category about what is not there."""
-    if rng.random() >= chance:
+    if rng.random() >= ABSENT:
         return None
     return _turn(category, rng, UNKNOWN, x=f"the {_absent_name(scene, rng)}")
 
@@ -165,16 +165,25 @@ def _count_of(scene: Scene, rng: Rng) -> Turn | None:
 
 
 def _quadrant(scene: Scene, rng: Rng) -> Turn | None:
-    subject = int(rng.integers(len(scene.things)))
+    fitting = [i for i in range(len(scene.things)) if _in_quadrant(scene, i)]
+    if not fitting:
+        return None
+    subject = _pick(rng, fitting)
     return _absent("quadrant", scene, rng) or _quadrant_of(scene, rng, subject, _reference(scene, rng, subject))
 
 
 def _quadrant_of(scene: Scene, rng: Rng, subject: int, words: str) -> Turn | None:
-    thing = scene.things[subject]
-    x, y = float(thing.path.xs[0]), float(thing.path.ys[0])
-    if not thing.rests or min(abs(x - scene.width / 2), abs(y - scene.height / 2)) < MARGIN:
+    if not _in_quadrant(scene, subject):
         return None
-    return _turn("quadrant", rng, f"It is {language.quadrant(scene, x, y)}.", subject, x=words)
+    path = scene.things[subject].path
+    return _turn("quadrant", rng, f"It is {language.quadrant(scene, path.xs[0], path.ys[0])}.", subject, x=words)
+
+
+def _in_quadrant(scene: Scene, subject: int) -> bool:
+    """Whether the thing rests in one, clearly."""
+    thing = scene.things[subject]
+    x, y = thing.path.xs[0], thing.path.ys[0]
+    return thing.rests and min(abs(x - scene.width / 2), abs(y - scene.height / 2)) >= MARGIN
 
 
 def _beside(scene: Scene, rng: Rng) -> Turn | None:

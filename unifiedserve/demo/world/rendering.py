@@ -152,4 +152,5 @@ def _clouds(rng: np.random.Generator, height: int, width: int, cells: int, chann
 def _stretch(size: int, cells: int) -> Floats:
     """[size, cells + 1] weights of linear interpolation."""
     place = np.linspace(0, cells, size)
-    return np.maximum(0, 1 - np.abs(place[:, None] - np.arange(cells + 1)))
+    weights: Floats = np.maximum(0, 1 - np.abs(place[:, None] - np.arange(cells + 1)))
+    return weights

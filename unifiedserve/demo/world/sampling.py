@@ -111,7 +111,7 @@ def _distinct(things: Sequence[Thing]) -> bool:
 
 def _spaced(scene: Scene) -> bool:
     times = [0.0, *(event.seconds for event in scene.events), scene.seconds]
-    return not scene.events or min(np.diff(times)) >= SPACING * scene.seconds
+    return not scene.events or bool(min(np.diff(times)) >= SPACING * scene.seconds)
 
 
 def _seen(scene: Scene, known: int) -> bool:

@@ -34,7 +34,7 @@ class Path:
     ys: tuple[float, ...]
 
     def at(self, seconds: float | Floats) -> tuple[Floats, Floats]:
-        return np.interp(seconds, self.times, self.xs), np.interp(seconds, self.times, self.ys)
+        return np.asarray(np.interp(seconds, self.times, self.xs)), np.asarray(np.interp(seconds, self.times, self.ys))
 
 
 @dataclass(frozen=True)

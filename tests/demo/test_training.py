@@ -1,0 +1,175 @@
+"""Training sees what serving sees, lowers its loss, and goes on where it was interrupted."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from unifiedserve.demo.training import batches as batches_module
+from unifiedserve.demo.training.batches import EXAMINATION, POOL, TRAINING, Batches, Lesson, Lessons
+from unifiedserve.demo.training.clips import Source, coded, drawn, encode
+from unifiedserve.demo.training.loop import CURVES, STATE, Options, Trainer
+from unifiedserve.demo.training.network import Network
+from unifiedserve.demo.training.prompts import IGNORED, Writer
+from unifiedserve.demo.world.questions import Turn
+from unifiedserve.demo.world.rendering import Renderer
+from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
+from unifiedserve.models.hub import transformers
+from unifiedserve.models.media import MediaOptions, PatchGrid, VideoInfo
+from unifiedserve.models.registry import load_config, load_processor
+
+LESSON = Lesson(Recipe((1, 3), (2.0, 6.0)), stills=0.3, long=0.0, talks=3)
+QUIET = Options(steps=40, workers=0, fast=False, warmup=2, exam_every=1000, save_seconds=1e9)
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches_module, "GROUPS", 8)
+    monkeypatch.setattr(batches_module, "FRAMES", (4,))
+    monkeypatch.setattr("unifiedserve.demo.training.loop.CURRICULUM", ((0.0, LESSON),))
+
+
+@pytest.fixture
+def lessons(tokenizer: Tokenizer, tmp_path: Path) -> Batches:
+    return Batches(tokenizer, Lessons(40, ((0.0, LESSON),)), seed=0, folder=tmp_path)
+
+
+def test_plans_and_prompts_are_those_of_serving(description: Path, tokenizer: Tokenizer) -> None:
+    """Frames, sizes, token ids and positions of our own Processor and adapter, for each branch of a sequence alone."""
+    config = load_config(description)
+    processor = load_processor(description)
+    scene = sample_scene(Recipe(seconds=(5.0, 9.0)), 1, 16 / 9)
+    source = Source(224, 126, 10.0)
+    clip = drawn(scene, source)
+    plan = processor.plan_video(source.info(scene), MediaOptions())
+    assert isinstance(plan.layout, PatchGrid)
+    assert (plan.layout.height // 28, plan.layout.width // 28) == clip.grid
+    assert (plan.units, plan.patches) == (clip.groups, len(clip.rows))
+    assert plan.seconds_per_unit == pytest.approx(clip.seconds_per_group)
+
+    talks = [
+        [Turn("", "Where is the red star?", "It is in the top left."), Turn("", "How big is it?", "It is big.")],
+        [Turn("", "What happens first?", "The blue ring leaves.")],
+    ]
+    made = Writer(tokenizer).sequences("video", clip.groups, clip.grid, [clip.seconds_per_group], [talks])
+    with torch.device("meta"):
+        model = transformers.AutoModelForImageTextToText.from_config(config)
+    for branch, turns in enumerate(talks, 1):
+        messages: list[dict[str, object]] = []
+        for number, turn in enumerate(turns):
+            text = {"type": "text", "text": turn.question}
+            messages += [{"role": "user", "content": [text] if number else [text, {"type": "video"}]}]
+            messages += [{"role": "assistant", "content": turn.answer}]
+        ids = processor.prompt(messages, [plan], add_generation_prompt=False).token_ids
+        mine = (made.branches[0] == 0) | (made.branches[0] == branch)
+        assert made.ids[0][mine].tolist() == ids[: mine.sum()]
+        rest = ids[mine.sum() :]
+        assert processor.tokenizer.decode(rest) == "\n"
+        whole = torch.tensor([ids])
+        positions, _ = model.model.get_rope_index(
+            whole,
+            mm_token_type_ids=2 * (whole == config.video_token_id).int(),
+            video_grid_thw=torch.tensor([plan.grid]),
+            second_per_grid_ts=torch.tensor([plan.seconds_per_unit]),
+        )
+        assert np.array_equal(made.positions[:, 0, mine], positions[:, 0, : mine.sum()].numpy())
+        said = made.targets[0][mine & (made.targets[0] != IGNORED)]
+        assert tokenizer.decode(said.tolist(), skip_special_tokens=True) == "".join(turn.answer for turn in turns)
+
+
+def test_pixels_are_those_of_the_vision_stage(description: Path, tmp_path: Path) -> None:
+    """Rows of a coded clip equal FlashCodec's in the processor's layout."""
+    from flashcodec.layouts import PatchLayout
+
+    import flashcodec
+
+    scene, source = sample_scene(Recipe(seconds=(3.0, 4.0)), 3, 4 / 3), Source(200, 150, 8.0)
+    clip = coded(scene, source, "h264", 30, tmp_path)
+    file = next(tmp_path.glob("*.mp4"))
+    stream = flashcodec.VideoDecoder(str(file)).bitstream
+    info = VideoInfo(stream.num_frames, 8.0, stream.num_frames / 8, 200, 150)
+    plan = load_processor(description).plan_video(info, MediaOptions())
+    assert isinstance(plan.layout, PatchGrid)
+    rows = np.zeros((plan.units, *clip.rows.reshape(clip.groups, -1, 1176).shape[1:]), np.uint8)
+    with flashcodec.FlashCodec() as codec:
+        codec.add_decoding_request(stream, plan.frame_indices, PatchLayout(plan.layout.height, plan.layout.width))
+        for _ in range(plan.units):
+            output = codec.get_decoding_output()
+            assert output is not None
+            assert output.data is not None
+            rows[output.first_group] = output.data
+    assert np.array_equal(rows.reshape(clip.rows.shape), clip.rows)
+
+
+def test_the_network_computes_what_transformers_does(lessons: Batches, description: Path) -> None:
+    """In float32, each branch like a sequence of its own."""
+    model = transformers.AutoModelForImageTextToText.from_pretrained(description, dtype=torch.float32)
+    network = Network(model)
+    batch = next(batch for step in range(20) if (batch := lessons[step]).kind == "video")
+    with torch.no_grad():
+        visual = network.encode(batch)
+        logits, _ = network.read(batch, visual)
+        rows = batch.sequences["turns"][0] >= 0
+        first = logits[: int(rows.sum())]
+        grid = torch.tensor([[batch.groups, 2 * batch.grid[0], 2 * batch.grid[1]]])
+        mean, deviation = network._normalisation
+        pixels = (batch.rows[: int(grid.prod())].float() - mean) / deviation
+        reference = model.model.visual(pixels, grid_thw=grid).pooler_output
+        assert torch.allclose(visual[0].flatten(0, 1), reference, atol=2e-2, rtol=2e-2)
+        own = batch.sequences["branches"][0] <= 1
+        own &= batch.sequences["branches"][0] >= 0
+        embeds = model.model.language_model.embed_tokens(batch.sequences["ids"][0][own])[None]
+        place = batch.sequences["ids"][0][own] == model.config.video_token_id
+        embeds[0, place] = reference
+        hidden = model.model.language_model(
+            inputs_embeds=embeds, position_ids=batch.sequences["positions"][:, :1][..., own]
+        ).last_hidden_state
+        expected = model.lm_head(hidden)[0, rows[own]]
+    assert torch.allclose(first[: len(expected)], expected, atol=0.1, rtol=0.05)
+
+
+def test_a_few_steps_lower_the_loss(tmp_path: Path) -> None:
+    trainer = Trainer(tmp_path, QUIET)
+    batch = next(batch for step in range(20) if (batch := trainer._batches[step]).turns)
+    losses = [trainer._learn(batch) for _ in range(12)]
+    assert losses[-1]["answers"] < 0.7 * losses[0]["answers"]
+    assert losses[-1]["seen"] < 0.9 * losses[0]["seen"]
+
+
+def test_a_run_that_was_interrupted_goes_on_exactly(tmp_path: Path) -> None:
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    Trainer(whole, Options(**{**vars(QUIET), "stop_at": 4})).run()
+    for stop in (2, 4):
+        Trainer(halves, Options(**{**vars(QUIET), "stop_at": stop})).run()
+    first, second = (torch.load(folder / STATE, weights_only=True)["model"] for folder in (whole, halves))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert (whole / "model.safetensors").read_bytes() == (halves / "model.safetensors").read_bytes()
+
+
+def test_examinations_are_written_down(tmp_path: Path) -> None:
+    Trainer(tmp_path, Options(**{**vars(QUIET), "stop_at": 1, "exam_every": 1, "exam_batches": 2})).run()
+    (line,) = [json.loads(line) for line in (tmp_path / CURVES).read_text().splitlines()]
+    assert line["step"] == 1
+    assert line["exam"]
+    assert all(0 <= share <= 1 for share in line["exam"].values())
+
+
+def test_no_scene_is_trained_on_and_examined() -> None:
+    seeds = {part: [(0, part, step, i) for step in range(20) for i in range(5)] for part in (TRAINING, EXAMINATION)}
+    looks = {part: {sample_scene(STILL, seed).look for seed in own} for part, own in seeds.items()}
+    assert not looks[TRAINING] & looks[EXAMINATION]
+    assert len({TRAINING, POOL, EXAMINATION}) == 3
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+def test_files_show_the_scene(codec: str, tmp_path: Path) -> None:
+    import flashcodec
+
+    scene, source = sample_scene(Recipe(seconds=(2.0, 3.0)), 5, 1.0), Source(160, 160, 8.0)
+    encode(scene, source, codec, 22, tmp_path / "scene.mp4")
+    frames = flashcodec.sample(tmp_path / "scene.mp4", indices=[0, 8])
+    drawn_frame = Renderer(scene, 160, 160).frame(1.0)
+    assert np.abs(frames.data[1].astype(int) - drawn_frame).mean() < 12
