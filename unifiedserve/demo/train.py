@@ -6,6 +6,7 @@ Interrupt it as you like: the same command goes on from the last saved state.
 """
 
 import argparse
+import shutil
 from pathlib import Path
 
 import torch
@@ -21,16 +22,18 @@ def main() -> None:
     )
     parser.add_argument("directory", type=Path, help="where the checkpoint and the curves go")
     parser.add_argument("--steps", type=int, default=defaults.steps, help="length of the whole run (%(default)s)")
-    parser.add_argument("--stop-at", type=int, help="save and end at this step; later runs go on from there")
+    parser.add_argument("--minutes", type=float, help="save and end after so many; the next run goes on from there")
     parser.add_argument("--seed", type=int, default=defaults.seed)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--workers", type=int, default=defaults.workers, help="processes that draw (%(default)s)")
     parser.add_argument("--plain", action="store_true", help="do not compile (needs no C++ compiler)")
     given = parser.parse_args()
+    if shutil.which("ffmpeg") is None:
+        parser.error("some clips go through video files: install the command ffmpeg, with libx264 and libx265")
     given.directory.mkdir(parents=True, exist_ok=True)
     options = Options(
         steps=given.steps,
-        stop_at=given.stop_at,
+        minutes=given.minutes,
         seed=given.seed,
         device=given.device,
         workers=given.workers,

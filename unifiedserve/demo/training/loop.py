@@ -13,8 +13,8 @@ from torch.nn import functional
 
 from unifiedserve.demo.training.batches import EXAMINATION, Batch, Batches, Lesson, Lessons, in_background
 from unifiedserve.demo.training.checkpoint import make_model, model_config, write_description, write_weights
-from unifiedserve.demo.training.examination import examine
 from unifiedserve.demo.training.network import Heads, Network, seen_loss, understood_loss
+from unifiedserve.demo.training.progress import shares_right
 from unifiedserve.demo.training.prompts import IGNORED
 from unifiedserve.demo.world.sampling import Recipe
 
@@ -32,7 +32,7 @@ STATE, CURVES = "state.pt", "curves.jsonl"
 class Options:
     """`steps` is the whole run; a run that was interrupted goes on from its last saved state."""
 
-    steps: int = 9000
+    steps: int = 8000  # two and a half hours of two cores
     seed: int = 0
     rate: float = 1.5e-3
     warmup: int = 150
@@ -43,6 +43,7 @@ class Options:
     exam_every: int = 250
     exam_batches: int = 6
     stop_at: int | None = None  # a step before the last at which to save and end
+    minutes: float | None = None  # after which to save and end
 
 
 class Trainer:
@@ -67,7 +68,7 @@ class Trainer:
             self._load()
 
     def run(self) -> None:
-        """Train to the end, or to `stop_at`; saves the state and the weights now and then and at the end."""
+        """Train to the end, or until told to stop before; saves the state and the weights now and then and at the end."""
         options = self.options
         end = min(options.steps, options.stop_at or options.steps)
         saved = started = time.monotonic()
@@ -82,6 +83,8 @@ class Trainer:
                 sums = {}
             if self.step % options.exam_every == 0:
                 self._log({"exam": self.exam()})
+            if options.minutes and time.monotonic() - started > 60 * options.minutes:
+                break
             if time.monotonic() - saved > options.save_seconds:
                 self.save()
                 saved = time.monotonic()
@@ -91,7 +94,7 @@ class Trainer:
         """Shares of right answers by category, on scenes that are never trained on."""
         lesson_step = max(self.step, 1)
         batches = (self._exams[lesson_step * 1000 + i] for i in range(self.options.exam_batches))
-        return examine(batches, self._forward)
+        return shares_right(batches, self._forward)
 
     def save(self) -> None:
         """The state to go on from, and the weights so far."""

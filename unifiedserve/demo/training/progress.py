@@ -1,7 +1,7 @@
-"""Right answers by category.
+"""How many answers are right so far, by category.
 
 An answer is right if every one of its tokens is the likeliest after the right ones before it, which is the same as
-greedy decoding giving exactly this answer. Times may be off by a tenth of the video's length elsewhere, not here.
+greedy decoding giving exactly this answer.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from unifiedserve.demo.training.prompts import IGNORED
 
 
 @torch.no_grad()
-def examine(
+def shares_right(
     batches: Iterable[Batch], forward: Callable[[Batch], tuple[Tensor, Tensor | None, Tensor | None]]
 ) -> dict[str, float]:
     """The share of exact answers in each category."""
@@ -25,7 +25,7 @@ def examine(
         if logits is None:
             continue
         targets, turns = batch.sequences["targets"], batch.sequences["turns"]
-        wrong = logits.argmax(1) != targets[targets != IGNORED]
+        wrong = logits.argmax(1).cpu() != targets[targets != IGNORED]
         failed = set(turns[turns >= 0][wrong].tolist())
         for number, turn in enumerate(batch.turns):
             results[turn.category].append(number not in failed)
