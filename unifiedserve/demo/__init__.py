@@ -1,1 +1,1 @@
-"""What a first look needs: a question asked from the shell, and the bundled model with the world it was made for."""
+"""What a first look needs: a demonstration, and the bundled model with the world that it is made for."""

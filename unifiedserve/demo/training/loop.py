@@ -68,7 +68,7 @@ class Trainer:
             self._load()
 
     def run(self) -> None:
-        """Train to the end, or until told to stop before; saves the state and the weights now and then and at the end."""
+        """Train to the end, or until told to stop; saves the state and the weights now and then and at the end."""
         options = self.options
         end = min(options.steps, options.stop_at or options.steps)
         saved = started = time.monotonic()
