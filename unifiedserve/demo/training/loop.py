@@ -21,9 +21,9 @@ from unifiedserve.demo.world.sampling import Recipe
 SHORT, ANY = Recipe((1, 2), (2.0, 8.0)), Recipe((1, 4), (2.0, 16.0))
 CURRICULUM = (
     (0.0, Lesson(ANY, stills=0.5, long=0.0, talks=0)),  # the vision tower alone
-    (0.15, Lesson(SHORT, stills=0.5, long=0.0, talks=8)),
-    (0.30, Lesson(ANY, stills=0.25, long=0.0, talks=8)),
-    (0.75, Lesson(ANY, stills=0.2, long=0.15, talks=8)),
+    (0.30, Lesson(SHORT, stills=0.5, long=0.0, talks=8)),
+    (0.40, Lesson(ANY, stills=0.25, long=0.0, talks=8)),
+    (0.80, Lesson(ANY, stills=0.2, long=0.15, talks=8)),
 )
 STATE, CURVES = "state.pt", "curves.jsonl"
 
@@ -140,7 +140,7 @@ class Trainer:
         answers = functional.cross_entropy(logits.float(), targets[targets != IGNORED].to(logits.device))
         knowing = understood_loss(self.heads, hidden, labels, batch.kind)
         values |= {"answers": float(answers.detach()), "understood": float(knowing.detach())}
-        return answers + 0.2 * loss + 0.2 * knowing, values
+        return answers + 0.5 * loss + 0.2 * knowing, values
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Visual tokens; logits and inner states if there are questions (see Network)."""
