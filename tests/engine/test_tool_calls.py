@@ -82,7 +82,7 @@ def test_a_streamed_call_can_be_answered(serve: Serve, template: str) -> None:
     chunks = list(ask(daemon, text_part("Draw."), stream=True, **options))
     call, *more = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
     call.function.arguments += "".join(piece.function.arguments for piece in more)
-    assert len(more) > 2
+    assert len(more) > 1, "arguments come piece by piece, even if they are but two brackets"
     check(call)
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
     function = {"name": call.function.name, "arguments": call.function.arguments}
