@@ -74,7 +74,7 @@ def test_forced_calls_are_valid(serve: Serve, template: str, placement: str, par
 def test_a_streamed_call_can_be_answered(serve: Serve, template: str) -> None:
     daemon = serve(placement="shared", chat_template=template)
     options: dict[str, Any] = {
-        "tools": TOOLS,
+        "tools": TOOLS[:1],  # whose arguments have more than two brackets
         "tool_choice": "required",
         "parallel_tool_calls": False,
         "max_tokens": 300,
@@ -82,7 +82,7 @@ def test_a_streamed_call_can_be_answered(serve: Serve, template: str) -> None:
     chunks = list(ask(daemon, text_part("Draw."), stream=True, **options))
     call, *more = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
     call.function.arguments += "".join(piece.function.arguments for piece in more)
-    assert len(more) > 1, "arguments come piece by piece, even if they are but two brackets"
+    assert len(more) > 2
     check(call)
     assert chunks[-1].choices[0].finish_reason == "tool_calls"
     function = {"name": call.function.name, "arguments": call.function.arguments}
