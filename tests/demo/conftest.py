@@ -9,7 +9,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from unifiedserve.demo.training.checkpoint import make_model, model_config, write_description, write_weights
+from unifiedserve.demo.training.checkpoint import bundled_config, make_model, write_description, write_weights
 
 torch.set_num_threads(1)  # a small model gains nothing from more
 
@@ -19,7 +19,7 @@ def description(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint's files, with fresh weights."""
     directory = tmp_path_factory.mktemp("world")
     tokenizer = write_description(directory)
-    write_weights(directory, make_model(model_config(tokenizer), seed=0))
+    write_weights(directory, make_model(bundled_config(tokenizer), seed=0))
     return directory
 
 

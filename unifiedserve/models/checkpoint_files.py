@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 CONTEXT = 32768
+TOKENS_PER_SECOND = 2  # positions in time that a second of video takes
 
 SPECIAL_TOKENS = [
     "<|endoftext|>",
@@ -118,20 +120,43 @@ def train_tokenizer(sentences: Iterable[str], vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-def token_fields(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The fields of config.json that follow from the tokenizer and the architecture."""
+def model_config(tokenizer: Tokenizer, text: Mapping[str, Any], vision: Mapping[str, Any]) -> dict[str, Any]:
+    """config.json, laid out flat, with the text model's fields at the top, as in the checkpoints on the hub.
+
+    `text` and `vision` are the fields that are a model's own: its sizes, positions and attention.
+    """
     ids = {token: tokenizer.token_to_id(token) for token in SPECIAL_TOKENS}
     return {
         "architectures": ["Qwen2_5_VLForConditionalGeneration"],
         "model_type": "qwen2_5_vl",
         "torch_dtype": "bfloat16",
         "vocab_size": tokenizer.get_vocab_size(),
+        "hidden_act": "silu",
+        "max_position_embeddings": CONTEXT,
+        "rms_norm_eps": 1e-6,
+        "use_sliding_window": False,
+        "attention_dropout": 0.0,
+        "tie_word_embeddings": False,
         "bos_token_id": ids["<|endoftext|>"],
         "eos_token_id": ids["<|im_end|>"],
         "image_token_id": ids["<|image_pad|>"],
         "video_token_id": ids["<|video_pad|>"],
         "vision_start_token_id": ids["<|vision_start|>"],
         "vision_end_token_id": ids["<|vision_end|>"],
+        **deepcopy(dict(text)),  # transformers writes into what it reads
+        "vision_config": {
+            "model_type": "qwen2_5_vl",
+            "in_chans": 3,
+            "out_hidden_size": text["hidden_size"],
+            "patch_size": PATCHES["patch_size"],
+            "spatial_patch_size": PATCHES["patch_size"],
+            "temporal_patch_size": PATCHES["temporal_patch_size"],
+            "spatial_merge_size": PATCHES["merge_size"],
+            "window_size": 112,
+            "tokens_per_second": TOKENS_PER_SECOND,
+            "hidden_act": "silu",
+            **deepcopy(dict(vision)),
+        },
     }
 
 

@@ -18,10 +18,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from unifiedserve.models.checkpoint_files import (
-    CONTEXT,
     SPECIAL_TOKENS,
     hub_name,
-    token_fields,
+    model_config,
     train_tokenizer,
     write_files,
 )
@@ -50,6 +49,17 @@ wave way we wear week well were west wet what wheel when where which while white
 winter wish with without woman wood word work world would write year yellow yes yet you young
 """
 
+TEXT = {
+    "hidden_size": 192,
+    "intermediate_size": 384,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "rope_theta": 1000000.0,
+    "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]},
+}
+VISION = {"depth": 4, "hidden_size": 96, "intermediate_size": 256, "num_heads": 4, "fullatt_block_indexes": [3]}
+
 # Sharper attention with a say in the result: else the answer is a chain of words that each follow from the last.
 GAINS = {"q_proj": 2.0, "k_proj": 2.0, "o_proj": 3.0}
 
@@ -61,7 +71,7 @@ def make_checkpoint(directory: Path, seed: int = 0, sizes: dict[str, Any] | None
     """
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer(seed)
-    config = _model_config(tokenizer)
+    config = model_config(tokenizer, TEXT, VISION)
     vision = config["vision_config"] | (sizes or {}).get("vision_config", {})
     config |= (sizes or {}) | {"vision_config": vision}
     write_files(directory, config, tokenizer)
@@ -115,42 +125,6 @@ def _prominence(tokenizer: Tokenizer) -> Tensor:
 def _sentences(seed: int) -> list[str]:
     words, choose = WORDS.split(), random.Random(seed)
     return [" ".join(choose.choices(words, k=12)).capitalize() + "." for _ in range(2000)]
-
-
-def _model_config(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Laid out flat, with the text model's fields at the top, as in the checkpoints on the hub."""
-    return token_fields(tokenizer) | {
-        "hidden_size": 192,
-        "intermediate_size": 384,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "hidden_act": "silu",
-        "max_position_embeddings": CONTEXT,
-        "rms_norm_eps": 1e-6,
-        "rope_theta": 1000000.0,
-        "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]},
-        "use_sliding_window": False,
-        "attention_dropout": 0.0,
-        "tie_word_embeddings": False,
-        "vision_config": {
-            "model_type": "qwen2_5_vl",
-            "depth": 4,
-            "hidden_size": 96,
-            "intermediate_size": 256,
-            "num_heads": 4,
-            "in_chans": 3,
-            "out_hidden_size": 192,
-            "patch_size": 14,
-            "spatial_patch_size": 14,
-            "temporal_patch_size": 2,
-            "spatial_merge_size": 2,
-            "window_size": 112,
-            "fullatt_block_indexes": [3],
-            "tokens_per_second": 2,
-            "hidden_act": "silu",
-        },
-    }
 
 
 if __name__ == "__main__":

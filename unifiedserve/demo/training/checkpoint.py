@@ -14,15 +14,32 @@ from torch import Tensor, nn
 
 from unifiedserve.demo.world.questions import conversation
 from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
-from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE, hub_name, token_fields, train_tokenizer, write_files
+from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE, hub_name, model_config, train_tokenizer, write_files
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.tiny import WORDS
 
 VOCABULARY = 1024  # before the special tokens
 SIDE = 28  # pixels of a visual token's side
-TOKENS_PER_SECOND = 2
 IMAGE_RULES = {"min_pixels": 12 * SIDE**2, "max_pixels": 24 * SIDE**2}
 VIDEO_RULES = IMAGE_RULES | {"fps": 2.0, "min_frames": 4, "max_frames": 256}
+
+TEXT = {
+    "hidden_size": 192,
+    "intermediate_size": 512,
+    "num_hidden_layers": 5,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    # Time, height and width by turns: each needs quick and slow angles, time (up to 1200) the slowest.
+    "rope_theta": 1000.0,
+    "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 1, 1, 1, 1, 8, 1, 1]},
+}
+VISION = {
+    "depth": 4,
+    "hidden_size": 128,
+    "intermediate_size": 320,
+    "num_heads": 4,
+    "fullatt_block_indexes": [0, 1, 2, 3],
+}
 
 #: Media come before the text, in whatever order a message has them: the model has only learned that one.
 MEDIA_FIRST = CHAT_TEMPLATE.replace(
@@ -48,41 +65,9 @@ def _texts() -> Iterator[str]:
     yield from (f"the {word}" for word in WORDS.split())
 
 
-def model_config(tokenizer: Tokenizer) -> dict[str, Any]:
-    """Laid out flat as in the checkpoints on the hub."""
-    return token_fields(tokenizer) | {
-        "hidden_size": 192,
-        "intermediate_size": 512,
-        "num_hidden_layers": 5,
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "hidden_act": "silu",
-        "max_position_embeddings": 32768,
-        "rms_norm_eps": 1e-6,
-        # Time, height and width by turns: each needs quick and slow angles, time (up to 1200) the slowest.
-        "rope_theta": 1000.0,
-        "rope_scaling": {"type": "mrope", "mrope_section": [1, 1, 1, 1, 1, 1, 8, 1, 1]},
-        "use_sliding_window": False,
-        "attention_dropout": 0.0,
-        "tie_word_embeddings": False,
-        "vision_config": {
-            "model_type": "qwen2_5_vl",
-            "depth": 4,
-            "hidden_size": 128,
-            "intermediate_size": 320,
-            "num_heads": 4,
-            "in_chans": 3,
-            "out_hidden_size": 192,
-            "patch_size": 14,
-            "spatial_patch_size": 14,
-            "temporal_patch_size": 2,
-            "spatial_merge_size": 2,
-            "window_size": 112,
-            "fullatt_block_indexes": [0, 1, 2, 3],
-            "tokens_per_second": TOKENS_PER_SECOND,
-            "hidden_act": "silu",
-        },
-    }
+def bundled_config(tokenizer: Tokenizer) -> dict[str, Any]:
+    """The model's config.json."""
+    return model_config(tokenizer, TEXT, VISION)
 
 
 def make_model(config: dict[str, Any], seed: int) -> Any:
@@ -114,7 +99,7 @@ def write_description(directory: Path) -> Tokenizer:
     """Write all files but the weights; returns the tokenizer."""
     directory.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer()
-    config = model_config(tokenizer)
+    config = bundled_config(tokenizer)
     write_files(
         directory,
         config,

@@ -3,6 +3,7 @@
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,11 +55,10 @@ class Clip:
 
 def drawn(scene: Scene, source: Source) -> Clip:
     """A clip straight from the renderer, at the size that the processor would resize to."""
-    times, height, width, interval = plan(scene, source)
-    renderer = Renderer(scene, height, width)
-    pictures = {seconds: renderer.frame(seconds) for seconds in np.unique(times).tolist()}
-    frames = np.stack([pictures[seconds] for seconds in times.ravel().tolist()])
-    return _clip(scene, times, frames, interval)
+    taken = plan(scene, source)
+    renderer = Renderer(scene, taken.height, taken.width)
+    pictures = {seconds: renderer.frame(seconds) for seconds in np.unique(taken.times).tolist()}
+    return _clip(scene, taken, np.stack([pictures[seconds] for seconds in taken.times.ravel().tolist()]))
 
 
 def coded(scene: Scene, source: Source, codec: str, crf: int, folder: Path) -> Clip:
@@ -68,10 +68,9 @@ def coded(scene: Scene, source: Source, codec: str, crf: int, folder: Path) -> C
         part = file.with_suffix(".part.mp4")
         encode(scene, source, codec, crf, part)
         part.rename(file)
-    times, height, width, interval = plan(scene, source)
-    indices = sample_frames(RULES, source.info(scene), MediaOptions(num_frames=source.wanted))
-    frames = flashcodec.sample(file, indices=indices, size=(height, width), num_threads=1).data
-    return _clip(scene, times, frames[: len(indices)], interval)
+    taken = plan(scene, source)
+    size = taken.height, taken.width
+    return _clip(scene, taken, flashcodec.sample(file, indices=taken.indices, size=size, num_threads=1).data)
 
 
 def encode(scene: Scene, source: Source, codec: str, crf: int, file: Path) -> None:
@@ -90,16 +89,26 @@ def encode(scene: Scene, source: Source, codec: str, crf: int, file: Path) -> No
         raise RuntimeError(f"ffmpeg could not write {file}")
 
 
-def plan(scene: Scene, source: Source) -> tuple[NDArray[np.float64], int, int, float]:
-    """Times [groups, 2] of the frames that are taken, their size, and the seconds between groups."""
+class Taken(NamedTuple):
+    """The frames that are taken of a source: their numbers, times [groups, 2] and size, the seconds between groups."""
+
+    indices: tuple[int, ...]
+    times: NDArray[np.float64]
+    height: int
+    width: int
+    interval: float
+
+
+def plan(scene: Scene, source: Source) -> Taken:
+    """By the processor's rules; of a still scene one picture, seen twice."""
     if scene.still:
         height, width = frame_size(RULES, source.height, source.width, 1, MediaOptions())
-        return np.zeros((1, 2)), height, width, 0.0
+        return Taken((0,), np.zeros((1, 2)), height, width, 0.0)
     info, options = source.info(scene), MediaOptions(num_frames=source.wanted)
     indices = sample_frames(RULES, info, options)
     height, width = frame_size(RULES, source.height, source.width, len(indices), options)
     interval = 2 * info.num_frames / source.fps / len(indices)
-    return np.array(indices).reshape(-1, 2) / source.fps, height, width, interval
+    return Taken(indices, np.array(indices).reshape(-1, 2) / source.fps, height, width, interval)
 
 
 def patches(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -110,6 +119,6 @@ def patches(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(cut).reshape(-1, 3 * 2 * PATCH * PATCH)
 
 
-def _clip(scene: Scene, times: NDArray[np.float64], frames: Image, interval: float) -> Clip:
-    rows, columns = frames.shape[1] // SIDE, frames.shape[2] // SIDE
-    return Clip(scene, patches(frames), (rows, columns), interval, labels(scene, times, rows, columns))
+def _clip(scene: Scene, taken: Taken, frames: Image) -> Clip:
+    rows, columns = taken.height // SIDE, taken.width // SIDE
+    return Clip(scene, patches(frames), (rows, columns), taken.interval, labels(scene, taken.times, rows, columns))

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from unifiedserve.demo.training.batches import EXAMINATION, Batch, Batches, Lesson, Lessons, in_background
-from unifiedserve.demo.training.checkpoint import make_model, model_config, write_description, write_weights
+from unifiedserve.demo.training.checkpoint import bundled_config, make_model, write_description, write_weights
 from unifiedserve.demo.training.network import Heads, Network, seen_loss, understood_loss
 from unifiedserve.demo.training.progress import shares_right
 from unifiedserve.demo.training.prompts import IGNORED
@@ -57,7 +57,7 @@ class Trainer:
         pool.mkdir(exist_ok=True)
         self._batches = Batches(tokenizer, lessons, options.seed, pool)
         self._exams = Batches(tokenizer, lessons, options.seed, pool, EXAMINATION)
-        config = model_config(tokenizer)
+        config = bundled_config(tokenizer)
         self.model: Any = make_model(config, options.seed).to(options.device)
         self._network = Network(self.model, options.fast).to(options.device)
         torch.manual_seed(options.seed)

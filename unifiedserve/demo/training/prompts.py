@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from unifiedserve.demo.training.checkpoint import TOKENS_PER_SECOND
 from unifiedserve.demo.world.questions import Turn
+from unifiedserve.models.checkpoint_files import TOKENS_PER_SECOND
 
 SYSTEM = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
 IGNORED = -100

@@ -1,18 +1,21 @@
 """How things, events, times and numbers are said, and the wordings of questions."""
 
-from unifiedserve.demo.world.scene import Event, Heading, Scene, Shape, Thing
+from unifiedserve.demo.world.scene import Event, EventKind, Heading, Scene, Shape, Thing
 
 NUMBERS = ("no", "one", "two", "three", "four")
 UNKNOWN = "I can't tell."
 LONG = 60.0  # seconds of video from which on times are said in minutes
 
 MOVES: dict[Heading, str] = {"left": "to the left", "right": "to the right", "up": "up", "down": "down"}
-PRESENT = {
-    "appear": "appears",
-    "disappear": "disappears",
-    "enter": "comes in",
-    "leave": "leaves",
-    "speed up": "speeds up",
+#: what a thing does, in the present tense and after "does"
+VERBS: dict[EventKind, tuple[str, str]] = {
+    "appear": ("appears", "appear"),
+    "disappear": ("disappears", "disappear"),
+    "enter": ("comes in", "come in"),
+    "leave": ("leaves", "leave"),
+    "turn": ("turns", "turn"),
+    "collide": ("hits", "hit"),
+    "speed up": ("speeds up", "speed up"),
 }
 
 WORDINGS: dict[str, tuple[str, ...]] = {
@@ -81,28 +84,24 @@ def counted(number: int, one: str, many: str) -> str:
 
 def clause(scene: Scene, event: Event, subject: str) -> str:
     """What an event is, in the present tense, said of `subject`."""
-    thing = scene.things[event.subject]
-    if event.kind == "turn":
-        assert thing.turns is not None
-        return f"{subject} turns {thing.turns[1]}"
-    if event.kind == "collide":
-        assert event.other is not None
-        other = scene.things[event.other]
-        return f"{subject} hits the {name(other)}"
-    return f"{subject} {PRESENT[event.kind]}"
+    return f"{subject} {VERBS[event.kind][0]}{_object(scene, event)}"
 
 
 def asked(scene: Scene, event: Event, subject: str) -> str:
     """The same as the rest of a question, after "when"."""
-    thing = scene.things[event.subject]
+    return f"does {subject} {VERBS[event.kind][1]}{_object(scene, event)}"
+
+
+def _object(scene: Scene, event: Event) -> str:
+    """The colour that a thing turns, or the other thing that it hits; nothing for other events."""
     if event.kind == "turn":
-        assert thing.turns is not None
-        return f"does {subject} turn {thing.turns[1]}"
+        turns = scene.things[event.subject].turns
+        assert turns is not None
+        return f" {turns[1]}"
     if event.kind == "collide":
         assert event.other is not None
-        return f"does {subject} hit the {name(scene.things[event.other])}"
-    verb = {"enter": "come in"}.get(event.kind, event.kind)
-    return f"does {subject} {verb}"
+        return f" the {name(scene.things[event.other])}"
+    return ""
 
 
 def moment(seconds: float, length: float) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from unifiedserve.demo.world import language
 from unifiedserve.demo.world.language import UNKNOWN, WORDINGS, a, asked, clause, name, sentence
-from unifiedserve.demo.world.scene import COLOURS, SHAPES, Event, Scene
+from unifiedserve.demo.world.scene import COLOURS, SHAPES, Event, Scene, Thing
 
 ABSENT = 0.12  # of the questions are about a thing that is not there
 MARGIN = 0.1  # from the middle lines, where a thing is in no quadrant
@@ -108,13 +108,16 @@ def _absent(category: str, scene: Scene, rng: Rng) -> Turn | None:
     return _turn(category, rng, UNKNOWN, x=f"the {_absent_name(scene, rng)}")
 
 
+def _alone(scene: Scene, alike: Callable[[Thing], list[int]]) -> list[int]:
+    """Things that keep their colour and are like no other one."""
+    return [i for i, thing in enumerate(scene.things) if alike(thing) == [i] and thing.turns is None]
+
+
 def _colour(scene: Scene, rng: Rng) -> Turn | None:
     missing = [shape for shape in SHAPES if not scene.with_shape(shape)]
     if missing and rng.random() < ABSENT:
         return _turn("colour", rng, UNKNOWN, x=f"the {_pick(rng, missing)}")
-    fitting = [
-        i for i, thing in enumerate(scene.things) if scene.with_shape(thing.shape) == [i] and thing.turns is None
-    ]
+    fitting = _alone(scene, lambda thing: scene.with_shape(thing.shape))
     if not fitting:
         return None
     subject = _pick(rng, fitting)
@@ -127,9 +130,7 @@ def _shape(scene: Scene, rng: Rng) -> Turn | None:
     noun = _pick(rng, ("object", "thing", "one"))
     if missing and rng.random() < ABSENT:
         return _turn("shape", rng, UNKNOWN, x=f"the {_pick(rng, missing)} {noun}")
-    fitting = [
-        i for i, thing in enumerate(scene.things) if scene.with_colour(thing.colour) == [i] and thing.turns is None
-    ]
+    fitting = _alone(scene, lambda thing: scene.with_colour(thing.colour))
     if not fitting:
         return None
     subject = _pick(rng, fitting)
