@@ -59,7 +59,7 @@ def test_things_are_seen_where_the_scene_says_and_in_its_colour(seed: int, still
 def test_as_many_blobs_as_things(seed: int) -> None:
     """Counted from pixels: the connected regions that things cover in a still picture."""
     scene = scene_of(seed, still=True)
-    renderer = Renderer(scene, 2 * SIDE, 2 * SIDE)
+    renderer = Renderer(scene, round(2 * SIDE * scene.height), round(2 * SIDE * scene.width))
     covered = np.sum([renderer.mask(thing, 0.0) > 0.05 for thing in scene.things], axis=0)
     assert covered.max() <= 1
     assert _regions(covered > 0) == len(scene.things)

@@ -82,16 +82,16 @@ class Renderer:
 
 
 def distance(shape: Shape, x: Floats, y: Floats) -> Floats:
-    """Roughly how far points lie outside (or, negative, inside) a shape of radius 1; y points down."""
+    """Roughly how far points lie outside (or, negative, inside) a shape, all of which is within 1; y points down."""
     if shape == "circle":
         result = np.hypot(x, y) - 0.95
     elif shape == "ring":
         result = np.abs(np.hypot(x, y) - 0.72) - 0.26
     elif shape == "square":
-        result = np.maximum(np.abs(x), np.abs(y)) - 0.8
+        result = np.maximum(np.abs(x), np.abs(y)) - 0.7
     elif shape == "triangle":
         slanted = np.abs(x) * math.cos(math.pi / 6) - y * 0.5
-        result = np.maximum(slanted, y) - 0.52
+        result = np.maximum(slanted, y) - 0.5
     elif shape == "cross":
         along, beside = np.maximum(np.abs(x), np.abs(y)), np.minimum(np.abs(x), np.abs(y))
         result = np.maximum(along - 0.95, beside - 0.3)
