@@ -102,7 +102,7 @@ def test_index_arrays() -> None:
     assert batch.kv_lens.tolist() == [5, 7]
     assert batch.slots.tolist() == [28, 29, 30, 31, 12, 6]
     dtypes = [tensor.dtype for tensor in vars(batch).values() if isinstance(tensor, Tensor)]
-    assert dtypes == [torch.int32] * 4 + [torch.int64, torch.int32, torch.int64]
+    assert dtypes == [torch.int32] * 4 + [torch.int64, torch.int32]
     assert batch.wanted_rows.tolist() == list(range(6))
     assert batch.begins.tolist() == [True, False]
 

@@ -77,7 +77,7 @@ class RaggedBatch:
     wanted_indptr   int32 [B+1]  each sequence's range among the W tokens whose hidden states are wanted, its last ones
     limits          B of them    those of each sequence's span
     cross           in order     those of all spans, counted in the batch
-    state_pages     int64 [B, S] pages of each sequence's recurrent state
+    states          B of them    pages of each sequence's recurrent state
     """
 
     qo_indptr: Tensor
@@ -87,7 +87,7 @@ class RaggedBatch:
     slots: Tensor
     wanted_indptr: Tensor
     limits: tuple[Tensor | None, ...]
-    state_pages: Tensor
+    states: tuple[Sequence[int], ...] = ()
     cross: tuple[CrossSpan, ...] = ()
 
     @staticmethod
@@ -129,7 +129,7 @@ class RaggedBatch:
                 for span, row in zip(spans, rows.tolist(), strict=False)
                 for part in span.cross
             ),
-            state_pages=torch.tensor([span.state for span in spans], dtype=torch.int64),
+            states=tuple(span.state for span in spans),
         )
 
     @cached_property

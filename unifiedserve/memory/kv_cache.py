@@ -81,7 +81,7 @@ class KVCache:
         """The recurrent states of a batch's sequences, to be stored after the step; None if the model has none."""
         if self._state is None:
             return None
-        return RecurrentStates(self._state, self._bytes, batch.state_pages, batch.begins)
+        return RecurrentStates(self._state, self._bytes, torch.tensor(batch.states), batch.begins)
 
     def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copy all that is in some pages to others."""
