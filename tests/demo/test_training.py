@@ -21,7 +21,7 @@ from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import MediaOptions, PatchGrid, VideoInfo
 from unifiedserve.models.registry import load_config, load_processor
 
-LESSON = Lesson(Recipe((1, 3), (2.0, 6.0)), stills=0.3, long=0.0, talks=3)
+LESSON = Lesson(Recipe((1, 3), (2.0, 6.0)), stills=0.3, long=0.0)
 QUIET = Options(steps=40, workers=0, fast=False, warmup=2, exam_every=1000, save_seconds=1e9)
 
 
@@ -54,7 +54,7 @@ def test_plans_and_prompts_are_those_of_serving(description: Path, tokenizer: To
         [Turn("", "Where is the red star?", "It is in the top left."), Turn("", "How big is it?", "It is big.")],
         [Turn("", "What happens first?", "The blue ring leaves.")],
     ]
-    made = Writer(tokenizer).sequences("video", clip.groups, clip.grid, [clip.seconds_per_group], [talks])
+    made = Writer(tokenizer).sequences("video", clip.groups, clip.grid, [clip.seconds_per_group], [[talks]])
     with torch.device("meta"):
         model = transformers.AutoModelForImageTextToText.from_config(config)
     for branch, turns in enumerate(talks, 1):

@@ -1,6 +1,6 @@
 """Batches of a step: a pure function of the seed and the step's number, made in a process of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from unifiedserve.demo.world.sampling import ASPECTS, STILL, Recipe, sample_scen
 TRAINING, POOL, EXAMINATION = 0, 1, 2  # first parts of scenes' seeds: no scene is in two of them
 Shape = tuple[int, int]  # of a picture: an aspect ratio
 GROUPS = 64  # of frames, or images, in a batch
+ROWS = 48  # of conversations in a batch, more or less
 RATES = (5, 8, 10, 12, 15, 24, 25, 30)
 FRAMES = (4, 6, 8, 8, 8, 10, 12, 16, 24)
 LONG_FRAMES = (64, 96, 128, 192, 256)
@@ -29,12 +30,12 @@ POOL_START, POOL_GROWTH = 24, 0.02  # files at the first step, and more of them 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What a stage of training shows: scenes, the shares of still images and of long videos, and talks a clip."""
+    """What a stage of training shows: scenes, the shares of still images and of long videos, and whether it asks."""
 
     recipe: Recipe
     stills: float
     long: float
-    talks: int
+    asks: bool = True
 
 
 @dataclass(frozen=True)
@@ -72,14 +73,18 @@ class Batches(Dataset[Batch]):
             clips = [self._still(lesson, shape, (step, i), rng) for i in range(GROUPS)]
         else:
             clips = self._videos(lesson, shape, step, rng)
-        talks = lesson.talks // 2 if kind == "image" else lesson.talks
-        conversations = [[conversation(clip.scene, rng) for _ in range(talks)] if talks else [] for clip in clips]
+        rows = 0 if not lesson.asks else 1 if kind == "image" else min(6, max(2, ROWS // len(clips)))
+        writer = self._get_writer()
+        conversations = [
+            [writer.row(lambda: conversation(clip.scene, rng)) for _ in range(rows)]  # noqa: B023
+            for clip in clips
+        ]
         return self._together(kind, clips, conversations)
 
     def _videos(self, lesson: Lesson, shape: Shape, step: int, rng: np.random.Generator) -> list[Clip]:
         long = rng.random() < lesson.long
         frames = int(rng.choice(LONG_FRAMES if long else FRAMES))
-        count = max(2, GROUPS * 2 // frames)
+        count = max(2, GROUPS * (4 if long else 2) // frames)
         clips = []
         for i in range(count):
             rate = float(rng.choice(RATES))
@@ -88,8 +93,8 @@ class Batches(Dataset[Batch]):
                 recipe, wanted = Recipe(lesson.recipe.things, (low, 600.0)), frames
             elif rng.random() < 0.7:  # what the rule of so many frames a second gives
                 recipe, wanted = Recipe(lesson.recipe.things, (frames / 2, frames / 2 + 0.8)), frames
-            else:
-                recipe, wanted = lesson.recipe, frames
+            else:  # one to three frames a second
+                recipe, wanted = Recipe(lesson.recipe.things, (max(2.0, frames / 3), frames)), frames
             if not long and rng.random() < CODED:
                 clips.append(self._coded(shape, frames, step, rng))
                 continue
@@ -109,12 +114,15 @@ class Batches(Dataset[Batch]):
         source = Source(*_size(shape, own), 8.0, frames)
         return coded(scene, source, str(own.choice(["h264", "hevc"])), int(own.integers(26, 38)), self._folder)
 
-    def _together(self, kind: str, clips: list[Clip], conversations: list[list[list[Turn]]]) -> Batch:
+    def _get_writer(self) -> Writer:
         if self._writer is None:
             self._writer = Writer(Tokenizer.from_str(self._tokenizer))
+        return self._writer
+
+    def _together(self, kind: str, clips: list[Clip], conversations: list[list[list[Sequence[Turn]]]]) -> Batch:
         groups, grid = clips[0].groups, clips[0].grid
         seconds = [clip.seconds_per_group for clip in clips]
-        sequences = self._writer.sequences(kind, groups, grid, seconds, conversations)
+        sequences = self._get_writer().sequences(kind, groups, grid, seconds, conversations)
         return Batch(
             clips=len(clips),
             groups=groups,
@@ -123,7 +131,7 @@ class Batches(Dataset[Batch]):
             labels={field.name: _stacked(clips, field.name) for field in fields(Labels)},
             sequences={field.name: torch.from_numpy(getattr(sequences, field.name)) for field in fields(Sequences)},
             kind=kind,
-            turns=[turn for talks in conversations for turns in talks for turn in turns],
+            turns=[turn for rows in conversations for talks in rows for turns in talks for turn in turns],
         )
 
 

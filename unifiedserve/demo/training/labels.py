@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unifiedserve.demo.world.language import LONG
-from unifiedserve.demo.world.scene import COLOURS, EVENT_KINDS, SHAPES, Event, Scene
+from unifiedserve.demo.world.scene import COLOURS, EVENT_KINDS, HEADINGS, SHAPES, Event, Scene
 
 Numbers = NDArray[np.int64]
 NOTHING = -1
@@ -17,6 +17,7 @@ SECONDS = 62  # classes of times told in seconds; those told in tens of seconds 
 SHAPE_CLASSES, COLOUR_CLASSES = len(SHAPES) + 1, len(COLOURS)
 EVENT_CLASSES = len(EVENT_KINDS) + 2  # nothing, there from the beginning, and the kinds
 TIME_CLASSES = 2 * SECONDS
+HEADING_CLASSES = len(HEADINGS) + 1
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,9 @@ class Labels:
     """`shape` is 0 where no thing has its centre, `colour`, `big` and `frames` are NOTHING there.
 
     `frames` says in which of the two frames it is: both, the first, the second. `place` is its centre, from 0 to 1 of
-    the picture, `within` the same from the middle of the cell in cells, `motion` its way in the group. `event` is
-    what happened here since the group before. `time` is the group's class, for all cells.
+    the picture, `within` the same from the middle of the cell in cells, `motion` its way in the group, `heading` which
+    way it always goes (0: it rests; NOTHING also where it has no single one). `event` is what happened here since the
+    group before. `time` is the group's class, for all cells.
     """
 
     shape: Numbers
@@ -35,6 +37,7 @@ class Labels:
     place: NDArray[np.float32]
     within: NDArray[np.float32]
     motion: NDArray[np.float32]
+    heading: Numbers
     event: Numbers
     time: Numbers
 
@@ -50,6 +53,7 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         place=np.zeros((groups, cells, 2), np.float32),
         within=np.zeros((groups, cells, 2), np.float32),
         motion=np.zeros((groups, cells, 2), np.float32),
+        heading=np.full((groups, cells), NOTHING),
         event=np.zeros((groups, cells), np.int64),
         time=np.repeat(time_classes(times[:, 0], scene.seconds)[:, None], cells, axis=1),
     )
@@ -69,6 +73,8 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
             made.place[group, cell] = centre[group] / (columns, rows)
             made.within[group, cell] = centre[group] % 1 - 0.5
             made.motion[group, cell] = (points[group, 1] - points[group, 0]) * scale * shown[group].all()
+            if thing.rests or thing.heading:
+                made.heading[group, cell] = 1 + HEADINGS.index(thing.heading) if thing.heading else 0
             if group == 0 and not _begins(scene, number, times[0, 1]):
                 made.event[group, cell] = 1
     for event in scene.events:

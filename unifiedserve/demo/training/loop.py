@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,12 @@ from unifiedserve.demo.world.sampling import Recipe
 
 SHORT, ANY = Recipe((1, 2), (2.0, 8.0)), Recipe((1, 4), (2.0, 16.0))
 CURRICULUM = (
-    (0.0, Lesson(ANY, stills=0.5, long=0.0, talks=0)),  # the vision tower alone
-    (0.30, Lesson(SHORT, stills=0.5, long=0.0, talks=8)),
-    (0.40, Lesson(ANY, stills=0.25, long=0.0, talks=8)),
-    (0.80, Lesson(ANY, stills=0.2, long=0.15, talks=8)),
+    (0.0, Lesson(ANY, stills=0.5, long=0.0, asks=False)),  # the vision tower alone
+    (0.28, Lesson(SHORT, stills=0.5, long=0.0)),
+    (0.34, Lesson(ANY, stills=0.25, long=0.0)),
+    (0.80, Lesson(ANY, stills=0.2, long=0.1)),
 )
+HIDDEN = re.compile(r"(blocks|layers|merger)\.")
 STATE, CURVES = "state.pt", "curves.jsonl"
 
 
@@ -35,6 +37,7 @@ class Options:
     steps: int = 8000  # two and a half hours of two cores
     seed: int = 0
     rate: float = 1.5e-3
+    inner_rate: float = 5e-3  # of the matrices inside of layers
     warmup: int = 150
     device: str = "cpu"
     workers: int = 1
@@ -53,6 +56,7 @@ class Trainer:
         self.directory, self.options = directory, options
         tokenizer = write_description(directory)
         lessons = Lessons(options.steps, CURRICULUM)
+        self._asking = next(step for step in range(options.steps) if lessons.at(step).asks)
         pool = directory / "pool"
         pool.mkdir(exist_ok=True)
         self._batches = Batches(tokenizer, lessons, options.seed, pool)
@@ -62,7 +66,7 @@ class Trainer:
         self._network = Network(self.model, options.fast).to(options.device)
         torch.manual_seed(options.seed)
         self.heads = Heads(config["hidden_size"]).to(options.device)
-        self.optimizer = torch.optim.AdamW(self._groups(), lr=options.rate, betas=(0.9, 0.98), fused=True)
+        self.optimizers = self._make_optimizers()
         self.step = 0
         if (directory / STATE).exists():
             self._load()
@@ -72,14 +76,14 @@ class Trainer:
         options = self.options
         end = min(options.steps, options.stop_at or options.steps)
         saved = started = time.monotonic()
-        sums: dict[str, float] = {}
+        sums: dict[str, list[float]] = {}
         for batch in in_background(self._batches, range(self.step, end), options.workers):
             for name, value in self._learn(batch).items():
-                sums[name] = sums.get(name, 0.0) + value
+                sums.setdefault(name, []).append(value)
             self.step += 1
             if self.step % 25 == 0:
                 seconds = time.monotonic() - started
-                self._log({name: value / 25 for name, value in sums.items()} | {"seconds": seconds})
+                self._log({name: sum(values) / len(values) for name, values in sums.items()} | {"seconds": seconds})
                 sums = {}
             if self.step % options.exam_every == 0:
                 self._log({"exam": self.exam()})
@@ -100,7 +104,7 @@ class Trainer:
         """The state to go on from, and the weights so far."""
         state = {"step": self.step, "model": self.model.state_dict(), "heads": self.heads.state_dict()}
         part = self.directory / f"{STATE}.part"
-        torch.save(state | {"optimizer": self.optimizer.state_dict()}, part)
+        torch.save(state | {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}, part)
         part.rename(self.directory / STATE)
         write_weights(self.directory, self.model)
 
@@ -108,47 +112,56 @@ class Trainer:
         state = torch.load(self.directory / STATE, map_location=self.options.device, weights_only=True)
         self.model.load_state_dict(state["model"])
         self.heads.load_state_dict(state["heads"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, own in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(own)
         self.step = state["step"]
 
-    def _groups(self) -> list[dict[str, Any]]:
-        """Only matrices decay."""
-        parameters = [*self.model.parameters(), *self.heads.parameters()]
-        matrices = [parameter for parameter in parameters if parameter.dim() > 1]
-        others = [parameter for parameter in parameters if parameter.dim() <= 1]
-        return [{"params": matrices, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
+    def _make_optimizers(self) -> list[torch.optim.Optimizer]:
+        """Muon (Jordan et al., 2024) for the matrices inside of layers, AdamW for all else."""
+        inner, matrices, others = [], [], []
+        for name, parameter in [*self.model.named_parameters(), *self.heads.named_parameters()]:
+            if parameter.dim() == 1:
+                others.append(parameter)
+            else:
+                (inner if HIDDEN.search(name) else matrices).append(parameter)
+        groups = [{"params": matrices, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
+        return [
+            torch.optim.Muon(inner, lr=self.options.inner_rate, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(groups, lr=self.options.rate, betas=(0.9, 0.98), fused=True),
+        ]
 
     def _learn(self, batch: Batch) -> dict[str, float]:
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.options.rate * schedule(self.step, self.options.steps, self.options.warmup)
+        factor = schedule(self.step, self.options.steps, self.options.warmup, self._asking)
         loss, values = self._losses(batch)
-        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        self.optimizer.step()
+        torch.nn.utils.clip_grad_norm_([*self.model.parameters(), *self.heads.parameters()], 1.0)
+        for optimizer, rate in zip(self.optimizers, (self.options.inner_rate, self.options.rate), strict=True):
+            for group in optimizer.param_groups:
+                group["lr"] = rate * factor
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         return values
 
     def _losses(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
-        visual, logits, hidden = self._forward(batch)
+        visual, logits, inner = self._forward(batch)
         labels = {name: value.to(self.options.device) for name, value in batch.labels.items()}
         loss, values = seen_loss(self.heads, visual, labels)
         values["seen"] = float(loss.detach())
-        if logits is None or hidden is None:
+        if logits is None or inner is None:
             return loss, values
         targets = batch.sequences["targets"]
         answers = functional.cross_entropy(logits.float(), targets[targets != IGNORED].to(logits.device))
-        knowing = understood_loss(self.heads, hidden, labels, batch.kind)
+        knowing = understood_loss(self.heads, inner, labels, batch.kind)
         values |= {"answers": float(answers.detach()), "understood": float(knowing.detach())}
         return answers + 0.5 * loss + 0.2 * knowing, values
 
-    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None, dict[int, Tensor] | None]:
         """Visual tokens; logits and inner states if there are questions (see Network)."""
         batch = batch.to(self.options.device)
         with torch.autocast(self.options.device, torch.bfloat16):
             visual = self._network.encode(batch)
-            logits, hidden = self._network.read(batch, visual) if batch.turns else (None, None)
-        return visual, logits, hidden
+            logits, inner = self._network.read(batch, visual) if batch.turns else (None, None)
+        return visual, logits, inner
 
     def _log(self, values: dict[str, Any]) -> None:
         line = json.dumps({"step": self.step} | values)
@@ -157,8 +170,8 @@ class Trainer:
         print(line, flush=True)
 
 
-def schedule(step: int, steps: int, warmup: int) -> float:
-    """The learning rate's factor: a linear warm-up, then half a cosine down to a fiftieth."""
-    if step < warmup:
-        return (step + 1) / warmup
-    return 0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup)))
+def schedule(step: int, steps: int, warmup: int, asking: int) -> float:
+    """The learning rate's factor: half a cosine down to a fiftieth; a linear warm-up at first and from `asking` on."""
+    since = step - asking if step >= asking else step
+    warm = min(1.0, (since + 1) / warmup)
+    return warm * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / steps)))

@@ -13,13 +13,16 @@ from unifiedserve.demo.training.batches import Batch
 from unifiedserve.demo.training.labels import (
     COLOUR_CLASSES,
     EVENT_CLASSES,
+    HEADING_CLASSES,
     NOTHING,
     SHAPE_CLASSES,
     TIME_CLASSES,
 )
+from unifiedserve.demo.training.prompts import ROW
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
 
-INNER = 3  # the language layer after which visual tokens should know what happened where and when
+PLACED = 1  # the language layer after which visual tokens should know where in the picture they are,
+KNOWN = 3  # and that after which they should know what happened, when, and which way things go
 MERGE = 2
 MOTION = 4.0  # cells a group: what a fast thing moves
 
@@ -30,78 +33,110 @@ class Heads(nn.Module):
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.seen = nn.Linear(hidden, SHAPE_CLASSES + COLOUR_CLASSES + 2 + 3 + 2 + 2)
-        self.understood = nn.Linear(hidden, EVENT_CLASSES + TIME_CLASSES + 2)
+        self.placed = nn.Linear(hidden, 2)
+        self.known = nn.Linear(hidden, EVENT_CLASSES + TIME_CLASSES + 2 + HEADING_CLASSES)
 
 
 class Network(nn.Module):
-    """`model` is transformers'. Its parts are compiled if `fast`: that takes minutes once, steps take half the time."""
+    """`model` is transformers'. What treats each token alone is compiled if `fast`: that takes a minute, once."""
 
     def __init__(self, model: Any, fast: bool = False) -> None:
         super().__init__()
         self.model = model
-        self._tower = torch.compile(tower, dynamic=True) if fast else tower
-        self._layers = torch.compile(layers, dynamic=True) if fast else layers
+        self._before = torch.compile(before, dynamic=True) if fast else before
+        self._after = torch.compile(after, dynamic=True) if fast else after
         self._normalisation = MediaRules(0, 0).normalisation()
 
     def encode(self, batch: Batch) -> Tensor:
         """Visual tokens [clips, groups, cells, hidden] of a batch's rows."""
         visual = self.model.model.visual
         mean, deviation = (values.to(batch.rows.device) for values in self._normalisation)
-        pixels = ((batch.rows.float() - mean) / deviation).view(batch.clips * batch.groups, -1, len(mean))
+        pixels = (batch.rows.float() - mean) / deviation
+        groups = batch.clips * batch.groups
         cosine, sine = visual.rotary_pos_emb(pixels, patch_positions(batch.grid).to(pixels.device))
-        tokens: Tensor = self._tower(visual, pixels, cosine, sine)
-        return tokens.view(batch.clips, batch.groups, *tokens.shape[1:])
+        cosine, sine = (x.bfloat16().repeat(groups, 1) for x in (cosine, sine))
+        hidden = functional.linear(pixels, visual.patch_embed.proj.weight.flatten(1)).float()
+        for block in visual.blocks:
+            attention, count = block.attn, block.attn.num_heads
+            parts = self._before(block.norm1, (attention.qkv,), hidden, cosine, sine, (count, count, count))
+            mixed = attend(*(by_head(x, groups) for x in parts)).flatten(0, 1)
+            hidden = self._after(attention.proj, block.norm2, block.mlp, hidden, mixed)
+        cells = _norm(visual.merger.ln_q, hidden).view(batch.clips, batch.groups, -1, MERGE**2 * hidden.shape[-1])
+        tokens: Tensor = visual.merger.mlp(cells)
+        return tokens
 
-    def read(self, batch: Batch, visual: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [answer tokens, vocabulary], and hidden states [clips, visual tokens, hidden] after layer INNER."""
+    def read(self, batch: Batch, visual: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
+        """Logits [answer tokens, vocabulary]; visual tokens [clips, tokens, hidden] after PLACED and KNOWN layers."""
         ids, language = batch.sequences["ids"], self.model.model.language_model
         own = visual.flatten(1, 2)
-        count = own.shape[1]
         start = int((ids[0] == visual_id(self.model, batch.kind)).nonzero()[0])
+        prefix = start + own.shape[1]
         embeds = language.embed_tokens(ids)
-        embeds = torch.cat([embeds[:, :start], own.to(embeds.dtype), embeds[:, start + count :]], dim=1)
-        cosine, sine = language.rotary_emb(embeds, batch.sequences["positions"])
-        hidden, inner = self._layers(language, embeds, cosine, sine, sight(batch.sequences["branches"]))
-        answered = hidden[batch.sequences["turns"] >= 0]
-        return self.model.lm_head(answered), inner[:, start : start + count]
+        embeds = torch.cat([embeds[:, :start], own.to(embeds.dtype), embeds[:, prefix:]], dim=1)
+        cosine, sine = (_flat(x, prefix).bfloat16() for x in language.rotary_emb(embeds, batch.sequences["positions"]))
+        bias = torch.where(sight(batch.sequences["branches"][:, prefix:], prefix), 0.0, float("-inf")).bfloat16()
+        hidden, inner = _flat(embeds, prefix), {}
+        for number, layer in enumerate(language.layers):
+            attention, config = layer.self_attn, language.config
+            projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+            heads = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
+            parts = self._before(layer.input_layernorm, projections, hidden, cosine, sine, heads)
+            mixed = attend_in_rows(*parts, bias[:, None], batch.clips)
+            hidden = self._after(attention.o_proj, layer.post_attention_layernorm, layer.mlp, hidden, mixed)
+            if number + 1 in (PLACED, KNOWN):
+                early = hidden[: batch.clips * prefix].view(batch.clips, prefix, -1)
+                inner[number + 1] = early[:, start:]
+        answered = _norm(language.norm, hidden)[_flat(batch.sequences["turns"], prefix) >= 0]
+        return self.model.lm_head(answered), inner
 
 
-def tower(visual: Any, pixels: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """[groups, cells, hidden] of normalised rows [groups, patches, row]: what a group of frames shows."""
-    count = visual.config.num_heads
-    hidden = functional.linear(pixels, visual.patch_embed.proj.weight.flatten(1)).float()
-    cosine, sine = cosine.bfloat16(), sine.bfloat16()
-    for block in visual.blocks:
-        q, k, v = attention_inputs(block.attn.qkv(_norm(block.norm1, hidden)), (count, count, count))
-        mixed = attend(_turned(q, cosine, sine), _turned(k, cosine, sine), v)
-        hidden = hidden + block.attn.proj(mixed)
-        hidden = hidden + _perceive(block.mlp, _norm(block.norm2, hidden))
-    groups, patches, size = hidden.shape
-    merged = _norm(visual.merger.ln_q, hidden).view(groups, patches // MERGE**2, MERGE**2 * size)
-    tokens: Tensor = visual.merger.mlp(merged)
-    return tokens
+def before(
+    norm: Any, projections: tuple[Any, ...], hidden: Tensor, cosine: Tensor, sine: Tensor, heads: tuple[int, int, int]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Turned queries and keys, and values [tokens, heads, width] of tokens [tokens, hidden]."""
+    normed = _norm(norm, hidden)
+    together = torch.cat([projection(normed) for projection in projections], dim=-1)
+    q, k, v = together.view(len(together), sum(heads), -1).split_with_sizes(heads, dim=1)
+    cosine, sine = cosine[:, None], sine[:, None]
+    return _turned(q, cosine, sine), _turned(k, cosine, sine), v
 
 
-def layers(language: Any, hidden: Tensor, cosine: Tensor, sine: Tensor, sight: Tensor) -> tuple[Tensor, Tensor]:
-    """Final hidden states [clips, length, hidden] of embeddings, and those after layer INNER."""
-    config = language.config
-    kinds = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
-    bias = torch.where(sight, 0.0, float("-inf"))[:, None].to(torch.bfloat16)
-    cosine, sine = cosine[:, None].to(torch.bfloat16), sine[:, None].to(torch.bfloat16)
-    inner = hidden
-    for number, layer in enumerate(language.layers):
-        attention = layer.self_attn
-        normed = _norm(layer.input_layernorm, hidden)
-        together = torch.cat([attention.q_proj(normed), attention.k_proj(normed), attention.v_proj(normed)], dim=-1)
-        q, k, v = attention_inputs(together, kinds)
-        repeats = kinds[0] // kinds[1]
-        k = _turned(k, cosine, sine).repeat_interleave(repeats, 1)
-        mixed = attend(_turned(q, cosine, sine), k, v.repeat_interleave(repeats, 1), bias)
-        hidden = hidden + attention.o_proj(mixed)
-        hidden = hidden + _perceive(layer.mlp, _norm(layer.post_attention_layernorm, hidden))
-        if number + 1 == INNER:
-            inner = hidden
-    return _norm(language.norm, hidden), inner
+def after(projection: Any, norm: Any, mlp: Any, hidden: Tensor, mixed: Tensor) -> Tensor:
+    """The layer's output, from its input and what attention has mixed."""
+    hidden = hidden + projection(mixed)
+    normed = _norm(norm, hidden)
+    result: Tensor = hidden + mlp.down_proj(functional.silu(mlp.gate_proj(normed)) * mlp.up_proj(normed))
+    return result
+
+
+def attend_in_rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, clips: int) -> Tensor:
+    """Mixed values [tokens, heads' widths] of [tokens, heads, width]: all clips' prefixes, then all rows.
+
+    A prefix is causal; a row sees its clip's prefix and itself, with `bias` [rows, 1, ROW, prefix + ROW].
+    """
+    prefix, repeats = bias.shape[3] - ROW, q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
+    early = [by_head(x[: clips * prefix], clips) for x in (q, k, v)]
+    causal = torch.full((prefix, prefix), float("-inf"), dtype=bias.dtype, device=bias.device).triu(1)
+    mixed = attend(*early, causal).flatten(0, 1)
+    if not len(bias):
+        return mixed
+    late = [by_head(x[clips * prefix :], len(bias)) for x in (q, k, v)]
+    keys, values = (
+        torch.cat([first.repeat_interleave(len(bias) // clips, 0), own], dim=2)
+        for first, own in zip(early[1:], late[1:], strict=True)
+    )
+    return torch.cat([mixed, attend(late[0], keys, values, bias).flatten(0, 1)])
+
+
+def by_head(x: Tensor, parts: int) -> Tensor:
+    """[parts, heads, tokens of one, width] of [tokens, heads, width]."""
+    return x.unflatten(0, (parts, -1)).transpose(1, 2)
+
+
+def _flat(x: Tensor, prefix: int) -> Tensor:
+    """[clips, length, ...] as all clips' prefixes and then all their rows."""
+    return torch.cat([x[:, :prefix].flatten(0, 1), x[:, prefix:].flatten(0, 1)])
 
 
 def patch_positions(grid: tuple[int, int]) -> Tensor:
@@ -111,13 +146,7 @@ def patch_positions(grid: tuple[int, int]) -> Tensor:
     return places.view(2, rows, MERGE, columns, MERGE).permute(1, 3, 2, 4, 0).flatten(0, 3)
 
 
-def attention_inputs(together: Tensor, heads: tuple[int, int, int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values [n, heads, length, width] of projections [n, length, all heads' widths]."""
-    n, length, width = together.shape
-    q, k, v = together.view(n, length, sum(heads), width // sum(heads)).transpose(1, 2).split_with_sizes(heads, dim=1)
-    return q, k, v
-
-
+@torch.autocast("cpu", enabled=False)
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
     """[n, length, heads' widths] from [n, heads, length, width].
 
@@ -126,14 +155,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tenso
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(2, 3)
     if bias is not None:
         scores = scores + bias
-    weights = scores.softmax(-1, dtype=torch.float32).to(v.dtype)
-    mixed: Tensor = (weights @ v).transpose(1, 2).flatten(2)
+    mixed: Tensor = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
     return mixed
-
-
-def _perceive(mlp: Any, x: Tensor) -> Tensor:
-    result: Tensor = mlp.down_proj(functional.silu(mlp.gate_proj(x)) * mlp.up_proj(x))
-    return result
 
 
 def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -150,12 +173,15 @@ def visual_id(model: Any, kind: str) -> int:
     return number
 
 
-def sight(branches: Tensor) -> Tensor:
-    """bool [clips, length, length]: a token sees what comes before it in its own branch and in the prefix."""
-    length = branches.shape[1]
-    before = torch.ones(length, length, dtype=torch.bool, device=branches.device).tril()
-    same = branches[:, :, None] == branches[:, None, :]
-    return (same | (branches == 0)[:, None, :]) & before
+def sight(branches: Tensor, prefix: int) -> Tensor:
+    """bool [clips * rows, ROW, prefix + ROW]: a token sees the prefix, and what comes before it in its own branch.
+
+    `branches` are those of the tokens after the prefix.
+    """
+    own = branches.reshape(-1, ROW)
+    before = torch.ones(ROW, ROW, dtype=torch.bool, device=branches.device).tril()
+    same = (own[:, :, None] == own[:, None, :]) & before
+    return functional.pad(same, (prefix, 0), value=True)
 
 
 def seen_loss(heads: Heads, visual: Tensor, labels: dict[str, Tensor]) -> tuple[Tensor, dict[str, float]]:
@@ -179,15 +205,20 @@ def seen_loss(heads: Heads, visual: Tensor, labels: dict[str, Tensor]) -> tuple[
     return loss, right
 
 
-def understood_loss(heads: Heads, hidden: Tensor, labels: dict[str, Tensor], kind: str) -> Tensor:
-    """Loss of what visual tokens know in the middle of the language model: events, times and places."""
-    sizes = [EVENT_CLASSES, TIME_CLASSES, 2]
-    event, time, place = heads.understood(hidden.float().flatten(0, 1)).split(sizes, dim=1)
+def understood_loss(heads: Heads, inner: dict[int, Tensor], labels: dict[str, Tensor], kind: str) -> Tensor:
+    """Loss of what visual tokens know within the language model: places, events, times and headings."""
+    sizes = [EVENT_CLASSES, TIME_CLASSES, 2, HEADING_CLASSES]
+    event, time, place, heading = heads.known(inner[KNOWN].float().flatten(0, 1)).split(sizes, dim=1)
+    placed = heads.placed(inner[PLACED].float().flatten(0, 1))
     weights = torch.ones(EVENT_CLASSES, device=event.device)
     weights[1:] = 5.0
     there = labels["shape"].flatten() > 0
     loss = functional.cross_entropy(event, labels["event"].flatten(), weight=weights)
-    loss = loss + 4 * functional.mse_loss(place[there], labels["place"].flatten(0, 2)[there])
+    places = labels["place"].flatten(0, 2)[there]
+    loss = loss + 4 * functional.mse_loss(place[there], places) + 8 * functional.mse_loss(placed[there], places)
     if kind == "video":
+        headings = labels["heading"].flatten()
+        if (headings != NOTHING).any():
+            loss = loss + functional.cross_entropy(heading, headings, ignore_index=NOTHING)
         loss = loss + 0.5 * functional.cross_entropy(time, labels["time"].flatten())
     return loss

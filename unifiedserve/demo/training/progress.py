@@ -16,7 +16,7 @@ from unifiedserve.demo.training.prompts import IGNORED
 
 @torch.no_grad()
 def shares_right(
-    batches: Iterable[Batch], forward: Callable[[Batch], tuple[Tensor, Tensor | None, Tensor | None]]
+    batches: Iterable[Batch], forward: Callable[[Batch], tuple[Tensor, Tensor | None, object]]
 ) -> dict[str, float]:
     """The share of exact answers in each category."""
     results: dict[str, list[bool]] = defaultdict(list)

@@ -1,11 +1,12 @@
 """Several conversations about one clip as one sequence.
 
-The clip's visual tokens come once, the conversations one after another. Each sees the clip and itself only, and has the
-positions that it would have alone: for the model each is a prompt of its own.
+The clip's visual tokens come once, the conversations one after another, some to a row of ROW tokens. Each sees the clip
+and itself only, and has the positions that it would have alone: for the model each is a prompt of its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from unifiedserve.models.checkpoint_files import TOKENS_PER_SECOND
 
 SYSTEM = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\n<|vision_start|>"
 IGNORED = -100
+ROW = 96  # tokens; the longest conversations have about 80
+MISSES = 3  # conversations in a row that do not fit any more, after which a row is full
 Numbers = NDArray[np.int64]
 
 
@@ -57,30 +60,45 @@ class Writer:
             owners += [-1] * len(question) + [number] * len(answer)
         return ids, owners
 
+    def row(self, talk: Callable[[], Sequence[Turn]]) -> list[Sequence[Turn]]:
+        """As many conversations as fit into a row."""
+        talks, free, misses = [], ROW, 0
+        while misses < MISSES:
+            turns = talk()
+            length = len(self.branch(turns)[0])
+            if length <= free:
+                talks.append(turns)
+                free -= length
+            else:
+                misses += 1
+        return talks
+
     def sequences(
         self,
         kind: str,
         groups: int,
         grid: tuple[int, int],
         seconds: Sequence[float],
-        conversations: Sequence[Sequence[Sequence[Turn]]],
+        conversations: Sequence[Sequence[Sequence[Sequence[Turn]]]],
     ) -> Sequences:
-        """For clips of the same size: `seconds` between their groups, and their conversations."""
+        """For clips of the same size: `seconds` between their groups, and the conversations in each of their rows."""
         prefix = self.prefix(kind, groups, grid)
-        rows = []
+        length = len(prefix) + ROW * len(conversations[0])
+        all_ids = np.full((len(conversations), length), self._nothing)
+        all_branches, all_owners = np.full_like(all_ids, -1), np.full_like(all_ids, -1)
+        all_ids[:, : len(prefix)], all_branches[:, : len(prefix)] = prefix, 0
         asked = 0
-        for talks in conversations:
-            ids, branches, owners = list(prefix), [0] * len(prefix), [-1] * len(prefix)
-            for number, turns in enumerate(talks, 1):
-                said, owned = self.branch(turns)
-                ids += said
-                branches += [number] * len(said)
-                owners += [asked + owner if owner >= 0 else -1 for owner in owned]
-                asked += len(turns)
-            rows.append((ids, branches, owners))
-        all_ids = _padded([row[0] for row in rows], self._nothing)
-        all_branches = _padded([row[1] for row in rows], -1)
-        all_owners = _padded([row[2] for row in rows], -1)
+        for clip, rows in enumerate(conversations):
+            numbers = count(1)
+            for row, talks in enumerate(rows):
+                place = len(prefix) + ROW * row
+                for turns in talks:
+                    said, owned = self.branch(turns)
+                    own = (clip, slice(place, place + len(said)))
+                    all_ids[own], all_branches[own] = said, next(numbers)
+                    all_owners[own] = [asked + owner if owner >= 0 else -1 for owner in owned]
+                    place += len(said)
+                    asked += len(turns)
         positions = [
             self._positions(groups, grid, interval, own) for interval, own in zip(seconds, all_branches, strict=True)
         ]
@@ -108,11 +126,6 @@ class Writer:
     def _ids(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
-
-
-def _padded(rows: Sequence[Sequence[int]], fill: int) -> Numbers:
-    length = max(map(len, rows))
-    return np.array([[*row, *[fill] * (length - len(row))] for row in rows])
 
 
 def _next(values: Numbers, fill: int) -> Numbers:

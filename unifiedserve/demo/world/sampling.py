@@ -10,9 +10,11 @@ from unifiedserve.demo.world import plots
 from unifiedserve.demo.world.scene import BIG, COLOURS, SHAPES, SMALL, Event, Path, Scene, Thing, in_order
 
 ATTEMPTS = 400
-SPACING = 0.12  # of the video's length, at least, between two events and from either end
+SPACING = 0.12  # of the video's length, at least, between two events and from either end,
+SPACING_SECONDS = 0.6  # and at least so long: two frames a second tell them apart
 CLEARANCE = 0.02  # between the edges of two things that do not collide
-SEEN = 0.12  # of the video's length that a thing is there, at least
+SEEN = 0.12  # of the video's length that a thing is there, at least,
+SEEN_SECONDS = 1.0  # and at least so long
 ASPECTS = ((1, 1), (1, 1), (4, 3), (4, 3), (16, 9), (16, 9), (3, 4), (9, 16))  # width and height
 
 LIVELY: tuple[tuple[plots.Plot, float], ...] = (
@@ -111,14 +113,15 @@ def _distinct(things: Sequence[Thing]) -> bool:
 
 def _spaced(scene: Scene) -> bool:
     times = [0.0, *(event.seconds for event in scene.events), scene.seconds]
-    return not scene.events or bool(min(np.diff(times)) >= SPACING * scene.seconds)
+    return not scene.events or bool(min(np.diff(times)) >= max(SPACING * scene.seconds, SPACING_SECONDS))
 
 
 def _seen(scene: Scene, known: int) -> bool:
     if scene.still:
         return True
     times = np.linspace(0, scene.seconds, 100, endpoint=False)
-    return all(scene.shows(thing, times).mean() >= SEEN for thing in scene.things[known:])
+    least = max(SEEN, SEEN_SECONDS / scene.seconds)
+    return all(scene.shows(thing, times).mean() >= least for thing in scene.things[known:])
 
 
 def _apart(scene: Scene, known: int) -> bool:
