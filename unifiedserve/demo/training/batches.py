@@ -23,7 +23,7 @@ GROUPS = 64  # of frames, or images, in a batch
 ROWS = 48  # of conversations in a batch, more or less
 RATES = (5, 8, 10, 12, 15, 24, 25, 30)
 FRAMES = (4, 6, 8, 8, 8, 10, 12, 16, 24)
-LONG_FRAMES = (64, 96, 128, 192, 256)
+LONG_FRAMES = (48, 64, 96, 128, 128, 128)
 CODED = 0.15  # of the clips of a batch come out of a file
 POOL_START, POOL_GROWTH = 24, 0.02  # files at the first step, and more of them with each step
 
@@ -89,8 +89,8 @@ class Batches(Dataset[Batch]):
         for i in range(count):
             rate = float(rng.choice(RATES))
             if long:
-                low = max(8.0, frames / 2.5)
-                recipe, wanted = Recipe(lesson.recipe.things, (low, 600.0)), frames
+                longest = 600.0 if frames == max(LONG_FRAMES) else frames / 1.6
+                recipe, wanted = Recipe(lesson.recipe.things, (frames / 2.2, longest)), frames
             elif rng.random() < 0.7:  # what the rule of so many frames a second gives
                 recipe, wanted = Recipe(lesson.recipe.things, (frames / 2, frames / 2 + 0.8)), frames
             else:  # one to three frames a second

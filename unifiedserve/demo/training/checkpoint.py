@@ -21,12 +21,12 @@ from unifiedserve.models.tiny import WORDS
 VOCABULARY = 1024  # before the special tokens
 SIDE = 28  # pixels of a visual token's side
 IMAGE_RULES = {"min_pixels": 12 * SIDE**2, "max_pixels": 24 * SIDE**2}
-VIDEO_RULES = IMAGE_RULES | {"fps": 2.0, "min_frames": 4, "max_frames": 256}
+VIDEO_RULES = IMAGE_RULES | {"fps": 2.0, "min_frames": 4, "max_frames": 128}
 
 TEXT = {
     "hidden_size": 192,
     "intermediate_size": 512,
-    "num_hidden_layers": 5,
+    "num_hidden_layers": 6,
     "num_attention_heads": 6,
     "num_key_value_heads": 2,
     # Time, height and width by turns: each needs quick and slow angles, time (up to 1200) the slowest.

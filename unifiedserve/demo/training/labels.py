@@ -26,8 +26,9 @@ class Labels:
 
     `frames` says in which of the two frames it is: both, the first, the second. `place` is its centre, from 0 to 1 of
     the picture, `within` the same from the middle of the cell in cells, `motion` its way in the group, `heading` which
-    way it always goes (0: it rests; NOTHING also where it has no single one). `event` is what happened here since the
-    group before. `time` is the group's class, for all cells.
+    way it always goes (0: it rests; NOTHING also where it has no single one). Of the group before, `was` is the colour
+    of what had its centre here then, `before` the colour that this thing had then (both 0 for nothing, else from 1 on).
+    `event` is what happened here since. `time` is the group's class, for all cells.
     """
 
     shape: Numbers
@@ -38,6 +39,8 @@ class Labels:
     within: NDArray[np.float32]
     motion: NDArray[np.float32]
     heading: Numbers
+    was: Numbers
+    before: Numbers
     event: Numbers
     time: Numbers
 
@@ -54,6 +57,8 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         within=np.zeros((groups, cells, 2), np.float32),
         motion=np.zeros((groups, cells, 2), np.float32),
         heading=np.full((groups, cells), NOTHING),
+        was=np.zeros((groups, cells), np.int64),
+        before=np.full((groups, cells), NOTHING),
         event=np.zeros((groups, cells), np.int64),
         time=np.repeat(time_classes(times[:, 0], scene.seconds)[:, None], cells, axis=1),
     )
@@ -63,11 +68,14 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         points = np.stack(thing.path.at(times), axis=-1)  # [groups, 2, xy]
         weight = shown[..., None] / np.maximum(1, shown.sum(1))[:, None, None]
         centre = (points * weight).sum(1) * scale
+        known = 0
         for group in np.flatnonzero(shown.any(1)):
             cell = _cell(centre[group], rows, columns)
             made.shape[group, cell] = 1 + SHAPES.index(thing.shape)
             last = times[group, 1 if shown[group, 1] else 0]
             made.colour[group, cell] = COLOURS.index(thing.colour_at(float(last)))
+            made.before[group, cell] = known if group and shown[group - 1].any() else 0
+            known = made.colour[group, cell] + 1
             made.big[group, cell] = int(thing.big)
             made.frames[group, cell] = 0 if shown[group].all() else 1 + int(shown[group, 1])
             made.place[group, cell] = centre[group] / (columns, rows)
@@ -77,6 +85,7 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
                 made.heading[group, cell] = 1 + HEADINGS.index(thing.heading) if thing.heading else 0
             if group == 0 and not _begins(scene, number, times[0, 1]):
                 made.event[group, cell] = 1
+    made.was[1:] = made.colour[:-1] + 1
     for event in scene.events:
         _mark(made.event, scene, event, times, rows, columns)
     return made

@@ -10,31 +10,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unifiedserve.demo.training.batches import Batch
-from unifiedserve.demo.training.labels import (
-    COLOUR_CLASSES,
-    EVENT_CLASSES,
-    HEADING_CLASSES,
-    NOTHING,
-    SHAPE_CLASSES,
-    TIME_CLASSES,
-)
+from unifiedserve.demo.training.heads import KNOWN, PLACED, REMEMBERED
 from unifiedserve.demo.training.prompts import ROW
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
 
-PLACED = 1  # the language layer after which visual tokens should know where in the picture they are,
-KNOWN = 3  # and that after which they should know what happened, when, and which way things go
 MERGE = 2
-MOTION = 4.0  # cells a group: what a fast thing moves
-
-
-class Heads(nn.Module):
-    """Linear readings of visual tokens, for the labels; thrown away after training."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.seen = nn.Linear(hidden, SHAPE_CLASSES + COLOUR_CLASSES + 2 + 3 + 2 + 2)
-        self.placed = nn.Linear(hidden, 2)
-        self.known = nn.Linear(hidden, EVENT_CLASSES + TIME_CLASSES + 2 + HEADING_CLASSES)
 
 
 class Network(nn.Module):
@@ -43,6 +23,7 @@ class Network(nn.Module):
     def __init__(self, model: Any, fast: bool = False) -> None:
         super().__init__()
         self.model = model
+        self._embed = torch.compile(embed, dynamic=True) if fast else embed
         self._before = torch.compile(before, dynamic=True) if fast else before
         self._after = torch.compile(after, dynamic=True) if fast else after
         self._normalisation = MediaRules(0, 0).normalisation()
@@ -51,11 +32,10 @@ class Network(nn.Module):
         """Visual tokens [clips, groups, cells, hidden] of a batch's rows."""
         visual = self.model.model.visual
         mean, deviation = (values.to(batch.rows.device) for values in self._normalisation)
-        pixels = (batch.rows.float() - mean) / deviation
         groups = batch.clips * batch.groups
-        cosine, sine = visual.rotary_pos_emb(pixels, patch_positions(batch.grid).to(pixels.device))
+        hidden = self._embed(batch.rows, mean, deviation, visual.patch_embed.proj.weight.flatten(1))
+        cosine, sine = visual.rotary_pos_emb(hidden, patch_positions(batch.grid).to(hidden.device))
         cosine, sine = (x.bfloat16().repeat(groups, 1) for x in (cosine, sine))
-        hidden = functional.linear(pixels, visual.patch_embed.proj.weight.flatten(1)).float()
         for block in visual.blocks:
             attention, count = block.attn, block.attn.num_heads
             parts = self._before(block.norm1, (attention.qkv,), hidden, cosine, sine, (count, count, count))
@@ -66,7 +46,7 @@ class Network(nn.Module):
         return tokens
 
     def read(self, batch: Batch, visual: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
-        """Logits [answer tokens, vocabulary]; visual tokens [clips, tokens, hidden] after PLACED and KNOWN layers."""
+        """Logits [answer tokens, vocabulary]; visual tokens [clips, tokens, hidden] in between."""
         ids, language = batch.sequences["ids"], self.model.model.language_model
         own = visual.flatten(1, 2)
         start = int((ids[0] == visual_id(self.model, batch.kind)).nonzero()[0])
@@ -76,18 +56,24 @@ class Network(nn.Module):
         cosine, sine = (_flat(x, prefix).bfloat16() for x in language.rotary_emb(embeds, batch.sequences["positions"]))
         bias = torch.where(sight(batch.sequences["branches"][:, prefix:], prefix), 0.0, float("-inf")).bfloat16()
         hidden, inner = _flat(embeds, prefix), {}
+        answered = _flat(batch.sequences["turns"], prefix) >= 0
         for number, layer in enumerate(language.layers):
             attention, config = layer.self_attn, language.config
             projections = (attention.q_proj, attention.k_proj, attention.v_proj)
             heads = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
             parts = self._before(layer.input_layernorm, projections, hidden, cosine, sine, heads)
             mixed = attend_in_rows(*parts, bias[:, None], batch.clips)
+            if number + 1 == len(language.layers):  # nobody looks at the others any more
+                hidden, mixed = hidden[answered], mixed[answered]
             hidden = self._after(attention.o_proj, layer.post_attention_layernorm, layer.mlp, hidden, mixed)
-            if number + 1 in (PLACED, KNOWN):
-                early = hidden[: batch.clips * prefix].view(batch.clips, prefix, -1)
-                inner[number + 1] = early[:, start:]
-        answered = _norm(language.norm, hidden)[_flat(batch.sequences["turns"], prefix) >= 0]
-        return self.model.lm_head(answered), inner
+            if number + 1 in (PLACED, REMEMBERED, KNOWN):
+                inner[number + 1] = hidden[: batch.clips * prefix].view(batch.clips, prefix, -1)[:, start:]
+        return self.model.lm_head(_norm(language.norm, hidden)), inner
+
+
+def embed(rows: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor) -> Tensor:
+    """[patches, hidden] of the pixels of patches."""
+    return functional.linear((rows.float() - mean) / deviation, weight).float()
 
 
 def before(
@@ -182,43 +168,3 @@ def sight(branches: Tensor, prefix: int) -> Tensor:
     before = torch.ones(ROW, ROW, dtype=torch.bool, device=branches.device).tril()
     same = (own[:, :, None] == own[:, None, :]) & before
     return functional.pad(same, (prefix, 0), value=True)
-
-
-def seen_loss(heads: Heads, visual: Tensor, labels: dict[str, Tensor]) -> tuple[Tensor, dict[str, float]]:
-    """Loss of what single groups show, and the shares of cells with things whose shape and colour are right."""
-    sizes = [SHAPE_CLASSES, COLOUR_CLASSES, 2, 3, 2, 2]
-    shape, colour, big, frames, within, motion = heads.seen(visual.float().flatten(0, 2)).split(sizes, dim=1)
-    flat = {name: value.flatten(0, 2) if value.dim() == 4 else value.flatten() for name, value in labels.items()}
-    there = flat["shape"] > 0
-    weights = torch.ones(SHAPE_CLASSES, device=shape.device)
-    weights[1:] = 3.0  # most cells are empty
-    loss = functional.cross_entropy(shape, flat["shape"], weight=weights)
-    for logits, name, weight in ((colour, "colour", 1.0), (big, "big", 0.5), (frames, "frames", 0.5)):
-        loss = loss + weight * functional.cross_entropy(logits, flat[name], ignore_index=NOTHING)
-    loss = loss + 2 * functional.mse_loss(within[there], flat["within"][there])
-    moved = flat["motion"][there].clamp(-MOTION, MOTION)
-    loss = loss + functional.smooth_l1_loss(2 * motion[there], 2 * moved)
-    right = {
-        "cell shape": float((shape.argmax(1) == flat["shape"])[there].float().mean()),
-        "cell colour": float((colour.argmax(1) == flat["colour"])[there].float().mean()),
-    }
-    return loss, right
-
-
-def understood_loss(heads: Heads, inner: dict[int, Tensor], labels: dict[str, Tensor], kind: str) -> Tensor:
-    """Loss of what visual tokens know within the language model: places, events, times and headings."""
-    sizes = [EVENT_CLASSES, TIME_CLASSES, 2, HEADING_CLASSES]
-    event, time, place, heading = heads.known(inner[KNOWN].float().flatten(0, 1)).split(sizes, dim=1)
-    placed = heads.placed(inner[PLACED].float().flatten(0, 1))
-    weights = torch.ones(EVENT_CLASSES, device=event.device)
-    weights[1:] = 5.0
-    there = labels["shape"].flatten() > 0
-    loss = functional.cross_entropy(event, labels["event"].flatten(), weight=weights)
-    places = labels["place"].flatten(0, 2)[there]
-    loss = loss + 4 * functional.mse_loss(place[there], places) + 8 * functional.mse_loss(placed[there], places)
-    if kind == "video":
-        headings = labels["heading"].flatten()
-        if (headings != NOTHING).any():
-            loss = loss + functional.cross_entropy(heading, headings, ignore_index=NOTHING)
-        loss = loss + 0.5 * functional.cross_entropy(time, labels["time"].flatten())
-    return loss

@@ -19,7 +19,14 @@ VERBS: dict[EventKind, tuple[str, str]] = {
 }
 
 WORDINGS: dict[str, tuple[str, ...]] = {
-    "colour": ("What colour is {x}?", "Which color is {x}?", "What is the colour of {x}?", "Tell me the color of {x}."),
+    "colour": (
+        "What colour is {x}?",
+        "What color is {x}?",
+        "Which color is {x}?",
+        "What is the colour of {x}?",
+        "What is the color of {x}?",
+        "Tell me the color of {x}.",
+    ),
     "shape": ("What shape is {x}?", "Which shape does {x} have?", "What is the shape of {x}?"),
     "size": ("Is {x} big or small?", "How big is {x}?", "What size is {x}?"),
     "count": (
@@ -43,20 +50,30 @@ WORDINGS: dict[str, tuple[str, ...]] = {
         "Where is {x} moving?",
     ),
     "speed": ("How fast is {x}?", "Does {x} move slowly or quickly?", "How fast does {x} move?"),
-    "first": ("What happens first?", "What is the first thing that happens?", "What happened first?"),
-    "last": ("What happens last?", "What is the last thing that happens?", "What happened last?"),
+    "first": (
+        "What happens first?",
+        "What is the first thing that happens?",
+        "What happened first?",
+        "What comes first?",
+    ),
+    "last": ("What happens last?", "What is the last thing that happens?", "What happened last?", "What comes last?"),
     "order": ("Which comes first: {a} or {b}?", "What happens first, {a} or {b}?"),
-    "time": ("When {does}?", "At which second {does}?", "At what time {does}?"),
-    "minute": ("When {does}?", "At which minute {does}?", "At what time {does}?"),
+    "time": ("When {does}?", "At which second {does}?", "At what second {does}?", "At what time {does}?"),
+    "minute": ("When {does}?", "At which minute {does}?", "At what minute {does}?", "At what time {does}?"),
     "ever": ("Does {x} ever {verb}?", "Did {x} ever {verb}?", "Does {x} {verb}?"),
     "presence": ("Is there {x}?", "Do you see {x}?", "Is {x} there at any time?"),
     "new colour": ("What colour does {x} turn?", "Which color does {x} become?"),
     "happening": ("What happens to {x}?", "What does {x} do?"),
     "description": (
         "Describe the {medium}.",
-        "What do you see?",
+        "Describe this {medium}.",
         "Describe the {medium} in a sentence.",
+        "What do you see?",
+        "What can you see?",
         "What is in the {medium}?",
+        "What is in this {medium}?",
+        "What does the {medium} show?",
+        "What is this?",
     ),
 }
 

@@ -5,7 +5,7 @@ nothing; about one question in eight is about a thing that is not there.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ ABSENT = 0.12  # of the questions are about a thing that is not there
 MARGIN = 0.1  # from the middle lines, where a thing is in no quadrant
 APART = 0.22  # sideways or up and down, from where on a thing is clearly beside another
 FOLLOWS = 0.35  # of the turns are followed by another one about the same thing
+HASTY = 0.15  # of the conversations are typed without capitals and full stops
 
 Item = TypeVar("Item")
 Rng = np.random.Generator
@@ -46,7 +47,11 @@ def conversation(scene: Scene, rng: Rng) -> list[Turn]:
         if follow is None or follow.category in taken:
             break
         turns.append(follow)
-    return turns
+    return [replace(turn, question=_hasty(turn.question)) for turn in turns] if rng.random() < HASTY else turns
+
+
+def _hasty(question: str) -> str:
+    return question.rstrip("?.").lower()
 
 
 def ask(scene: Scene, rng: Rng, category: str) -> Turn | None:
@@ -355,4 +360,5 @@ ASKERS: dict[str, Asker] = {
     "happening": _happening,
     "description": _description,
 }
-WEIGHTS = {"colour": 1.5, "shape": 1.5, "direction": 2.0, "time": 2.0, "count": 1.5, "quadrant": 1.5}
+WEIGHTS = {"extreme": 2.0, "order": 2.0, "time": 2.5}  # hard ones that many scenes do not have
+WEIGHTS |= dict.fromkeys(("direction", "count", "quadrant", "beside", "ever", "happening"), 1.5)

@@ -1,0 +1,81 @@
+"""Dense targets: what each visual token should know, where in the network, and readings that are thrown away later."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from unifiedserve.demo.training.labels import (
+    COLOUR_CLASSES,
+    EVENT_CLASSES,
+    HEADING_CLASSES,
+    NOTHING,
+    SHAPE_CLASSES,
+    TIME_CLASSES,
+)
+
+PLACED = 1  # the language layer after which visual tokens should know where in the picture they are,
+REMEMBERED = 2  # that after which they should know what was there in the group before,
+KNOWN = 3  # and that after which they should know what happened, when, and which way things go
+MOTION = 4.0  # cells a group: what a fast thing moves
+SEEN_SIZES = [SHAPE_CLASSES, COLOUR_CLASSES, 2, 3, 2, 2]  # size, in which frames, within the cell, motion
+KNOWN_SIZES = [EVENT_CLASSES, TIME_CLASSES, 2, HEADING_CLASSES]  # place
+
+
+class Heads(nn.Module):
+    """Linear readings of visual tokens; for the classes and values see Labels."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.seen = nn.Linear(hidden, sum(SEEN_SIZES))
+        self.placed = nn.Linear(hidden, 2)
+        self.remembered = nn.Linear(hidden, 2 * (COLOUR_CLASSES + 1))
+        self.known = nn.Linear(hidden, sum(KNOWN_SIZES))
+
+
+def seen_loss(heads: Heads, visual: Tensor, labels: dict[str, Tensor]) -> tuple[Tensor, dict[str, float]]:
+    """Loss of what single groups show, and the shares of cells with things whose shape and colour are right."""
+    shape, colour, big, frames, within, motion = heads.seen(visual.float().flatten(0, 2)).split(SEEN_SIZES, dim=1)
+    flat = {name: value.flatten(0, 2) if value.dim() == 4 else value.flatten() for name, value in labels.items()}
+    there = flat["shape"] > 0
+    loss = _rare(shape, flat["shape"], 3.0)
+    for logits, name, weight in ((colour, "colour", 1.0), (big, "big", 0.5), (frames, "frames", 0.5)):
+        loss = loss + weight * _named(logits, flat[name])
+    loss = loss + 2 * functional.mse_loss(within[there], flat["within"][there])
+    moved = flat["motion"][there].clamp(-MOTION, MOTION)
+    loss = loss + functional.smooth_l1_loss(2 * motion[there], 2 * moved)
+    right = {
+        "cell shape": float((shape.argmax(1) == flat["shape"])[there].float().mean()),
+        "cell colour": float((colour.argmax(1) == flat["colour"])[there].float().mean()),
+    }
+    return loss, right
+
+
+def understood_loss(heads: Heads, inner: dict[int, Tensor], labels: dict[str, Tensor], kind: str) -> Tensor:
+    """Loss of what visual tokens [clips, tokens, hidden] know after some of the language model's layers."""
+    there = labels["shape"].flatten() > 0
+    place = labels["place"].flatten(0, 2)[there]
+    loss = 8 * functional.mse_loss(heads.placed(_flat(inner[PLACED]))[there], place)
+    event, time, again, heading = heads.known(_flat(inner[KNOWN])).split(KNOWN_SIZES, dim=1)
+    loss = loss + 4 * functional.mse_loss(again[there], place) + _rare(event, labels["event"], 5.0)
+    if kind == "video":
+        was, before = heads.remembered(_flat(inner[REMEMBERED])).chunk(2, dim=1)
+        loss = loss + _rare(was, labels["was"], 3.0) + _named(before, labels["before"])
+        loss = loss + _named(heading, labels["heading"]) + 0.5 * _named(time, labels["time"])
+    return loss
+
+
+def _flat(tokens: Tensor) -> Tensor:
+    return tokens.float().flatten(0, 1)
+
+
+def _rare(logits: Tensor, labels: Tensor, weight: float) -> Tensor:
+    """Cross entropy of classes of which 0 is by far the most frequent."""
+    weights = torch.full((logits.shape[1],), weight, device=logits.device)
+    weights[0] = 1.0
+    return functional.cross_entropy(logits, labels.flatten(), weight=weights)
+
+
+def _named(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross entropy where there is a label."""
+    known = labels.flatten() != NOTHING
+    return functional.cross_entropy(logits[known], labels.flatten()[known]) if known.any() else logits.sum() * 0.0
