@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from unifiedserve.demo.training.batches import EXAMINATION, Batch, Batches, Lesson, Lessons, in_background
@@ -119,7 +119,9 @@ class Trainer:
 
     def _make_optimizers(self) -> list[torch.optim.Optimizer]:
         """Muon (Jordan et al., 2024) for the matrices inside of layers, AdamW for all else."""
-        inner, matrices, others = [], [], []
+        inner: list[nn.Parameter] = []
+        matrices: list[nn.Parameter] = []
+        others: list[nn.Parameter] = []
         for name, parameter in [*self.model.named_parameters(), *self.heads.named_parameters()]:
             if parameter.dim() == 1:
                 others.append(parameter)

@@ -104,7 +104,7 @@ def attend_in_rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, clips: int) ->
     k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
     early = [by_head(x[: clips * prefix], clips) for x in (q, k, v)]
     causal = torch.full((prefix, prefix), float("-inf"), dtype=bias.dtype, device=bias.device).triu(1)
-    mixed = attend(*early, causal).flatten(0, 1)
+    mixed: Tensor = attend(*early, causal).flatten(0, 1)
     if not len(bias):
         return mixed
     late = [by_head(x[clips * prefix :], len(bias)) for x in (q, k, v)]
@@ -117,7 +117,7 @@ def attend_in_rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, clips: int) ->
 
 def by_head(x: Tensor, parts: int) -> Tensor:
     """[parts, heads, tokens of one, width] of [tokens, heads, width]."""
-    return x.unflatten(0, (parts, -1)).transpose(1, 2)
+    return x.view(parts, -1, *x.shape[1:]).transpose(1, 2)
 
 
 def _flat(x: Tensor, prefix: int) -> Tensor:
@@ -132,7 +132,7 @@ def patch_positions(grid: tuple[int, int]) -> Tensor:
     return places.view(2, rows, MERGE, columns, MERGE).permute(1, 3, 2, 4, 0).flatten(0, 3)
 
 
-@torch.autocast("cpu", enabled=False)
+@torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]  # else softmax is done in float32
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
     """[n, length, heads' widths] from [n, heads, length, width].
 
