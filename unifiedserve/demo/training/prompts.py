@@ -41,6 +41,7 @@ class Writer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self._known: dict[str, list[int]] = {}
         self._prefix = self._ids(SYSTEM)
         vocabulary = tokenizer.get_vocab()
         self._pads = {kind: vocabulary[f"<|{kind}_pad|>"] for kind in ("image", "video")}
@@ -51,12 +52,12 @@ class Writer:
 
     def branch(self, turns: Sequence[Turn]) -> tuple[list[int], list[int]]:
         """Token ids after the visual tokens, and for each the number of the turn whose answer it belongs to, or -1."""
-        ids, owners = self._ids("<|vision_end|>"), [-1]
+        ids, owners = [*self._ids("<|vision_end|>")], [-1]
         for number, turn in enumerate(turns):
             opening = "" if number == 0 else "\n<|im_start|>user\n"
             question = self._ids(f"{opening}{turn.question}<|im_end|>\n<|im_start|>assistant\n")
             answer = self._ids(f"{turn.answer}<|im_end|>")
-            ids += question + answer
+            ids += [*question, *answer]
             owners += [-1] * len(question) + [number] * len(answer)
         return ids, owners
 
@@ -124,8 +125,10 @@ class Writer:
         return np.concatenate([first, visual + start, np.tile(text, (3, 1))], axis=1)
 
     def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
+        """The same sentences come again and again."""
+        if text not in self._known:
+            self._known[text] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return self._known[text]
 
 
 def _next(values: Numbers, fill: int) -> Numbers:
