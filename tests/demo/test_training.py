@@ -1,6 +1,7 @@
 """Training sees what serving sees, lowers its loss, and goes on where it was interrupted."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,15 @@ from tokenizers import Tokenizer
 from unifiedserve.demo.training import batches as batches_module
 from unifiedserve.demo.training.batches import EXAMINATION, POOL, TRAINING, Batches, Lesson, Lessons
 from unifiedserve.demo.training.clips import Source, coded, drawn, encode
+from unifiedserve.demo.training.labels import labels
 from unifiedserve.demo.training.loop import CURVES, STATE, Options, Trainer
 from unifiedserve.demo.training.network import Network
-from unifiedserve.demo.training.prompts import IGNORED, Writer
-from unifiedserve.demo.world.questions import Turn
+from unifiedserve.demo.training.prompts import IGNORED, ROW, Writer
+from unifiedserve.demo.world.plots import VECTORS
+from unifiedserve.demo.world.questions import Turn, conversation
 from unifiedserve.demo.world.rendering import Renderer
 from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
+from unifiedserve.demo.world.scene import HEADINGS
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import MediaOptions, PatchGrid, VideoInfo
 from unifiedserve.models.registry import load_config, load_processor
@@ -129,6 +133,27 @@ def test_the_network_computes_what_transformers_does(lessons: Batches, descripti
         ).last_hidden_state
         expected = model.lm_head(hidden)[0, rows[own]]
     assert torch.allclose(first[: len(expected)], expected, atol=0.1, rtol=0.05)
+
+
+def test_rows_are_filled_but_never_overfull(tokenizer: Tokenizer) -> None:
+    writer, rng = Writer(tokenizer), np.random.default_rng(0)
+    for seed in range(20):
+        talks = writer.row(partial(conversation, sample_scene(Recipe(), seed), rng))
+        assert ROW / 2 < sum(len(writer.branch(turns)[0]) for turns in talks) <= ROW
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_labels_know_headings_and_the_group_before(seed: int) -> None:
+    scene = sample_scene(Recipe((1, 3), (5.0, 9.0)), seed, 4 / 3)
+    made = labels(scene, np.arange(0, 5, 0.5).reshape(-1, 2), 4, 5)
+    assert np.array_equal(made.was[1:], np.where(made.shape[:-1] > 0, made.colour[:-1] + 1, 0))
+    for group, (before, there) in enumerate(zip(made.before, made.shape > 0, strict=True)):
+        known = {0} if group == 0 else {0, *(made.colour[group - 1] + 1).tolist()}
+        assert set(before[there].tolist()) <= known
+    assert not made.motion[made.heading == 0].any()
+    for number, heading in enumerate(HEADINGS, 1):
+        ways = made.motion[(made.heading == number) & (made.frames == 0)]
+        assert (ways @ VECTORS[heading] > 0).all()
 
 
 def test_a_few_steps_lower_the_loss(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,6 @@ class Batches(Dataset[Batch]):
     def __init__(self, tokenizer: Tokenizer, lessons: "Lessons", seed: int, folder: Path, part: int = TRAINING) -> None:
         self._tokenizer, self._lessons = tokenizer.to_str(), lessons
         self._seed, self._folder, self._part = seed, folder, part
-        self._writer: Writer | None = None
 
     def __getitem__(self, step: int) -> Batch:
         rng = np.random.default_rng((self._seed, self._part, step))
@@ -74,10 +74,8 @@ class Batches(Dataset[Batch]):
         else:
             clips = self._videos(lesson, shape, step, rng)
         rows = 0 if not lesson.asks else 1 if kind == "image" else min(6, max(2, ROWS // len(clips)))
-        writer = self._get_writer()
         conversations = [
-            [writer.row(lambda: conversation(clip.scene, rng)) for _ in range(rows)]  # noqa: B023
-            for clip in clips
+            [self._writer.row(partial(conversation, clip.scene, rng)) for _ in range(rows)] for clip in clips
         ]
         return self._together(kind, clips, conversations)
 
@@ -114,15 +112,14 @@ class Batches(Dataset[Batch]):
         source = Source(*_size(shape, own), 8.0, frames)
         return coded(scene, source, str(own.choice(["h264", "hevc"])), int(own.integers(26, 38)), self._folder)
 
-    def _get_writer(self) -> Writer:
-        if self._writer is None:
-            self._writer = Writer(Tokenizer.from_str(self._tokenizer))
-        return self._writer
+    @cached_property
+    def _writer(self) -> Writer:
+        return Writer(Tokenizer.from_str(self._tokenizer))
 
     def _together(self, kind: str, clips: list[Clip], conversations: list[list[list[Sequence[Turn]]]]) -> Batch:
         groups, grid = clips[0].groups, clips[0].grid
         seconds = [clip.seconds_per_group for clip in clips]
-        sequences = self._get_writer().sequences(kind, groups, grid, seconds, conversations)
+        sequences = self._writer.sequences(kind, groups, grid, seconds, conversations)
         return Batch(
             clips=len(clips),
             groups=groups,

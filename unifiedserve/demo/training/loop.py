@@ -27,7 +27,7 @@ CURRICULUM = (
     (0.25, Lesson(ANY, stills=0.25, long=0.0)),
     (0.70, Lesson(ANY, stills=0.2, long=0.2)),
 )
-HIDDEN = re.compile(r"(blocks|layers|merger)\.")
+INSIDE = re.compile(r"(blocks|layers|merger)\.")  # of layers, by a parameter's name
 STATE, CURVES = "state.pt", "curves.jsonl"
 
 
@@ -42,7 +42,7 @@ class Options:
     warmup: int = 150
     device: str = "cpu"
     workers: int = 1
-    fast: bool = True  # compile; the first steps take minutes
+    fast: bool = True  # compile; the first step takes a minute
     save_seconds: float = 300.0
     exam_every: int = 500
     exam_batches: int = 6
@@ -126,7 +126,7 @@ class Trainer:
             if parameter.dim() == 1:
                 others.append(parameter)
             else:
-                (inner if HIDDEN.search(name) else matrices).append(parameter)
+                (inner if INSIDE.search(name) else matrices).append(parameter)
         groups = [{"params": matrices, "weight_decay": 0.05}, {"params": others, "weight_decay": 0.0}]
         return [
             torch.optim.Muon(inner, lr=self.options.inner_rate, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"),

@@ -104,15 +104,12 @@ def attend_in_rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, clips: int) ->
     k, v = k.repeat_interleave(repeats, 1), v.repeat_interleave(repeats, 1)
     early = [by_head(x[: clips * prefix], clips) for x in (q, k, v)]
     causal = torch.full((prefix, prefix), float("-inf"), dtype=bias.dtype, device=bias.device).triu(1)
-    mixed: Tensor = attend(*early, causal).flatten(0, 1)
-    if not len(bias):
-        return mixed
     late = [by_head(x[clips * prefix :], len(bias)) for x in (q, k, v)]
     keys, values = (
         torch.cat([first.repeat_interleave(len(bias) // clips, 0), own], dim=2)
         for first, own in zip(early[1:], late[1:], strict=True)
     )
-    return torch.cat([mixed, attend(late[0], keys, values, bias).flatten(0, 1)])
+    return torch.cat([attend(*early, causal).flatten(0, 1), attend(late[0], keys, values, bias).flatten(0, 1)])
 
 
 def by_head(x: Tensor, parts: int) -> Tensor:

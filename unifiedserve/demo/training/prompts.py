@@ -57,7 +57,7 @@ class Writer:
             opening = "" if number == 0 else "\n<|im_start|>user\n"
             question = self._ids(f"{opening}{turn.question}<|im_end|>\n<|im_start|>assistant\n")
             answer = self._ids(f"{turn.answer}<|im_end|>")
-            ids += [*question, *answer]
+            ids += question + answer
             owners += [-1] * len(question) + [number] * len(answer)
         return ids, owners
 
