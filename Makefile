@@ -40,10 +40,10 @@ help: ## List the targets
 setup: $(VENV)/.native ## Make .venv and build the C++ cores (done by the other targets, too)
 	@:
 
-serve: setup ## Serve MODEL (default: a tiny built-in one) at http://localhost:8000
+serve: setup ## Serve MODEL (default: the bundled one) at http://localhost:8000
 	$(VENV)/bin/unifiedserve serve $(MODEL) $(ARGS)
 
-demo: setup ## Ask a question about a sample clip and print the answer with a timeline
+demo: setup ## Ask about sample clips and print the answers with their timelines
 	$(VENV)/bin/unifiedserve demo $(ARGS)
 
 doctor: setup ## Say what this machine has and what it lacks

@@ -3,27 +3,19 @@
 python bench/accuracy.py --scenes 200
 """
 
-import base64
-import io
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import httpx
 import typer
 from machine import describe_machine
-from PIL import Image
 from rich.console import Console
 from rich.table import Table
 from streams import daemon
 
-import flashcodec
-from unifiedserve.demo.examination import Paper, is_right, papers, row_of
-from unifiedserve.demo.world.questions import Turn
+from unifiedserve.demo.examination import examine, is_right, papers, row_of
 from unifiedserve.models.default import default_checkpoint
 
 TARGETS = {
@@ -36,33 +28,6 @@ TARGETS = {
     "time": 0.85,
     "time, minutes long": 0.85,
 }
-JPEG_QUALITY = 75
-
-
-def part(paper: Paper) -> dict[str, Any]:
-    """The medium as a part of a message: a still scene as the JPEG of its only frame."""
-    if not paper.scene.still:
-        return {"type": "video_url", "video_url": {"url": paper.file.as_uri()}}
-    buffer = io.BytesIO()
-    Image.fromarray(flashcodec.sample(paper.file, indices=[0]).data[0]).save(buffer, "JPEG", quality=JPEG_QUALITY)
-    text = base64.b64encode(buffer.getvalue()).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{text}"}}
-
-
-def answer(client: httpx.Client, medium: dict[str, Any], turn: Turn) -> str:
-    content = [medium, {"type": "text", "text": turn.question}]
-    body = {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 60}
-    reply = client.post("/v1/chat/completions", json=body).raise_for_status().json()
-    text: str = reply["choices"][0]["message"]["content"]
-    return text
-
-
-def examine(url: str, scenes: int, folder: Path) -> Iterator[tuple[Paper, Turn, str]]:
-    with httpx.Client(base_url=url, timeout=600) as client, ThreadPoolExecutor(4) as pool:
-        for paper in papers(scenes, folder):
-            medium = part(paper)
-            for turn, text in zip(paper.turns, pool.map(lambda t: answer(client, medium, t), paper.turns), strict=True):  # noqa: B023
-                yield paper, turn, text
 
 
 def main(
@@ -74,7 +39,7 @@ def main(
     results: dict[str, list[bool]] = defaultdict(list)
     wrong = []
     with tempfile.TemporaryDirectory() as name, daemon(model or default_checkpoint(), Path(name)) as url:
-        for paper, turn, text in examine(url, scenes, Path(name)):
+        for paper, turn, text in examine(url, papers(scenes, Path(name))):
             right = is_right(paper.scene, turn, text)
             results[row_of(paper.scene, turn)].append(right)
             if not right:

@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "unifiedserve"
 
 ROWS = [
-    {"__init__", "config", "errors"},
+    {"__init__", "config", "errors", "sample_clips"},
     {"attention"},
     {"memory"},
     {"models"},

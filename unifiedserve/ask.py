@@ -4,7 +4,7 @@ import asyncio
 import json
 import mimetypes
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -30,22 +30,24 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int
 
 
-def run(question: Question, *, url: str = "", model: str = "") -> int:
-    """Ask the daemon at `url`, or one of its own for `model`; returns the exit code: 0 if there was an answer.
+def run_all(questions: Sequence[Question], *, url: str = "", model: str = "") -> int:
+    """Ask the daemon at `url`, or one of its own for `model`, one question after another.
 
-    Raises ConfigError if there is no such file or no daemon, or it refuses the request.
+    Returns the exit code: 0 if all were answered. Raises ConfigError if there is no such file or no daemon, or it
+    refuses a request.
     """
-    if not question.medium.is_file():
-        raise ConfigError(f"{question.medium}: no such file")
+    for question in questions:
+        if not question.medium.is_file():
+            raise ConfigError(f"{question.medium}: no such file")
     console = Console(highlight=False)
     if not url:
-        console.print(f"[dim]starting a daemon for {model or 'the built-in model'} …[/]")
+        console.print(f"[dim]starting a daemon for {model or 'the bundled model'} …[/]")
     with nullcontext(url) if url else own_daemon(model) as where:
         try:
-            tokens = asyncio.run(_ask(where, question, console))
+            answered = [asyncio.run(_ask(where, question, console)) for question in questions]
         except httpx.HTTPError as error:
             raise ConfigError(f"the daemon at {where} cannot be reached: {error or type(error).__name__}") from error
-    return 0 if tokens else 1
+    return 0 if all(answered) else 1
 
 
 async def _ask(url: str, question: Question, console: Console) -> int:

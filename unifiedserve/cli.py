@@ -29,7 +29,7 @@ def serve(**options: Any) -> None:
     """Serve a model until Ctrl-C or SIGTERM.
 
     \b
-    The tiny built-in model at http://127.0.0.1:8000:
+    The bundled model at http://127.0.0.1:8000:
       unifiedserve serve
     A checkpoint of the hub:
       unifiedserve serve Qwen/Qwen2.5-VL-3B-Instruct --port 9000
@@ -73,22 +73,22 @@ def ask(
     """
     if url and model:
         raise ConfigError("--url and --model exclude each other: a running daemon has its model")
-    from unifiedserve.ask import Question, run
+    from unifiedserve.ask import Question, run_all
 
     wanted = Question(text=question, medium=medium, frames=frames, max_tokens=max_tokens)
-    raise typer.Exit(run(wanted, url=url, model=model))
+    raise typer.Exit(run_all([wanted], url=url, model=model))
 
 
 @app.command()
 def demo(
     model: Annotated[str, typer.Argument(help="As for serve", show_default=False)] = "",
-    video: Annotated[Path | None, typer.Option(help="A video file; default: a sample clip")] = None,
-    question: Annotated[str, typer.Option(help="What to ask about it")] = "What happens in this video?",
+    video: Annotated[Path | None, typer.Option(help="A video file; default: a tour of sample clips")] = None,
+    question: Annotated[str, typer.Option(help="What to ask about it; default: to describe it")] = "",
     max_tokens: Annotated[int, typer.Option(min=1, help="Length of the answer")] = 64,
 ) -> None:
-    """Ask a question about a video clip, end to end.
+    """Ask questions about sample clips, or one about a video of yours, end to end.
 
-    Starts the daemon, asks over HTTP, prints the answer as it comes and the timeline of the stages, stops the daemon.
+    Starts the daemon, asks over HTTP, prints answers as they come and the timelines of the stages, stops the daemon.
 
     \b
     For example:

@@ -67,7 +67,7 @@ _STRETCH = 2.0  # times the pace while others are about to join; a gap of five s
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The daemon's options. Sizes are in MiB, times in seconds where the description names no other unit."""
 
-    model: Annotated[str, Meta(description="Checkpoint directory or hub id; empty: the built-in tiny model")] = ""
+    model: Annotated[str, Meta(description="Checkpoint directory or hub id; empty: the bundled model")] = ""
     served_model_name: Annotated[str, Meta(description="Name in the API; empty: the model argument")] = ""
     chat_template: Annotated[str, Meta(description="Jinja file that replaces the checkpoint's template")] = ""
     placement: Annotated[

@@ -20,6 +20,8 @@ from media import make_image
 from PIL import Image
 from wire import Wire, wire_to
 
+from unifiedserve.models.default import default_checkpoint
+
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -237,3 +239,18 @@ def test_the_same_request_under_both_placements(
     playwright.expect(live.get_by_role("row", name=re.compile(r"^Encode \d"))).to_have_count(2)
     playwright.expect(live.get_by_text("longest pause of a stream beside")).to_have_count(2)
     page.screenshot(path=screenshots / "compare.png", full_page=True)
+
+
+def test_the_bundled_model_answers_right(browser: Any, serve: Callable[..., Daemon], screenshots: Path) -> None:
+    """What a newcomer does first: choose the first sample, click on a question, and look."""
+    daemon = serve(model=str(default_checkpoint()))
+    page = browser.new_page(viewport={"width": 1360, "height": 900})
+    page.goto(daemon.url)
+    page.get_by_role("button", name="Sample: ").first.click()
+    page.locator("#suggestions").get_by_role("button").first.click()
+    page.get_by_role("button", name="Ask").click()
+    card = page.get_by_role("listitem")
+    done(card)
+    playwright.expect(card.locator(".answer")).to_have_text("The pink triangle appears.")
+    page.screenshot(path=screenshots / "bundled.png", full_page=True)
+    page.close()

@@ -1,12 +1,17 @@
-"""The demonstration: a daemon of its own, one question about a sample clip, the answer and its timeline."""
+"""The demonstration: a daemon of its own, questions about sample clips, the answers and their timelines."""
 
 from pathlib import Path
 
-from unifiedserve import ask
-
-_SAMPLE = Path(__file__).parents[1] / "samples" / "telescope.mp4"
+from unifiedserve.ask import Question, run_all
+from unifiedserve.sample_clips import FOLDER, sample_questions
 
 
 def run(model: str, video: Path | None, question: str, max_tokens: int) -> int:
-    """Returns the exit code, and raises ConfigError, as `ask.run` does."""
-    return ask.run(ask.Question(text=question, medium=video or _SAMPLE, max_tokens=max_tokens), model=model)
+    """A question about each sample, or what is asked instead.
+
+    Returns the exit code, and raises ConfigError, as `ask.run_all` does.
+    """
+    wanted = [(FOLDER / name, questions[0]) for name, questions in sample_questions().items()]
+    if video or question:
+        wanted = [(video or wanted[0][0], question or "Describe the video.")]
+    return run_all([Question(text=text, medium=medium, max_tokens=max_tokens) for medium, text in wanted], model=model)

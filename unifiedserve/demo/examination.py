@@ -1,12 +1,19 @@
 """The bundled model's examination: questions about scenes that it was never trained on, as files."""
 
+import base64
+import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import httpx
 import numpy as np
+from PIL import Image
 
+import flashcodec
 from unifiedserve.demo.training.batches import EXAMINATION
 from unifiedserve.demo.training.clips import CODECS, Source, encode
 from unifiedserve.demo.world.questions import ASKERS, Turn, ask
@@ -17,6 +24,7 @@ SEED = 2**31  # no training run's: theirs are small
 SHORT, LONG = Recipe(seconds=(3.0, 16.0)), Recipe(seconds=(120.0, 600.0))
 STILLS, LONGS = 0.2, 0.1  # of the scenes
 TOLERANCE = 0.1  # of the video's length, for times
+JPEG_QUALITY = 75
 TIME = re.compile(r"second (\d+)|minute (\d+):(\d+)")
 
 
@@ -44,6 +52,33 @@ def papers(count: int, folder: Path, seed: int = 0) -> Iterator[Paper]:
         encode(scene, Source(width * unit, height * unit, rate), codec, int(rng.integers(24, 34)), file)
         asked = [ask(scene, rng, category) for category in ASKERS]
         yield Paper(scene, file, tuple(turn for turn in asked if turn is not None))
+
+
+def examine(url: str, papers: Iterable[Paper]) -> Iterator[tuple[Paper, Turn, str]]:
+    """The answers of the daemon at `url`, which must be allowed to read the files."""
+    with httpx.Client(base_url=url, timeout=600) as client, ThreadPoolExecutor(4) as pool:
+        for paper in papers:
+            asked = [pool.submit(_answer, client, _part(paper), turn) for turn in paper.turns]
+            for turn, answer in zip(paper.turns, asked, strict=True):
+                yield paper, turn, answer.result()
+
+
+def _part(paper: Paper) -> dict[str, Any]:
+    """The medium as a part of a message: a still scene as the JPEG of its only frame."""
+    if not paper.scene.still:
+        return {"type": "video_url", "video_url": {"url": paper.file.as_uri()}}
+    buffer = io.BytesIO()
+    Image.fromarray(flashcodec.sample(paper.file, indices=[0]).data[0]).save(buffer, "JPEG", quality=JPEG_QUALITY)
+    text = base64.b64encode(buffer.getvalue()).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{text}"}}
+
+
+def _answer(client: httpx.Client, medium: dict[str, Any], turn: Turn) -> str:
+    content = [medium, {"type": "text", "text": turn.question}]
+    body = {"messages": [{"role": "user", "content": content}], "temperature": 0, "max_tokens": 60}
+    reply = client.post("/v1/chat/completions", json=body).raise_for_status().json()
+    text: str = reply["choices"][0]["message"]["content"]
+    return text
 
 
 def is_right(scene: Scene, turn: Turn, answer: str) -> bool:

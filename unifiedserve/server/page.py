@@ -9,13 +9,13 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-import unifiedserve
 from unifiedserve.config import MIB
 from unifiedserve.models.media import MediaKind
+from unifiedserve.sample_clips import FOLDER as SAMPLES
+from unifiedserve.sample_clips import sample_questions
 from unifiedserve.server.protocol import ServingEngine
 
 _FOLDER = Path(__file__).parent / "playground"
-_SAMPLES = Path(unifiedserve.__file__).parent / "samples"
 _KINDS: dict[str, MediaKind] = {".mp4": "video", ".jpg": "image", ".png": "image"}
 _HEADERS = {
     # nothing from elsewhere, and no script or style in the page itself
@@ -31,6 +31,7 @@ class Sample(msgspec.Struct):
     name: str
     url: str
     kind: MediaKind
+    questions: list[str]
 
 
 class PageSettings(msgspec.Struct):
@@ -64,13 +65,12 @@ def add_page(app: FastAPI, engine: ServingEngine, compared: str) -> None:
     @app.get("/playground/settings", include_in_schema=False)
     async def get_settings() -> Response:
         samples = [
-            Sample(path.name, f"/playground/samples/{path.name}", _KINDS[path.suffix])
-            for path in sorted(_SAMPLES.iterdir())
-            if path.suffix in _KINDS
+            Sample(name, f"/playground/samples/{name}", _KINDS[Path(name).suffix], questions)
+            for name, questions in sample_questions().items()
         ]
         limit = engine.config.max_media_mib * MIB
         settings = PageSettings(engine.model_name, engine.max_model_len, limit, compared, samples)
         return Response(msgspec.json.encode(settings), media_type="application/json")
 
-    app.mount("/playground/samples", _Files(directory=_SAMPLES))
+    app.mount("/playground/samples", _Files(directory=SAMPLES))
     app.mount("/playground", _Files(directory=_FOLDER))

@@ -63,12 +63,22 @@ class Medium {
   }
 }
 
+/** A button that fills in a question. */
+function suggestion(text) {
+  const onclick = () => {
+    byId("question").value = text;
+    byId("question").focus();
+  };
+  return element("button", { type: "button", class: "chip", onclick }, text);
+}
+
 export class MediumPicker {
   constructor(settings) {
     this.settings = settings;
     this.drop = byId("drop");
     this.shown = byId("medium");
     this.error = byId("medium-error");
+    this.suggestions = byId("suggestions");
     this.chosen = null;
     const input = byId("file");
     input.addEventListener("change", () => {
@@ -91,7 +101,8 @@ export class MediumPicker {
     }
   }
 
-  choose(file) {
+  /** `questions` are suggestions. */
+  choose(file, questions = []) {
     this.clear();
     const limit = this.settings.max_upload_bytes;
     if (file.size > limit) {
@@ -110,6 +121,7 @@ export class MediumPicker {
     this.shown.replaceChildren(...medium.preview(), about, remove);
     this.shown.hidden = false;
     this.drop.hidden = true;
+    this.suggestions.replaceChildren(...questions.map(suggestion));
     this.chosen = medium;
   }
 
@@ -118,6 +130,7 @@ export class MediumPicker {
     this.shown.hidden = true;
     this.drop.hidden = false;
     this.shown.replaceChildren();
+    this.suggestions.replaceChildren();
     this.chosen?.release();
     this.chosen = null;
   }
@@ -125,7 +138,8 @@ export class MediumPicker {
   async #chooseSample(sample) {
     try {
       const response = await fetch(sample.url);
-      this.choose(new File([await response.blob()], sample.name, { type: response.headers.get("Content-Type") }));
+      const type = response.headers.get("Content-Type");
+      this.choose(new File([await response.blob()], sample.name, { type }), sample.questions);
     } catch {
       this.#fail("The sample cannot be loaded. Is the server still running?");
     }
