@@ -1,6 +1,6 @@
 """Draws the curves of a training run: losses, and exact answers by category on scenes it was not trained on.
 
-python bench/training_curves.py DIRECTORY --to docs/training.svg
+python bench/training_curves.py DIRECTORY
 """
 
 import json

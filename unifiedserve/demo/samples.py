@@ -20,7 +20,7 @@ from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
 from unifiedserve.demo.world.scene import Scene
 
 SEED = 2**31 + 1  # neither trained on nor examined
-QUALITY = 28  # x264's crf
+QUALITY = 30  # x264's crf
 
 
 @dataclass(frozen=True)

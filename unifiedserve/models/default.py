@@ -4,7 +4,7 @@ from pathlib import Path
 
 import unifiedserve
 
-DEFAULT_MODEL = "shapes-3.6m"
+DEFAULT_MODEL = "shapes-4m"
 
 
 def default_checkpoint() -> Path:
