@@ -109,6 +109,18 @@ def test_what_is_not_there_cannot_be_told(seed: int, category: str) -> None:
     assert (turn.answer == UNKNOWN) == (not there)
 
 
+@settings(max_examples=60, deadline=None)
+@given(seed=SEEDS, category=st.sampled_from(["extreme", "order", "time", "happening"]))
+def test_events_asked_for_are_those_of_the_thing(seed: int, category: str) -> None:
+    found = asked(seed, category, Recipe())
+    if found is None or found[1].event is None:
+        return
+    scene, turn = found
+    event = scene.events[found[1].event]
+    assert turn.about == event.subject
+    assert turn.seconds in (None, event.seconds)
+
+
 def test_presence_is_what_the_scene_holds() -> None:
     for seed in range(100):
         found = asked(seed, "presence", Recipe())

@@ -12,7 +12,8 @@ from tokenizers import Tokenizer
 from unifiedserve.demo.training import batches as batches_module
 from unifiedserve.demo.training.batches import EXAMINATION, POOL, TRAINING, Batches, Lesson, Lessons
 from unifiedserve.demo.training.clips import Source, coded, drawn, encode
-from unifiedserve.demo.training.labels import labels
+from unifiedserve.demo.training.heads import pointing_loss
+from unifiedserve.demo.training.labels import NOTHING, labels
 from unifiedserve.demo.training.loop import CURVES, STATE, Options, Trainer
 from unifiedserve.demo.training.network import Network
 from unifiedserve.demo.training.prompts import IGNORED, ROW, Writer
@@ -20,7 +21,7 @@ from unifiedserve.demo.world.plots import VECTORS
 from unifiedserve.demo.world.questions import Turn, conversation
 from unifiedserve.demo.world.rendering import Renderer
 from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
-from unifiedserve.demo.world.scene import HEADINGS
+from unifiedserve.demo.world.scene import EVENT_KINDS, HEADINGS, SHAPES
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import MediaOptions, PatchGrid, VideoInfo
 from unifiedserve.models.registry import load_config, load_processor
@@ -115,7 +116,7 @@ def test_the_network_computes_what_transformers_does(lessons: Batches, descripti
     batch = next(batch for step in range(20) if (batch := lessons[step]).kind == "video")
     with torch.no_grad():
         visual = network.encode(batch)
-        logits, _ = network.read(batch, visual)
+        logits = network.read(batch, visual).logits
         rows = batch.sequences["turns"][0] >= 0
         first = logits[: int(rows.sum())]
         grid = torch.tensor([[batch.groups, 2 * batch.grid[0], 2 * batch.grid[1]]])
@@ -154,6 +155,34 @@ def test_labels_know_headings_and_the_group_before(seed: int) -> None:
     for number, heading in enumerate(HEADINGS, 1):
         ways = made.motion[(made.heading == number) & (made.frames == 0)]
         assert (ways @ VECTORS[heading] > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_labels_name_things_and_events(seed: int) -> None:
+    scene = sample_scene(Recipe((1, 4), (5.0, 9.0)), seed, 4 / 3)
+    made = labels(scene, np.arange(0, 10, 0.5).reshape(-1, 2), 4, 5)
+    assert np.array_equal(made.thing >= 0, made.shape > 0)
+    for number, thing in enumerate(scene.things):
+        assert set(made.shape[made.thing == number].tolist()) <= {1 + SHAPES.index(thing.shape)}
+    for number, event in enumerate(scene.events):
+        kinds = made.event[made.happening == number].tolist()
+        assert kinds in ([], [2 + EVENT_KINDS.index(event.kind)])
+    assert (made.happening >= 0).sum() >= len(scene.events) - 1  # two may fall into one cell
+
+
+def test_pointing_costs_nothing_where_heads_look_at_what_is_asked_about(lessons: Batches) -> None:
+    batch = next(batch for step in range(20) if (batch := lessons[step]).kind == "video")
+    prefix = int((batch.sequences["branches"][0] == 0).sum())
+    owners = batch.sequences["turns"][:, prefix:].reshape(-1, ROW)
+    rows, cells = len(owners) // batch.clips, batch.labels["thing"][0].numel()
+    right = torch.full((len(owners), 2, ROW, cells), 1e-6)
+    for row, place in (owners >= 0).nonzero().tolist():
+        turn, clip = batch.turns[owners[row, place]], row // rows
+        for head, (name, number) in enumerate((("thing", turn.about), ("happening", turn.event))):
+            there = batch.labels[name][clip].flatten() == (NOTHING - 1 if number is None else number)
+            right[row, head, place, there] = 1 / max(1, int(there.sum()))
+    assert pointing_loss(right, owners, batch.turns, batch.labels) < 1e-3
+    assert pointing_loss(torch.full_like(right, 1 / cells), owners, batch.turns, batch.labels) > 1
 
 
 def test_a_few_steps_lower_the_loss(tmp_path: Path) -> None:

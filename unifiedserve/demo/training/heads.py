@@ -1,5 +1,7 @@
 """Dense targets: what each visual token should know, where in the network, and readings that are thrown away later."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,10 +14,13 @@ from unifiedserve.demo.training.labels import (
     SHAPE_CLASSES,
     TIME_CLASSES,
 )
+from unifiedserve.demo.world.questions import Turn
 
 PLACED = 1  # the language layer after which visual tokens should know where in the picture they are,
 REMEMBERED = 2  # that after which they should know what was there in the group before,
 KNOWN = 3  # and that after which they should know what happened, when, and which way things go
+POINTING = 4  # the layer in which the first POINTERS heads look, from an answer, at its thing and at its event
+POINTERS = 2
 MOTION = 4.0  # cells a group: what a fast thing moves
 SEEN_SIZES = [SHAPE_CLASSES, COLOUR_CLASSES, 2, 3, 2, 2]  # size, in which frames, within the cell, motion
 KNOWN_SIZES = [EVENT_CLASSES, TIME_CLASSES, 2, HEADING_CLASSES]  # place
@@ -61,6 +66,23 @@ def understood_loss(heads: Heads, inner: dict[int, Tensor], labels: dict[str, Te
         was, before = heads.remembered(_flat(inner[REMEMBERED])).chunk(2, dim=1)
         loss = loss + _rare(was, labels["was"], 3.0) + _named(before, labels["before"])
         loss = loss + _named(heading, labels["heading"]) + 0.5 * _named(time, labels["time"])
+    return loss
+
+
+def pointing_loss(pointed: Tensor, owners: Tensor, turns: Sequence[Turn], labels: dict[str, Tensor]) -> Tensor:
+    """How far the POINTERS heads look elsewhere; for `pointed` and `owners`, the tokens' turns, see Reading."""
+    rows, loss = len(pointed) // len(labels["thing"]), pointed.new_zeros((), dtype=torch.float32)
+    for head, (name, numbers) in enumerate(
+        (("thing", [turn.about for turn in turns]), ("happening", [turn.event for turn in turns]))
+    ):
+        known = torch.tensor([*(NOTHING if number is None else number for number in numbers), NOTHING])
+        wanted = known.to(owners.device)[owners]  # a token of no turn takes the last one
+        row, place = (wanted != NOTHING).nonzero(as_tuple=True)
+        there = labels[name].flatten(1)[row // rows] == wanted[row, place][:, None]
+        found = there.any(1)
+        looks = (pointed[row, head, place].float() * there).sum(1)[found]
+        if len(looks):
+            loss = loss - (looks + 1e-4).log().mean()
     return loss
 
 

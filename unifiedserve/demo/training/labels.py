@@ -28,7 +28,8 @@ class Labels:
     the picture, `within` the same from the middle of the cell in cells, `motion` its way in the group, `heading` which
     way it always goes (0: it rests; NOTHING also where it has no single one). Of the group before, `was` is the colour
     of what had its centre here then, `before` the colour that this thing had then (both 0 for nothing, else from 1 on).
-    `event` is what happened here since. `time` is the group's class, for all cells.
+    `event` is what happened here since. `time` is the group's class, for all cells. `thing` and `happening` are the
+    numbers of the thing and of the event among the scene's, or NOTHING.
     """
 
     shape: Numbers
@@ -43,6 +44,8 @@ class Labels:
     before: Numbers
     event: Numbers
     time: Numbers
+    thing: Numbers
+    happening: Numbers
 
 
 def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) -> Labels:
@@ -61,6 +64,8 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         before=np.full((groups, cells), NOTHING),
         event=np.zeros((groups, cells), np.int64),
         time=np.repeat(time_classes(times[:, 0], scene.seconds)[:, None], cells, axis=1),
+        thing=np.full((groups, cells), NOTHING),
+        happening=np.full((groups, cells), NOTHING),
     )
     scale = np.array([columns / scene.width, rows / scene.height])
     for number, thing in enumerate(scene.things):
@@ -71,6 +76,7 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         known = 0
         for group in np.flatnonzero(shown.any(1)):
             cell = _cell(centre[group], rows, columns)
+            made.thing[group, cell] = number
             made.shape[group, cell] = 1 + SHAPES.index(thing.shape)
             last = times[group, 1 if shown[group, 1] else 0]
             made.colour[group, cell] = COLOURS.index(thing.colour_at(float(last)))
@@ -86,8 +92,11 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
             if group == 0 and not _begins(scene, number, times[0, 1]):
                 made.event[group, cell] = 1
     made.was[1:] = made.colour[:-1] + 1
-    for event in scene.events:
-        _mark(made.event, scene, event, times, rows, columns)
+    for number, event in enumerate(scene.events):
+        place = _first_seen(scene, event, times, rows, columns)
+        if place is not None:
+            made.event[place] = 2 + EVENT_KINDS.index(event.kind)
+            made.happening[place] = number
     return made
 
 
@@ -101,16 +110,17 @@ def _begins(scene: Scene, thing: int, until: float) -> bool:
     return any(e.seconds <= until and e.kind in ("appear", "enter") for e in scene.events_of(thing))
 
 
-def _mark(marks: Numbers, scene: Scene, event: Event, times: NDArray[np.float64], rows: int, columns: int) -> None:
-    """The first group that has a frame from after the event, where the thing is then or was last."""
+def _first_seen(
+    scene: Scene, event: Event, times: NDArray[np.float64], rows: int, columns: int
+) -> tuple[int, int] | None:
+    """The first group that has a frame from after the event, and the cell where the thing is then or was last."""
     after = np.flatnonzero(times[:, 1] >= event.seconds)
     if not after.size:
-        return
+        return None
     group = int(after[0])
     gone = event.kind in ("disappear", "leave")
     x, y = scene.things[event.subject].path.at(event.seconds if gone else float(times[group, 1]))
-    cell = _cell(np.array([float(x) * columns / scene.width, float(y) * rows / scene.height]), rows, columns)
-    marks[group, cell] = 2 + EVENT_KINDS.index(event.kind)
+    return group, _cell(np.array([float(x) * columns / scene.width, float(y) * rows / scene.height]), rows, columns)
 
 
 def _cell(point: NDArray[np.float64], rows: int, columns: int) -> int:

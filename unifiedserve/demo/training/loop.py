@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from unifiedserve.demo.training.batches import EXAMINATION, Batch, Batches, Lesson, Lessons, in_background
 from unifiedserve.demo.training.checkpoint import bundled_config, make_model, write_description, write_weights
-from unifiedserve.demo.training.heads import Heads, seen_loss, understood_loss
-from unifiedserve.demo.training.network import Network
+from unifiedserve.demo.training.heads import Heads, pointing_loss, seen_loss, understood_loss
+from unifiedserve.demo.training.network import Network, Reading
 from unifiedserve.demo.training.progress import shares_right
 from unifiedserve.demo.training.prompts import IGNORED
 from unifiedserve.demo.world.sampling import Recipe
@@ -146,25 +146,26 @@ class Trainer:
         return values
 
     def _losses(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
-        visual, logits, inner = self._forward(batch)
+        visual, reading = self._forward(batch)
         labels = {name: value.to(self.options.device) for name, value in batch.labels.items()}
         loss, values = seen_loss(self.heads, visual, labels)
         values["seen"] = float(loss.detach())
-        if logits is None or inner is None:
+        if reading is None:
             return loss, values
         targets = batch.sequences["targets"]
-        answers = functional.cross_entropy(logits.float(), targets[targets != IGNORED].to(logits.device))
-        knowing = understood_loss(self.heads, inner, labels, batch.kind)
-        values |= {"answers": float(answers.detach()), "understood": float(knowing.detach())}
-        return answers + 0.5 * loss + 0.3 * knowing, values
+        answers = functional.cross_entropy(reading.logits.float(), targets[targets != IGNORED].to(visual.device))
+        knowing = understood_loss(self.heads, reading.inner, labels, batch.kind)
+        pointing = pointing_loss(reading.pointed, reading.turns, batch.turns, labels)
+        parts = {"answers": answers, "understood": knowing, "pointing": pointing}
+        values |= {name: float(part.detach()) for name, part in parts.items()}
+        return answers + 0.5 * loss + 0.3 * knowing + 0.1 * pointing, values
 
-    def _forward(self, batch: Batch) -> tuple[Tensor, Tensor | None, dict[int, Tensor] | None]:
-        """Visual tokens; logits and inner states if there are questions (see Network)."""
+    def _forward(self, batch: Batch) -> tuple[Tensor, Reading | None]:
+        """Visual tokens; what reading gives if there are questions."""
         batch = batch.to(self.options.device)
         with torch.autocast(self.options.device, torch.bfloat16):
             visual = self._network.encode(batch)
-            logits, inner = self._network.read(batch, visual) if batch.turns else (None, None)
-        return visual, logits, inner
+            return visual, self._network.read(batch, visual) if batch.turns else None
 
     def _log(self, values: dict[str, Any]) -> None:
         line = json.dumps({"step": self.step} | values)

@@ -3,18 +3,31 @@
 The same function as transformers' own, which runs vision attention one group of frames after another. Under autocast.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from unifiedserve.demo.training.batches import Batch
-from unifiedserve.demo.training.heads import KNOWN, PLACED, REMEMBERED
+from unifiedserve.demo.training.heads import KNOWN, PLACED, POINTERS, POINTING, REMEMBERED
 from unifiedserve.demo.training.prompts import ROW
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
 
 MERGE = 2
+
+
+class Reading(NamedTuple):
+    """What reading has given.
+
+    `logits` [answer tokens, vocabulary]; `inner` visual tokens [clips, tokens, hidden] after some layers; `pointed`
+    [rows, POINTERS, ROW, visual tokens], the attention of the layer POINTING; `turns` [rows, ROW], see Sequences.
+    """
+
+    logits: Tensor
+    inner: dict[int, Tensor]
+    pointed: Tensor
+    turns: Tensor
 
 
 class Network(nn.Module):
@@ -45,8 +58,8 @@ class Network(nn.Module):
         tokens: Tensor = visual.merger.mlp(cells)
         return tokens
 
-    def read(self, batch: Batch, visual: Tensor) -> tuple[Tensor, dict[int, Tensor]]:
-        """Logits [answer tokens, vocabulary]; visual tokens [clips, tokens, hidden] in between."""
+    def read(self, batch: Batch, visual: Tensor) -> Reading:
+        """The language model over a batch's conversations and its visual tokens."""
         ids, language = batch.sequences["ids"], self.model.model.language_model
         own = visual.flatten(1, 2)
         start = int((ids[0] == visual_id(self.model, batch.kind)).nonzero()[0])
@@ -55,20 +68,23 @@ class Network(nn.Module):
         embeds = torch.cat([embeds[:, :start], own.to(embeds.dtype), embeds[:, prefix:]], dim=1)
         cosine, sine = (_flat(x, prefix).bfloat16() for x in language.rotary_emb(embeds, batch.sequences["positions"]))
         bias = torch.where(sight(batch.sequences["branches"][:, prefix:], prefix), 0.0, float("-inf")).bfloat16()
-        hidden, inner = _flat(embeds, prefix), {}
+        hidden, inner, pointed = _flat(embeds, prefix), {}, bias
         answered = _flat(batch.sequences["turns"], prefix) >= 0
         for number, layer in enumerate(language.layers):
             attention, config = layer.self_attn, language.config
             projections = (attention.q_proj, attention.k_proj, attention.v_proj)
             heads = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
             parts = self._before(layer.input_layernorm, projections, hidden, cosine, sine, heads)
-            mixed = attend_in_rows(*parts, bias[:, None], batch.clips)
+            mixed, weights = attend_in_rows(*parts, bias[:, None], batch.clips)
+            if number + 1 == POINTING:
+                pointed = weights[:, :POINTERS, :, start:prefix]
             if number + 1 == len(language.layers):  # nobody looks at the others any more
                 hidden, mixed = hidden[answered], mixed[answered]
             hidden = self._after(attention.o_proj, layer.post_attention_layernorm, layer.mlp, hidden, mixed)
             if number + 1 in (PLACED, REMEMBERED, KNOWN):
                 inner[number + 1] = hidden[: batch.clips * prefix].view(batch.clips, prefix, -1)[:, start:]
-        return self.model.lm_head(_norm(language.norm, hidden)), inner
+        logits = self.model.lm_head(_norm(language.norm, hidden))
+        return Reading(logits, inner, pointed, batch.sequences["turns"][:, prefix:].reshape(-1, ROW))
 
 
 def embed(rows: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor) -> Tensor:
@@ -95,8 +111,10 @@ def after(projection: Any, norm: Any, mlp: Any, hidden: Tensor, mixed: Tensor) -
     return result
 
 
-def attend_in_rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, clips: int) -> Tensor:
+def attend_in_rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, clips: int) -> tuple[Tensor, Tensor]:
     """Mixed values [tokens, heads' widths] of [tokens, heads, width]: all clips' prefixes, then all rows.
+
+    And the rows' weights [rows, heads, ROW, prefix + ROW].
 
     A prefix is causal; a row sees its clip's prefix and itself, with `bias` [rows, 1, ROW, prefix + ROW].
     """
@@ -109,7 +127,8 @@ def attend_in_rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, clips: int) ->
         torch.cat([first.repeat_interleave(len(bias) // clips, 0), own], dim=2)
         for first, own in zip(early[1:], late[1:], strict=True)
     )
-    return torch.cat([attend(*early, causal).flatten(0, 1), attend(late[0], keys, values, bias).flatten(0, 1)])
+    weights = weigh(late[0], keys, bias)
+    return torch.cat([attend(*early, causal).flatten(0, 1), mix(weights, values).flatten(0, 1)]), weights
 
 
 def by_head(x: Tensor, parts: int) -> Tensor:
@@ -129,17 +148,23 @@ def patch_positions(grid: tuple[int, int]) -> Tensor:
     return places.view(2, rows, MERGE, columns, MERGE).permute(1, 3, 2, 4, 0).flatten(0, 3)
 
 
-@torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]  # else softmax is done in float32
 def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None = None) -> Tensor:
     """[n, length, heads' widths] from [n, heads, length, width].
 
     By plain products: on CPUs the backward pass of torch's fused attention is several times slower for short sequences.
     """
+    return mix(weigh(q, k, bias), v)
+
+
+@torch.autocast("cpu", enabled=False)  # type: ignore[untyped-decorator]  # else softmax is done in float32
+def weigh(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(2, 3)
-    if bias is not None:
-        scores = scores + bias
-    mixed: Tensor = (scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-    return mixed
+    weights: Tensor = (scores if bias is None else scores + bias).softmax(-1)
+    return weights
+
+
+def mix(weights: Tensor, v: Tensor) -> Tensor:
+    return (weights @ v).transpose(1, 2).flatten(2)
 
 
 def _turned(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:

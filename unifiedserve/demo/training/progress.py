@@ -11,21 +11,22 @@ import torch
 from torch import Tensor
 
 from unifiedserve.demo.training.batches import Batch
+from unifiedserve.demo.training.network import Reading
 from unifiedserve.demo.training.prompts import IGNORED
 
 
 @torch.no_grad()
 def shares_right(
-    batches: Iterable[Batch], forward: Callable[[Batch], tuple[Tensor, Tensor | None, object]]
+    batches: Iterable[Batch], forward: Callable[[Batch], tuple[Tensor, Reading | None]]
 ) -> dict[str, float]:
     """The share of exact answers in each category."""
     results: dict[str, list[bool]] = defaultdict(list)
     for batch in batches:
-        _, logits, _ = forward(batch)
-        if logits is None:
+        _, reading = forward(batch)
+        if reading is None:
             continue
         targets, turns = batch.sequences["targets"], batch.sequences["turns"]
-        wrong = logits.argmax(1).cpu() != targets[targets != IGNORED]
+        wrong = reading.logits.argmax(1).cpu() != targets[targets != IGNORED]
         failed = set(turns[turns >= 0][wrong].tolist())
         for number, turn in enumerate(batch.turns):
             results[turn.category].append(number not in failed)

@@ -26,12 +26,17 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Turn:
-    """A question and its answer; `about` is the thing that "it" means from now on, `seconds` the time asked for."""
+    """A question and its answer.
+
+    `about` is the thing that "it" means from now on, `event` that of the scene which makes the answer so, `seconds` the
+    time asked for.
+    """
 
     category: str
     question: str
     answer: str
     about: int | None = None
+    event: int | None = None
     seconds: float | None = None
 
 
@@ -77,10 +82,16 @@ def _pick(rng: Rng, items: Sequence[Item]) -> Item:
 
 
 def _turn(
-    category: str, rng: Rng, answer: str, about: int | None = None, wording: str | None = None, **words: Any
+    category: str,
+    rng: Rng,
+    answer: str,
+    about: int | None = None,
+    event: int | None = None,
+    wording: str | None = None,
+    **words: Any,
 ) -> Turn:
     question = _pick(rng, WORDINGS[wording or category]).format(**words)
-    return Turn(category, question, answer, about)
+    return Turn(category, question, answer, about, event)
 
 
 def _reference(scene: Scene, rng: Rng, subject: int) -> str:
@@ -246,19 +257,20 @@ def _extreme(scene: Scene, rng: Rng) -> Turn | None:
     if not scene.events:
         return None
     which = _pick(rng, ("first", "last"))
-    event = scene.events[0 if which == "first" else -1]
+    number = 0 if which == "first" else len(scene.events) - 1
+    event = scene.events[number]
     answer = sentence(clause(scene, event, f"the {name(scene.things[event.subject])}"))
-    return _turn("order", rng, answer, event.subject, wording=which)
+    return _turn("order", rng, answer, event.subject, number, wording=which)
 
 
 def _order(scene: Scene, rng: Rng) -> Turn | None:
     if len(scene.events) < 2:
         return None
-    one, other = sorted(rng.choice(len(scene.events), 2, replace=False))
+    one, other = (int(i) for i in sorted(rng.choice(len(scene.events), 2, replace=False)))
     said = [clause(scene, scene.events[i], f"the {name(scene.things[scene.events[i].subject])}") for i in (one, other)]
     flipped = [said[0], said[1]] if rng.random() < 0.5 else [said[1], said[0]]
     return _turn(
-        "order", rng, sentence(said[0]), scene.events[one].subject, wording="order", a=flipped[0], b=flipped[1]
+        "order", rng, sentence(said[0]), scene.events[one].subject, one, wording="order", a=flipped[0], b=flipped[1]
     )
 
 
@@ -275,7 +287,7 @@ def _time(scene: Scene, rng: Rng) -> Turn | None:
     does = asked(scene, event, f"the {name(scene.things[event.subject])}")
     answer = f"It happens {language.moment(event.seconds, scene.seconds)}."
     question = _pick(rng, WORDINGS[wording]).format(does=does)
-    return Turn("time", question, answer, event.subject, event.seconds)
+    return Turn("time", question, answer, event.subject, scene.events.index(event), event.seconds)
 
 
 VERBS = {"disappear": "disappear", "leave": "leave", "turn": "change colour", "speed up": "speed up"}
@@ -325,7 +337,8 @@ def _happening(scene: Scene, rng: Rng) -> Turn | None:
         return None
     subject = _pick(rng, quiet) if event is None else event.subject
     answer = "Nothing happens to it." if event is None else sentence(clause(scene, event, "it"))
-    return _turn("happening", rng, answer, subject, x=f"the {name(scene.things[subject])}")
+    number = None if event is None else scene.events.index(event)
+    return _turn("happening", rng, answer, subject, number, x=f"the {name(scene.things[subject])}")
 
 
 def _description(scene: Scene, rng: Rng) -> Turn | None:
