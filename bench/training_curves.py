@@ -13,7 +13,7 @@ import typer
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-LOSSES = ("seen", "answers", "understood")
+LOSSES = ("seen", "answers", "understood", "pointing")
 SHARES = ("cell shape", "cell colour")
 
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from unifiedserve.demo.training import batches as batches_module
 from unifiedserve.demo.training.batches import EXAMINATION, POOL, TRAINING, Batches, Lesson, Lessons
 from unifiedserve.demo.training.clips import Source, coded, drawn, encode
-from unifiedserve.demo.training.heads import pointing_loss
+from unifiedserve.demo.training.heads import POINTERS, pointing_loss
 from unifiedserve.demo.training.labels import NOTHING, labels
 from unifiedserve.demo.training.loop import CURVES, STATE, Options, Trainer
 from unifiedserve.demo.training.network import Network
@@ -175,10 +175,11 @@ def test_pointing_costs_nothing_where_heads_look_at_what_is_asked_about(lessons:
     prefix = int((batch.sequences["branches"][0] == 0).sum())
     owners = batch.sequences["turns"][:, prefix:].reshape(-1, ROW)
     rows, cells = len(owners) // batch.clips, batch.labels["thing"][0].numel()
-    right = torch.full((len(owners), 2, ROW, cells), 1e-6)
+    right = torch.full((len(owners), 6, ROW, cells), 1e-6)
     for row, place in (owners >= 0).nonzero().tolist():
         turn, clip = batch.turns[owners[row, place]], row // rows
-        for head, (name, number) in enumerate((("thing", turn.about), ("happening", turn.event))):
+        for head, name in POINTERS.items():
+            number = turn.about if name == "thing" else turn.event
             there = batch.labels[name][clip].flatten() == (NOTHING - 1 if number is None else number)
             right[row, head, place, there] = 1 / max(1, int(there.sum()))
     assert pointing_loss(right, owners, batch.turns, batch.labels) < 1e-3

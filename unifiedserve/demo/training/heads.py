@@ -19,8 +19,8 @@ from unifiedserve.demo.world.questions import Turn
 PLACED = 1  # the language layer after which visual tokens should know where in the picture they are,
 REMEMBERED = 2  # that after which they should know what was there in the group before,
 KNOWN = 3  # and that after which they should know what happened, when, and which way things go
-POINTING = 4  # the layer in which the first POINTERS heads look, from an answer, at its thing and at its event
-POINTERS = 2
+POINTING = 4  # the layer in which some heads look, from an answer, at its thing or its event; two share their values
+POINTERS = {0: "thing", 1: "happening", 3: "thing", 4: "happening"}
 MOTION = 4.0  # cells a group: what a fast thing moves
 SEEN_SIZES = [SHAPE_CLASSES, COLOUR_CLASSES, 2, 3, 2, 2]  # size, in which frames, within the cell, motion
 KNOWN_SIZES = [EVENT_CLASSES, TIME_CLASSES, 2, HEADING_CLASSES]  # place
@@ -70,11 +70,10 @@ def understood_loss(heads: Heads, inner: dict[int, Tensor], labels: dict[str, Te
 
 
 def pointing_loss(pointed: Tensor, owners: Tensor, turns: Sequence[Turn], labels: dict[str, Tensor]) -> Tensor:
-    """How far the POINTERS heads look elsewhere; for `pointed` and `owners`, the tokens' turns, see Reading."""
+    """How far the POINTERS look elsewhere; for `pointed` and `owners`, the tokens' turns, see Reading."""
     rows, loss = len(pointed) // len(labels["thing"]), pointed.new_zeros((), dtype=torch.float32)
-    for head, (name, numbers) in enumerate(
-        (("thing", [turn.about for turn in turns]), ("happening", [turn.event for turn in turns]))
-    ):
+    for head, name in POINTERS.items():
+        numbers = [turn.about if name == "thing" else turn.event for turn in turns]
         known = torch.tensor([*(NOTHING if number is None else number for number in numbers), NOTHING])
         wanted = known.to(owners.device)[owners]  # a token of no turn takes the last one
         row, place = (wanted != NOTHING).nonzero(as_tuple=True)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unifiedserve.demo.training.batches import Batch
-from unifiedserve.demo.training.heads import KNOWN, PLACED, POINTERS, POINTING, REMEMBERED
+from unifiedserve.demo.training.heads import KNOWN, PLACED, POINTING, REMEMBERED
 from unifiedserve.demo.training.prompts import ROW
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
 
@@ -21,7 +21,7 @@ class Reading(NamedTuple):
     """What reading has given.
 
     `logits` [answer tokens, vocabulary]; `inner` visual tokens [clips, tokens, hidden] after some layers; `pointed`
-    [rows, POINTERS, ROW, visual tokens], the attention of the layer POINTING; `turns` [rows, ROW], see Sequences.
+    [rows, heads, ROW, visual tokens], the attention of the layer POINTING; `turns` [rows, ROW], see Sequences.
     """
 
     logits: Tensor
@@ -77,7 +77,7 @@ class Network(nn.Module):
             parts = self._before(layer.input_layernorm, projections, hidden, cosine, sine, heads)
             mixed, weights = attend_in_rows(*parts, bias[:, None], batch.clips)
             if number + 1 == POINTING:
-                pointed = weights[:, :POINTERS, :, start:prefix]
+                pointed = weights[..., start:prefix]
             if number + 1 == len(language.layers):  # nobody looks at the others any more
                 hidden, mixed = hidden[answered], mixed[answered]
             hidden = self._after(attention.o_proj, layer.post_attention_layernorm, layer.mlp, hidden, mixed)
