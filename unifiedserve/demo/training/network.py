@@ -128,7 +128,9 @@ def attend_in_rows(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, clips: int) ->
         for first, own in zip(early[1:], late[1:], strict=True)
     )
     weights = weigh(late[0], keys, bias)
-    return torch.cat([attend(*early, causal).flatten(0, 1), mix(weights, values).flatten(0, 1)]), weights
+    return torch.cat(
+        [attend(early[0], early[1], early[2], causal).flatten(0, 1), mix(weights, values).flatten(0, 1)]
+    ), weights
 
 
 def by_head(x: Tensor, parts: int) -> Tensor:
