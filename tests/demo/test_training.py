@@ -13,12 +13,12 @@ from unifiedserve.demo.training import batches as batches_module
 from unifiedserve.demo.training.batches import EXAMINATION, POOL, TRAINING, Batches, Lesson, Lessons
 from unifiedserve.demo.training.clips import Source, coded, drawn, encode
 from unifiedserve.demo.training.heads import POINTERS, pointing_loss
-from unifiedserve.demo.training.labels import NOTHING, labels
+from unifiedserve.demo.training.labels import labels
 from unifiedserve.demo.training.loop import CURVES, STATE, Options, Trainer
 from unifiedserve.demo.training.network import Network
 from unifiedserve.demo.training.prompts import IGNORED, ROW, Writer
 from unifiedserve.demo.world.plots import VECTORS
-from unifiedserve.demo.world.questions import Turn, conversation
+from unifiedserve.demo.world.questions import ASKERS, Turn, ask, conversation
 from unifiedserve.demo.world.rendering import Renderer
 from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
 from unifiedserve.demo.world.scene import EVENT_KINDS, HEADINGS, SHAPES
@@ -140,7 +140,7 @@ def test_rows_are_filled_but_never_overfull(tokenizer: Tokenizer) -> None:
     writer, rng = Writer(tokenizer), np.random.default_rng(0)
     for seed in range(20):
         talks = writer.row(partial(conversation, sample_scene(Recipe(), seed), rng))
-        assert ROW / 2 < sum(len(writer.branch(turns)[0]) for turns in talks) <= ROW
+        assert ROW / 2 < sum(len(writer.branch(turns).ids) for turns in talks) <= ROW
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -173,17 +173,35 @@ def test_labels_name_things_and_events(seed: int) -> None:
 def test_pointing_costs_nothing_where_heads_look_at_what_is_asked_about(lessons: Batches) -> None:
     batch = next(batch for step in range(20) if (batch := lessons[step]).kind == "video")
     prefix = int((batch.sequences["branches"][0] == 0).sum())
-    owners = batch.sequences["turns"][:, prefix:].reshape(-1, ROW)
-    rows, cells = len(owners) // batch.clips, batch.labels["thing"][0].numel()
-    right = torch.full((len(owners), 6, ROW, cells), 1e-6)
-    for row, place in (owners >= 0).nonzero().tolist():
-        turn, clip = batch.turns[owners[row, place]], row // rows
-        for head, name in POINTERS.items():
-            number = turn.about if name == "thing" else turn.event
-            there = batch.labels[name][clip].flatten() == (NOTHING - 1 if number is None else number)
+    wanted = {name: batch.sequences[name][:, prefix:].reshape(-1, ROW) for name in ("thing", "happening")}
+    count, cells = len(wanted["thing"]), batch.labels["thing"][0].numel()
+    right = torch.full((count, 6, ROW, cells), 1e-6)
+    for head, name in POINTERS.items():
+        for row, place in (wanted[name] >= 0).nonzero().tolist():
+            there = batch.labels[name][row * batch.clips // count].flatten() == wanted[name][row, place]
             right[row, head, place, there] = 1 / max(1, int(there.sum()))
-    assert pointing_loss(right, owners, batch.turns, batch.labels) < 1e-3
-    assert pointing_loss(torch.full_like(right, 1 / cells), owners, batch.turns, batch.labels) > 1
+    assert pointing_loss(right, wanted, batch.labels) < 1e-3
+    assert pointing_loss(torch.full_like(right, 1 / cells), wanted, batch.labels) > 1
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_words_point_at_what_they_mean(seed: int, tokenizer: Tokenizer) -> None:
+    """The last token of each mention, and each place where a token of the answer is predicted."""
+    scene, rng = sample_scene(Recipe((2, 4), (6.0, 9.0)), seed), np.random.default_rng(seed)
+    turns = [turn for category in ASKERS if (turn := ask(scene, rng, category)) is not None]
+    for turn in turns:
+        branch = Writer(tokenizer).branch([turn])
+        for mention in turn.mentions:
+            ends = [
+                place
+                for place, owner in enumerate(branch.owners)
+                if tokenizer.decode(branch.ids[: place + 1]).endswith(mention.words) and owner < 0
+            ]
+            assert [(branch.thing[i], branch.happening[i]) for i in ends] == [
+                (mention.thing, -1 if mention.event is None else mention.event)
+            ]
+        told = [branch.thing[place - 1] for place, owner in enumerate(branch.owners) if owner == 0]
+        assert set(told) == {-1 if turn.about is None else turn.about}
 
 
 def test_a_few_steps_lower_the_loss(tmp_path: Path) -> None:

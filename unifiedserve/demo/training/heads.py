@@ -1,7 +1,5 @@
 """Dense targets: what each visual token should know, where in the network, and readings that are thrown away later."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -14,12 +12,11 @@ from unifiedserve.demo.training.labels import (
     SHAPE_CLASSES,
     TIME_CLASSES,
 )
-from unifiedserve.demo.world.questions import Turn
 
 PLACED = 1  # the language layer after which visual tokens should know where in the picture they are,
 REMEMBERED = 2  # that after which they should know what was there in the group before,
 KNOWN = 3  # and that after which they should know what happened, when, and which way things go
-POINTING = 4  # the layer in which some heads look, from an answer, at its thing or its event; two share their values
+POINTING = 4  # the layer in which some heads look at the thing or event that a word is about; two share their values
 POINTERS = {0: "thing", 1: "happening", 3: "thing", 4: "happening"}
 MOTION = 4.0  # cells a group: what a fast thing moves
 SEEN_SIZES = [SHAPE_CLASSES, COLOUR_CLASSES, 2, 3, 2, 2]  # size, in which frames, within the cell, motion
@@ -69,15 +66,12 @@ def understood_loss(heads: Heads, inner: dict[int, Tensor], labels: dict[str, Te
     return loss
 
 
-def pointing_loss(pointed: Tensor, owners: Tensor, turns: Sequence[Turn], labels: dict[str, Tensor]) -> Tensor:
-    """How far the POINTERS look elsewhere; for `pointed` and `owners`, the tokens' turns, see Reading."""
+def pointing_loss(pointed: Tensor, wanted: dict[str, Tensor], labels: dict[str, Tensor]) -> Tensor:
+    """How far the POINTERS look elsewhere; for `pointed` and `wanted` see Reading."""
     rows, loss = len(pointed) // len(labels["thing"]), pointed.new_zeros((), dtype=torch.float32)
     for head, name in POINTERS.items():
-        numbers = [turn.about if name == "thing" else turn.event for turn in turns]
-        known = torch.tensor([*(NOTHING if number is None else number for number in numbers), NOTHING])
-        wanted = known.to(owners.device)[owners]  # a token of no turn takes the last one
-        row, place = (wanted != NOTHING).nonzero(as_tuple=True)
-        there = labels[name].flatten(1)[row // rows] == wanted[row, place][:, None]
+        row, place = (wanted[name] != NOTHING).nonzero(as_tuple=True)
+        there = labels[name].flatten(1)[row // rows] == wanted[name][row, place][:, None]
         found = there.any(1)
         looks = (pointed[row, head, place].float() * there).sum(1)[found]
         if len(looks):

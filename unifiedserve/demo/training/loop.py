@@ -155,7 +155,7 @@ class Trainer:
         targets = batch.sequences["targets"]
         answers = functional.cross_entropy(reading.logits.float(), targets[targets != IGNORED].to(visual.device))
         knowing = understood_loss(self.heads, reading.inner, labels, batch.kind)
-        pointing = pointing_loss(reading.pointed, reading.turns, batch.turns, labels)
+        pointing = pointing_loss(reading.pointed, reading.wanted, labels)
         parts = {"answers": answers, "understood": knowing, "pointing": pointing}
         values |= {name: float(part.detach()) for name, part in parts.items()}
         return answers + 0.5 * loss + 0.3 * knowing + 0.1 * pointing, values

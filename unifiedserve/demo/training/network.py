@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unifiedserve.demo.training.batches import Batch
-from unifiedserve.demo.training.heads import KNOWN, PLACED, POINTING, REMEMBERED
+from unifiedserve.demo.training.heads import KNOWN, PLACED, POINTERS, POINTING, REMEMBERED
 from unifiedserve.demo.training.prompts import ROW
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
 
@@ -21,13 +21,13 @@ class Reading(NamedTuple):
     """What reading has given.
 
     `logits` [answer tokens, vocabulary]; `inner` visual tokens [clips, tokens, hidden] after some layers; `pointed`
-    [rows, heads, ROW, visual tokens], the attention of the layer POINTING; `turns` [rows, ROW], see Sequences.
+    [rows, heads, ROW, visual tokens], the attention of the layer POINTING; `wanted` [rows, ROW], where it should go.
     """
 
     logits: Tensor
     inner: dict[int, Tensor]
     pointed: Tensor
-    turns: Tensor
+    wanted: dict[str, Tensor]
 
 
 class Network(nn.Module):
@@ -84,7 +84,8 @@ class Network(nn.Module):
             if number + 1 in (PLACED, REMEMBERED, KNOWN):
                 inner[number + 1] = hidden[: batch.clips * prefix].view(batch.clips, prefix, -1)[:, start:]
         logits = self.model.lm_head(_norm(language.norm, hidden))
-        return Reading(logits, inner, pointed, batch.sequences["turns"][:, prefix:].reshape(-1, ROW))
+        wanted = {name: batch.sequences[name][:, prefix:].reshape(-1, ROW) for name in POINTERS.values()}
+        return Reading(logits, inner, pointed, wanted)
 
 
 def embed(rows: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from unifiedserve.demo.world.questions import Turn
 from unifiedserve.models.checkpoint_files import TOKENS_PER_SECOND
@@ -26,7 +26,8 @@ Numbers = NDArray[np.int64]
 class Sequences:
     """[clips, length] token ids, branches (0: the clip's prefix, -1: padding), and what each token should predict.
 
-    `turns` numbers the answers from 0 over the whole batch, -1 elsewhere; `positions` is [3, clips, length].
+    `turns` numbers the answers from 0 over the whole batch, -1 elsewhere; `positions` is [3, clips, length]. For `thing`
+    and `happening` see Branch.
     """
 
     ids: Numbers
@@ -34,6 +35,31 @@ class Sequences:
     targets: Numbers
     turns: Numbers
     positions: Numbers
+    thing: Numbers
+    happening: Numbers
+
+
+@dataclass(frozen=True)
+class Branch:
+    """The tokens of a conversation after the visual ones.
+
+    `owners` are the turns to whose answers they belong. `thing` and `happening` are what they should look at, numbered as
+    in Labels: from the last word of a mention, and from where a token of an answer is predicted. -1 is none.
+    """
+
+    ids: list[int]
+    owners: list[int]
+    thing: list[int]
+    happening: list[int]
+
+    def add(self, ids: list[int], owner: int = -1) -> None:
+        self.ids.extend(ids)
+        for numbers, fill in ((self.owners, owner), (self.thing, -1), (self.happening, -1)):
+            numbers.extend([fill] * len(ids))
+
+    def look(self, place: int, thing: int | None, happening: int | None) -> None:
+        self.thing[place] = -1 if thing is None else thing
+        self.happening[place] = -1 if happening is None else happening
 
 
 class Writer:
@@ -41,7 +67,7 @@ class Writer:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._known: dict[str, list[int]] = {}
+        self._known: dict[str, Encoding] = {}
         self._prefix = self._ids(SYSTEM)
         vocabulary = tokenizer.get_vocab()
         self._pads = {kind: vocabulary[f"<|{kind}_pad|>"] for kind in ("image", "video")}
@@ -50,23 +76,28 @@ class Writer:
     def prefix(self, kind: str, groups: int, grid: tuple[int, int]) -> list[int]:
         return [*self._prefix, *[self._pads[kind]] * (groups * grid[0] * grid[1])]
 
-    def branch(self, turns: Sequence[Turn]) -> tuple[list[int], list[int]]:
-        """Token ids after the visual tokens, and for each the number of the turn whose answer it belongs to, or -1."""
-        ids, owners = [*self._ids("<|vision_end|>")], [-1]
+    def branch(self, turns: Sequence[Turn]) -> Branch:
+        """A conversation of so many turns."""
+        branch = Branch([], [], [], [])
+        branch.add(self._ids("<|vision_end|>"))
         for number, turn in enumerate(turns):
-            opening = "" if number == 0 else "\n<|im_start|>user\n"
-            question = self._ids(f"{opening}{turn.question}<|im_end|>\n<|im_start|>assistant\n")
-            answer = self._ids(f"{turn.answer}<|im_end|>")
-            ids += question + answer
-            owners += [-1] * len(question) + [number] * len(answer)
-        return ids, owners
+            opening, start = "" if number == 0 else "\n<|im_start|>user\n", len(branch.ids)
+            asked = f"{opening}{turn.question}<|im_end|>\n<|im_start|>assistant\n"
+            branch.add(self._ids(asked))
+            for mention in turn.mentions:
+                branch.look(start + self._last_token(asked, mention.words), mention.thing, mention.event)
+            first = len(branch.ids)
+            branch.add(self._ids(f"{turn.answer}<|im_end|>"), number)
+            for place in range(first - 1, len(branch.ids) - 1):
+                branch.look(place, turn.about, turn.event)
+        return branch
 
     def row(self, talk: Callable[[], Sequence[Turn]]) -> list[Sequence[Turn]]:
         """As many conversations as fit into a row."""
         talks, free, misses = [], ROW, 0
         while misses < MISSES:
             turns = talk()
-            length = len(self.branch(turns)[0])
+            length = len(self.branch(turns).ids)
             if length <= free:
                 talks.append(turns)
                 free -= length
@@ -86,7 +117,7 @@ class Writer:
         prefix = self.prefix(kind, groups, grid)
         length = len(prefix) + ROW * len(conversations[0])
         all_ids = np.full((len(conversations), length), self._nothing)
-        all_branches, all_owners = np.full_like(all_ids, -1), np.full_like(all_ids, -1)
+        all_branches, all_owners, things, happenings = (np.full_like(all_ids, -1) for _ in range(4))
         all_ids[:, : len(prefix)], all_branches[:, : len(prefix)] = prefix, 0
         asked = 0
         for clip, rows in enumerate(conversations):
@@ -94,11 +125,12 @@ class Writer:
             for row, talks in enumerate(rows):
                 place = len(prefix) + ROW * row
                 for turns in talks:
-                    said, owned = self.branch(turns)
-                    own = (clip, slice(place, place + len(said)))
-                    all_ids[own], all_branches[own] = said, next(numbers)
-                    all_owners[own] = [asked + owner if owner >= 0 else -1 for owner in owned]
-                    place += len(said)
+                    branch = self.branch(turns)
+                    own = (clip, slice(place, place + len(branch.ids)))
+                    all_ids[own], all_branches[own] = branch.ids, next(numbers)
+                    all_owners[own] = [asked + owner if owner >= 0 else -1 for owner in branch.owners]
+                    things[own], happenings[own] = branch.thing, branch.happening
+                    place += len(branch.ids)
                     asked += len(turns)
         positions = [
             self._positions(groups, grid, interval, own) for interval, own in zip(seconds, all_branches, strict=True)
@@ -109,6 +141,8 @@ class Writer:
             targets=_next(np.where(all_owners >= 0, all_ids, IGNORED), IGNORED),
             turns=_next(all_owners, -1),
             positions=np.stack(positions, axis=1),
+            thing=things,
+            happening=happenings,
         )
 
     def _positions(self, groups: int, grid: tuple[int, int], seconds: float, branches: Numbers) -> Numbers:
@@ -125,9 +159,17 @@ class Writer:
         return np.concatenate([first, visual + start, np.tile(text, (3, 1))], axis=1)
 
     def _ids(self, text: str) -> list[int]:
+        return self._encoding(text).ids
+
+    def _last_token(self, text: str, words: str) -> int:
+        """The number of the token in which the words, which the text has in any case of letters, end."""
+        end = text.lower().index(words.lower()) + len(words)
+        return max(i for i, (first, _) in enumerate(self._encoding(text).offsets) if first < end)
+
+    def _encoding(self, text: str) -> Encoding:
         """The same sentences come again and again."""
         if text not in self._known:
-            self._known[text] = self._tokenizer.encode(text, add_special_tokens=False).ids
+            self._known[text] = self._tokenizer.encode(text, add_special_tokens=False)
         return self._known[text]
 
 

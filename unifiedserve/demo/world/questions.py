@@ -25,6 +25,15 @@ Rng = np.random.Generator
 
 
 @dataclass(frozen=True)
+class Mention:
+    """Words of a question that mean a thing, or one of the scene's events and its thing."""
+
+    words: str
+    thing: int
+    event: int | None = None
+
+
+@dataclass(frozen=True)
 class Turn:
     """A question and its answer.
 
@@ -37,6 +46,7 @@ class Turn:
     answer: str
     about: int | None = None
     event: int | None = None
+    mentions: tuple[Mention, ...] = ()
     seconds: float | None = None
 
 
@@ -88,10 +98,13 @@ def _turn(
     about: int | None = None,
     event: int | None = None,
     wording: str | None = None,
+    mentions: tuple[Mention, ...] | None = None,
     **words: Any,
 ) -> Turn:
     question = _pick(rng, WORDINGS[wording or category]).format(**words)
-    return Turn(category, question, answer, about, event)
+    if mentions is None:
+        mentions = () if about is None or "x" not in words else (Mention(words["x"], about, event),)
+    return Turn(category, question, answer, about, event, mentions)
 
 
 def _reference(scene: Scene, rng: Rng, subject: int) -> str:
@@ -215,7 +228,8 @@ def _beside(scene: Scene, rng: Rng) -> Turn | None:
     side = _pick(rng, ("left", "right"))
     truth = (away < 0) == (side == "left")
     x, y = f"the {name(first)}", f"the {name(second)}"
-    return _turn("beside", rng, "Yes." if truth else "No.", one, x=x, y=y, side=side)
+    mentions = (Mention(x, one), Mention(y, other))
+    return _turn("beside", rng, "Yes." if truth else "No.", one, mentions=mentions, x=x, y=y, side=side)
 
 
 def _direction(scene: Scene, rng: Rng) -> Turn | None:
@@ -268,10 +282,10 @@ def _order(scene: Scene, rng: Rng) -> Turn | None:
         return None
     one, other = (int(i) for i in sorted(rng.choice(len(scene.events), 2, replace=False)))
     said = [clause(scene, scene.events[i], f"the {name(scene.things[scene.events[i].subject])}") for i in (one, other)]
-    flipped = [said[0], said[1]] if rng.random() < 0.5 else [said[1], said[0]]
-    return _turn(
-        "order", rng, sentence(said[0]), scene.events[one].subject, one, wording="order", a=flipped[0], b=flipped[1]
-    )
+    first, second = (said[0], said[1]) if rng.random() < 0.5 else (said[1], said[0])
+    mentions = tuple(Mention(words, scene.events[i].subject, i) for words, i in zip(said, (one, other), strict=True))
+    subject, answer = scene.events[one].subject, sentence(said[0])
+    return _turn("order", rng, answer, subject, one, wording="order", mentions=mentions, a=first, b=second)
 
 
 def _time(scene: Scene, rng: Rng) -> Turn | None:
@@ -284,10 +298,11 @@ def _time(scene: Scene, rng: Rng) -> Turn | None:
     event = _pick(rng, scene.events)
     if sum(other.kind == event.kind and other.subject == event.subject for other in scene.events) > 1:
         return None
-    does = asked(scene, event, f"the {name(scene.things[event.subject])}")
+    does, number = asked(scene, event, f"the {name(scene.things[event.subject])}"), scene.events.index(event)
     answer = f"It happens {language.moment(event.seconds, scene.seconds)}."
     question = _pick(rng, WORDINGS[wording]).format(does=does)
-    return Turn("time", question, answer, event.subject, scene.events.index(event), event.seconds)
+    mentions = (Mention(does, event.subject, number),)
+    return Turn("time", question, answer, event.subject, number, mentions, event.seconds)
 
 
 VERBS = {"disappear": "disappear", "leave": "leave", "turn": "change colour", "speed up": "speed up"}
@@ -298,13 +313,14 @@ def _ever(scene: Scene, rng: Rng) -> Turn | None:
     if scene.still:
         return None
     truth, kind = rng.random() < 0.5, _pick(rng, list(VERBS))
-    happens = {event.subject for event in scene.events if event.kind == kind}
+    happens = {event.subject: number for number, event in enumerate(scene.events) if event.kind == kind}
     fitting = [i for i in range(len(scene.things)) if (i in happens) == truth]
     if (not happens and rng.random() < 0.8) or not fitting:  # else nearly all questions come from uneventful scenes
         return None
     subject = _pick(rng, fitting)
     words = _reference(scene, rng, subject)
-    return _turn("ever", rng, "Yes." if truth else "No.", subject, x=words, verb=VERBS[kind])
+    answer = "Yes." if truth else "No."
+    return _turn("ever", rng, answer, subject, happens.get(subject), x=words, verb=VERBS[kind])
 
 
 def _presence(scene: Scene, rng: Rng) -> Turn | None:
@@ -319,7 +335,8 @@ def _new_colour(scene: Scene, rng: Rng) -> Turn | None:
     if not fitting:
         return None
     subject, colour = _pick(rng, fitting)
-    return _turn("new colour", rng, f"It turns {colour}.", subject, x=f"the {name(scene.things[subject])}")
+    event = next(i for i, event in enumerate(scene.events) if event.kind == "turn" and event.subject == subject)
+    return _turn("new colour", rng, f"It turns {colour}.", subject, event, x=f"the {name(scene.things[subject])}")
 
 
 def _happening(scene: Scene, rng: Rng) -> Turn | None:
