@@ -26,8 +26,8 @@ Numbers = NDArray[np.int64]
 class Sequences:
     """[clips, length] token ids, branches (0: the clip's prefix, -1: padding), and what each token should predict.
 
-    `turns` numbers the answers from 0 over the whole batch, -1 elsewhere; `positions` is [3, clips, length]. For `thing`
-    and `happening` see Branch.
+    `turns` numbers the answers from 0 over the whole batch, -1 elsewhere; `positions` is [3, clips, length].
+    For `thing` and `happening` see Branch.
     """
 
     ids: Numbers
@@ -43,8 +43,8 @@ class Sequences:
 class Branch:
     """The tokens of a conversation after the visual ones.
 
-    `owners` are the turns to whose answers they belong. `thing` and `happening` are what they should look at, numbered as
-    in Labels: from the last word of a mention, and from where a token of an answer is predicted. -1 is none.
+    `owners` are the turns to whose answers they belong. `thing` and `happening` are what they should look at, numbered
+    as in Labels: from the last word of a mention, and from where a token of an answer is predicted. -1 is none.
     """
 
     ids: list[int]
