@@ -28,6 +28,7 @@ def main(
         for name in names:
             points = [(line["step"], line[name]) for line in lines if name in line]
             axes.plot(*zip(*points, strict=True), label=name)
+    right.set_prop_cycle(color=plt.get_cmap("tab20").colors)
     exams = [line for line in lines if line.get("exam")]
     for name in sorted({name for line in exams for name in line["exam"]}):
         points = [(line["step"], line["exam"][name]) for line in exams if name in line["exam"]]
