@@ -17,6 +17,7 @@ from unifiedserve.demo.training.labels import labels
 from unifiedserve.demo.training.loop import CURVES, STATE, Options, Trainer
 from unifiedserve.demo.training.network import Network
 from unifiedserve.demo.training.prompts import IGNORED, ROW, Writer
+from unifiedserve.demo.world.language import moment
 from unifiedserve.demo.world.plots import VECTORS
 from unifiedserve.demo.world.questions import ASKERS, Turn, ask, conversation
 from unifiedserve.demo.world.rendering import Renderer
@@ -168,6 +169,22 @@ def test_labels_name_things_and_events(seed: int) -> None:
         kinds = made.event[made.happening == number].tolist()
         assert kinds in ([], [2 + EVENT_KINDS.index(event.kind)])
     assert (made.happening >= 0).sum() >= len(scene.events) - 1  # two may fall into one cell
+
+
+def test_labels_count_what_is_alike_and_tell_times_as_answers_do() -> None:
+    scene = sample_scene(Recipe((4, 4), (300.0, 500.0)), 1, 1.0)
+    times = np.linspace(0, scene.seconds - 1, 40).reshape(-1, 2)
+    made = labels(scene, times, 6, 6)
+    for group, own in enumerate(times[:, 0].tolist()):
+        there = [scene.things[i] for i in made.thing[group] if i >= 0]
+        for cell in np.flatnonzero(made.thing[group] >= 0):
+            thing = scene.things[made.thing[group, cell]]
+            assert made.same_shape[group, cell] == sum(other.shape == thing.shape for other in there) - 1
+        said = f"at minute {made.minute[group, 0]}:{made.ten[group, 0]}0"
+        assert said == moment(own, scene.seconds)
+    short = labels(sample_scene(Recipe(), 1), np.arange(0, 2, 0.5).reshape(-1, 2), 4, 4)
+    assert (short.minute < 0).all()
+    assert (short.ten < 0).all()
 
 
 def test_pointing_costs_nothing_where_heads_look_at_what_is_asked_about(lessons: Batches) -> None:

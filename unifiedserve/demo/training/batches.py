@@ -73,7 +73,7 @@ class Batches(Dataset[Batch]):
             clips = [self._still(lesson, shape, (step, i), rng) for i in range(GROUPS)]
         else:
             clips = self._videos(lesson, shape, step, rng)
-        rows = 0 if not lesson.asks else 1 if kind == "image" else min(6, max(2, ROWS // len(clips)))
+        rows = 0 if not lesson.asks else 1 if kind == "image" else min(12, max(2, ROWS // len(clips)))
         conversations = [
             [self._writer.row(partial(conversation, clip.scene, rng)) for _ in range(rows)] for clip in clips
         ]

@@ -5,11 +5,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from unifiedserve.demo.training.labels import (
+    ALIKE_CLASSES,
     COLOUR_CLASSES,
     EVENT_CLASSES,
     HEADING_CLASSES,
+    MINUTE_CLASSES,
     NOTHING,
     SHAPE_CLASSES,
+    TEN_CLASSES,
     TIME_CLASSES,
 )
 
@@ -20,7 +23,14 @@ POINTING = 4  # the layer in which some heads look at the thing or event that a 
 POINTERS = {0: "thing", 1: "happening", 3: "thing", 4: "happening"}
 MOTION = 4.0  # cells a group: what a fast thing moves
 SEEN_SIZES = [SHAPE_CLASSES, COLOUR_CLASSES, 2, 3, 2, 2]  # size, in which frames, within the cell, motion
-KNOWN_SIZES = [EVENT_CLASSES, TIME_CLASSES, 2, HEADING_CLASSES]  # place
+NAMED = {
+    "heading": (HEADING_CLASSES, 1.0),
+    "time": (TIME_CLASSES, 0.5),
+    "minute": (MINUTE_CLASSES, 0.5),
+    "ten": (TEN_CLASSES, 0.5),
+    "same_shape": (ALIKE_CLASSES, 0.5),
+    "same_colour": (ALIKE_CLASSES, 0.5),
+}  # classes and weights of what is known, beside events and places
 
 
 class Heads(nn.Module):
@@ -31,7 +41,8 @@ class Heads(nn.Module):
         self.seen = nn.Linear(hidden, sum(SEEN_SIZES))
         self.placed = nn.Linear(hidden, 2)
         self.remembered = nn.Linear(hidden, 2 * (COLOUR_CLASSES + 1))
-        self.known = nn.Linear(hidden, sum(KNOWN_SIZES))
+        self.known = nn.Linear(hidden, EVENT_CLASSES + 2)
+        self.named = nn.ModuleDict({name: nn.Linear(hidden, classes) for name, (classes, _) in NAMED.items()})
 
 
 def seen_loss(heads: Heads, visual: Tensor, labels: dict[str, Tensor]) -> tuple[Tensor, dict[str, float]]:
@@ -57,12 +68,14 @@ def understood_loss(heads: Heads, inner: dict[int, Tensor], labels: dict[str, Te
     there = labels["shape"].flatten() > 0
     place = labels["place"].flatten(0, 2)[there]
     loss = 8 * functional.mse_loss(heads.placed(_flat(inner[PLACED]))[there], place)
-    event, time, again, heading = heads.known(_flat(inner[KNOWN])).split(KNOWN_SIZES, dim=1)
+    known = _flat(inner[KNOWN])
+    event, again = heads.known(known).split([EVENT_CLASSES, 2], dim=1)
     loss = loss + 4 * functional.mse_loss(again[there], place) + _rare(event, labels["event"], 5.0)
     if kind == "video":
         was, before = heads.remembered(_flat(inner[REMEMBERED])).chunk(2, dim=1)
         loss = loss + _rare(was, labels["was"], 3.0) + _named(before, labels["before"])
-        loss = loss + _named(heading, labels["heading"]) + 0.5 * _named(time, labels["time"])
+    for name in NAMED if kind == "video" else ("same_shape", "same_colour"):
+        loss = loss + NAMED[name][1] * _named(heads.named[name](known), labels[name])
     return loss
 
 

@@ -17,6 +17,8 @@ SECONDS = 62  # classes of times told in seconds; those told in tens of seconds 
 SHAPE_CLASSES, COLOUR_CLASSES = len(SHAPES) + 1, len(COLOURS)
 EVENT_CLASSES = len(EVENT_KINDS) + 2  # nothing, there from the beginning, and the kinds
 TIME_CLASSES = 2 * SECONDS
+MINUTE_CLASSES, TEN_CLASSES = 11, 6
+ALIKE_CLASSES = 4
 HEADING_CLASSES = len(HEADINGS) + 1
 
 
@@ -29,7 +31,8 @@ class Labels:
     way it always goes (0: it rests; NOTHING also where it has no single one). Of the group before, `was` is the colour
     of what had its centre here then, `before` the colour that this thing had then (both 0 for nothing, else from 1 on).
     `event` is what happened here since. `time` is the group's class, for all cells. `thing` and `happening` are the
-    numbers of the thing and of the event among the scene's, or NOTHING.
+    numbers of the thing and of the event among the scene's, or NOTHING. `minute` and `ten` are the group's time as told
+    in long videos, NOTHING in others. `same_shape` and `same_colour` count the others like this one in the group.
     """
 
     shape: Numbers
@@ -46,11 +49,17 @@ class Labels:
     time: Numbers
     thing: Numbers
     happening: Numbers
+    minute: Numbers
+    ten: Numbers
+    same_shape: Numbers
+    same_colour: Numbers
 
 
 def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) -> Labels:
     """Labels of frames at `times` [groups, 2], over `rows` × `columns` cells."""
     groups, cells = len(times), rows * columns
+    told = time_classes(times[:, 0], scene.seconds)
+    tens = told - SECONDS if scene.seconds >= LONG else None
     made = Labels(
         shape=np.zeros((groups, cells), np.int64),
         colour=np.full((groups, cells), NOTHING),
@@ -63,9 +72,13 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         was=np.zeros((groups, cells), np.int64),
         before=np.full((groups, cells), NOTHING),
         event=np.zeros((groups, cells), np.int64),
-        time=np.repeat(time_classes(times[:, 0], scene.seconds)[:, None], cells, axis=1),
+        time=_for_all(told, cells),
         thing=np.full((groups, cells), NOTHING),
         happening=np.full((groups, cells), NOTHING),
+        minute=_for_all(np.full(groups, NOTHING) if tens is None else tens // 6, cells),
+        ten=_for_all(np.full(groups, NOTHING) if tens is None else tens % 6, cells),
+        same_shape=np.full((groups, cells), NOTHING),
+        same_colour=np.full((groups, cells), NOTHING),
     )
     scale = np.array([columns / scene.width, rows / scene.height])
     for number, thing in enumerate(scene.things):
@@ -92,12 +105,19 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
             if group == 0 and not _begins(scene, number, times[0, 1]):
                 made.event[group, cell] = 1
     made.was[1:] = made.colour[:-1] + 1
+    for group, cell in np.argwhere(made.thing >= 0):
+        made.same_shape[group, cell] = (made.shape[group] == made.shape[group, cell]).sum() - 1
+        made.same_colour[group, cell] = (made.colour[group] == made.colour[group, cell]).sum() - 1
     for number, event in enumerate(scene.events):
         place = _first_seen(scene, event, times, rows, columns)
         if place is not None:
             made.event[place] = 2 + EVENT_KINDS.index(event.kind)
             made.happening[place] = number
     return made
+
+
+def _for_all(values: Numbers, cells: int) -> Numbers:
+    return np.repeat(values[:, None], cells, axis=1)
 
 
 def time_classes(seconds: NDArray[np.float64], length: float) -> Numbers:
