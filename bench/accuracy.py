@@ -16,7 +16,7 @@ from rich.table import Table
 from streams import daemon
 
 from unifiedserve.demo.examination import examine, is_right, papers, row_of
-from unifiedserve.models.default import default_checkpoint
+from unifiedserve.models.default import DEFAULT_CHECKPOINT
 
 TARGETS = {
     "colour": 0.95,
@@ -38,7 +38,7 @@ def main(
     """Shares of right answers by category, beside what they should be."""
     results: dict[str, list[bool]] = defaultdict(list)
     wrong = []
-    with tempfile.TemporaryDirectory() as name, daemon(model or default_checkpoint(), Path(name)) as url:
+    with tempfile.TemporaryDirectory() as name, daemon(model or DEFAULT_CHECKPOINT, Path(name)) as url:
         for paper, turn, text in examine(url, papers(scenes, Path(name))):
             right = is_right(paper.scene, turn, text)
             results[row_of(paper.scene, turn)].append(right)

@@ -34,7 +34,7 @@ from unifiedserve.messages import (
 )
 from unifiedserve.metrics import Metrics
 from unifiedserve.models.base import Processor
-from unifiedserve.models.default import DEFAULT_MODEL, default_checkpoint
+from unifiedserve.models.default import DEFAULT_CHECKPOINT, DEFAULT_MODEL
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_processor
 from unifiedserve.supervisor import Supervisor
@@ -201,7 +201,7 @@ class Engine:
             ) from error
 
     def _load(self) -> None:
-        model_dir = resolve_model(self.config.model) if self.config.model else default_checkpoint()
+        model_dir = resolve_model(self.config.model) if self.config.model else DEFAULT_CHECKPOINT
         self.processor = load_processor(model_dir, self._chat_template())
         self._supervisor = Supervisor(self.config, model_dir, self.processor)
         self._supervisor.start(self._on_exit)

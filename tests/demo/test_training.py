@@ -60,7 +60,9 @@ def test_plans_and_prompts_are_those_of_serving(description: Path, tokenizer: To
         [Turn("", "Where is the red star?", "It is in the top left."), Turn("", "How big is it?", "It is big.")],
         [Turn("", "What happens first?", "The blue ring leaves.")],
     ]
-    made = Writer(tokenizer).sequences("video", clip.groups, clip.grid, [clip.seconds_per_group], [[talks]])
+    writer = Writer(tokenizer)
+    rows = [[writer.branch(turns) for turns in talks]]
+    made = writer.sequences("video", clip.groups, clip.grid, [clip.seconds_per_group], [rows])
     with torch.device("meta"):
         model = transformers.AutoModelForImageTextToText.from_config(config)
     for branch, turns in enumerate(talks, 1):
@@ -140,8 +142,8 @@ def test_the_network_computes_what_transformers_does(lessons: Batches, descripti
 def test_rows_are_filled_but_never_overfull(tokenizer: Tokenizer) -> None:
     writer, rng = Writer(tokenizer), np.random.default_rng(0)
     for seed in range(20):
-        talks = writer.row(partial(conversation, sample_scene(Recipe(), seed), rng))
-        assert ROW / 2 < sum(len(writer.branch(turns).ids) for turns in talks) <= ROW
+        branches = writer.row(partial(conversation, sample_scene(Recipe(), seed), rng))
+        assert ROW / 2 < sum(len(branch.ids) for branch in branches) <= ROW
 
 
 @pytest.mark.parametrize("seed", range(20))

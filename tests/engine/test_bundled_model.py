@@ -10,13 +10,13 @@ from pathlib import Path
 from daemon import Daemon
 
 from unifiedserve.demo.examination import examine, is_right, papers, row_of
-from unifiedserve.models.default import default_checkpoint
+from unifiedserve.models.default import DEFAULT_CHECKPOINT
 
 SCENES = 20
 
 
 def test_answers_are_right(serve: Callable[..., Daemon], tmp_path: Path) -> None:
-    daemon = serve(model=str(default_checkpoint()), allowed_local_media_path=str(tmp_path))
+    daemon = serve(model=str(DEFAULT_CHECKPOINT), allowed_local_media_path=str(tmp_path))
     asked: Counter[str] = Counter()
     right: Counter[str] = Counter()
     for paper, turn, answer in examine(daemon.url, papers(SCENES, tmp_path, seed=1)):

@@ -20,7 +20,7 @@ from media import make_image
 from PIL import Image
 from wire import Wire, wire_to
 
-from unifiedserve.models.default import DEFAULT_MODEL, default_checkpoint
+from unifiedserve.models.default import DEFAULT_CHECKPOINT, DEFAULT_MODEL
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
 
@@ -243,7 +243,7 @@ def test_the_same_request_under_both_placements(
 
 def test_the_bundled_model_answers_right(browser: Any, serve: Callable[..., Daemon], screenshots: Path) -> None:
     """What a newcomer does first: choose the first sample, click on a question, and look."""
-    daemon = serve(model=str(default_checkpoint()), served_model_name=DEFAULT_MODEL)
+    daemon = serve(model=str(DEFAULT_CHECKPOINT), served_model_name=DEFAULT_MODEL)
     page = browser.new_page(viewport={"width": 1360, "height": 900})
     page.goto(daemon.url)
     page.get_by_role("button", name="Sample: ").first.click()

@@ -5,8 +5,4 @@ from pathlib import Path
 import unifiedserve
 
 DEFAULT_MODEL = "shapes-4m"
-
-
-def default_checkpoint() -> Path:
-    """Its directory."""
-    return Path(unifiedserve.__file__).parent / "bundled_model"
+DEFAULT_CHECKPOINT = Path(unifiedserve.__file__).parent / "bundled_model"

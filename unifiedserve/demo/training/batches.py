@@ -1,6 +1,6 @@
 """Batches of a step: a pure function of the seed and the step's number, made in a process of their own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from unifiedserve.demo.training.clips import Clip, Source, coded, drawn
 from unifiedserve.demo.training.labels import Labels
-from unifiedserve.demo.training.prompts import Sequences, Writer
+from unifiedserve.demo.training.prompts import Branch, Sequences, Writer
 from unifiedserve.demo.world.questions import Turn, conversation
 from unifiedserve.demo.world.sampling import ASPECTS, STILL, Recipe, sample_scene
 
@@ -116,7 +116,7 @@ class Batches(Dataset[Batch]):
     def _writer(self) -> Writer:
         return Writer(Tokenizer.from_str(self._tokenizer))
 
-    def _together(self, kind: str, clips: list[Clip], conversations: list[list[list[Sequence[Turn]]]]) -> Batch:
+    def _together(self, kind: str, clips: list[Clip], conversations: list[list[list[Branch]]]) -> Batch:
         groups, grid = clips[0].groups, clips[0].grid
         seconds = [clip.seconds_per_group for clip in clips]
         sequences = self._writer.sequences(kind, groups, grid, seconds, conversations)
@@ -128,7 +128,7 @@ class Batches(Dataset[Batch]):
             labels={field.name: _stacked(clips, field.name) for field in fields(Labels)},
             sequences={field.name: torch.from_numpy(getattr(sequences, field.name)) for field in fields(Sequences)},
             kind=kind,
-            turns=[turn for rows in conversations for talks in rows for turns in talks for turn in turns],
+            turns=[turn for rows in conversations for row in rows for branch in row for turn in branch.turns],
         )
 
 

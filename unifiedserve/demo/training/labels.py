@@ -59,7 +59,7 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
     """Labels of frames at `times` [groups, 2], over `rows` × `columns` cells."""
     groups, cells = len(times), rows * columns
     told = time_classes(times[:, 0], scene.seconds)
-    tens = told - SECONDS if scene.seconds >= LONG else None
+    in_tens = told >= SECONDS
     made = Labels(
         shape=np.zeros((groups, cells), np.int64),
         colour=np.full((groups, cells), NOTHING),
@@ -75,8 +75,8 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         time=_for_all(told, cells),
         thing=np.full((groups, cells), NOTHING),
         happening=np.full((groups, cells), NOTHING),
-        minute=_for_all(np.full(groups, NOTHING) if tens is None else tens // 6, cells),
-        ten=_for_all(np.full(groups, NOTHING) if tens is None else tens % 6, cells),
+        minute=_for_all(np.where(in_tens, (told - SECONDS) // 6, NOTHING), cells),
+        ten=_for_all(np.where(in_tens, (told - SECONDS) % 6, NOTHING), cells),
         same_shape=np.full((groups, cells), NOTHING),
         same_colour=np.full((groups, cells), NOTHING),
     )

@@ -68,7 +68,7 @@ class Network(nn.Module):
         embeds = torch.cat([embeds[:, :start], own.to(embeds.dtype), embeds[:, prefix:]], dim=1)
         cosine, sine = (_flat(x, prefix).bfloat16() for x in language.rotary_emb(embeds, batch.sequences["positions"]))
         bias = torch.where(sight(batch.sequences["branches"][:, prefix:], prefix), 0.0, float("-inf")).bfloat16()
-        hidden, inner, pointed = _flat(embeds, prefix), {}, bias
+        hidden, inner, looks = _flat(embeds, prefix), {}, {}
         answered = _flat(batch.sequences["turns"], prefix) >= 0
         for number, layer in enumerate(language.layers):
             attention, config = layer.self_attn, language.config
@@ -77,7 +77,7 @@ class Network(nn.Module):
             parts = self._before(layer.input_layernorm, projections, hidden, cosine, sine, heads)
             mixed, weights = attend_in_rows(*parts, bias[:, None], batch.clips)
             if number + 1 == POINTING:
-                pointed = weights[..., start:prefix]
+                looks[POINTING] = weights[..., start:prefix]
             if number + 1 == len(language.layers):  # nobody looks at the others any more
                 hidden, mixed = hidden[answered], mixed[answered]
             hidden = self._after(attention.o_proj, layer.post_attention_layernorm, layer.mlp, hidden, mixed)
@@ -85,7 +85,7 @@ class Network(nn.Module):
                 inner[number + 1] = hidden[: batch.clips * prefix].view(batch.clips, prefix, -1)[:, start:]
         logits = self.model.lm_head(_norm(language.norm, hidden))
         wanted = {name: batch.sequences[name][:, prefix:].reshape(-1, ROW) for name in POINTERS.values()}
-        return Reading(logits, inner, pointed, wanted)
+        return Reading(logits, inner, looks[POINTING], wanted)
 
 
 def embed(rows: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor) -> Tensor:

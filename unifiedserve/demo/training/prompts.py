@@ -5,7 +5,7 @@ and itself only, and has the positions that it would have alone: for the model e
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
@@ -41,16 +41,17 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Branch:
-    """The tokens of a conversation after the visual ones.
+    """A conversation, and its tokens after the visual ones.
 
     `owners` are the turns to whose answers they belong. `thing` and `happening` are what they should look at, numbered
     as in Labels: from the last word of a mention, and from where a token of an answer is predicted. -1 is none.
     """
 
-    ids: list[int]
-    owners: list[int]
-    thing: list[int]
-    happening: list[int]
+    turns: Sequence[Turn]
+    ids: list[int] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+    thing: list[int] = field(default_factory=list)
+    happening: list[int] = field(default_factory=list)
 
     def add(self, ids: list[int], owner: int = -1) -> None:
         self.ids.extend(ids)
@@ -78,7 +79,7 @@ class Writer:
 
     def branch(self, turns: Sequence[Turn]) -> Branch:
         """A conversation of so many turns."""
-        branch = Branch([], [], [], [])
+        branch = Branch(turns)
         branch.add(self._ids("<|vision_end|>"))
         for number, turn in enumerate(turns):
             opening, start = "" if number == 0 else "\n<|im_start|>user\n", len(branch.ids)
@@ -92,18 +93,17 @@ class Writer:
                 branch.look(place, turn.about, turn.event)
         return branch
 
-    def row(self, talk: Callable[[], Sequence[Turn]]) -> list[Sequence[Turn]]:
+    def row(self, talk: Callable[[], Sequence[Turn]]) -> list[Branch]:
         """As many conversations as fit into a row."""
-        talks, free, misses = [], ROW, 0
+        branches, free, misses = [], ROW, 0
         while misses < MISSES:
-            turns = talk()
-            length = len(self.branch(turns).ids)
-            if length <= free:
-                talks.append(turns)
-                free -= length
+            branch = self.branch(talk())
+            if len(branch.ids) <= free:
+                branches.append(branch)
+                free -= len(branch.ids)
             else:
                 misses += 1
-        return talks
+        return branches
 
     def sequences(
         self,
@@ -111,7 +111,7 @@ class Writer:
         groups: int,
         grid: tuple[int, int],
         seconds: Sequence[float],
-        conversations: Sequence[Sequence[Sequence[Sequence[Turn]]]],
+        conversations: Sequence[Sequence[Sequence[Branch]]],
     ) -> Sequences:
         """For clips of the same size: `seconds` between their groups, and the conversations in each of their rows."""
         prefix = self.prefix(kind, groups, grid)
@@ -122,16 +122,15 @@ class Writer:
         asked = 0
         for clip, rows in enumerate(conversations):
             numbers = count(1)
-            for row, talks in enumerate(rows):
+            for row, branches in enumerate(rows):
                 place = len(prefix) + ROW * row
-                for turns in talks:
-                    branch = self.branch(turns)
+                for branch in branches:
                     own = (clip, slice(place, place + len(branch.ids)))
                     all_ids[own], all_branches[own] = branch.ids, next(numbers)
                     all_owners[own] = [asked + owner if owner >= 0 else -1 for owner in branch.owners]
                     things[own], happenings[own] = branch.thing, branch.happening
                     place += len(branch.ids)
-                    asked += len(turns)
+                    asked += len(branch.turns)
         positions = [
             self._positions(groups, grid, interval, own) for interval, own in zip(seconds, all_branches, strict=True)
         ]

@@ -305,6 +305,11 @@ def _time(scene: Scene, rng: Rng) -> Turn | None:
     return Turn("time", question, answer, event.subject, number, mentions, event.seconds)
 
 
+def _happens(scene: Scene, kind: str) -> dict[int, int]:
+    """The things to which events of this kind happen, each with its event's number."""
+    return {event.subject: number for number, event in enumerate(scene.events) if event.kind == kind}
+
+
 VERBS = {"disappear": "disappear", "leave": "leave", "turn": "change colour", "speed up": "speed up"}
 
 
@@ -313,7 +318,7 @@ def _ever(scene: Scene, rng: Rng) -> Turn | None:
     if scene.still:
         return None
     truth, kind = rng.random() < 0.5, _pick(rng, list(VERBS))
-    happens = {event.subject: number for number, event in enumerate(scene.events) if event.kind == kind}
+    happens = _happens(scene, kind)
     fitting = [i for i in range(len(scene.things)) if (i in happens) == truth]
     if (not happens and rng.random() < 0.8) or not fitting:  # else nearly all questions come from uneventful scenes
         return None
@@ -335,7 +340,7 @@ def _new_colour(scene: Scene, rng: Rng) -> Turn | None:
     if not fitting:
         return None
     subject, colour = _pick(rng, fitting)
-    event = next(i for i, event in enumerate(scene.events) if event.kind == "turn" and event.subject == subject)
+    event = _happens(scene, "turn")[subject]
     return _turn("new colour", rng, f"It turns {colour}.", subject, event, x=f"the {name(scene.things[subject])}")
 
 
