@@ -35,7 +35,7 @@ STATE, CURVES = "state.pt", "curves.jsonl"
 class Options:
     """`steps` is the whole run; a run that was interrupted goes on from its last saved state."""
 
-    steps: int = 6000  # two and a half hours of two cores
+    steps: int = 6000  # two and a half to three hours of two cores
     seed: int = 0
     rate: float = 1.5e-3
     inner_rate: float = 5e-3  # of the matrices inside of layers
