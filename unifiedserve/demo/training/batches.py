@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from unifiedserve.demo.training.clips import Clip, Source, coded, drawn
 from unifiedserve.demo.training.labels import Labels
 from unifiedserve.demo.training.prompts import Branch, Sequences, Writer
+from unifiedserve.demo.world.language import LONG as MINUTES
 from unifiedserve.demo.world.questions import Turn, conversation
 from unifiedserve.demo.world.sampling import ASPECTS, STILL, Recipe, sample_scene
 
@@ -24,7 +25,9 @@ GROUPS = 64  # of frames, or images, in a batch
 ROWS = 48  # of conversations in a batch, more or less
 RATES = (5, 8, 10, 12, 15, 24, 25, 30)
 FRAMES = (4, 6, 8, 8, 8, 10, 12, 16, 24)
-LONG_FRAMES = (48, 64, 96, 128, 128, 128)
+LONG_FRAMES = (32, 48, 48, 64, 96, 128)
+SPARSEST, LONGEST = 5.0, 600.0  # seconds a frame in long videos, and seconds, at most
+TOLD_IN_MINUTES = 0.7  # of the long videos at least
 CODED = 0.15  # of the clips of a batch come out of a file
 POOL_START, POOL_GROWTH = 24, 0.02  # files at the first step, and more of them with each step
 
@@ -87,8 +90,9 @@ class Batches(Dataset[Batch]):
         for i in range(count):
             rate = float(rng.choice(RATES))
             if long:
-                longest = 600.0 if frames == max(LONG_FRAMES) else frames / 1.6
-                recipe, wanted = Recipe(lesson.recipe.things, (frames / 2.2, longest)), frames
+                shortest = MINUTES if rng.random() < TOLD_IN_MINUTES else frames / 2.2
+                length = shortest, min(LONGEST, SPARSEST * frames)
+                recipe, wanted = Recipe(lesson.recipe.things, length), frames
             elif rng.random() < 0.7:  # what the rule of so many frames a second gives
                 recipe, wanted = Recipe(lesson.recipe.things, (frames / 2, frames / 2 + 0.8)), frames
             else:  # one to three frames a second

@@ -8,6 +8,7 @@ from unifiedserve.demo.training.labels import (
     ALIKE_CLASSES,
     COLOUR_CLASSES,
     EVENT_CLASSES,
+    HAPPENING_CLASSES,
     HEADING_CLASSES,
     MINUTE_CLASSES,
     NOTHING,
@@ -30,6 +31,7 @@ NAMED = {
     "ten": (TEN_CLASSES, 0.5),
     "same_shape": (ALIKE_CLASSES, 0.5),
     "same_colour": (ALIKE_CLASSES, 0.5),
+    "happening": (HAPPENING_CLASSES, 0.5),
 }  # classes and weights of what is known, beside events and places
 
 

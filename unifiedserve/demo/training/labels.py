@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unifiedserve.demo.world.language import LONG
+from unifiedserve.demo.world.sampling import SPACING
 from unifiedserve.demo.world.scene import COLOURS, EVENT_KINDS, HEADINGS, SHAPES, Event, Scene
 
 Numbers = NDArray[np.int64]
@@ -19,6 +20,7 @@ EVENT_CLASSES = len(EVENT_KINDS) + 2  # nothing, there from the beginning, and t
 TIME_CLASSES = 2 * SECONDS
 MINUTE_CLASSES, TEN_CLASSES = 11, 6
 ALIKE_CLASSES = 4
+HAPPENING_CLASSES = int(1 / SPACING)  # as many as fit into a video
 HEADING_CLASSES = len(HEADINGS) + 1
 
 

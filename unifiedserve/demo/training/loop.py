@@ -25,7 +25,7 @@ CURRICULUM = (
     (0.0, Lesson(ANY, stills=0.5, long=0.0, asks=False)),  # the vision tower alone
     (0.20, Lesson(SHORT, stills=0.5, long=0.0)),
     (0.25, Lesson(ANY, stills=0.25, long=0.0)),
-    (0.45, Lesson(ANY, stills=0.2, long=0.2)),
+    (0.45, Lesson(ANY, stills=0.2, long=0.25)),
 )
 INSIDE = re.compile(r"(blocks|layers|merger)\.")  # of layers, by a parameter's name
 STATE, CURVES = "state.pt", "curves.jsonl"
