@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 from unifiedserve.demo.training.clips import Clip, Source, coded, drawn
 from unifiedserve.demo.training.labels import Labels
 from unifiedserve.demo.training.prompts import Branch, Sequences, Writer
-from unifiedserve.demo.world.language import LONG as MINUTES
+from unifiedserve.demo.world.language import LONG
 from unifiedserve.demo.world.questions import Turn, conversation
 from unifiedserve.demo.world.sampling import ASPECTS, STILL, Recipe, sample_scene
 
@@ -90,18 +90,18 @@ class Batches(Dataset[Batch]):
         for i in range(count):
             rate = float(rng.choice(RATES))
             if long:
-                shortest = MINUTES if rng.random() < TOLD_IN_MINUTES else frames / 2.2
+                shortest = LONG if rng.random() < TOLD_IN_MINUTES else frames / 2.2
                 length = shortest, min(LONGEST, SPARSEST * frames)
-                recipe, wanted = Recipe(lesson.recipe.things, length), frames
             elif rng.random() < 0.7:  # what the rule of so many frames a second gives
-                recipe, wanted = Recipe(lesson.recipe.things, (frames / 2, frames / 2 + 0.8)), frames
+                length = frames / 2, frames / 2 + 0.8
             else:  # one to three frames a second
-                recipe, wanted = Recipe(lesson.recipe.things, (max(2.0, frames / 3), frames)), frames
+                length = max(2.0, frames / 3), frames
             if not long and rng.random() < CODED:
                 clips.append(self._coded(shape, frames, step, rng))
                 continue
+            recipe = Recipe(lesson.recipe.things, length)
             scene = sample_scene(recipe, (self._seed, self._part, step, i), shape[0] / shape[1])
-            clips.append(drawn(scene, Source(*_size(shape, rng), max(rate, frames / scene.seconds + 1), wanted)))
+            clips.append(drawn(scene, Source(*_size(shape, rng), max(rate, frames / scene.seconds + 1), frames)))
         return clips
 
     def _still(self, lesson: Lesson, shape: Shape, number: tuple[int, int], rng: np.random.Generator) -> Clip:
