@@ -13,7 +13,7 @@ import typer
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-LOSSES = ("seen", "answers", "understood", "pointing")
+LOSSES = ("seen", "answers", "understood", "pointing", "told")
 SHARES = ("cell shape", "cell colour")
 
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from unifiedserve.demo.training import batches as batches_module
 from unifiedserve.demo.training.batches import EXAMINATION, POOL, TRAINING, Batches, Lesson, Lessons
 from unifiedserve.demo.training.clips import Source, coded, drawn, encode
-from unifiedserve.demo.training.heads import POINTERS, pointing_loss
+from unifiedserve.demo.training.heads import NAMED, POINTERS, TOLD, Heads, pointing_loss, told_loss
 from unifiedserve.demo.training.labels import labels
 from unifiedserve.demo.training.loop import CURVES, STATE, Options, Trainer
 from unifiedserve.demo.training.network import Network
@@ -201,6 +201,24 @@ def test_pointing_costs_nothing_where_heads_look_at_what_is_asked_about(lessons:
             right[row, head, place, there] = 1 / max(1, int(there.sum()))
     assert pointing_loss(right, wanted, batch.labels) < 1e-3
     assert pointing_loss(torch.full_like(right, 1 / cells), wanted, batch.labels) > 1
+
+
+def test_tokens_that_look_at_an_event_should_have_its_time_and_number(lessons: Batches) -> None:
+    """A token costs nothing if the heads read from it what the labels say of its event, and much if another one's."""
+    batch = next(batch for step in range(40) if (batch := lessons[step]).labels["happening"].max() > 0)
+    clip, group, cell = (int(i) for i in (batch.labels["happening"] > 0).nonzero()[0])
+    own = {name: int(batch.labels[name][clip, group, cell]) for name in TOLD}
+    wanted = {"happening": torch.full((batch.clips, ROW), -1)}
+    wanted["happening"][clip, 5] = own["happening"]
+    heads, text = Heads(8), torch.zeros(batch.clips, ROW, 8)
+    text[clip, 5, 0] = 100.0
+    for right in (True, False):
+        for name in TOLD:
+            weight = torch.zeros(NAMED[name][0], 8)
+            weight[own[name] if right else own[name] - 1, 0] = 1.0
+            heads.named[name].weight.data = weight
+        loss = float(told_loss(heads, text, wanted, batch.labels).detach())
+        assert loss < 0.1 if right else loss > 10
 
 
 @pytest.mark.parametrize("seed", range(10))

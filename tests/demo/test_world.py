@@ -84,6 +84,8 @@ def test_events_change_what_is_seen(seed: int) -> None:
             other = scene.things[event.other]
             (x, y), (u, v) = thing.path.at(event.seconds), other.path.at(event.seconds)
             assert np.hypot(x - u, y - v) <= (thing.size + other.size) / 2 + CLEARANCE
+            assert other.rests
+            assert not thing.rests
 
 
 def test_all_kinds_occur() -> None:

@@ -25,7 +25,7 @@ GROUPS = 64  # of frames, or images, in a batch
 ROWS = 48  # of conversations in a batch, more or less
 RATES = (5, 8, 10, 12, 15, 24, 25, 30)
 FRAMES = (4, 6, 8, 8, 8, 10, 12, 16, 24)
-LONG_FRAMES = (32, 48, 48, 64, 96, 128)
+LONG_FRAMES = (32, 48, 64, 96, 128, 128)
 SPARSEST, LONGEST = 5.0, 600.0  # seconds a frame in long videos, and seconds, at most
 TOLD_IN_MINUTES = 0.7  # of the long videos at least
 CODED = 0.15  # of the clips of a batch come out of a file
@@ -85,7 +85,7 @@ class Batches(Dataset[Batch]):
     def _videos(self, lesson: Lesson, shape: Shape, step: int, rng: np.random.Generator) -> list[Clip]:
         long = rng.random() < lesson.long
         frames = int(rng.choice(LONG_FRAMES if long else FRAMES))
-        count = max(2, GROUPS * (4 if long else 2) // frames)
+        count = max(2, GROUPS * (6 if long else 2) // frames)
         clips = []
         for i in range(count):
             rate = float(rng.choice(RATES))

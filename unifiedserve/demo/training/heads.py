@@ -33,6 +33,7 @@ NAMED = {
     "same_colour": (ALIKE_CLASSES, 0.5),
     "happening": (HAPPENING_CLASSES, 0.5),
 }  # classes and weights of what is known, beside events and places
+TOLD = ("time", "minute", "ten", "happening")  # of these, what a token that looks at an event should have from it
 
 
 class Heads(nn.Module):
@@ -83,15 +84,30 @@ def understood_loss(heads: Heads, inner: dict[int, Tensor], labels: dict[str, Te
 
 def pointing_loss(pointed: Tensor, wanted: dict[str, Tensor], labels: dict[str, Tensor]) -> Tensor:
     """How far the POINTERS look elsewhere; for `pointed` and `wanted` see Reading."""
-    rows, loss = len(pointed) // len(labels["thing"]), pointed.new_zeros((), dtype=torch.float32)
+    loss = pointed.new_zeros((), dtype=torch.float32)
     for head, name in POINTERS.items():
-        row, place = (wanted[name] != NOTHING).nonzero(as_tuple=True)
-        there = labels[name].flatten(1)[row // rows] == wanted[name][row, place][:, None]
-        found = there.any(1)
-        looks = (pointed[row, head, place].float() * there).sum(1)[found]
+        row, place, _, there = _sought(wanted, labels, name)
+        looks = (pointed[row, head, place].float() * there).sum(1)
         if len(looks):
             loss = loss - (looks + 1e-4).log().mean()
     return loss
+
+
+def told_loss(heads: Heads, text: Tensor, wanted: dict[str, Tensor], labels: dict[str, Tensor]) -> Tensor:
+    """Loss of what the tokens that look at an event know of it then; for `text` and `wanted` see Reading."""
+    row, place, clip, there = _sought(wanted, labels, "happening")
+    cell, known = there.int().argmax(1), text[row, place].float()
+    losses = [NAMED[name][1] * _named(heads.named[name](known), labels[name].flatten(1)[clip, cell]) for name in TOLD]
+    return torch.stack(losses).sum()
+
+
+def _sought(wanted: dict[str, Tensor], labels: dict[str, Tensor], name: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows, places and clips of the tokens that should look at something seen, and where that is [n, visual tokens]."""
+    row, place = (wanted[name] != NOTHING).nonzero(as_tuple=True)
+    clip = row // (len(wanted[name]) // len(labels[name]))
+    there = labels[name].flatten(1)[clip] == wanted[name][row, place][:, None]
+    found = there.any(1)
+    return row[found], place[found], clip[found], there[found]
 
 
 def _flat(tokens: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from unifiedserve.demo.training.batches import EXAMINATION, Batch, Batches, Lesson, Lessons, in_background
 from unifiedserve.demo.training.checkpoint import bundled_config, make_model, write_description, write_weights
-from unifiedserve.demo.training.heads import Heads, pointing_loss, seen_loss, understood_loss
+from unifiedserve.demo.training.heads import Heads, pointing_loss, seen_loss, told_loss, understood_loss
 from unifiedserve.demo.training.network import Network, Reading
 from unifiedserve.demo.training.progress import shares_right
 from unifiedserve.demo.training.prompts import IGNORED
@@ -156,9 +156,10 @@ class Trainer:
         answers = functional.cross_entropy(reading.logits.float(), targets[targets != IGNORED].to(visual.device))
         knowing = understood_loss(self.heads, reading.inner, labels, batch.kind)
         pointing = pointing_loss(reading.pointed, reading.wanted, labels)
-        parts = {"answers": answers, "understood": knowing, "pointing": pointing}
+        told = told_loss(self.heads, reading.text, reading.wanted, labels)
+        parts = {"answers": answers, "understood": knowing, "pointing": pointing, "told": told}
         values |= {name: float(part.detach()) for name, part in parts.items()}
-        return answers + 0.5 * loss + 0.3 * knowing + 0.1 * pointing, values
+        return answers + 0.5 * loss + 0.3 * knowing + 0.1 * pointing + 0.3 * told, values
 
     def _forward(self, batch: Batch) -> tuple[Tensor, Reading | None]:
         """Visual tokens; what reading gives if there are questions."""

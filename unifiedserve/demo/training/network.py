@@ -21,13 +21,15 @@ class Reading(NamedTuple):
     """What reading has given.
 
     `logits` [answer tokens, vocabulary]; `inner` visual tokens [clips, tokens, hidden] after some layers; `pointed`
-    [rows, heads, ROW, visual tokens], the attention of the layer POINTING; `wanted` [rows, ROW], where it should go.
+    [rows, heads, ROW, visual tokens], the attention of the layer POINTING; `wanted` [rows, ROW], where it should go;
+    `text` [rows, ROW, hidden], the rows' tokens after that layer.
     """
 
     logits: Tensor
     inner: dict[int, Tensor]
     pointed: Tensor
     wanted: dict[str, Tensor]
+    text: Tensor
 
 
 class Network(nn.Module):
@@ -68,7 +70,7 @@ class Network(nn.Module):
         embeds = torch.cat([embeds[:, :start], own.to(embeds.dtype), embeds[:, prefix:]], dim=1)
         cosine, sine = (_flat(x, prefix).bfloat16() for x in language.rotary_emb(embeds, batch.sequences["positions"]))
         bias = torch.where(sight(batch.sequences["branches"][:, prefix:], prefix), 0.0, float("-inf")).bfloat16()
-        hidden, inner, looks = _flat(embeds, prefix), {}, {}
+        hidden, inner = _flat(embeds, prefix), {}
         answered = _flat(batch.sequences["turns"], prefix) >= 0
         for number, layer in enumerate(language.layers):
             attention, config = layer.self_attn, language.config
@@ -77,15 +79,17 @@ class Network(nn.Module):
             parts = self._before(layer.input_layernorm, projections, hidden, cosine, sine, heads)
             mixed, weights = attend_in_rows(*parts, bias[:, None], batch.clips)
             if number + 1 == POINTING:
-                looks[POINTING] = weights[..., start:prefix]
+                pointed = weights[..., start:prefix]
             if number + 1 == len(language.layers):  # nobody looks at the others any more
                 hidden, mixed = hidden[answered], mixed[answered]
             hidden = self._after(attention.o_proj, layer.post_attention_layernorm, layer.mlp, hidden, mixed)
             if number + 1 in (PLACED, REMEMBERED, KNOWN):
                 inner[number + 1] = hidden[: batch.clips * prefix].view(batch.clips, prefix, -1)[:, start:]
+            if number + 1 == POINTING:
+                text = hidden[batch.clips * prefix :].view(-1, ROW, hidden.shape[1])
         logits = self.model.lm_head(_norm(language.norm, hidden))
         wanted = {name: batch.sequences[name][:, prefix:].reshape(-1, ROW) for name in POINTERS.values()}
-        return Reading(logits, inner, looks[POINTING], wanted)
+        return Reading(logits, inner, pointed, wanted, text)
 
 
 def embed(rows: Tensor, mean: Tensor, deviation: Tensor, weight: Tensor) -> Tensor:

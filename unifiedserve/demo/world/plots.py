@@ -1,6 +1,6 @@
 """What things do in a video: each plot makes one or two things with their paths and events, or None if it does not fit.
 
-A thing that moves does so in one direction for as long as it is there; collisions turn it back.
+A thing that moves does so in one direction for as long as it is there; a collision turns it back.
 """
 
 import math
@@ -99,20 +99,20 @@ def speed_up(stage: Stage, things: tuple[Thing, ...]) -> tuple[list[Thing], list
 
 
 def collide(stage: Stage, things: tuple[Thing, ...]) -> tuple[list[Thing], list[Event]] | None:
-    """Two things meet on a line and turn back."""
+    """The first thing runs into the second one, which rests, and turns back: no doubt which one hits the other."""
     moment = stage.moment()
-    speed = float(stage.rng.uniform(0.15, 0.3)) / max(moment, stage.seconds - moment)
+    speed = float(stage.rng.uniform(MOVES, 2 * MOVES)) / max(moment, stage.seconds - moment)
     _, (dx, dy) = _course(stage)
     gap = (things[0].size + things[1].size) / 2
     x, y = stage.width * stage.rng.uniform(0.35, 0.65), stage.height * stage.rng.uniform(0.35, 0.65)
     times = (0.0, moment, stage.seconds)
-    made = []
-    for thing, side in zip(things, (-1, 1), strict=True):
-        ways = [side * (gap / 2 + speed * abs(seconds - moment)) for seconds in times]
-        path = Path(times, tuple(x + dx * way for way in ways), tuple(y + dy * way for way in ways))
-        if not all(_inside(stage, *point, thing.size / 2) for point in zip(path.xs, path.ys, strict=True)):
+    ways = [-gap / 2 - speed * abs(seconds - moment) for seconds in times]
+    run = Path(times, tuple(x + dx * way for way in ways), tuple(y + dy * way for way in ways))
+    stand = Path((0.0,), (x + dx * gap / 2,), (y + dy * gap / 2,))
+    made = [replace(thing, path=path) for thing, path in zip(things, (run, stand), strict=True)]
+    for thing in made:
+        if not all(_inside(stage, *point, thing.size / 2) for point in zip(thing.path.xs, thing.path.ys, strict=True)):
             return None
-        made.append(replace(thing, path=path))
     return made, [Event(moment, "collide", 0, 1)]
 
 
