@@ -13,7 +13,7 @@ from unifiedserve.demo.training import batches as batches_module
 from unifiedserve.demo.training.batches import EXAMINATION, POOL, TRAINING, Batches, Lesson, Lessons
 from unifiedserve.demo.training.clips import Source, coded, drawn, encode
 from unifiedserve.demo.training.heads import NAMED, POINTERS, TOLD, Heads, pointing_loss, told_loss
-from unifiedserve.demo.training.labels import labels
+from unifiedserve.demo.training.labels import NOTHING, labels
 from unifiedserve.demo.training.loop import CURVES, STATE, Options, Trainer
 from unifiedserve.demo.training.network import Network
 from unifiedserve.demo.training.prompts import IGNORED, ROW, Writer
@@ -22,7 +22,7 @@ from unifiedserve.demo.world.plots import VECTORS
 from unifiedserve.demo.world.questions import ASKERS, Turn, ask, conversation
 from unifiedserve.demo.world.rendering import Renderer
 from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
-from unifiedserve.demo.world.scene import EVENT_KINDS, HEADINGS, SHAPES
+from unifiedserve.demo.world.scene import COLOURS, EVENT_KINDS, HEADINGS, SHAPES
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import MediaOptions, PatchGrid, VideoInfo
 from unifiedserve.models.registry import load_config, load_processor
@@ -170,6 +170,10 @@ def test_labels_name_things_and_events(seed: int) -> None:
     for number, event in enumerate(scene.events):
         kinds = made.event[made.happening == number].tolist()
         assert kinds in ([], [2 + EVENT_KINDS.index(event.kind)])
+        hit = None if event.other is None else scene.things[event.other]
+        shapes, colours = (look[made.happening == number].tolist() for look in (made.hit_shape, made.hit_colour))
+        assert shapes in ([], [1 + SHAPES.index(hit.shape) if hit else NOTHING])
+        assert colours in ([], [COLOURS.index(hit.colour) if hit else NOTHING])
     assert (made.happening >= 0).sum() >= len(scene.events) - 1  # two may fall into one cell
 
 

@@ -32,8 +32,17 @@ NAMED = {
     "same_shape": (ALIKE_CLASSES, 0.5),
     "same_colour": (ALIKE_CLASSES, 0.5),
     "happening": (HAPPENING_CLASSES, 0.5),
+    "hit_shape": (SHAPE_CLASSES, 0.5),
+    "hit_colour": (COLOUR_CLASSES, 0.5),
 }  # classes and weights of what is known, beside events and places
-TOLD = ("time", "minute", "ten", "happening")  # of these, what a token that looks at an event should have from it
+TOLD = (
+    "time",
+    "minute",
+    "ten",
+    "happening",
+    "hit_shape",
+    "hit_colour",
+)  # of these, what a token that looks at an event should have from it
 
 
 class Heads(nn.Module):

@@ -33,8 +33,9 @@ class Labels:
     way it always goes (0: it rests; NOTHING also where it has no single one). Of the group before, `was` is the colour
     of what had its centre here then, `before` the colour that this thing had then (both 0 for nothing, else from 1 on).
     `event` is what happened here since. `time` is the group's class, for all cells. `thing` and `happening` are the
-    numbers of the thing and of the event among the scene's, or NOTHING. `minute` and `ten` are the group's time as told
-    in long videos, NOTHING in others. `same_shape` and `same_colour` count the others like this one in the group.
+    numbers of the thing and of the event among the scene's, or NOTHING; `hit_shape` and `hit_colour` tell what is hit,
+    in the classes of `shape` and `colour`, NOTHING elsewhere. `minute` and `ten` are the group's time as told in long
+    videos, NOTHING in others. `same_shape` and `same_colour` count the others like this one in the group.
     """
 
     shape: Numbers
@@ -51,6 +52,8 @@ class Labels:
     time: Numbers
     thing: Numbers
     happening: Numbers
+    hit_shape: Numbers
+    hit_colour: Numbers
     minute: Numbers
     ten: Numbers
     same_shape: Numbers
@@ -77,6 +80,8 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         time=_for_all(told, cells),
         thing=np.full((groups, cells), NOTHING),
         happening=np.full((groups, cells), NOTHING),
+        hit_shape=np.full((groups, cells), NOTHING),
+        hit_colour=np.full((groups, cells), NOTHING),
         minute=_for_all(np.where(in_tens, (told - SECONDS) // 6, NOTHING), cells),
         ten=_for_all(np.where(in_tens, (told - SECONDS) % 6, NOTHING), cells),
         same_shape=np.full((groups, cells), NOTHING),
@@ -115,6 +120,10 @@ def labels(scene: Scene, times: NDArray[np.float64], rows: int, columns: int) ->
         if place is not None:
             made.event[place] = 2 + EVENT_KINDS.index(event.kind)
             made.happening[place] = number
+            if event.other is not None:
+                other = scene.things[event.other]
+                made.hit_shape[place] = 1 + SHAPES.index(other.shape)
+                made.hit_colour[place] = COLOURS.index(other.colour_at(event.seconds))
     return made
 
 
