@@ -35,14 +35,8 @@ NAMED = {
     "hit_shape": (SHAPE_CLASSES, 0.5),
     "hit_colour": (COLOUR_CLASSES, 0.5),
 }  # classes and weights of what is known, beside events and places
-TOLD = (
-    "time",
-    "minute",
-    "ten",
-    "happening",
-    "hit_shape",
-    "hit_colour",
-)  # of these, what a token that looks at an event should have from it
+# of these, what a token that looks at an event should have from it
+TOLD = ("time", "minute", "ten", "happening", "hit_shape", "hit_colour")
 
 
 class Heads(nn.Module):

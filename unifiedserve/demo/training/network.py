@@ -78,14 +78,13 @@ class Network(nn.Module):
             heads = (config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads)
             parts = self._before(layer.input_layernorm, projections, hidden, cosine, sine, heads)
             mixed, weights = attend_in_rows(*parts, bias[:, None], batch.clips)
-            if number + 1 == POINTING:
-                pointed = weights[..., start:prefix]
             if number + 1 == len(language.layers):  # nobody looks at the others any more
                 hidden, mixed = hidden[answered], mixed[answered]
             hidden = self._after(attention.o_proj, layer.post_attention_layernorm, layer.mlp, hidden, mixed)
             if number + 1 in (PLACED, REMEMBERED, KNOWN):
                 inner[number + 1] = hidden[: batch.clips * prefix].view(batch.clips, prefix, -1)[:, start:]
             if number + 1 == POINTING:
+                pointed = weights[..., start:prefix]
                 text = hidden[batch.clips * prefix :].view(-1, ROW, hidden.shape[1])
         logits = self.model.lm_head(_norm(language.norm, hidden))
         wanted = {name: batch.sequences[name][:, prefix:].reshape(-1, ROW) for name in POINTERS.values()}
