@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 
 from unifiedserve.demo.training import batches as batches_module
 from unifiedserve.demo.training.batches import EXAMINATION, POOL, TRAINING, Batches, Lesson, Lessons
+from unifiedserve.demo.training.checkpoint import write_description
 from unifiedserve.demo.training.clips import Source, coded, drawn, encode
 from unifiedserve.demo.training.heads import NAMED, POINTERS, TOLD, Heads, pointing_loss, told_loss
 from unifiedserve.demo.training.labels import NOTHING, labels
@@ -23,6 +24,7 @@ from unifiedserve.demo.world.questions import ASKERS, Turn, ask, conversation
 from unifiedserve.demo.world.rendering import Renderer
 from unifiedserve.demo.world.sampling import STILL, Recipe, sample_scene
 from unifiedserve.demo.world.scene import COLOURS, EVENT_KINDS, HEADINGS, SHAPES
+from unifiedserve.models.checkpoint_files import train_tokenizer
 from unifiedserve.models.hub import transformers
 from unifiedserve.models.media import MediaOptions, PatchGrid, VideoInfo
 from unifiedserve.models.registry import load_config, load_processor
@@ -251,6 +253,14 @@ def test_a_few_steps_lower_the_loss(tmp_path: Path) -> None:
     losses = [trainer._learn(batch) for _ in range(12)]
     assert losses[-1]["answers"] < 0.7 * losses[0]["answers"]
     assert losses[-1]["seen"] < 0.9 * losses[0]["seen"]
+
+
+def test_a_directory_keeps_its_tokenizer(tmp_path: Path) -> None:
+    """Weights in there go with its ids, even if today's wordings would give others."""
+    other = train_tokenizer(["another world, of other words"], 300)
+    other.save(str(tmp_path / "tokenizer.json"))
+    assert write_description(tmp_path).get_vocab() == other.get_vocab()
+    assert json.loads((tmp_path / "config.json").read_text())["eos_token_id"] == other.token_to_id("<|im_end|>")
 
 
 def test_a_run_that_was_interrupted_goes_on_exactly(tmp_path: Path) -> None:

@@ -96,9 +96,10 @@ def _fill(name: str, parameter: nn.Parameter, generator: torch.Generator) -> Non
 
 
 def write_description(directory: Path) -> Tokenizer:
-    """Write all files but the weights; returns the tokenizer."""
+    """Write all files but the weights; returns the tokenizer: that of the directory if it has one, else a new one."""
     directory.mkdir(parents=True, exist_ok=True)
-    tokenizer = make_tokenizer()
+    known = directory / "tokenizer.json"  # weights in there go with it, whatever the texts of today would give
+    tokenizer = Tokenizer.from_file(str(known)) if known.exists() else make_tokenizer()
     config = bundled_config(tokenizer)
     write_files(
         directory,

@@ -395,5 +395,5 @@ ASKERS: dict[str, Asker] = {
     "happening": _happening,
     "description": _description,
 }
-WEIGHTS = {"extreme": 2.0, "order": 2.0, "time": 2.5}  # hard ones that many scenes do not have
+WEIGHTS = {"extreme": 2.0, "order": 4.0, "time": 2.5}  # hard ones that many scenes do not have
 WEIGHTS |= dict.fromkeys(("direction", "count", "quadrant", "beside", "ever", "happening"), 1.5)
