@@ -16,6 +16,8 @@ VENV_FLAGS ?=
 JOBS ?= 2
 MODEL ?=
 ARGS ?=
+# pytest's workers; a single file is faster without them.
+PARALLEL := --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 FUZZ_RUNS ?= 2000
 FUZZ_FILES ?= 200
 FUZZ_VIDEOS ?= $(wildcard ../shared/data/videos)
@@ -27,12 +29,12 @@ BUILD := build/native
 EDITABLE = $(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) --editable
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
-CORES := flashcodec/csrc ipc_buffers/csrc unifiedserve/csrc
-CPP := $(sort $(wildcard $(CORES:=/*.cpp)))
-NATIVE := $(CPP) $(wildcard $(CORES:=/*.h) $(CORES:=/*.inl) CMakeLists.txt */CMakeLists.txt)
+CORES := native flashcodec/csrc ipc_buffers/csrc unifiedserve/csrc
+CPP := $(sort $(shell find $(CORES) -name '*.cpp'))
+NATIVE := $(CPP) $(shell find $(CORES) -name '*.h' -o -name '*.inl') $(wildcard CMakeLists.txt */CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard flashcodec/fuzz/*.cpp flashcodec/fuzz/*.h)
 
-.PHONY: help setup serve demo doctor test bench lint format asan tsan fuzz clean distclean
+.PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz clean distclean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -50,7 +52,7 @@ doctor: setup ## Say what this machine has and what it lacks
 	$(VENV)/bin/unifiedserve doctor $(ARGS)
 
 test: setup ## Run all tests (ARGS="tests/ipc_buffers -k name" for some)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest $(or $(ARGS),$(PARALLEL))
 
 bench: setup ## Run the benchmarks (over an hour); results in bench/results
 	mkdir -p bench/results
@@ -71,6 +73,7 @@ lint: setup ## Check style, types and C++ (changes nothing)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(PY) tools/stubs --check
 	clang-format --dry-run -Werror $(FORMATTED)
 	printf '%s\n' $(CPP) | xargs -n 1 -P $(JOBS) clang-tidy --quiet -p $(BUILD)
 
@@ -78,6 +81,9 @@ format: setup ## Format Python and C++
 	$(VENV)/bin/ruff check --fix-only --exit-zero .
 	$(VENV)/bin/ruff format .
 	clang-format -i $(FORMATTED)
+
+stubs: setup ## Write the type stubs of the C++ cores (_core.pyi) from their bindings
+	$(PY) tools/stubs
 
 asan: SANITIZER := libasan
 tsan: SANITIZER := libtsan

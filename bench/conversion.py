@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from machine import describe_machine
 from rich.console import Console
 from rich.table import Table
 
 from flashcodec import Layout, PatchLayout, RGBLayout, _core
+from unifiedserve.doctor.machine import describe_machine
 
 Pixels = npt.NDArray[np.uint8]
 BT709, LIMITED = 1, False

@@ -20,16 +20,17 @@ from typing import Annotated, Any, Literal
 
 import torch
 import typer
-from machine import describe_machine
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from flashcodec import PatchLayout
+from unifiedserve.doctor.machine import describe_machine
+from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, resized
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Run, unit_layout, window_layout
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
-from unifiedserve.models.hub import transformers
-from unifiedserve.models.media import MediaKind, MediaPlan, PatchGrid
+from unifiedserve.models.hub import load_transformers
 
 VISION = {
     "depth": 12,
@@ -55,7 +56,7 @@ Measured = dict[str, list[float]]
 def medium(kind: MediaKind, height: int, width: int, max_pixels: int, units: int) -> MediaPlan:
     rows, columns = resized(height, width, 28, RULES.min_pixels, max_pixels)
     patches = rows * columns // 14**2
-    layout = PatchGrid(rows, columns, 14, 2, 2)
+    layout = PatchLayout(rows, columns, 14, 2, 2)
     return MediaPlan(kind=kind, layout=layout, units=units, patches_per_unit=patches, tokens_per_unit=patches // 4)
 
 
@@ -65,8 +66,8 @@ IMAGE = medium("image", 1000, 1000, 1 << 20, 1)
 
 def make_tower(dtype: torch.dtype) -> Any:
     torch.manual_seed(0)
+    config = load_transformers().Qwen2_5_VLConfig(vision_config=VISION).vision_config
     module = importlib.import_module("transformers.models.qwen2_5_vl.modeling_qwen2_5_vl")
-    config = transformers.Qwen2_5_VLConfig(vision_config=VISION).vision_config
     tower = module.Qwen2_5_VisionTransformerPretrainedModel._from_config(config, dtype=dtype)
     return tower.eval().requires_grad_(False)
 
@@ -91,7 +92,7 @@ class Floor:
             torch.mm(self._random(patches // 4, layer.in_features), layer.weight.t())
 
     def with_attention(self, plan: MediaPlan) -> None:
-        """And the products of queries with keys and of weights with values, a bounded number of scores at once."""
+        """Compute the tower's products and attention's two, a bounded number of scores at once."""
         self(plan.patches)
         config = self._tower.config
         heads, head_dim = config.num_heads, config.hidden_size // config.num_heads
@@ -121,7 +122,7 @@ class Floor:
 
 
 def contestants(tower: Any, plan: MediaPlan, units_a_step: int) -> dict[str, Callable[[], object]]:
-    """Ways to encode all of a medium; `units_a_step` is for ours in steps, as the server takes them."""
+    """Return the ways to encode all of a medium; `units_a_step` is for ours in steps, as the server takes them."""
     ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()})
     floor = Floor(tower)
     patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
@@ -177,7 +178,7 @@ def compare(
 
 
 def sweep(console: Console, tower: Any, plan: MediaPlan, rounds: int, clock: Clock) -> list[dict[str, float]]:
-    """What a step of so many units takes, and what that makes a second."""
+    """Measure steps of so many units, and what that makes a second."""
     ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()})
     patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
     runs: dict[str, Callable[[], object]] = {}

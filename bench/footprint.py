@@ -1,6 +1,6 @@
-"""What a daemon takes of the memory, each process its proportional share, and how full the buffers get.
+"""The memory of a daemon, each process's proportional share, and how full the buffers get.
 
-Asks one question about a video of many frames, then reads /proc and the metrics.
+One question about a video of many frames is asked, then /proc and the metrics are read.
 
     python bench/footprint.py --model CHECKPOINT --frames 768
 """
@@ -17,7 +17,7 @@ import psutil
 import typer
 from rich.console import Console
 from rich.table import Table
-from streams import MODEL_SIZES, ask_video, daemon, frames, make_video
+from streams import MODEL_SIZES, ask_video, frames, make_video, serving
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.models.tiny import make_checkpoint
@@ -29,17 +29,17 @@ WEIGHTS_FACTOR = 1.1
 
 
 def processes() -> dict[str, dict[str, float]]:
-    """MB of each process of the daemon, by part."""
+    """Return the MB of each process of the daemon, by part."""
     found: dict[str, dict[str, float]] = {}
     for process in psutil.Process().children(recursive=True):
         text = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
-        name = f"{'worker' if 'unifiedserve.worker' in process.cmdline() else 'API'} {process.pid}"
-        found[name] = {part: int(re.search(rf"^{part}: +(\d+)", text, re.M)[1]) * 1024 / 1e6 for part in PARTS}
+        sizes = {part: int(re.search(rf"^{part}: +(\d+)", text, re.M)[1]) * 1024 / 1e6 for part in PARTS}
+        found[f"{process.name()} {process.pid}"] = sizes
     return found
 
 
 def buffers(url: str) -> dict[str, tuple[int, int]]:
-    """Peak and total pages of each buffer."""
+    """Return the peak and total pages of each buffer."""
     text = httpx.get(f"{url}/metrics").raise_for_status().text
     values = re.findall(r'unifiedserve:buffer_(peak|total)_pages\{buffer="(\w+)"\} (\S+)', text)
     pages = {(kind, buffer): int(float(value)) for kind, buffer, value in values}
@@ -69,21 +69,21 @@ def main(
     count: Annotated[int, typer.Option("--frames", help="Frames sampled from the video")] = 768,
     dtype: Annotated[str, typer.Option(help="As for serve")] = "auto",
 ) -> None:
-    """Proportional set sizes of all processes against weights x 1.1 + buffers + 700 MB a worker."""
+    """Compare the proportional set sizes of all processes with weights x 1.1 + buffers + 700 MB a worker."""
     console, config = Console(), EngineConfig()
     with tempfile.TemporaryDirectory() as folder:
         video = Path(folder) / "video.mp4"
         make_video(video, -(-count // 30))
         checkpoint = model or make_checkpoint(Path(folder) / "model", sizes=MODEL_SIZES)
         weights = sum(file.stat().st_size for file in checkpoint.glob("*.safetensors")) / 1e6
-        with daemon(checkpoint, Path(folder), "--dtype", dtype) as url:
+        with serving(checkpoint, Path(folder), "--dtype", dtype) as daemon:
             show(console, "idle", processes())
-            asyncio.run(ask(url, video, count))
+            asyncio.run(ask(daemon.url, video, count))
             sizes = processes()
             total = show(console, f"after a request of {count} frames", sizes)
-            for name, (peak, pages) in buffers(url).items():
+            for name, (peak, pages) in buffers(daemon.url).items():
                 console.print(f"{name}: {peak} of {pages} pages at most in use at once")
-    mib = config.kv_cache_mib + config.patch_buffer_mib + config.visual_buffer_mib + config.visual_cache
+    mib = config.kv_cache_mib + config.patch_buffer_mib + config.visual_buffer_mib + config.visual_cache_mib
     limit = weights * WEIGHTS_FACTOR + mib * 2**20 / 1e6 + WORKER_MB * len(config.workers.instances)
     console.print(f"{total:.0f} MB; weights x {WEIGHTS_FACTOR} + buffers + {WORKER_MB} MB a worker: {limit:.0f} MB")
 

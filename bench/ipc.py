@@ -163,7 +163,7 @@ def run_receiver(
     send: Callable[[Channel, Channel | None], None],
     own_cores: bool = False,
 ) -> Any:
-    """Starts the receiving process, sends it one message to warm up and then what `send` does; its result."""
+    """Start the receiving process, send it a message to warm up and then what `send` does; return its result."""
     with ExitStack() as stack:
         there = TRANSPORTS[transport](stack)
         back = TRANSPORTS[transport](stack) if answers else None
@@ -181,7 +181,7 @@ def run_receiver(
 
 
 def pin(stack: ExitStack, receiver: int | None) -> None:
-    """Gives this process and the receiver a core each, and this one its freedom back in the end."""
+    """Give this process and the receiver a core each, and this one its freedom back in the end."""
     cores = os.sched_getaffinity(0)
     assert receiver is not None
     os.sched_setaffinity(receiver, {max(cores)})

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from machine import describe_machine
 from rich.console import Console
 from rich.table import Table
 from serve_cpu import checkpoint
@@ -29,12 +28,14 @@ from torch import Tensor
 from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
+from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.weights import attach_weights, load_weights
+from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.hub import transformers
+from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.registry import load_adapter
-from unifiedserve.sampling import SamplingParams, sample
+from unifiedserve.sampling.sample import sample
 
 PAGE_TOKENS = 16
 GREEDY = SamplingParams(temperature=0)
@@ -78,7 +79,7 @@ class Theirs:
     def __init__(self, model: Any, batch: int, context: int) -> None:
         text = model.config.get_text_config()
         self.model, self.context = model, context
-        self.cache = transformers.DynamicCache(config=text)
+        self.cache = load_transformers().DynamicCache(config=text)
         shape = (batch, text.num_key_value_heads, context, text.hidden_size // text.num_attention_heads)
         for layer in range(text.num_hidden_layers):
             self.cache.update(torch.randn(shape, dtype=model.dtype), torch.randn(shape, dtype=model.dtype), layer)
@@ -96,7 +97,7 @@ class Theirs:
 
 
 def step_bytes(model: Any) -> int:
-    """Bytes of weights that a step reads: the layers, the final norm and the head."""
+    """Return the bytes of weights that a step reads: the layers, the final norm and the head."""
     decoder = model.get_decoder()
     tensors = [*decoder.layers.parameters(), *decoder.norm.parameters(), model.get_output_embeddings().weight]
     return sum(tensor.nbytes for tensor in tensors)
@@ -108,7 +109,7 @@ def read_all(tensors: list[Tensor]) -> None:
 
 
 def transformers_model(config: Any, adapter: LanguageAdapter) -> Any:
-    """The adapter's own modules with transformers' attention instead of ours."""
+    """Return the adapter's own modules with transformers' attention instead of ours."""
     adapter.model.set_attn_implementation({"text_config": "sdpa", "vision_config": "sdpa"})
     return adapter.model
 
@@ -196,6 +197,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("bench/results/language_step.json"))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
     if not (args.model / "config.json").exists():
         checkpoint.make(args.model)
     rows = [each for dtype in args.dtypes for each in run(args.model, dtype, args)]

@@ -1,4 +1,4 @@
-"""What the caches save: the time to first token of a video's first question, of a second one, and of one elsewhere.
+"""The saving by the caches: the time to first token of a video's first question, of a second one, and of one elsewhere.
 
 Each video is asked about three times: as a new one; with another question, which finds all but its own words in the
 prefix cache; and after another system prompt, where only the visual tokens are found. The same daemon without caches
@@ -18,14 +18,14 @@ from typing import Annotated, Any
 
 import openai
 import typer
-from machine import describe_machine
 from rich.console import Console
 from rich.table import Table
-from streams import MODEL_SIZES, NO_CACHES, ask_video, daemon, frames, make_video
+from streams import MODEL_SIZES, NO_CACHES, ask_video, frames, make_video, serving
 
+from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.models.tiny import make_checkpoint
 
-MAX_PIXELS = 50_176  # a frame
+MAX_PIXELS = 50_176  # pixels a frame at most
 ASKED = {
     "first question": ("You are a helpful assistant.", "What happens?"),
     "another question": ("You are a helpful assistant.", "Who is to be seen, and where?"),
@@ -37,7 +37,7 @@ Times = dict[str, list[float]]
 async def first_token(
     client: openai.AsyncOpenAI, video: Path, asked: tuple[str, str], sampling: dict[str, Any]
 ) -> float:
-    """Seconds to the first token."""
+    """Return the seconds to the first token."""
     system, question = asked
     parts: Any = [{"type": "video_url", "video_url": {"url": video.as_uri()}}, {"type": "text", "text": question}]
     start = time.monotonic()
@@ -51,7 +51,7 @@ async def first_token(
 
 
 async def measure(url: str, videos: list[Path], count: int) -> Times:
-    """The questions about one video after the other; the first video warms up."""
+    """Ask about one video after the other; the first one warms up."""
     times: Times = {name: [] for name in ASKED}
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=600) as client:
         model = (await client.models.list()).data[0].id
@@ -63,7 +63,7 @@ async def measure(url: str, videos: list[Path], count: int) -> Times:
 
 
 def show(console: Console, cached: Times, anew: Times) -> dict[str, float]:
-    """The medians, and the ratios of those with caches to those without."""
+    """Print the medians, and the ratios of those with caches to those without."""
     table = Table(title="Time to first token (medians)")
     for column in ("", "with caches, s", "without, s", "ratio"):
         table.add_column(column, justify="right")
@@ -89,10 +89,10 @@ def main(
         for number, path in enumerate(paths):
             make_video(path, 60 + number)
         checkpoint = model or make_checkpoint(Path(folder) / "model", sizes=MODEL_SIZES)
-        with daemon(checkpoint, Path(folder)) as url:
-            cached = asyncio.run(measure(url, paths, count))
-        with daemon(checkpoint, Path(folder), *NO_CACHES) as url:
-            anew = asyncio.run(measure(url, paths, count))
+        with serving(checkpoint, Path(folder)) as daemon:
+            cached = asyncio.run(measure(daemon.url, paths, count))
+        with serving(checkpoint, Path(folder), *NO_CACHES) as daemon:
+            anew = asyncio.run(measure(daemon.url, paths, count))
     ratios = show(Console(), cached, anew)
     result = {"command": " ".join(["python", *sys.argv]), "machine": describe_machine(), "frames": count}
     json_file.parent.mkdir(parents=True, exist_ok=True)

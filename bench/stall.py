@@ -1,4 +1,4 @@
-"""How long a text stream freezes while a two-minute video is decoded, encoded and prefilled.
+"""The freeze of a text stream while a two-minute video is decoded, encoded and prefilled.
 
 One daemon at a time, the placements in turn, same model, same requests. A stream of text tokens runs; when it is
 steady, a question about the video arrives; the stream's gaps are counted until the video's first token is there.
@@ -17,19 +17,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from machine import describe_machine
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from streams import MODEL_SIZES, NO_CACHES, Run, daemon, make_video, measure
+from streams import MODEL_SIZES, NO_CACHES, Run, make_video, measure, serving
 from streams import frames as sampled
 
 from unifiedserve.config import PLACEMENTS
+from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.models.tiny import make_checkpoint
 
 
 def summary(runs: list[Run]) -> dict[str, dict[str, float]]:
-    """Medians over the repeats, by placement."""
+    """Return the medians over the repeats, by placement."""
     return {
         placement: {
             name: statistics.median(getattr(run, name) for run in runs if run.label == placement)
@@ -57,7 +57,7 @@ def show(console: Console, results: dict[str, dict[str, float]], runs: list[Run]
 
 
 def draw(path: Path, runs: list[Run]) -> None:
-    """Every token of the streams as a tick, and when the video was being worked on."""
+    """Draw every token of the streams as a tick, and when the video was being worked on."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -92,8 +92,8 @@ def main(
         make_video(video, 120)
         runs = []
         for placement in track(list(PLACEMENTS) * repeats, "measuring", console=console):
-            with daemon(model, Path(folder), "--placement", placement, *NO_CACHES) as url:
-                runs.append(asyncio.run(measure(placement, url, [video], sampled(frames))))
+            with serving(model, Path(folder), "--placement", placement, *NO_CACHES) as daemon:
+                runs.append(asyncio.run(measure(placement, daemon.url, [video], sampled(frames))))
     results = summary(runs)
     show(console, results, runs)
     json_file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,12 @@
-"""Text streams beside videos: a daemon, the requests, and what the streams' gaps say."""
+"""Text streams beside videos: a daemon, the requests, and the streams' gaps."""
 
 import asyncio
 import contextlib
 import statistics
 import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +15,10 @@ from typing import Any
 import httpx
 import openai
 
+from unifiedserve.cli.daemon import Daemon, daemon
+
 CLIP = Path(__file__).parents[1] / "unifiedserve" / "samples" / "telescope.mp4"
-NO_CACHES = ("--no-prefix-cache", "--no-visual-cache")  # each question is then as good as new
+NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")  # each question is then as good as new
 SETTLE_TOKENS = 40
 LAST_TOKENS = 10
 MODEL_SIZES = {
@@ -43,16 +45,16 @@ class Run:
 
     label: str
     streams: list[list[float]]  # arrivals of each stream's tokens
-    ttfts: list[float]  # of the videos
+    ttfts: list[float]  # times to first token of the videos
 
     def gaps(self, start: float, stop: float) -> list[float]:
-        """Gaps of all streams that end in (start, stop], and those that span `stop`."""
+        """Return the gaps of all streams that end in (start, stop], and those that span `stop`."""
         pairs = (pair for tokens in self.streams for pair in pairwise(tokens))
         return [after - before for before, after in pairs if after > start and before < stop]
 
     @property
     def window(self) -> float:
-        """When the last video had its first token."""
+        """The time when the last video had its first token."""
         return max(self.ttfts)
 
     @property
@@ -83,50 +85,25 @@ class Run:
 
 
 def make_video(path: Path, seconds: int) -> None:
-    """640x360 H.264 at 30 frames a second, GOPs of 250 frames, from the sample clip."""
+    """Make 640x360 H.264 at 30 frames a second, GOPs of 250 frames, from the sample clip."""
     loop = ["-stream_loop", "-1", "-i", str(CLIP), "-t", str(seconds), "-an"]
     encode = ["-vf", "scale=640:360,fps=30", "-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p"]
     subprocess.run(["ffmpeg", "-loglevel", "error", "-y", *loop, *encode, str(path)], check=True)
 
 
-@contextlib.contextmanager
-def daemon(model: Path, media: Path, *options: str) -> Iterator[str]:
-    """The base URL of a running daemon, which may read files below `media`."""
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "unifiedserve.cli",
-            "serve",
-            str(model),
-            "--port",
-            "0",
-            "--allowed-local-media-path",
-            str(media),
-            *options,
-        ],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        ready = process.stdout.readline()
-        if not ready:
-            raise SystemExit(f"the daemon ended with code {process.wait()}")
-        yield ready.split()[-1]
-    finally:
-        process.terminate()
-        process.wait()
+def serving(model: Path, media: Path, *options: str) -> AbstractContextManager[Daemon]:
+    """Start a daemon that may read files below `media`."""
+    return daemon(model, "--allowed-local-media-path", str(media), *options)
 
 
 def gauge(url: str, name: str) -> float:
-    """A metric without labels."""
+    """Read a metric without labels."""
     lines = httpx.get(f"{url}/metrics").raise_for_status().text.splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith(f"unifiedserve:{name} "))
 
 
 async def measure(label: str, url: str, videos: list[Path], sampling: dict[str, Any], streams: int = 1) -> Run:
-    """Text streams run; when they are steady, one question about each video arrives.
+    """Run text streams and, when they are steady, ask one question about each video.
 
     `sampling` are the request's fields that say which frames are taken, and their size.
     """
@@ -182,13 +159,13 @@ async def text_stream(client: openai.AsyncOpenAI, model: str, number: int) -> As
 
 
 def frames(count: int, max_pixels: int | None = None) -> dict[str, Any]:
-    """The fields of a request that sample so many frames, each of so many pixels at most."""
+    """Return the fields of a request that sample `count` frames, each of `max_pixels` at most."""
     fields: dict[str, Any] = {"media_io_kwargs": {"video": {"num_frames": count}}}
     return fields | ({"mm_processor_kwargs": {"max_pixels": max_pixels}} if max_pixels else {})
 
 
 async def ask_video(client: openai.AsyncOpenAI, model: str, video: Path, sampling: dict[str, Any]) -> float:
-    """Seconds to the first token of a question about the video."""
+    """Ask about the video, and return the seconds to the first token."""
     start = time.monotonic()
     question = {"type": "text", "text": "What happens?"}
     parts: Any = [{"type": "video_url", "video_url": {"url": video.as_uri()}}, question]

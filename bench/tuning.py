@@ -1,4 +1,4 @@
-"""What --slo-tbt trades: the time between tokens of text streams against the time to first token of videos.
+"""The trade of --slo-tbt: the time between tokens of text streams against the time to first token of videos.
 
 Four streams run when four questions about videos arrive at once, with one target after another, each placement.
 
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from machine import describe_machine
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
-from streams import MODEL_SIZES, NO_CACHES, Run, daemon, gauge, make_video, measure
+from streams import MODEL_SIZES, NO_CACHES, Run, gauge, make_video, measure, serving
 from streams import frames as sampled
 
 from unifiedserve.config import PLACEMENTS
+from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.models.tiny import make_checkpoint
 
-MAX_PIXELS = 50_176  # a frame
-FACTORS = (1.0, 0.7, 0.85, 1.5, 2.5, 4.0)  # of the default target, which comes first
+MAX_PIXELS = 50_176  # pixels a frame at most
+FACTORS = (1.0, 0.7, 0.85, 1.5, 2.5, 4.0)  # multiples of the default target, which comes first
 FIGURES = ("idle_gap", "median_gap", "worst_gap", "frozen", "video_ttft")
 
 
@@ -43,15 +43,17 @@ class Point:
 
 
 def sweep(model: Path, videos: list[Path], frames: int, streams: int, placement: str, repeats: int) -> list[Point]:
-    """The default target, then others in proportion to it, in turn."""
+    """Measure the default target, then others in proportion to it, in turn."""
     points: list[Point] = []
     for number in track(range(repeats * len(FACTORS)), placement):
         factor = FACTORS[number % len(FACTORS)]
         target = [] if factor == 1 else ["--slo-tbt", f"{factor * points[0].target:.1f}"]
-        with daemon(model, videos[0].parent, "--placement", placement, *NO_CACHES, *target) as url:
+        with serving(model, videos[0].parent, "--placement", placement, *NO_CACHES, *target) as daemon:
             if number < len(FACTORS):
-                points.append(Point(placement, gauge(url, "slo_tbt_seconds") * 1e3, []))
-            run = asyncio.run(measure(f"{placement} x{factor:g}", url, videos, sampled(frames, MAX_PIXELS), streams))
+                points.append(Point(placement, gauge(daemon.url, "slo_tbt_seconds") * 1e3, []))
+            run = asyncio.run(
+                measure(f"{placement} x{factor:g}", daemon.url, videos, sampled(frames, MAX_PIXELS), streams)
+            )
             points[number % len(FACTORS)].runs.append(run)
     return sorted(points, key=lambda point: point.target)
 
@@ -68,7 +70,7 @@ def show(console: Console, points: list[Point]) -> None:
 
 
 def draw(path: Path, points: list[Point]) -> None:
-    """Gaps of the streams (median, and whiskers to the worst) over the videos' mean TTFT, a line for each placement."""
+    """Draw the streams' gaps (median, whiskers to the worst) over the videos' mean TTFT, a line a placement."""
     import matplotlib
 
     matplotlib.use("Agg")

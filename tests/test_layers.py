@@ -1,45 +1,56 @@
-"""The rule of docs/architecture.md: a file of unifiedserve imports only from its own row of the map or from above."""
+"""The rule of docs/architecture.md: a file of unifiedserve imports only from its own row of the map or from above.
+
+The rows are read from that page: of the first table under "Map of the code", the paths in the first column.
+"""
 
 import ast
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[1] / "unifiedserve"
-
-ROWS = [
-    {"__init__", "config", "errors", "sample_clips"},
-    {"attention"},
-    {"memory"},
-    {"models"},
-    {"sampling", "grammar"},
-    {"messages"},
-    {"scheduling"},
-    {"stages"},
-    {"worker"},
-    {"resources"},
-    {"supervisor", "link"},
-    {"media_digest", "caches"},
-    {"grammar_check"},
-    {"admission", "active", "output", "tracing", "metrics"},
-    {"live", "contact_sheet", "broadcast"},
-    {"intake", "in_flight"},
-    {"engine"},
-    {"server"},
-    {"doctor", "gantt", "live_view", "own_daemon", "ask", "demo", "cli_options", "cli"},
-]
-FILES = sorted(PACKAGE.rglob("*.py"))
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGE = REPOSITORY / "unifiedserve"
+PAGE = REPOSITORY / "docs" / "architecture.md"
 
 
-def part_of(file: Path) -> str:
-    """The row's entry that a file belongs to: its folder below the package, or its own name."""
-    first = file.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
+def rows_of_the_map(page: str) -> list[tuple[str, ...]]:
+    """Return the paths in each row of the page's map, from the first row on."""
+    lines = iter(page.partition("\n## Map of the code\n")[2].splitlines())
+    table = (line for line in lines if line.startswith("|"))
+    first = next(table, "")
+    rows = [line for line in [first, *takewhile(lambda line: line.startswith("|"), lines)] if line]
+    return [tuple(re.findall(r"`([^`]+)`", line.split("|")[1])) for line in rows[2:]]  # after the head and its rule
 
 
-def row_of(part: str) -> int:
-    return next((number for number, row in enumerate(ROWS) if part in row), -1)
+ROWS = rows_of_the_map(PAGE.read_text())
+FILES = sorted(file for file in PACKAGE.rglob("*.py") if file != PACKAGE / "__init__.py")
+
+
+def row_of(path: Path) -> int | None:
+    """Return the number of the row that names a file of the package, or the closest folder that it is in."""
+    relative = path.relative_to(PACKAGE)
+    for named in [str(relative), *(f"{parent}/" for parent in relative.parents)]:
+        for number, row in enumerate(ROWS):
+            if named in row:
+                return number
+    return None
+
+
+def path_of(module: str) -> Path | None:
+    """Return the file or folder of a dotted name below the package; None for what a module holds."""
+    parts = module.split(".")[1:]
+    for length in range(len(parts), 0, -1):
+        path = PACKAGE.joinpath(*parts[:length])
+        if path.is_dir():
+            return path / "__init__.py"
+        if path.with_suffix(".py").exists():
+            return path.with_suffix(".py")
+    return None
 
 
 def imported_modules(file: Path) -> Iterator[str]:
@@ -50,19 +61,28 @@ def imported_modules(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def test_the_map_names_what_there_is() -> None:
+    assert ROWS, f"{PAGE} has no table under '## Map of the code'"
+    gone = [path for row in ROWS for path in row if not (PACKAGE / path).exists()]
+    assert not gone, f"the map of {PAGE.name} names what unifiedserve/ does not have: {', '.join(gone)}"
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
 def test_imports_come_from_rows_above(file: Path) -> None:
-    row = row_of(part_of(file))
-    assert row >= 0, f"{part_of(file)} has no row in the map"
+    row = row_of(file)
+    assert row is not None, f"no row of the map in {PAGE.name} names {file.relative_to(PACKAGE)} or a folder around it"
     for module in imported_modules(file):
-        package, _, rest = module.partition(".")
-        if package == "unifiedserve":
-            part = rest.split(".")[0]
-            imported = row_of(part) if (PACKAGE / part).is_dir() or (PACKAGE / f"{part}.py").exists() else 0
-            assert imported <= row, f"imports {module} from a row below"
+        imported = path_of(module) if module.split(".")[0] == "unifiedserve" else None
+        if imported is not None:
+            assert (row_of(imported) or 0) <= row, f"imports {module} from a row below"
 
 
 @pytest.mark.parametrize("file", sorted((PACKAGE / "scheduling").glob("*.py")), ids=lambda file: file.name)
 def test_schedulers_know_neither_torch_nor_a_clock(file: Path) -> None:
     imported = {module.split(".")[0] for module in imported_modules(file)}
     assert not imported & {"torch", "numpy", "time", "datetime", "ipc_buffers", "flashcodec", "os", "random"}
+
+
+def test_what_travels_knows_no_torch() -> None:
+    code = "import sys, unifiedserve.messages.api, unifiedserve.messages.wire; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,173 +1,168 @@
-from collections.abc import Sequence
+"""The kernels and the fused decoder, csrc/.
 
-import numpy as np
-from numpy.typing import NDArray
+Tensors are contiguous and on the CPU: TypeError for another element type, ValueError for another shape, other strides
+or another device.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import typing
+
+import torch
+
+__all__: list[str] = [
+    "Batch",
+    "Decoder",
+    "DecoderLayer",
+    "DecoderShape",
+    "KvCache",
+    "ThreadPool",
+    "Weight",
+    "attend",
+    "attend_sequences",
+    "instruction_set",
+    "instruction_sets",
+    "linear",
+    "rms_norm",
+    "select_instruction_set",
+]
 
 class ThreadPool:
     """Threads for the calls below; idle ones sleep. Raises ValueError unless `threads` is positive."""
-
     def __init__(self, threads: int) -> None: ...
+    def use(self, threads: int) -> None:
+        """Let this many of the threads take tasks from now on, at least 1 and at most all; the others sleep."""
     @property
     def threads(self) -> int: ...
-    def use(self, threads: int) -> None:
-        """So many of the threads take tasks from now on, at least 1 and at most all; the others sleep."""
 
 class KvCache:
-    """Contiguous pages [pages, layers, 2, page_size, kv_heads, head_dim] at an address, K before V."""
-
-    def __init__(self, data: int, pages: int, layers: int, page_size: int, kv_heads: int, head_dim: int) -> None: ...
+    """Pages of keys and values [pages, layers, 2, page_size, kv_heads, head_dim], K before V."""
+    def __init__(self, data: torch.Tensor) -> None: ...
 
 class Batch:
-    """The index arrays of a RaggedBatch, kept as long as this lives."""
-
+    """The index arrays of a RaggedBatch: int32, `slots` int64. Raises ValueError if they contradict each other."""
     def __init__(
         self,
-        qo_indptr: NDArray[np.int32],
-        kv_page_indptr: NDArray[np.int32],
-        kv_page_indices: NDArray[np.int32],
-        kv_lens: NDArray[np.int32],
-        slots: NDArray[np.int64],
-        wanted_indptr: NDArray[np.int32],
+        qo_indptr: torch.Tensor,
+        kv_page_indptr: torch.Tensor,
+        kv_page_indices: torch.Tensor,
+        kv_lens: torch.Tensor,
+        slots: torch.Tensor,
+        wanted_indptr: torch.Tensor,
     ) -> None: ...
 
 class Weight:
-    """Addresses of a matrix [outputs, inputs] and of its bias [outputs] (0: none)."""
-
-    def __init__(self, matrix: int, bias: int, outputs: int, inputs: int) -> None: ...
+    """A matrix [outputs, inputs] and perhaps its bias [outputs]."""
+    def __init__(self, matrix: torch.Tensor, bias: torch.Tensor | None) -> None: ...
 
 class DecoderLayer:
-    """Addresses of a layer's weights; 0 for norms of query and key heads that it does not have."""
-
+    """A layer's weights; norms of query and key heads are None if it has none."""
     def __init__(
         self,
         *,
-        input_norm: int,
+        input_norm: torch.Tensor,
         qkv: Weight,
-        query_norm: int,
-        key_norm: int,
+        query_norm: torch.Tensor | None,
+        key_norm: torch.Tensor | None,
         output: Weight,
-        attention_norm: int,
+        attention_norm: torch.Tensor,
         gate_up: Weight,
         down: Weight,
     ) -> None: ...
 
 class DecoderShape:
+    """The sizes of a decoder, and the constants of norms and attention."""
     def __init__(
-        self,
-        *,
-        hidden: int,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
-        intermediate: int,
-        epsilon: float,
-        scale: float,
+        self, *, hidden: int, heads: int, kv_heads: int, head_dim: int, intermediate: int, epsilon: float, scale: float
     ) -> None: ...
 
-class _Decoder:
-    """A decoder's layers over a ragged batch of T tokens, W of them wanted. Tensors are addresses of contiguous memory.
+class Decoder:
+    """The layers of a llama-like decoder over a ragged batch of T tokens, W of them wanted.
 
-    embeds [T, hidden] and hidden [W, hidden] are of the weights' type, cosine and sine float32 [T, head_dim].
-    ValueError: the batch contradicts itself, or does not fit the cache.
+    Weights, activations and cache have one element type, float32 or bfloat16; cosine and sine are float32 [T, head_dim].
+    Raises ValueError if a batch does not fit the cache. One call at a time.
     """
+    def __init__(
+        self, pool: ThreadPool, shape: DecoderShape, layers: tuple[DecoderLayer, ...], final_norm: torch.Tensor
+    ) -> None: ...
+    def attend(
+        self,
+        layer: int,
+        qkv: torch.Tensor,
+        cosine: torch.Tensor,
+        sine: torch.Tensor,
+        batch: Batch,
+        cache: KvCache,
+        out: torch.Tensor,
+    ) -> None:
+        """Attend from queries, keys and values before rotation, qkv [T, (heads + 2 kv_heads) head_dim].
 
-    def __init__(self, pool: ThreadPool, shape: DecoderShape, layers: list[DecoderLayer], final_norm: int) -> None: ...
-    def step(self, embeds: int, cosine: int, sine: int, batch: Batch, cache: KvCache, hidden: int) -> None:
-        """All layers and the final norm; writes all tokens' keys and values to the cache."""
-
+        Layers come in their order; out is [T, heads head_dim], the last layer's [W, heads head_dim].
+        """
+    def gate(self, gate_up: torch.Tensor, out: torch.Tensor) -> None:
+        """Write silu(gate) * up [rows, intermediate] of gate_up [rows, 2 intermediate] to out."""
+    def norm(self, residual: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor, out: torch.Tensor) -> None:
+        """Add delta, unless None, to residual (float32), and write its norm to out; all [rows, hidden]."""
     def plan(self, batch: Batch, cache: KvCache) -> None:
-        """Before the parts below are used for a batch."""
+        """Prepare the methods below, the parts of a step, for a batch."""
+    def step(
+        self,
+        embeds: torch.Tensor,
+        cosine: torch.Tensor,
+        sine: torch.Tensor,
+        batch: Batch,
+        cache: KvCache,
+        hidden: torch.Tensor,
+    ) -> None:
+        """Run all layers and the final norm, from embeds [T, hidden] to hidden [W, hidden].
 
-    def norm(self, rows: int, residual: int, delta: int, weight: int, out: int) -> None:
-        """residual (float32) += delta, unless 0; out = its norm. All [rows, hidden]."""
-
-    def attend(self, layer: int, qkv: int, cosine: int, sine: int, batch: Batch, cache: KvCache, out: int) -> None:
-        """From queries, keys and values before rotation [T, (heads + 2 kv_heads) head_dim] to [T, heads head_dim].
-
-        Layers come in their order; the last one's result is [W, heads head_dim].
+        Writes all tokens' keys and values to the cache.
         """
 
-    def gate(self, rows: int, gate_up: int, out: int) -> None:
-        """[rows, 2 intermediate] to silu(gate) * up [rows, intermediate]."""
-
-class DecoderFloat32(_Decoder): ...
-class DecoderBFloat16(_Decoder): ...
-
-def linear_float32(pool: ThreadPool, x: int, rows: int, weight: Weight, y: int) -> None:
-    """y float32 [rows, outputs] = x [rows, inputs] times the transposed weight, plus its bias."""
-
-def linear_bfloat16(pool: ThreadPool, x: int, rows: int, weight: Weight, y: int) -> None: ...
-def attend_float32(
+def attend(
     pool: ThreadPool,
-    heads: int,
-    scale: float,
     layer: int,
     batch: Batch,
     cache: KvCache,
-    q: int,
-    out: int,
+    q: torch.Tensor,
+    out: torch.Tensor,
+    scale: float,
     window: int | None = None,
 ) -> None:
-    """Causal attention of a ragged batch over one layer's pages; q and out are [T, heads, head_dim].
+    """Attend causally over one layer's pages of a ragged batch's T tokens; q and out are [T, heads, head_dim].
 
-    A token sees the last `window` keys up to its own, by default all. ValueError: the window is not positive, the batch
-    contradicts itself, or does not fit the cache.
+    A token sees the last `window` keys up to its own, by default all. Raises ValueError if there is no such layer, the
+    window is not positive, or the batch does not fit the cache.
     """
 
-def attend_bfloat16(
+def attend_sequences(
     pool: ThreadPool,
-    heads: int,
+    qkv: torch.Tensor,
+    cosine: torch.Tensor,
+    sine: torch.Tensor,
+    groups: collections.abc.Sequence[typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"]],
+    out: torch.Tensor,
     scale: float,
-    layer: int,
-    batch: Batch,
-    cache: KvCache,
-    q: int,
-    out: int,
-    window: int | None = None,
-) -> None: ...
-def attend_sequences_float32(
-    pool: ThreadPool,
-    qkv: int,
-    rows: int,
-    heads: int,
-    head_dim: int,
-    cosine: int,
-    sine: int,
-    scale: float,
-    groups: Sequence[tuple[int, int, int]],
-    out: int,
 ) -> None:
-    """Attention of all rows of a sequence to all, from queries, keys and values [rows, 3, heads, head_dim] before
-    rotation to out [rows, heads, head_dim].
+    """Attend from all rows of a sequence to all of them.
 
-    cosine and sine are float32 [rows, head_dim / 2]: an element of a head's first half turns with that of the second
-    half. `groups` are (first row, number of sequences, rows of each). ValueError: an odd head_dim, or groups outside
-    the rows.
+    qkv are queries, keys and values [rows, 3, heads, head_dim] before rotation, out is [rows, heads, head_dim]. cosine and
+    sine are float32 [rows, head_dim / 2]: an element of a head's first half turns with that of the second half. `groups`
+    are (first row, number of sequences, rows of each). Raises ValueError for an odd head_dim, or groups outside the rows.
     """
-
-def attend_sequences_bfloat16(
-    pool: ThreadPool,
-    qkv: int,
-    rows: int,
-    heads: int,
-    head_dim: int,
-    cosine: int,
-    sine: int,
-    scale: float,
-    groups: Sequence[tuple[int, int, int]],
-    out: int,
-) -> None: ...
-def rms_norm_float32(pool: ThreadPool, x: int, rows: int, width: int, weight: int, epsilon: float, out: int) -> None:
-    """out = each row of x [rows, width] by its root mean square, times weight [width]; rounded once."""
-
-def rms_norm_bfloat16(
-    pool: ThreadPool, x: int, rows: int, width: int, weight: int, epsilon: float, out: int
-) -> None: ...
-def instruction_sets() -> list[str]:
-    """Those that this machine can run, the fastest first; the last is "plain"."""
 
 def instruction_set() -> str:
-    """The one in use: the fastest, unless another was selected."""
+    """Return the instruction set in use: the fastest, unless another was selected."""
+
+def instruction_sets() -> list[str]:
+    """Return the instruction sets that this machine can run, the fastest first; the last is "plain"."""
+
+def linear(pool: ThreadPool, x: torch.Tensor, weight: Weight, y: torch.Tensor) -> None:
+    """Write y float32 [rows, outputs]: x [rows, inputs] times the transposed weight, plus its bias."""
+
+def rms_norm(pool: ThreadPool, x: torch.Tensor, weight: torch.Tensor, epsilon: float, out: torch.Tensor) -> None:
+    """Write out: each row of x [rows, width] by its root mean square, times weight [width]; rounded once."""
 
 def select_instruction_set(name: str) -> None:
-    """For this process; raises ValueError if the machine cannot run it."""
+    """Use an instruction set in this process from now on; raises ValueError if the machine cannot run it."""

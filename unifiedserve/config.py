@@ -15,6 +15,12 @@ class Stage(StrEnum):
     PREFILL = "prefill"
     DECODE = "decode"
 
+    @property
+    def following(self) -> "Stage | None":
+        """Return the stage that comes next in a request, or None after the last one."""
+        stages = list(Stage)
+        return next(iter(stages[stages.index(self) + 1 :]), None)
+
 
 class Instance(msgspec.Struct, frozen=True):
     """A worker process: the stages it hosts and its share of the machine.
@@ -30,13 +36,13 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Which instance hosts which stage. Placements are data: every one runs the same worker."""
+    """A table of instances and the stages that they host. Placements are data: every one runs the same worker."""
 
     name: str
     instances: tuple[Instance, ...]
 
     def host(self, stage: Stage) -> str:
-        """Name of the instance that hosts `stage`."""
+        """Return the name of the instance that hosts `stage`."""
         return next(instance.name for instance in self.instances if stage in instance.stages)
 
 
@@ -59,9 +65,9 @@ PLACEMENTS = {
 
 MIB = 1 << 20
 _PACE = 2.2  # lone decode steps between tokens while videos are worked on: streams keep over 40 % of their speed
-_REST = 0.55  # of a step, at least, when all cores are others': decode uses half of them, the rest of the time none
-_LEAST_REST = 0.1  # ... if a target is given, which goes first
-_STRETCH = 2.0  # times the pace while others are about to join; a gap of five steps would be seen
+_REST = 0.55  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
+_LEAST_REST = 0.1  # the same if the user gives a target, which goes first
+_STRETCH = 2.0  # factor of the pace while others are about to join; readers would see a gap of five steps
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +109,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(ge=0, description="More visual buffer, to keep visual tokens of media that may come again; 0: keep none"),
     ] = 128
-    no_visual_cache: Annotated[bool, Meta(description="The same as --visual-cache-mib 0")] = False
     patch_page_rows: Annotated[int, Meta(ge=1, description="Patches a page of the patch buffer")] = 64
     visual_page_tokens: Annotated[int, Meta(ge=1, description="Visual tokens a page")] = 16
     kv_growth_reserve: Annotated[
@@ -151,30 +156,25 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     startup_timeout: Annotated[float, Meta(gt=0, description="Seconds for all workers to come up")] = 300.0
 
     def seconds_between_tokens(self, decode_step: float) -> float:
-        """The target for streams beside heavy work, given the seconds of a lone decode step."""
+        """Return the target for streams beside heavy work, given the seconds of a lone decode step."""
         return self.slo_tbt / 1000 or _PACE * decode_step
 
     @property
     def rest_between_steps(self) -> float:
-        """What others get at least after a decode step, as a share of it."""
+        """The least rest for others after a decode step, as a share of the step."""
         return _LEAST_REST if self.slo_tbt else _REST
 
     @property
     def stretch(self) -> float:
-        """How many targets may be between tokens while others are about to join; one that is given is kept."""
+        """The most targets between tokens while others are about to join; 1 if the user gave the target."""
         return 1.0 if self.slo_tbt else _STRETCH
 
     @property
     def compared(self) -> "EngineConfig | None":
-        """The second engine's options, if there is to be one to compare with."""
+        """The options of the second engine, if there is to be one to compare with."""
         if not self.compare:
             return None
         return msgspec.structs.replace(self, placement="monolithic", compare=False, trace="")
-
-    @property
-    def visual_cache(self) -> int:
-        """MiB of the visual buffer that are there to keep tokens in."""
-        return 0 if self.no_visual_cache else self.visual_cache_mib
 
     @property
     def workers(self) -> Placement:

@@ -1,24 +1,38 @@
-"""The error that a request ends with: one clear sentence, and what an HTTP client needs of it."""
+"""The errors that end a request or a daemon: one clear sentence, and what kind of failure it is."""
+
+from enum import StrEnum
+
+
+class ErrorKind(StrEnum):
+    """What a request failed of; the HTTP server turns it into a status and a type."""
+
+    INVALID = "invalid"  # it can never be served as it is
+    FORBIDDEN = "forbidden"  # it comes from where none may come from
+    NOT_FOUND = "not found"  # it names what is not there
+    TOO_LARGE = "too large"  # its body is
+    CONTENT_TYPE = "content type"  # its body is labelled as something else
+    NO_ROOM = "no room"  # there is no place for what it brings at the moment
+    UNAVAILABLE = "unavailable"  # the engine takes no more, at the moment or ever
+    LATE = "late"  # its deadline passed
+    INTERNAL = "internal"  # a defect, or a worker that died
 
 
 class RequestError(Exception):
-    """A request that cannot be served, through its own fault (4xx) or the engine's (5xx)."""
+    """A request that cannot be served, through its own fault or the engine's."""
 
     def __init__(
         self,
         message: str,
+        kind: ErrorKind = ErrorKind.INVALID,
         *,
-        status: int = 400,
         param: str | None = None,
         code: str | None = None,
-        type: str = "invalid_request_error",
     ) -> None:
         super().__init__(message)
         self.message = message
-        self.status = status
+        self.kind = kind
         self.param = param
         self.code = code
-        self.type = type
 
 
 class ConfigError(Exception):

@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 SIDE = 128
 NEIGHBOURS = 6  # frames before and after
-SAME = 1.5  # root of the mean squared difference, in steps of 255, below which two pictures count as the same
-DAMAGED = 16.0  # and above which a picture is damaged, or quite another; or far above the contestant's other pictures
+SAME = 1.5  # root mean squared difference, in steps of 255, below which two pictures count as the same
+DAMAGED = 16.0  # the same above which a picture is damaged or another one; so is one far above the contestant's others
 
 Floats = npt.NDArray[np.float32]
 
 
 def area_weights(length: int) -> Floats:
-    """float32 [128, length]: rows that average an axis of this length down to 128, by overlap."""
+    """Return rows float32 [128, length] that average an axis of this length down to 128, by overlap."""
     edges = np.linspace(0, length, SIDE + 1)
     pixels = np.arange(length)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
@@ -29,7 +29,7 @@ def area_weights(length: int) -> Floats:
 
 
 def shrunk(pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """uint8 [n, 128, 128] of luma from RGB pictures [n, height, width, 3]."""
+    """Shrink to uint8 [n, 128, 128] of luma the RGB pictures [n, height, width, 3]."""
     down, across = area_weights(pictures.shape[1]), area_weights(pictures.shape[2]).T
     luma = np.array([0.299, 0.587, 0.114], np.float32)
     small = np.empty((len(pictures), SIDE, SIDE), np.uint8)
@@ -39,7 +39,7 @@ def shrunk(pictures: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 
 
 def reference(path: Path, folder: Path) -> npt.NDArray[np.uint8]:
-    """uint8 [frames, 128, 128]: all frames of the file as FFmpeg's command line decodes them; kept in the folder."""
+    """Return all frames as FFmpeg's command line decodes them, uint8 [frames, 128, 128]; `folder` keeps them."""
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / f"{path.parent.name}.{path.name}.{path.stat().st_size}.gray"
     if not kept.exists():
@@ -54,7 +54,7 @@ def reference(path: Path, folder: Path) -> npt.NDArray[np.uint8]:
 def wrong_frames(
     pictures: npt.NDArray[np.uint8], indices: npt.NDArray[np.int64], references: npt.NDArray[np.uint8]
 ) -> int:
-    """How many of the pictures [n, 128, 128] are not the frames of these indices; all if their number is not n."""
+    """Count the pictures [n, 128, 128] that are not the frames of these indices; all if their number is not n."""
     if len(pictures) != len(indices):
         return len(indices)
     pairs = zip(pictures, indices.tolist(), strict=True)
@@ -63,7 +63,7 @@ def wrong_frames(
 
 
 def error_of(picture: Floats, index: int, references: npt.NDArray[np.uint8]) -> float:
-    """Root of the mean squared difference to the frame of this index; infinite if a neighbour is nearer."""
+    """Return the root mean squared difference to the frame of this index; infinite if a neighbour is nearer."""
     expected = references[index].astype(np.float32)
     near = references[max(0, index - NEIGHBOURS) : index + NEIGHBOURS + 1].astype(np.float32)
     error = levelled(picture, expected) - expected
@@ -76,7 +76,7 @@ def error_of(picture: Floats, index: int, references: npt.NDArray[np.uint8]) -> 
 
 
 def levelled(picture: Floats, expected: Floats) -> Floats:
-    """The picture in the brightness and contrast of what is expected: matrices and ranges differ between decoders."""
+    """Give the picture the expected one's brightness and contrast: matrices and ranges differ between decoders."""
     spread = float(picture.std())
     gain = float(((picture - picture.mean()) * (expected - expected.mean())).mean()) / max(spread**2, 1e-3)
     levelled: Floats = (picture - picture.mean()) * np.float32(np.clip(gain, 0.7, 1.4)) + expected.mean()

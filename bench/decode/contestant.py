@@ -23,7 +23,7 @@ from checking import shrunk
 
 @dataclass
 class Task:
-    """What to run: `function` of the module for each path with its indices, `concurrency` of them at a time.
+    """Calls of `function` of the module, one a path with its indices, `concurrency` of them at a time.
 
     `repeat` runs it again and takes the median; `keep` is a file for what came out, shrunk if it is frames.
     """
@@ -40,13 +40,13 @@ class Task:
 
 
 def cpu_seconds() -> float:
-    """Of this process, all its threads, and its children that have ended."""
+    """Return the CPU seconds of this process, all its threads, and its children that have ended."""
     usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def memory(name: str) -> int:
-    """Bytes of resident memory: now (VmRSS), or the most since `forget_peak` (VmHWM)."""
+    """Return bytes of resident memory: now (VmRSS), or the most since `forget_peak` (VmHWM)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) * 1024
@@ -67,7 +67,7 @@ def call(module: Any, task: Task) -> list[npt.NDArray[Any]]:
 
 
 def floor(module: Any, task: Task) -> dict[str, Any]:
-    """Sums over the files; what is measured excludes everything but the decoding."""
+    """Sum up the floor over the files; only the decoding is measured."""
     results = [
         module.floor(path, np.array(indices), task.threads)
         for path, indices in zip(task.paths, task.indices, strict=True)
@@ -79,7 +79,7 @@ def floor(module: Any, task: Task) -> dict[str, Any]:
 
 
 def measured(module: Any, task: Task) -> dict[str, Any]:
-    """Wall and CPU seconds (the median run's), peak bytes above the start of the first run."""
+    """Measure wall and CPU seconds (the median run's) and peak bytes above the start of the first run."""
     forget_peak()
     before = memory("VmRSS")
     walls, cpus = [], []

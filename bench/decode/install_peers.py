@@ -1,4 +1,4 @@
-"""Installs the other decoders, each alone in a folder: their FFmpegs and module names do not get along.
+"""Install the other decoders, each alone in a folder: their FFmpegs and module names do not get along.
 
 python bench/decode/install_peers.py               # from the package index, into build/peers
 python bench/decode/install_peers.py --wheels DIR  # from wheels that are there already

@@ -40,7 +40,7 @@ class Contender:
             self._answer()
 
     def run(self, task: Task) -> Result | None:
-        """The result, or None if it failed."""
+        """Run the task; None if it failed."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(dataclasses.asdict(task)).encode() + b"\n")
@@ -73,7 +73,7 @@ class Contender:
         self.close()
 
     def close(self) -> None:
-        """Ends the process and those that it started."""
+        """End the process and those that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
         self._process.wait()
@@ -81,7 +81,7 @@ class Contender:
 
 
 def environment(contestant: Contestant, folder: Path) -> dict[str, str]:
-    """The environment of a contestant: its folder's modules, programs and libraries first."""
+    """Return a contestant's environment: its folder's modules, programs and libraries first."""
     environment = dict(os.environ)
     if contestant.package is None:
         return environment

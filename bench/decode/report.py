@@ -32,7 +32,7 @@ def markdown(document: dict[str, Any]) -> str:
 
 
 def measured(document: dict[str, Any]) -> list[RowResult]:
-    """The rows that have at least a round."""
+    """Return the rows that have at least a round."""
     return rows_of(document | {"rows": [row for row in document["rows"] if row]})
 
 
@@ -83,7 +83,7 @@ def table(row: RowResult, cores: int) -> list[str]:
 
 
 def order(name: str, figures: Figures) -> tuple[bool, float]:
-    """FlashCodec, then by time, then those that failed."""
+    """Return the order of the table: FlashCodec, then by time, then those that failed."""
     return name != "FlashCodec", statistics.median(figures.walls) if figures.walls else float("inf")
 
 
@@ -118,7 +118,7 @@ def line(*cells: str) -> str:
 
 
 def draw_times(path: Path, rows: list[RowResult]) -> None:
-    """For each row a bar a contestant: the median time, with the lowest and highest."""
+    """Draw for each row a bar a contestant: the median time, with the lowest and highest."""
     figure, axes = subplots(rows)
     for axis, row in zip(axes, rows, strict=False):
         for place, (name, figures) in enumerate(bars(row)):
@@ -137,7 +137,7 @@ def draw_times(path: Path, rows: list[RowResult]) -> None:
 
 
 def draw_floor(path: Path, rows: list[RowResult]) -> None:
-    """For each row the CPU seconds of each contestant beside those that the decoder itself needs."""
+    """Draw for each row the contestants' CPU seconds beside those that the decoder itself needs."""
     figure, axes = subplots(rows)
     for axis, row in zip(axes, rows, strict=False):
         for place, (name, figures) in enumerate(bars(row)):
@@ -152,7 +152,7 @@ def draw_floor(path: Path, rows: list[RowResult]) -> None:
 
 
 def bars(row: RowResult) -> list[tuple[str, Figures]]:
-    """From the top of a plot down: FlashCodec, then by time."""
+    """Return the bars from the top of a plot down: FlashCodec, then by time."""
     return sorted(row.figures.items(), key=lambda item: order(*item), reverse=True)
 
 
@@ -183,7 +183,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def write(document: dict[str, Any], folder: Path) -> None:
-    """decode.md, decode.png and decode-floor.png from the document, which decode.json holds."""
+    """Write decode.md, decode.png and decode-floor.png from the document, which decode.json holds."""
     rows = measured(document)
     (folder / "decode.md").write_text(markdown(document))
     if rows:

@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass
 class Figures:
-    """One contestant on one row; a value a round. Seconds and bytes."""
+    """Figures of one contestant on one row, a value a round, in seconds and bytes."""
 
     note: str = ""
     walls: list[float] = field(default_factory=list)
@@ -42,7 +42,7 @@ class RowResult:
     title: str
     meaning: str
     video: str
-    asked: int  # frames
+    asked: int  # number of frames asked for
     floors: Floors = field(default_factory=Floors)
     figures: dict[str, Figures] = field(default_factory=dict)
 
@@ -50,12 +50,12 @@ class RowResult:
         return {name: figures for name, figures in self.figures.items() if name != "FlashCodec"}
 
     def best_peer(self) -> str | None:
-        """The fastest of those whose frames are all right."""
+        """Return the fastest peer whose frames are all right."""
         right = {name: statistics.median(figures.walls) for name, figures in self.peers().items() if figures.right}
         return min(right, key=lambda name: right[name]) if right else None
 
     def ratios(self, name: str) -> list[float]:
-        """The peer's time over FlashCodec's, round by round: over 1, FlashCodec is faster."""
+        """Return the peer's time over FlashCodec's, round by round: over 1, FlashCodec is faster."""
         return paired(self.figures[name].walls, self.figures["FlashCodec"].walls)
 
 
@@ -64,7 +64,7 @@ def paired(above: list[float], below: list[float]) -> list[float]:
 
 
 def spread(values: list[float], form: Callable[[float], str]) -> str:
-    """The median, with the lowest and the highest where there are several."""
+    """Format the median, with the lowest and the highest where there are several."""
     if not values:
         return ""
     middle = form(statistics.median(values))
@@ -72,7 +72,7 @@ def spread(values: list[float], form: Callable[[float], str]) -> str:
 
 
 def digits(value: float) -> str:
-    """Three significant digits."""
+    """Format with three significant digits."""
     return (
         f"{value:.0f}"
         if value >= 100
@@ -85,7 +85,7 @@ def digits(value: float) -> str:
 
 
 def rows_of(document: dict[str, Any]) -> list[RowResult]:
-    """The rows of a result file."""
+    """Read the rows of a result file."""
     return [
         RowResult(
             **{

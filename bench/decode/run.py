@@ -33,6 +33,7 @@ from tasks import DEFAULT_ROWS, OTHER_ROWS, TASKS, Row
 from videos import CLIPS, DEFAULT_FOLDER, ensure
 
 from flashcodec import analyse_bitstream
+from unifiedserve.doctor.machine import describe_machine
 
 CORES = len(os.sched_getaffinity(0))
 QUICK_CLIPS = 8
@@ -61,7 +62,7 @@ class Course:
 
     @contextmanager
     def contenders(self) -> Iterator[tuple[Contender, dict[str, Contender]]]:
-        """The processes: that of the floor, and the contestants' by name."""
+        """Start the processes: that of the floor, and the contestants' by name."""
         with ExitStack() as stack:
             started = {}
             for name, contestant in self._row.task.contestants().items():
@@ -82,7 +83,7 @@ class Course:
             vars(floors).update(result)
 
     def run(self, name: str, contender: Contender) -> None:
-        """A round of one contestant, unless it has failed or was too slow; the first round's frames are looked at."""
+        """Run a round of one contestant unless it has failed or was too slow; look at the first round's frames."""
         figures = self.result.figures[name]
         if contender.failure is not None or figures.slow:
             return
@@ -102,7 +103,7 @@ class Course:
             self._look_at(name, result, np.load(kept, mmap_mode="r"))
 
     def leave_out_the_slow(self) -> None:
-        """After the first round: peers that took much longer than the best of them are not run again."""
+        """Leave out, after the first round, peers that took much longer than the best of them."""
         best = self.result.best_peer()
         if best is None:
             return
@@ -124,7 +125,7 @@ class Course:
         )
 
     def _right_indices(self, ours: bool) -> list[npt.NDArray[np.int64]]:
-        """Which frames are the right answer; those of a snap differ between FlashCodec and the peers."""
+        """Return the right frames; those of a snap differ between FlashCodec and the peers."""
         if self._row.task.ours != "snapped" or not ours:
             return self._indices
         keys = [analyse_bitstream(path).key_frames for path in self._paths]
@@ -141,7 +142,7 @@ class Course:
         figures.wrong = sum(wrong_frames(part, indices, pictures) for part, indices, pictures in answers)
 
     def _difference(self, name: str, kept: npt.NDArray[np.float32]) -> str:
-        """How far the patches are from FlashCodec's, in steps of 255."""
+        """Say how far the patches are from FlashCodec's, in steps of 255."""
         ours = self._scratch / "patches.npy"
         if name == "FlashCodec":
             np.save(ours, kept)
@@ -151,7 +152,7 @@ class Course:
 
 
 def nearest(key_frames: npt.NDArray[np.int64], indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Of the key frames, the one nearest to each index."""
+    """Return the key frame nearest to each index."""
     closest: npt.NDArray[np.int64] = key_frames[np.abs(key_frames - indices[:, None]).argmin(axis=1)]
     return closest
 
@@ -168,16 +169,8 @@ def chosen_rows(tasks: str | None, videos: str | None, everything: bool) -> list
     return rows
 
 
-def machine() -> dict[str, str]:
-    sys.path.append(str(RESULTS.parent))  # beside bench/machine.py
-    from machine import describe_machine  # type: ignore[import-not-found]
-
-    description: dict[str, str] = describe_machine()
-    return description
-
-
 def versions() -> dict[str, str]:
-    """Of FFmpeg and of the contestants' distributions."""
+    """Return the versions of FFmpeg and of the contestants' distributions."""
     ffmpeg = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True).stdout.split()[2]
     packages = [contestant.package for contestant in CONTESTANTS.values() if contestant.package is not None]
     found = {found.name: found.version for found in metadata.distributions()}
@@ -209,7 +202,7 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
-        "machine": machine() | {"python": platform.python_version()},
+        "machine": describe_machine() | {"python": platform.python_version()},
         "cores": CORES,
         "load": os.getloadavg()[0],
         "versions": versions(),
@@ -231,7 +224,7 @@ def files_of(row: Row, quick: bool) -> list[str]:
 
 
 def run_rounds(course: Course, rounds: int, progress: Progress) -> Iterator[int]:
-    """Runs the rounds; yields after each."""
+    """Run the rounds; yield after each."""
     with course.contenders() as (floor, contenders):
         task = progress.add_task(course.result.title, total=rounds * len(contenders))
         for number in range(rounds):

@@ -29,7 +29,7 @@ class Still:
 
 
 def dead_leaves(height: int, width: int, rng: np.random.Generator) -> list[npt.NDArray[np.float32]]:
-    """Three planes float32 [height, width] of discs, later ones over earlier ones, radii distributed as 1 / r^3."""
+    """Draw three planes float32 [height, width] of discs, later ones on top, radii distributed as 1 / r^3."""
     texture = roughness(height, width, rng)
     planes = [np.full((height, width), 118, np.float32) for _ in range(3)]
     smallest, largest = height / 120, height / 2
@@ -49,7 +49,7 @@ def dead_leaves(height: int, width: int, rng: np.random.Generator) -> list[npt.N
 
 
 def roughness(height: int, width: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """Noise of four octaves [height, width], standard deviation about 2: bark, grass, cloth."""
+    """Draw noise of four octaves [height, width], standard deviation about 2: bark, grass, cloth."""
     octaves = (
         np.kron(rng.normal(0, 1, (height // cell + 1, width // cell + 1)), np.ones((cell, cell)))[:height, :width]
         for cell in (2, 4, 8, 16)
@@ -58,14 +58,14 @@ def roughness(height: int, width: int, rng: np.random.Generator) -> npt.NDArray[
 
 
 def halved(plane: npt.NDArray[np.float32], down: int, right: int) -> npt.NDArray[np.float32]:
-    """The plane at half its size, its pixels the means of 2x2 that begin at (down, right)."""
+    """Halve a plane; its pixels are the means of 2x2 that begin at (down, right)."""
     rows, columns = (plane.shape[0] - 2) // 2 * 2, (plane.shape[1] - 2) // 2 * 2
     moved = plane[down : down + rows, right : right + columns]
     return (moved[::2, ::2] + moved[1::2, ::2] + moved[::2, 1::2] + moved[1::2, 1::2]) * np.float32(0.25)
 
 
 def draw_still(height: int, width: int, rng: np.random.Generator) -> Still:
-    """A still for views of `height` x `width` pixels."""
+    """Draw a still for views of `height` x `width` pixels."""
     luma, *chroma = dead_leaves(int(height * (1 + MARGIN)) * 2 + 4, int(width * (1 + MARGIN)) * 2 + 4, rng)
     phases = []
     for down, right in itertools.product((0, 1), (0, 1)):
@@ -90,7 +90,7 @@ class Walker:
 
 
 def paste(plane: Plane, picture: Plane, row: int, column: int) -> None:
-    """Puts the ellipse inscribed in the picture there, as far as it is in the plane."""
+    """Paste the ellipse inscribed in the picture, as far as it is in the plane."""
     height, width = picture.shape
     top, left = max(0, -row), max(0, -column)
     bottom, right = min(height, plane.shape[0] - row), min(width, plane.shape[1] - column)
@@ -116,7 +116,7 @@ def walkers(still: Still, height: int, width: int, rng: np.random.Generator) -> 
 
 
 def pan(length: int, reach: tuple[int, int], rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Where the view is in each frame, in half pixels [length, 2]: a steady pan or a tripod, held by hand or not."""
+    """Return the view's place in each frame, in half pixels [length, 2]: a pan or a tripod, held by hand or not."""
     ends = rng.uniform(0, 1, (2, 2))
     if rng.random() < 0.25:
         ends[1] = ends[0]
@@ -126,13 +126,13 @@ def pan(length: int, reach: tuple[int, int], rng: np.random.Generator) -> npt.ND
 
 
 def grain(height: int, width: int, rng: np.random.Generator) -> Plane:
-    """Grain for planes of that size, to be cut anywhere out of a larger field; it wraps around in uint8."""
+    """Draw grain to be cut for planes of that size anywhere out of a larger field; it wraps around in uint8."""
     field = rng.normal(0, GRAIN, (height + 128, width + 128))
     return np.clip(np.rint(field), -20, 20).astype(np.int8).view(np.uint8)
 
 
 def camera(height: int, width: int, count: int, seed: int, rate: int = 25, stills: int = 24) -> Iterator[bytes]:
-    """`count` frames of yuv420p; a cut every 2 to 20 seconds, at most `stills` different places."""
+    """Yield `count` frames of yuv420p; a cut every 2 to 20 seconds, at most `stills` different places."""
     rng = np.random.default_rng(seed)
     fields = [grain(height, width, rng), grain(height // 2, width // 2, rng)]
     places: list[Still] = []
@@ -165,7 +165,7 @@ def scene(
 
 
 def screen(height: int, width: int, count: int, seed: int, rate: int = 25) -> Iterator[bytes]:
-    """`count` frames of yuv420p of a page of text: typed into, scrolled now and then, otherwise still."""
+    """Yield `count` frames of yuv420p of a page of text: typed into, scrolled now and then, otherwise still."""
     rng = np.random.default_rng(seed)
     line, glyph = 16, 8
     glyphs = np.where(rng.random((64, line - 4, glyph - 2)) < 0.4, 40, 235).astype(np.uint8)

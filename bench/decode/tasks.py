@@ -1,4 +1,4 @@
-"""What is asked of the contestants, and of which files."""
+"""The tasks of the contestants, and their files."""
 
 from dataclasses import dataclass
 
@@ -20,11 +20,11 @@ class Task:
     size: tuple[int, int] | None = (224, 224)
     concurrency: int = 1
     repeat: int = 1
-    ours: str = "frames"  # FlashCodec's function
+    ours: str = "frames"  # the function that FlashCodec runs
     always: tuple[str, ...] = SPLITS  # peers that run in every round, however slow
 
     def indices(self, count: int, rate: float) -> Indices:
-        """The frames asked for in a file of so many, int64."""
+        """Return the frames asked for in a file of `count`, int64."""
         if self.name == "every":
             return np.arange(count)
         if self.name == "fps1":
@@ -36,7 +36,7 @@ class Task:
         return np.linspace(0, count - 1, min(frames, count)).astype(np.int64)
 
     def contestants(self) -> dict[str, Contestant]:
-        """Who takes part, by name."""
+        """Return the contestants that take part, by name."""
         if self.kind == "patches":
             return PATCHES
         if self.ours == "snapped":

@@ -66,14 +66,14 @@ CLIPS = [name for name in VIDEOS if name.startswith("clips/")]
 
 
 def tiny(video: Video) -> Video:
-    """The same kind of file at a sixteenth of the area, at most 8 seconds of it: for a smoke run."""
+    """Return the same kind of file at a sixteenth of the area, at most 8 seconds of it: for a smoke run."""
     encoder = (*video.encoder, "-cpu-used", "8") if video.encoder == VP9 else video.encoder
     height, width = video.height // 8 * 2, video.width // 8 * 2
     return replace(video, height=height, width=width, seconds=min(8, video.seconds), encoder=encoder)
 
 
 def encode(video: Video, path: Path, progress: Progress) -> None:
-    """Draws and encodes one file, with a sound track as real ones have; it appears under its name once complete."""
+    """Draw and encode one file, with a sound track as real ones have; it appears under its name once complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{os.getpid()}.{path.name}")
     picture = f"-f rawvideo -pix_fmt yuv420p -s {video.width}x{video.height} -r {video.rate} -i -".split()
@@ -98,7 +98,7 @@ def encode(video: Video, path: Path, progress: Progress) -> None:
 
 
 def ensure(names: list[str], folder: Path, console: Console, quick: bool = False) -> dict[str, Path]:
-    """The files of these names, made where they are not there yet; a failure ends the program with a message."""
+    """Return the files of these names, made if missing; a failure ends the program with a message."""
     paths = {name: folder / ("tiny" if quick else "") / name for name in names}
     missing = [name for name in names if not paths[name].exists()]
     with Progress(console=console, transient=True) as progress:
@@ -111,7 +111,7 @@ def ensure(names: list[str], folder: Path, console: Console, quick: bool = False
 
 
 def note_ready(folder: Path) -> None:
-    """Lists the complete files in READY, for whoever waits for one of them."""
+    """List the complete files in READY, for whoever waits for one of them."""
     ready = [name for name in VIDEOS if (folder / name).exists()]
     partial = folder / f".READY.{os.getpid()}"
     partial.write_text("".join(f"{name}\n" for name in ready))

@@ -1,4 +1,4 @@
-"""How fast the memory can be read: what a decode step at batch 1, which reads every weight once, cannot beat."""
+"""The bandwidth of the memory, which a decode step at batch 1 cannot beat: it reads every weight once."""
 
 import json
 import struct
@@ -12,7 +12,7 @@ REPEATS = 12
 
 
 def read_bandwidth() -> float:
-    """Bytes a second with all cores, the best of several sums over half a gibibyte."""
+    """Measure bytes a second with all cores, the best of several sums over half a gibibyte."""
     values = torch.ones(BYTES // 4, dtype=torch.int32)
     return max(timed_sum(values) for _ in range(REPEATS))
 
@@ -24,7 +24,7 @@ def timed_sum(values: torch.Tensor) -> float:
 
 
 def language_model_bytes(checkpoint: Path) -> int:
-    """Bytes of the weights on disk without those of the vision tower."""
+    """Return the bytes of the weights on disk without those of the vision tower."""
     with (checkpoint / "model.safetensors").open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))

@@ -8,13 +8,13 @@ from typing import Any
 
 import httpx
 
-SHOWN = 200  # characters of a message
-TIMEOUT = httpx.Timeout(300.0)  # between two chunks, too
+SHOWN = 200  # characters shown of a message
+TIMEOUT = httpx.Timeout(300.0)  # seconds, between two chunks, too
 
 
 @dataclass
 class Answer:
-    """Times on the monotonic clock, in seconds; tokens that came together share one."""
+    """An answer's times on the monotonic clock, in seconds; tokens that came together share one."""
 
     start: float = field(default_factory=time.monotonic)
     arrivals: list[float] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Answer:
 
 
 class RequestError(Exception):
-    """The server answered with an error, or not as it was asked to."""
+    """An error that the server answered with, or an answer that is not as asked for."""
 
 
 class Client:
@@ -48,9 +48,9 @@ class Client:
         answer: Answer | None = None,
         **options: Any,
     ) -> Answer:
-        """The answer once it is complete: exactly `tokens` tokens, the likeliest ones.
+        """Ask for exactly `tokens` tokens, the likeliest ones, and return the complete answer.
 
-        One that is given as `answer` is filled as they come. Raises RequestError.
+        A given `answer` is filled as they come. Raises RequestError.
         """
         answer = answer or Answer()
         body = {
@@ -75,7 +75,7 @@ class Client:
         return answer
 
     async def _chunks(self, body: dict[str, Any]) -> AsyncIterator[tuple[float, dict[str, Any]]]:
-        """The events with the time of the read that brought them."""
+        """Yield the events with the time of the read that brought them."""
         async with self._http.stream("POST", "/v1/chat/completions", json=body, timeout=TIMEOUT) as response:
             if response.status_code != httpx.codes.OK:
                 raise RequestError(f"status {response.status_code}: {shortened((await response.aread()).decode())}")
@@ -94,5 +94,5 @@ class Client:
 
 
 def shortened(text: str) -> str:
-    """The beginning and the end of a message."""
+    """Return the beginning and the end of a message."""
     return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]} ... {text[-SHOWN:]}"

@@ -40,7 +40,7 @@ def is_installed(folder: Path) -> bool:
 
 
 def preloads(folder: Path) -> list[Path]:
-    """The allocator and the OpenMP library that vLLM's documentation says to preload, as far as they are there."""
+    """Return the allocator and the OpenMP library that vLLM's documentation says to preload, if they are there."""
     return [
         found[0]
         for pattern in ("libtcmalloc_minimal.so.*", "libiomp5.so")
@@ -74,13 +74,13 @@ def define_operators(module: Path) -> None:
 
 
 def name_distribution(metadata: Path) -> None:
-    """vLLM looks for its version under the name "vllm", while the wheel is called otherwise."""
+    """Name the distribution "vllm", under which vLLM looks for its version; the wheel is called otherwise."""
     metadata.parent.mkdir(exist_ok=True)
     metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n")
 
 
 def fetch_tcmalloc(folder: Path) -> None:
-    """Unpacks the system's package into the environment, so that nothing of the system changes."""
+    """Unpack the system's package into the environment, so that nothing of the system changes."""
     with tempfile.TemporaryDirectory() as scratch:
         subprocess.run(["apt-get", "download", TCMALLOC], cwd=scratch, check=True, capture_output=True)
         (package,) = Path(scratch).glob("*.deb")

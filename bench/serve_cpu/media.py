@@ -23,7 +23,7 @@ class Media:
 
 
 def ensure(folder: Path, console: Console, quick: bool) -> Media:
-    """The files, made in `folder` where they are not there yet; `quick` ones are small and two seconds long."""
+    """Return the files, made in `folder` if missing; `quick` ones are small and two seconds long."""
     folder = folder / "quick" if quick else folder
     videos = [replace(video, height=180, width=320, seconds=2) for video in VIDEOS] if quick else VIDEOS
     with Progress(console=console, transient=True) as progress:
@@ -34,7 +34,7 @@ def ensure(folder: Path, console: Console, quick: bool) -> Media:
 
 
 def still(number: int, videos: list[Path]) -> Path:
-    """A frame of the videos as an image."""
+    """Make an image of a frame of the videos."""
     source = videos[number % len(videos)]
     path = source.with_name(f"still_{number}.jpg")
     if not path.exists():

@@ -11,7 +11,7 @@ INTERVAL = 1.0  # seconds; a look takes a tenth of one
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """The process and all that it started, as far as they live."""
+    """Return the process and all that it started, as far as they live."""
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
         return [process, *process.children(recursive=True)]
@@ -19,7 +19,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def proportional_set_size(pid: int) -> int:
-    """Bytes of the process and all that it started."""
+    """Return the bytes of the process and all that it started."""
     return sum(map(_pss, (process.pid for process in family(pid))))
 
 
@@ -44,7 +44,7 @@ class Peak:
 
 @contextlib.contextmanager
 def watched(pid: int) -> Iterator[Peak]:
-    """Looks at the sizes again and again, and once more at the end. It costs time: not while anything is timed."""
+    """Watch the sizes, the last time at the end. It costs time, so nothing should be timed meanwhile."""
     peak, done = Peak(pid), threading.Event()
 
     def watch() -> None:

@@ -31,7 +31,7 @@ OPERATOR = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
 def load(checkpoint: Path) -> tuple[Any, Any]:
-    """The model in bfloat16 and its processor, whose video part needs torchvision to be importable."""
+    """Load the model in bfloat16 and its processor, whose video part needs torchvision to be importable."""
     for name in ("nms", "qnms"):
         torch.library.define(f"torchvision::{name}", OPERATOR)
     import torchvision  # noqa: F401
@@ -54,12 +54,12 @@ class Waiting:
     done: asyncio.Future[None]
 
     def fits(self, other: "Waiting") -> bool:
-        """Whether both can be of one batch."""
+        """Say whether both can be of one batch."""
         return (self.tokens, self.options, list(self.files)) == (other.tokens, other.options, list(other.files))
 
 
 class Generate:
-    """Asked like a client; answers with `generate`."""
+    """A client that answers with transformers' `generate`."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._model, self._processor = load(checkpoint)
@@ -115,7 +115,7 @@ class Generate:
 
 
 class ContinuousBatching:
-    """Asked like a client, about text alone; answers with transformers' continuous batching."""
+    """A client for text alone that answers with transformers' continuous batching."""
 
     def __init__(self, checkpoint: Path) -> None:
         from transformers import ContinuousBatchingConfig
@@ -151,7 +151,7 @@ class ContinuousBatching:
 
 
 def plain(processor: Any, content: str | list[dict[str, Any]]) -> tuple[str, dict[str, list[str]]]:
-    """The prompt as text, and the paths of its images or videos."""
+    """Return the prompt as text, and the paths of its images or videos."""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     files: dict[str, list[str]] = {}
     said = []
@@ -170,7 +170,7 @@ def video_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def stamp(answers: list[Answer]) -> Callable[..., torch.Tensor]:
-    """A stopping criterion, which never stops: it notes the time of each token."""
+    """Make a stopping criterion that never stops, but notes the time of each token."""
 
     def note(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
         now = time.monotonic()
@@ -182,7 +182,7 @@ def stamp(answers: list[Answer]) -> Callable[..., torch.Tensor]:
 
 
 async def peak_memory(course: Course) -> Figures:
-    """While one question about a video is answered."""
+    """Measure the peak memory while one question about a video is answered."""
     with watched(os.getpid()) as peak:
         peak.look()
         idle = peak.bytes
@@ -194,7 +194,7 @@ CLIENTS = {"generate": Generate, "continuous": ContinuousBatching}
 
 
 async def run(client: Any, course: Course, names: list[str]) -> None:
-    """A line of JSON for each workload, as soon as it is done."""
+    """Print a line of JSON for each workload, as soon as it is done."""
     if isinstance(client, Generate):
         await warm_up(course)
     else:

@@ -4,16 +4,14 @@ import random
 from pathlib import Path
 from typing import Any
 
+from unifiedserve.models.hub import load_transformers
+
 
 class Prompts:
-    """The same seed gives the same questions in the same order."""
+    """A source of questions; the same seed gives the same ones in the same order."""
 
     def __init__(self, checkpoint: Path, seed: int = 0) -> None:
-        from unifiedserve.models.hub import (
-            transformers,
-        )  # not before offline.py has imported torchvision, which it hides
-
-        self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(checkpoint)
+        self._tokenizer: Any = load_transformers().AutoTokenizer.from_pretrained(checkpoint)
         self._words = sorted(
             token[1:] for token in self._tokenizer.get_vocab() if token.startswith("Ġ") and token[1:].isalpha()
         )
@@ -21,7 +19,7 @@ class Prompts:
         self._around = self._length("")
 
     def text(self, tokens: int) -> str:
-        """A question whose prompt, chat template included, has this many tokens."""
+        """Make a question whose prompt, chat template included, has this many tokens."""
         question = "".join(f" {word}" for word in self._choose.choices(self._words, k=tokens - self._around))
         if self._length(question) != tokens:
             raise ValueError(f"{question!r} has {self._length(question)} tokens instead of {tokens}")

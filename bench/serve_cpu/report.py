@@ -65,7 +65,7 @@ def table_row(document: dict[str, Any], servers: list[str], row: Row) -> str:
 
 
 def prompt_lengths(document: dict[str, Any], servers: list[str]) -> list[str]:
-    """That the servers saw prompts of the same length, visual tokens included."""
+    """Say whether the servers saw prompts of the same length, visual tokens included."""
     seen = {
         workload: {
             name: rows.workload_of(round_, name, workload)["prompt_tokens"]
@@ -92,8 +92,7 @@ def cells(*texts: str) -> str:
 
 
 def draw_stall(path: Path, document: dict[str, Any], workload: str = "stall4") -> None:
-    """Every token of the streams as a tick, and when the videos were being worked on; one round, servers below
-    each other, on one clock."""
+    """Draw every token of the streams as a tick, and when videos were worked on, servers below each other."""
     found = {name: median_round(document, name, workload) for name in rows.servers_of(document)}
     shown = {name: figures for name, figures in found.items() if figures is not None}
     if not shown:
@@ -124,14 +123,14 @@ def draw_stall(path: Path, document: dict[str, Any], workload: str = "stall4") -
 
 
 def median_round(document: dict[str, Any], server: str, workload: str) -> dict[str, Any] | None:
-    """The round whose worst gap is the median one."""
+    """Return the round whose worst gap is the median one."""
     found = [rows.workload_of(round_, server, workload) for round_ in document["rounds"]]
     done = sorted((figures for figures in found if "worst_gap" in figures), key=lambda figures: figures["worst_gap"])
     return done[len(done) // 2] if done else None
 
 
 def draw_bars(path: Path, document: dict[str, Any]) -> None:
-    """Everything else: a bar a server, the median with the lowest and the highest."""
+    """Draw everything else: a bar a server, the median with the lowest and the highest."""
     servers = rows.servers_of(document)
     pyplot = plotting()
     figure, grid = pyplot.subplots(2, 4, figsize=(13, 2.4 + 0.5 * len(servers)), squeeze=False)
@@ -171,7 +170,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def write(document: dict[str, Any], folder: Path) -> None:
-    """serve-cpu.md, serve-cpu.png (the streams' tokens) and serve-cpu-bars.png."""
+    """Write serve-cpu.md, serve-cpu.png (the streams' tokens) and serve-cpu-bars.png."""
     (folder / "serve-cpu.md").write_text(markdown(document))
     draw_stall(folder / "serve-cpu.png", document)
     draw_bars(folder / "serve-cpu-bars.png", document)

@@ -25,7 +25,7 @@ class Row:
     figure: str
     label: str
     scale: float = 1.0
-    more: bool = False  # is better
+    more: bool = False  # whether more is better
 
     @property
     def title(self) -> str:
@@ -66,24 +66,24 @@ ROWS = [
 
 
 def servers_of(document: dict[str, Any]) -> list[str]:
-    """The servers that were to run, in the table's order."""
+    """Return the servers that were to run, in the table's order."""
     return [name for name in TITLES if any(name in round_["servers"] for round_ in document["rounds"])]
 
 
 def workload_of(round_: dict[str, Any], server: str, workload: str) -> dict[str, Any]:
-    """Its figures; empty if there are none."""
+    """Return the figures of a workload; empty if there are none."""
     figures: dict[str, Any] = round_["servers"].get(server, {}).get(workload, {})
     return figures
 
 
 def values(document: dict[str, Any], server: str, row: Row) -> list[float]:
-    """A value a round, in the row's unit; rounds without one are left out."""
+    """Return a value a round, in the row's unit; rounds without one are left out."""
     found = (workload_of(round_, server, row.workload).get(row.figure) for round_ in document["rounds"])
     return [value * row.scale for value in found if value is not None]
 
 
 def ratios(document: dict[str, Any], server: str, row: Row) -> list[float]:
-    """The server's value over the yardstick's, round by round."""
+    """Return the server's value over the yardstick's, round by round."""
     pairs = (
         [workload_of(round_, name, row.workload).get(row.figure) for name in (server, YARDSTICK)]
         for round_ in document["rounds"]
@@ -92,7 +92,7 @@ def ratios(document: dict[str, Any], server: str, row: Row) -> list[float]:
 
 
 def failures(document: dict[str, Any], server: str) -> list[str]:
-    """What went wrong, each once, with the workload's name where it was one of them only."""
+    """Return what went wrong, each once, with the workload's name where it was one of them only."""
     found: dict[str, None] = {}
     for round_ in document["rounds"]:
         answers = round_["servers"].get(server, {})
@@ -105,7 +105,7 @@ def failures(document: dict[str, Any], server: str) -> list[str]:
 
 
 def spread(numbers: list[float]) -> str:
-    """The median, with the lowest and the highest where there are several."""
+    """Format the median, with the lowest and the highest where there are several."""
     if not numbers:
         return ""
     middle = digits(statistics.median(numbers))
@@ -113,5 +113,5 @@ def spread(numbers: list[float]) -> str:
 
 
 def digits(value: float) -> str:
-    """About three significant digits."""
+    """Format with about three significant digits."""
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"

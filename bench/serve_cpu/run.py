@@ -35,11 +35,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rows import OURS, TITLES
 from servers import Server, StartError
 
+from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.models.tiny import make_checkpoint
-
-sys.path.append(str(RESULTS.parent))
-
-from machine import describe_machine  # type: ignore[import-not-found]
 
 FOLDER = checkpoint.DEFAULT_FOLDER.parent
 OFFLINE = {"generate": ["decode", "text8", "images", "video", "memory"], "continuous": ["decode", "text8"]}
@@ -55,12 +52,12 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """What is the same for all rounds."""
+    """The settings that are the same for all rounds."""
 
     model: Path
     media: media.Media
-    folder: Path  # of the media files
-    names: list[str]  # of the workloads
+    folder: Path  # folder of the media files
+    names: list[str]  # names of the workloads
     sizes: workloads.Sizes
     quick: bool
     vllm: Path
@@ -68,7 +65,7 @@ class Plan:
     logs: Path
 
     def server(self, name: str) -> Server:
-        """Raises StartError if it is not installed."""
+        """Return a server; raises StartError if it is not installed."""
         if name in OURS:
             return servers.ours(name, self.model, self.folder, self.options)
         return servers.vllm(self.model, self.folder, self.vllm)
@@ -78,7 +75,7 @@ class Plan:
 
 
 def run_server(plan: Plan, name: str, log: Path, tell: Tell) -> Report:
-    """Starts the server, runs the workloads, stops it. What fails is in the report, with the place of the log."""
+    """Start the server, run the workloads, stop it. What fails is in the report, with the place of the log."""
     found: Report = {}
     try:
         tell("starting")
@@ -107,7 +104,7 @@ async def run_workloads(plan: Plan, url: str, pid: int, names: list[str], found:
 
 
 def run_offline(plan: Plan, how: str, log: Path, tell: Tell) -> Report:
-    """transformers, in a process of its own, which prints a line for each workload."""
+    """Run transformers in a process of its own, which prints a line for each workload."""
     script = Path(__file__).with_name("offline.py")
     names = plan.workloads_of(how)
     command = [sys.executable, str(script), how, str(plan.model), str(plan.folder), *names]
@@ -200,7 +197,7 @@ def main(
 def run_rounds(
     plan: Plan, names: list[str], rounds: int, document: dict[str, Any], out: Path, progress: Progress
 ) -> None:
-    """Fills the document, which is saved after each server. A server that did not start is not tried again."""
+    """Fill the document, which is saved after each server. A server that did not start is not tried again."""
     absent: dict[str, str] = {}
     total = rounds * sum(len(plan.workloads_of(name)) for name in names)
     task = progress.add_task("", total=total)

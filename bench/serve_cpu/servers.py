@@ -1,11 +1,10 @@
-"""How each server is started, with as much of the machine for itself as it can use, and stopped with all it started."""
+"""The servers: each gets as much of the machine as it can use, and is stopped with all that it started."""
 
 import contextlib
 import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ import psutil
 from install_vllm import is_installed, preloads, python_of
 from memory import family
 
+from unifiedserve.cli.daemon import serve_command
+
 CONTEXT = 16_384
 KV_CACHE_GIB = 2
 START_SECONDS = 600
@@ -24,7 +25,7 @@ LAST_SECONDS = 2
 
 
 class StartError(Exception):
-    """Why a server is not there."""
+    """The reason why a server is not there."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,15 @@ class Server:
 
 
 def ours(placement: str, model: Path, media: Path, options: list[str]) -> Server:
-    """Without caches, as the other: rounds repeat what was asked before."""
-    command = [sys.executable, "-m", "unifiedserve.cli", "serve", str(model), "--placement", placement]
+    """Return our server, without caches as the other: rounds repeat what was asked before."""
+    command = serve_command(model, "--placement", placement)
     limits = ["--max-model-len", str(CONTEXT), "--kv-cache-mib", str(KV_CACHE_GIB * 1024)]
-    no_caches = ["--no-prefix-cache", "--no-visual-cache"]
+    no_caches = ["--no-prefix-cache", "--visual-cache-mib", "0"]
     return Server(placement, [*command, *limits, *no_caches, "--allowed-local-media-path", str(media), *options])
 
 
 def vllm(model: Path, media: Path, folder: Path) -> Server:
-    """All cores, small chunks so that streams wait less for prefill, and no caches of prompts or media.
+    """Return vLLM's: all cores, small chunks so that streams wait less for prefill, no caches of prompts or media.
 
     Raises StartError if it is not installed in `folder`.
     """
@@ -69,7 +70,7 @@ def vllm(model: Path, media: Path, folder: Path) -> Server:
 
 @contextlib.contextmanager
 def running(server: Server, log: Path) -> Iterator[tuple[str, int]]:
-    """The URL and the process id of the server once it is healthy; on every way out it is stopped."""
+    """Start the server, yield its URL and process id once it is healthy, and stop it on every way out."""
     port = free_port()
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -108,7 +109,7 @@ def await_health(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """Asks the server to end, then ends what is left of it and of its children, whatever session they are in."""
+    """Ask the server to end, then end what is left of it and of its children, whatever session they are in."""
     members = family(process.pid)
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -123,7 +124,7 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP unwind the program like Ctrl-C, so that no server stays behind."""
+    """Let SIGTERM and SIGHUP unwind the program like Ctrl-C, so that no server stays behind."""
 
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)

@@ -1,11 +1,11 @@
-"""What a reader of a stream sees while other requests are being worked on, from the arrivals of its tokens."""
+"""The view of a stream's reader while other requests are being worked on, from the arrivals of its tokens."""
 
 import itertools
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-MOMENT = 1e-3  # seconds
+MOMENT = 1e-3  # seconds within which tokens came together
 LONG = 5  # a gap this many times the idle one counts as frozen
 
 
@@ -24,7 +24,7 @@ class Window:
 
 
 def figures(streams: Sequence[Sequence[float]], window: Window) -> dict[str, float]:
-    """Gaps in seconds, rates in tokens a second over all streams, `frozen` a share of the window (mean of streams).
+    """Return gaps in seconds, rates in tokens a second over all streams, `frozen` as a share of the window (mean).
 
     Raises ValueError if a stream has no two tokens while it is steady: there is nothing to compare with.
     """
@@ -46,7 +46,7 @@ def figures(streams: Sequence[Sequence[float]], window: Window) -> dict[str, flo
 
 
 def times_per_token(arrivals: Sequence[float]) -> list[float]:
-    """For each token after the first arrival, the time since the arrival before; tokens that came together share it."""
+    """Return each later token's time since the arrival before; tokens that came together share it."""
     return [
         (after - before) / count
         for (before, _), (after, count) in itertools.pairwise(together(arrivals))
@@ -55,7 +55,7 @@ def times_per_token(arrivals: Sequence[float]) -> list[float]:
 
 
 def gaps(arrivals: Sequence[float], window: Window, whole: bool = False) -> Iterator[tuple[float, float]]:
-    """Of each gap that reaches into the window (or, `whole`, lies in it): its length, and that of its part inside."""
+    """Return the length of each gap that reaches into the window (`whole`: lies in it), and of its part inside."""
     for (before, _), (after, _) in itertools.pairwise(together(arrivals)):
         inside = min(after, window.stop) - max(before, window.start)
         if inside > 0 and (not whole or (before >= window.start and after <= window.stop)):
@@ -63,7 +63,7 @@ def gaps(arrivals: Sequence[float], window: Window, whole: bool = False) -> Iter
 
 
 def together(arrivals: Sequence[float]) -> list[tuple[float, int]]:
-    """Times at which something arrived, and how many tokens: a reader sees those of one moment as one."""
+    """Group arrivals by time, with the number of tokens: a reader sees those of one moment as one."""
     groups: list[tuple[float, int]] = []
     for time in arrivals:
         if groups and time - groups[-1][0] < MOMENT:
@@ -74,10 +74,10 @@ def together(arrivals: Sequence[float]) -> list[tuple[float, int]]:
 
 
 def frozen(seen: list[tuple[float, float]], idle: float, window: Window) -> float:
-    """The share of the window that lies in long gaps."""
+    """Return the share of the window that lies in long gaps."""
     return sum(inside for gap, inside in seen if gap > LONG * idle) / window.length
 
 
 def rate(streams: Sequence[Sequence[float]], start: float, stop: float) -> float:
-    """Tokens a second that arrived in (start, stop]."""
+    """Return the tokens a second that arrived in (start, stop]."""
     return sum(start < token <= stop for arrivals in streams for token in arrivals) / (stop - start)

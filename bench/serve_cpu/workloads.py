@@ -1,4 +1,4 @@
-"""The workloads: what is asked, and which figures are taken from the answers. Times in seconds, rates a second."""
+"""The workloads: requests, and the figures taken from their answers. Times in seconds, rates a second."""
 
 import asyncio
 import contextlib
@@ -16,14 +16,14 @@ from memory import watched
 from prompts import Prompts
 
 Figures = dict[str, Any]
-VIDEO_PIXELS = 50_176  # a frame at most
-AT_ONCE = 4  # images
+VIDEO_PIXELS = 50_176  # pixels a frame at most
+AT_ONCE = 4  # questions about images at once
 STREAMS = 4
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Tokens and frames of the requests."""
+    """Numbers of tokens and frames of the requests."""
 
     prompt: int = 128
     alone: int = 128  # tokens of the answer at batch 1
@@ -32,7 +32,7 @@ class Sizes:
     video: int = 8
     frames: int = 64
     settle: int = 48  # arrivals of each stream before the videos; the first eighth does not count
-    after: int = 16  # ... and after their first tokens
+    after: int = 16  # arrivals after the videos' first tokens
     endless: int = 4096
 
 
@@ -66,7 +66,7 @@ class Course:
 
 
 async def warm_up(course: Course) -> Figures:
-    """One request of each kind."""
+    """Send one request of each kind."""
     await asyncio.gather(*(course.text(course.sizes.image) for _ in range(STREAMS)))
     await course.image(course.media.images[-1])
     await course.video(course.media.videos[-1])
@@ -74,7 +74,7 @@ async def warm_up(course: Course) -> Figures:
 
 
 async def decode(course: Course) -> Figures:
-    """One text request: the time between its tokens."""
+    """Measure one text request: the time between its tokens."""
     answer = await course.text(course.sizes.alone)
     return {
         "tbt": statistics.median(timeline.times_per_token(answer.arrivals)),
@@ -84,12 +84,12 @@ async def decode(course: Course) -> Figures:
 
 
 async def text8(course: Course) -> Figures:
-    """Eight text requests at once."""
+    """Measure eight text requests at once."""
     return rates(await asyncio.gather(*(course.text(course.sizes.text) for _ in range(8))))
 
 
 async def images(course: Course) -> Figures:
-    """Eight questions about an image each, four at a time."""
+    """Measure eight questions about an image each, four at a time."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def ask(path: Path) -> Answer:
@@ -100,23 +100,23 @@ async def images(course: Course) -> Figures:
 
 
 async def video(course: Course) -> Figures:
-    """A question about a video while nothing else runs."""
+    """Measure a question about a video while nothing else runs."""
     answer = await course.video(course.media.videos[0])
     return {"ttft": answer.ttft, "prompt_tokens": answer.prompt_tokens}
 
 
 async def stall1(course: Course) -> Figures:
-    """A question about a video while four text streams run."""
+    """Measure a question about a video while four text streams run."""
     return await stall(course, course.media.videos[1:2])
 
 
 async def stall4(course: Course) -> Figures:
-    """Four questions about a video each, at once, while four text streams run."""
+    """Measure four questions about a video each, at once, while four text streams run."""
     return await stall(course, course.media.videos[2:6])
 
 
 async def memory(course: Course) -> Figures:
-    """The same, with the memory looked at instead of the clock."""
+    """Measure the same, with the memory looked at instead of the clock."""
     with watched(course.pid) as peak:
         peak.look()
         idle = peak.bytes
@@ -138,18 +138,19 @@ async def stall(course: Course, videos: Sequence[Path]) -> Figures:
         "prompt_tokens": answers[0].prompt_tokens,
         "steady": window.steady,
         "streams": arrivals,
+        "sent": since(start, [answer.start for answer in answers]),
         "first_tokens": first_tokens,
     }
 
 
 def since(start: float, times: Sequence[float]) -> list[float]:
-    """Seconds since `start`, in steps of 10 microseconds."""
+    """Return the seconds since `start`, in steps of 10 microseconds."""
     return [round(time - start, 5) for time in times]
 
 
 @contextlib.asynccontextmanager
 async def running_streams(course: Course) -> AsyncIterator[list[Answer]]:
-    """Text streams that have settled; they end with the context."""
+    """Start text streams and yield them once settled; they end with the context."""
     answers = [Answer() for _ in range(STREAMS)]
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -163,7 +164,7 @@ async def running_streams(course: Course) -> AsyncIterator[list[Answer]]:
 
 
 async def grown(answers: Sequence[Answer], lengths: Sequence[int]) -> None:
-    """Returns once something of each answer has arrived as often as its length says."""
+    """Wait until something of each answer has arrived as often as its length says."""
     while any(moments(answer) < length for answer, length in zip(answers, lengths, strict=True)):
         await asyncio.sleep(0.02)
 
@@ -173,7 +174,7 @@ def moments(answer: Answer) -> int:
 
 
 def rates(answers: Sequence[Answer]) -> Figures:
-    """Of requests that were sent at once."""
+    """Return the rates of requests that were sent at once."""
     elapsed = max(answer.end for answer in answers) - min(answer.start for answer in answers)
     return {
         "requests": len(answers) / elapsed,

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "session.h"
+#include "serving/session.h"
 
 namespace flashcodec::fuzz {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "bitstream.h"
-#include "plan.h"
+#include "bitstream/bitstream.h"
+#include "plan/plan.h"
 
 namespace flashcodec::fuzz {
 

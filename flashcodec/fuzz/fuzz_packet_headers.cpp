@@ -6,7 +6,12 @@
 #include <span>
 #include <vector>
 
-#include "coded_format.h"
+extern "C" {
+#include <libavcodec/defs.h>
+#include <libavutil/mem.h>
+}
+
+#include "codecs/coded_format.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace flashcodec;

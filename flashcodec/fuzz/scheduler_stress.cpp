@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "session.h"
+#include "serving/session.h"
 
 // FFmpeg's frame threads share reference counts, whose atomics are not seen as the library is not instrumented.
 extern "C" const char* __tsan_default_options();  // NOLINT(bugprone-reserved-identifier)

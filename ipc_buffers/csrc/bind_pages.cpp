@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "bindings.h"
+#include "native/named_object.h"
+#include "native/released_gil.h"
 #include "page_pool.h"
 #include "paged_buffer.h"
 
@@ -14,6 +16,8 @@ namespace {
 
 using PoolHandle = Handle<PagePool>;
 using Int32Array = py::array_t<std::int32_t, py::array::c_style>;
+using Pages = native::NamedObject<"numpy.typing.ArrayLike">;
+using Index = native::NamedObject<"ipc_buffers.page_index.PageIndex">;
 
 std::uint32_t checked(const char* field, std::int64_t value, std::int64_t largest) {
   if (value < 0 || value > largest) {
@@ -34,7 +38,7 @@ std::span<const std::int32_t> span_of(const Int32Array& array) {
 }
 
 // Page numbers from any array-like of integers; those that do not fit into 32 bits are in no pool.
-Int32Array page_numbers(const py::object& pages) {
+Int32Array page_numbers(const Pages& pages) {
   if (py::isinstance<Int32Array>(pages)) return py::reinterpret_borrow<Int32Array>(pages);
   const auto array = py::array::ensure(pages);
   if (!array) throw py::type_error("page numbers must be an array-like of integers");
@@ -70,7 +74,7 @@ std::size_t reclaim(const PoolHandle& self, std::optional<std::int64_t> request,
   const auto pool = self.get();
   const auto of_request = request ? std::optional(checked_request(*request)) : std::nullopt;
   const auto of_instance = instance ? std::optional(checked_instance(*instance)) : std::nullopt;
-  const py::gil_scoped_release released;
+  const native::ReleasedGil released;
   return pool->reclaim(of_request, of_instance);
 }
 
@@ -84,19 +88,19 @@ std::span<const std::uint64_t> epochs_of(const Int32Array& pages, const Epochs& 
   return {epochs.data(), static_cast<std::size_t>(epochs.size())};
 }
 
-Epochs remember(const PoolHandle& self, const py::object& pages) {
+Epochs remember(const PoolHandle& self, const Pages& pages) {
   const auto epochs = self.get()->remember(span_of(page_numbers(pages)));
   return Epochs(static_cast<py::ssize_t>(epochs.size()), epochs.data());
 }
 
-std::size_t recall(const PoolHandle& self, const py::object& pages, const Epochs& epochs, std::int64_t request,
+std::size_t recall(const PoolHandle& self, const Pages& pages, const Epochs& epochs, std::int64_t request,
                    std::int64_t instance) {
   const auto numbers = page_numbers(pages);
   const PageOwner owner{checked_request(request), checked_instance(instance)};
   return self.get()->recall(span_of(numbers), epochs_of(numbers, epochs), owner);
 }
 
-std::pair<std::size_t, std::size_t> renew(const PoolHandle& self, const py::object& pages, const Epochs& epochs) {
+std::pair<std::size_t, std::size_t> renew(const PoolHandle& self, const Pages& pages, const Epochs& epochs) {
   const auto numbers = page_numbers(pages);
   const auto found = self.get()->renew(span_of(numbers), epochs_of(numbers, epochs));
   return {found.pages, found.in_use};
@@ -135,7 +139,7 @@ class HeldIndex {
 
 bool is_contiguous(const py::array& array) { return (array.flags() & py::array::c_style) != 0; }
 
-void write(PagedBuffer& self, const py::object& index, const py::array& rows) {
+void write(PagedBuffer& self, const Index& index, const py::array& rows) {
   const auto count = rows.ndim() == 0 ? 0 : static_cast<std::size_t>(rows.shape(0));
   if (rows.ndim() == 0 || !is_contiguous(rows) || static_cast<std::size_t>(rows.nbytes()) != count * self.row_bytes()) {
     throw std::invalid_argument("rows must be a C-contiguous array of [n, " + std::to_string(self.row_bytes()) +
@@ -144,7 +148,7 @@ void write(PagedBuffer& self, const py::object& index, const py::array& rows) {
   }
   const auto plan = self.plan_write(HeldIndex(index).view(), count);
   const auto* source = static_cast<const std::byte*>(rows.data());
-  const py::gil_scoped_release released;
+  const native::ReleasedGil released;
   self.write(plan, source);
 }
 
@@ -157,13 +161,13 @@ py::array output_array(std::optional<py::array> out, std::size_t rows, std::size
   return *out;
 }
 
-py::array read(const PagedBuffer& self, const py::object& index, std::int64_t request, std::int64_t start,
-               std::int64_t stop, std::optional<py::array> out) {
+py::array read(const PagedBuffer& self, const Index& index, std::int64_t request, std::int64_t start, std::int64_t stop,
+               std::optional<py::array> out) {
   const auto plan = self.plan_read(HeldIndex(index).view(), request, start, stop);
   auto rows = output_array(std::move(out), static_cast<std::size_t>(stop - start), self.row_bytes());
   auto* target = static_cast<std::byte*>(rows.mutable_data());
   {
-    const py::gil_scoped_release released;
+    const native::ReleasedGil released;
     self.read(plan, target);
   }
   return rows;
@@ -172,71 +176,114 @@ py::array read(const PagedBuffer& self, const py::object& index, std::int64_t re
 }  // namespace
 
 void bind_page_pool(py::module_& module) {
-  py::class_<PoolHandle>(module, "PagePool")
+  py::class_<PoolHandle>(module, "PagePool",
+                         R"(Fixed-size pages in an arena of their own, used by many processes at once without a lock.
+
+A page knows its owner, so whatever a dead process held can be found and freed by `reclaim`. `pages` arguments are
+array-likes of integers, of any shape.)")
       .def_static(
           "create",
           [](const std::string& name, std::int64_t num_pages, std::int64_t page_bytes) {
-            const py::gil_scoped_release released;
+            const native::ReleasedGil released;
             return PoolHandle(PagePool::create(name, num_pages, page_bytes));
           },
-          py::arg("name"), py::arg("num_pages"), py::arg("page_bytes"))
+          py::arg("name"), py::arg("num_pages"), py::arg("page_bytes"),
+          "Create a pool; raises as `Arena.create`, and ValueError for counts or sizes out of range.")
       .def_static(
-          "attach", [](const std::string& name) { return PoolHandle(PagePool::attach(name)); }, py::arg("name"))
+          "attach", [](const std::string& name) { return PoolHandle(PagePool::attach(name)); }, py::arg("name"),
+          "Map a pool of another handle, by name; raises as `Arena.attach`.")
       .def_property_readonly("name", &PoolHandle::name)
       .def_property_readonly("num_pages", [](const PoolHandle& self) { return self.get()->num_pages(); })
       .def_property_readonly("page_bytes", [](const PoolHandle& self) { return self.get()->page_bytes(); })
-      .def("allocate", &allocate, py::arg("count"), py::arg("request"), py::arg("instance") = 0)
+      .def(
+          "allocate", &allocate, py::arg("count"), py::arg("request"), py::arg("instance") = 0,
+          R"(Return int32[count] page numbers with one reference each, tagged with their owner; None if not enough are free.
+
+Callers that race for the last pages may all get None. Raises ValueError unless 0 <= request < 2**32 and
+0 <= instance < 4096.)")
       .def(
           "retain",
-          [](const PoolHandle& self, const py::object& pages) { self.get()->retain(span_of(page_numbers(pages))); },
-          py::arg("pages"))
+          [](const PoolHandle& self, const Pages& pages) { self.get()->retain(span_of(page_numbers(pages))); },
+          py::arg("pages"),
+          "Add a reference to each page; if one is free or out of range, to none of them, and raise PageError.")
       .def(
           "release",
-          [](const PoolHandle& self, const py::object& pages) {
-            return self.get()->release(span_of(page_numbers(pages)));
-          },
-          py::arg("pages"))
-      .def("reclaim", &reclaim, py::arg("request") = py::none(), py::arg("instance") = py::none())
-      .def("remember", &remember, py::arg("pages"))
-      .def("recall", &recall, py::arg("pages"), py::arg("epochs"), py::arg("request"), py::arg("instance") = 0)
-      .def("renew", &renew, py::arg("pages"), py::arg("epochs"))
-      .def("owner", &owner, py::arg("page"))
+          [](const PoolHandle& self, const Pages& pages) { return self.get()->release(span_of(page_numbers(pages))); },
+          py::arg("pages"), R"(Drop a reference of each page; return how many became free.
+
+Raises PageError if a page is free or out of range. Nothing is released then, unless the array repeats a page more often
+than it has references: those before it are.)")
+      .def("reclaim", &reclaim, py::arg("request") = py::none(), py::arg("instance") = py::none(),
+           "Free all pages of the owner, whatever their references; return how many. Raises ValueError without an "
+           "owner.")
+      .def("remember", &remember, py::arg("pages"),
+           R"(Return the epochs of pages that the caller holds a reference of, for `recall`.
+
+What they hold is from now on worth keeping when they are free: they are taken anew last, those unused for longest
+before the others, and of pages released together the later ones first. Raises PageError for a free page or one out of
+range.)")
+      .def("recall", &recall, py::arg("pages"), py::arg("epochs"), py::arg("request"), py::arg("instance") = 0,
+           R"(Add a reference to the leading pages that have not been taken anew since `remember`; return how many.
+
+A free one becomes the given owner's; one in use belongs to request 0 from now on, so that `reclaim` takes it from
+nobody. Raises PageError for a page out of range, ValueError as `allocate`.)")
+      .def("renew", &renew, py::arg("pages"), py::arg("epochs"),
+           R"(Return how many leading pages `recall` would find now, and how many of these are in use.
+
+They count as used just now. Raises PageError for a page out of range.)")
+      .def("owner", &owner, py::arg("page"),
+           "Return (request, instance), or None if the page is free. Raises PageError if it is out of range.")
       .def(
           "references", [](const PoolHandle& self, std::int64_t page) { return self.get()->references(page); },
-          py::arg("page"))
+          py::arg("page"), "Return a page's references, 0 if it is free. Raises PageError if it is out of range.")
       .def("free_pages", [](const PoolHandle& self) { return self.get()->free_pages(); })
-      .def("remembered_pages", [](const PoolHandle& self) { return self.get()->remembered_pages(); })
+      .def(
+          "remembered_pages", [](const PoolHandle& self) { return self.get()->remembered_pages(); },
+          "Return the free pages whose contents are worth keeping; `free_pages` counts them too.")
       .def("used_pages",
            [](const PoolHandle& self) {
              const auto pool = self.get();
              return pool->num_pages() - pool->free_pages();
            })
-      .def("data",
-           [](const PoolHandle& self) {
-             auto pool = self.get();
-             const auto bytes = pool->data();
-             return view_of({std::move(pool), bytes});
-           })
+      .def(
+          "data",
+          [](const PoolHandle& self) {
+            auto pool = self.get();
+            const auto bytes = pool->data();
+            return view_of({std::move(pool), bytes});
+          },
+          "Return all pages, num_pages * page_bytes bytes, without a copy, page-aligned; the view keeps them mapped.")
       .def("close", &PoolHandle::close)
       .def("unlink", &PoolHandle::unlink);
 }
 
 void bind_paged_buffer(py::module_& module) {
-  py::class_<PagedBuffer>(module, "PagedBuffer")
+  py::class_<PagedBuffer>(module, "PagedBuffer",
+                          R"(Rows of a fixed size over a page pool; passive: allocating pages is the caller's business.
+
+All methods check every bound before they touch memory: ValueError for an index that contradicts itself or its rows,
+IndexError for a request or rows outside it, PageError for pages that are free or out of range.)")
       .def(py::init([](const PoolHandle& pool, std::int64_t row_bytes) { return PagedBuffer(pool.get(), row_bytes); }),
            py::arg("pool"), py::arg("row_bytes"))
       .def_property_readonly("rows_per_page", &PagedBuffer::rows_per_page)
       .def_property_readonly("row_bytes", &PagedBuffer::row_bytes)
-      .def("pages_for", &PagedBuffer::pages_for, py::arg("rows"))
-      .def("write", &write, py::arg("index"), py::arg("rows"))
+      .def("pages_for", &PagedBuffer::pages_for, py::arg("rows"), "Return the pages that `rows` rows fill.")
+      .def("write", &write, py::arg("index"), py::arg("rows"),
+           "Copy a flattened batch, C-contiguous [n, row_bytes] in bytes of any dtype, to its pages.")
       .def("read", &read, py::arg("index"), py::arg("request"), py::arg("start"), py::arg("stop"),
-           py::arg("out") = py::none())
+           py::arg("out") = py::none(), R"(Copy rows [start, stop) of one request, counted from its first.
+
+Returns uint8 [stop - start, row_bytes], or `out`, C-contiguous and of just as many bytes.)")
       .def(
           "consume",
-          [](PagedBuffer& self, const py::object& index, std::int64_t request, std::int64_t start, std::int64_t stop) {
+          [](PagedBuffer& self, const Index& index, std::int64_t request, std::int64_t start, std::int64_t stop) {
             return self.consume(HeldIndex(index).view(), request, start, stop);
           },
-          py::arg("index"), py::arg("request"), py::arg("start"), py::arg("stop"));
+          py::arg("index"), py::arg("request"), py::arg("start"), py::arg("stop"),
+          R"(Release the request's pages that [start, stop) finishes: those whose last row lies in it.
+
+So pages with a row at or behind `stop` stay, and consecutive calls release each page once. Returns how many pages
+became free.)");
 }
 
 }  // namespace ipc

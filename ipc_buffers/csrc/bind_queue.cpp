@@ -1,12 +1,13 @@
 #include <pybind11/stl.h>
+#include <pybind11/typing.h>
 
-#include <algorithm>
-#include <cmath>
 #include <optional>
 
 #include "bindings.h"
 #include "message_queue.h"
-#include "released_gil.h"
+#include "native/interruptible_wait.h"
+#include "native/named_object.h"
+#include "native/released_gil.h"
 
 namespace py = pybind11;
 
@@ -14,32 +15,27 @@ namespace ipc {
 namespace {
 
 using QueueHandle = Handle<MessageQueue>;
+using BytesLike = native::NamedObject<"typing_extensions.Buffer">;
 
 // How long a signal that reached another thread, or came just before this one fell asleep, may wait.
 constexpr auto kSignalCheck = std::chrono::milliseconds(200);
 
 TimePoint deadline_after(std::optional<double> timeout) {
-  constexpr double kForever = 1e9;
-  if (!timeout) return TimePoint::max();
-  if (std::isnan(*timeout) || *timeout < 0) {
+  if (timeout && !(*timeout >= 0)) {
     throw std::invalid_argument("timeout must be at least 0 seconds, got " + std::to_string(*timeout));
   }
-  if (*timeout > kForever) return TimePoint::max();
-  return now() + std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(*timeout));
+  return native::deadline_after(timeout);
 }
 
-// Calls `attempt(gil, until)` without the GIL until it succeeds, the deadline passes or a signal handler raises.
+// Calls `attempt(queue, gil, until)` without the GIL until it succeeds, the deadline passes, the handle is closed or a
+// signal handler raises.
 template <typename Attempt>
 bool keep_trying(const QueueHandle& self, TimePoint deadline, const Attempt& attempt) {
-  for (;;) {
+  return native::wait_interruptibly(deadline, kSignalCheck, [&](TimePoint until) {
     const auto queue = self.get();
-    {
-      ReleasedGil gil;
-      if (attempt(*queue, gil, std::min(deadline, now() + kSignalCheck))) return true;
-    }
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (now() >= deadline) return false;
-  }
+    native::ReleasedGil gil;
+    return attempt(*queue, gil, until);
+  });
 }
 
 class HeldBytes {
@@ -66,7 +62,7 @@ py::bytes to_bytes(MessageView message) {
   return py::reinterpret_steal<py::bytes>(object);
 }
 
-void send(const QueueHandle& self, const py::object& message, std::optional<double> timeout) {
+void send(const QueueHandle& self, const BytesLike& message, std::optional<double> timeout) {
   const HeldBytes bytes(message);
   if (self.get()->try_send(bytes.span())) return;
   const bool sent = keep_trying(self, deadline_after(timeout),
@@ -98,9 +94,9 @@ std::optional<py::bytes> receive(const QueueHandle& self, std::optional<double> 
   return received;
 }
 
-py::list receive_many(const QueueHandle& self, std::int64_t limit, std::optional<double> timeout) {
+py::typing::List<py::bytes> receive_many(const QueueHandle& self, std::int64_t limit, std::optional<double> timeout) {
   if (limit < 1) throw std::invalid_argument("limit must be at least 1, got " + std::to_string(limit));
-  py::list received;
+  py::typing::List<py::bytes> received;
   receive_into(self, static_cast<std::size_t>(limit), timeout,
                [&](MessageView message) { received.append(to_bytes(message)); });
   return received;
@@ -108,31 +104,49 @@ py::list receive_many(const QueueHandle& self, std::int64_t limit, std::optional
 
 std::uint64_t pending(const QueueHandle& self) {
   const auto queue = self.get();
-  const ReleasedGil gil;
+  const native::ReleasedGil gil;
   return queue->pending();
 }
 
 }  // namespace
 
 void bind_message_queue(py::module_& module) {
-  py::class_<QueueHandle>(module, "MessageQueue")
+  py::class_<QueueHandle>(module, "MessageQueue",
+                          R"(Bounded queue of messages between processes, in the order they were sent.
+
+Any number of senders; several receivers share the messages. A sender that is killed leaves no half message, a receiver
+that is killed while it takes a message leaves it to the next one. Waiting threads sleep in the kernel, without the GIL,
+and Python's signal handlers run.)")
       .def_static(
           "create",
           [](const std::string& name, std::int64_t capacity) {
-            const py::gil_scoped_release released;
+            const native::ReleasedGil released;
             return QueueHandle(MessageQueue::create(name, capacity));
           },
-          py::arg("name"), py::arg("capacity"))
+          py::arg("name"), py::arg("capacity"),
+          "Create a queue of `capacity` bytes, 8 to 15 of which each message needs for itself; raises as "
+          "`Arena.create`.")
       .def_static(
-          "attach", [](const std::string& name) { return QueueHandle(MessageQueue::attach(name)); }, py::arg("name"))
+          "attach", [](const std::string& name) { return QueueHandle(MessageQueue::attach(name)); }, py::arg("name"),
+          "Map a queue of another handle, by name; raises as `Arena.attach`.")
       .def_property_readonly("name", &QueueHandle::name)
-      .def_property_readonly("capacity", [](const QueueHandle& self) { return self.get()->capacity(); })
-      .def_property_readonly("max_message", [](const QueueHandle& self) { return self.get()->max_message(); })
-      .def("send", &send, py::arg("message"), py::arg("timeout") = py::none())
-      .def("receive", &receive, py::arg("timeout") = py::none())
-      .def("receive_many", &receive_many, py::arg("limit"), py::arg("timeout") = py::none())
-      .def("pending", &pending)
-      .def("close", &QueueHandle::close)
+      .def_property_readonly(
+          "capacity", [](const QueueHandle& self) { return self.get()->capacity(); }, "Bytes.")
+      .def_property_readonly(
+          "max_message", [](const QueueHandle& self) { return self.get()->max_message(); },
+          "Bytes: a quarter of the capacity.")
+      .def("send", &send, py::arg("message"), py::arg("timeout") = py::none(),
+           R"(Wait up to `timeout` seconds for room (None: forever), and send.
+
+Raises TimeoutError if there was none, MessageTooLarge if there never will be.)")
+      .def("receive", &receive, py::arg("timeout") = py::none(),
+           "Return the next message; None if there is none within `timeout` seconds (None: waits forever, 0: looks "
+           "once).")
+      .def("receive_many", &receive_many, py::arg("limit"), py::arg("timeout") = py::none(),
+           "Wait for a first message as `receive`, and return what is there, up to `limit` messages.")
+      .def("pending", &pending, "Return the number of messages in the queue; counts them, one by one.")
+      .def("close", &QueueHandle::close,
+           "Close this handle. Idempotent. Other threads that wait on it raise ArenaError.")
       .def("unlink", &QueueHandle::unlink);
 }
 

@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from unifiedserve.memory.content_index import ContentIndex, Pages
+from unifiedserve.memory.content_index import ContentIndex
+from unifiedserve.messages.pages import Pages
 
 
 class Pool:

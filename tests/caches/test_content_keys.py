@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unifiedserve.media_digest import MediaDigests
+from unifiedserve.engine.media_digest import MediaDigests
 from unifiedserve.memory.content_keys import MediaTokens, medium_key, page_key, page_keys, unit_key
-from unifiedserve.messages import MediaInput
+from unifiedserve.messages.api import MediaInput
 
 NO_MEDIA = MediaTokens([], [])
 VISUAL = 99

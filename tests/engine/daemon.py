@@ -11,7 +11,7 @@ import openai
 import uvicorn
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.engine import Engine
+from unifiedserve.engine.engine import Engine
 from unifiedserve.server.app import create_app
 
 
@@ -44,9 +44,9 @@ class Daemon:
         asyncio.run_coroutine_threadsafe(self.engine.wait_for(condition), self.loop).result()
 
     def wait_idle(self) -> None:
-        """Returns when everything is free again; the test's time-out is the limit."""
+        """Returns when everything is free again; raises if pages stay in use, or the pools' books do not balance."""
         asyncio.run_coroutine_threadsafe(self.engine.wait_idle(), self.loop).result()
-        assert {name: used for name, (used, _) in self.engine.buffers().items() if used} == {}
+        assert {name: used for name, (used, _) in self.engine.observation.buffers().items() if used} == {}
 
 
 class _Server(uvicorn.Server):

@@ -29,13 +29,17 @@ def data_url(kind: str, data: bytes) -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def make_clip(path: Path, frames: int) -> Clip:
-    """Moving test pictures in H.264 with B-frames and several GOPs."""
-    from torchcodec.decoders import VideoDecoder
-
+def make_clip(path: Path, frames: int) -> None:
+    """Encode moving test pictures in H.264 with B-frames and several GOPs."""
     source = f"testsrc2=size=160x120:rate={FPS}:duration={frames / FPS}"
     encode = ["-c:v", "libx264", "-g", "12", "-pix_fmt", "yuv420p"]
     subprocess.run(["ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", source, *encode, str(path)], check=True)
+
+
+def read_clip(path: Path, frames: int) -> Clip:
+    """Return a clip of so many frames as TorchCodec decodes it."""
+    from torchcodec.decoders import VideoDecoder
+
     decoder = VideoDecoder(str(path), dimension_order="NHWC")
     assert len(decoder) == frames
     return Clip(path, decoder[:].numpy())

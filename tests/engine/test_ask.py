@@ -4,14 +4,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from daemon import Daemon
 from media import make_image
 from PIL import Image
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("`ask` is a client of a real daemon")
 
 
 def run(daemon_url: str, medium: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -19,8 +19,7 @@ def run(daemon_url: str, medium: Path, *options: str) -> subprocess.CompletedPro
     return subprocess.run([*command, *options], capture_output=True, text=True, env={**os.environ, "COLUMNS": "500"})
 
 
-def test_a_video(serve: Serve, sample_clip: Path) -> None:
-    daemon = serve(placement="shared")
+def test_a_video(daemon: Daemon, sample_clip: Path) -> None:
     result = run(daemon.url, sample_clip, "--frames", "8", "--max-tokens", "12")
     assert result.returncode == 0, result.stderr
     assert daemon.answer(sample_clip, "What is it?", frames=8, max_tokens=12) in result.stdout
@@ -30,16 +29,16 @@ def test_a_video(serve: Serve, sample_clip: Path) -> None:
     daemon.wait_idle()
 
 
-def test_an_image(serve: Serve, tmp_path: Path) -> None:
+def test_an_image(daemon: Daemon, tmp_path: Path) -> None:
     Image.fromarray(make_image(8, 60, 80)).save(tmp_path / "wave.png")
-    result = run(serve(placement="shared").url, tmp_path / "wave.png", "--max-tokens", "4")
+    result = run(daemon.url, tmp_path / "wave.png", "--max-tokens", "4")
     assert result.returncode == 0, result.stderr
     assert re.search(r"^encode .*█", result.stdout, re.MULTILINE)
 
 
-def test_errors_are_the_servers_words_in_one_line(serve: Serve, tmp_path: Path) -> None:
+def test_errors_are_the_servers_words_in_one_line(daemon: Daemon, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("not a video")
-    refused = run(serve(placement="shared").url, tmp_path / "notes.txt")
+    refused = run(daemon.url, tmp_path / "notes.txt")
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert refused.stderr.startswith("unifiedserve: video 1: ")
     nobody = run("http://127.0.0.1:9", tmp_path / "notes.txt")

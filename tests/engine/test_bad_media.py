@@ -1,8 +1,7 @@
 """Media that cannot be served: one clear 400 each, and the engine goes on."""
 
 import io
-import os
-from collections.abc import Callable
+import random
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from daemon import Daemon
 from media import data_url, text_part
 from PIL import Image
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("what goes wrong in a worker becomes a 400, and the engine goes on")
 
 
 def part(kind: str, data: bytes) -> dict[str, Any]:
@@ -59,22 +58,20 @@ def answered_or_refused(daemon: Daemon, medium: dict[str, Any]) -> str | None:
     ],
     ids=["text as video", "zeros as video", "text as image", "wide image"],
 )
-def test_bytes_that_are_no_usable_medium(serve: Serve, kind: str, data: bytes, reason: str) -> None:
-    daemon = serve(placement="shared")
+def test_bytes_that_are_no_usable_medium(daemon: Daemon, kind: str, data: bytes, reason: str) -> None:
     assert reason in check_refused(daemon, part(kind, data))
     daemon.wait_idle()
     assert ask(daemon, text_part("Still there?")).choices[0].message.content is not None
 
 
 @pytest.mark.parametrize("cut", [0.1, 0.5, 0.9])
-def test_a_truncated_clip(serve: Serve, sample_clip: Path, cut: float) -> None:
+def test_a_truncated_clip(daemon: Daemon, sample_clip: Path, cut: float) -> None:
     data = sample_clip.read_bytes()
-    check_refused(serve(placement="shared"), part("video", data[: int(len(data) * cut)]))
-    serve(placement="shared").wait_idle()
+    check_refused(daemon, part("video", data[: int(len(data) * cut)]))
+    daemon.wait_idle()
 
 
-def test_every_damaged_video_is_answered_or_refused(serve: Serve, data_folder: Path) -> None:
-    daemon = serve(placement="shared")
+def test_every_damaged_video_is_answered_or_refused(daemon: Daemon, data_folder: Path) -> None:
     for path in sorted((data_folder / "videos" / "bad").iterdir()):
         if path.stat().st_size == 0:
             continue
@@ -83,16 +80,14 @@ def test_every_damaged_video_is_answered_or_refused(serve: Serve, data_folder: P
     daemon.wait_idle()
 
 
-def test_more_placeholders_in_text_than_media_are_only_text(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_more_placeholders_in_text_than_media_are_only_text(daemon: Daemon) -> None:
     assert ask(daemon, text_part("<|image_pad|> what is <|video_pad|> this?")).choices[0].message.content is not None
 
 
-def test_random_bytes_after_a_video_header(serve: Serve, sample_clip: Path) -> None:
+def test_random_bytes_after_a_video_header(daemon: Daemon, sample_clip: Path) -> None:
     data = bytearray(sample_clip.read_bytes())
     middle = len(data) // 2
-    data[middle : middle + 4096] = os.urandom(4096)
-    daemon = serve(placement="shared")
+    data[middle : middle + 4096] = random.Random(4096).randbytes(4096)
     refusal = answered_or_refused(daemon, part("video", bytes(data)))
     assert refusal is None or "video 1" in refusal
     daemon.wait_idle()

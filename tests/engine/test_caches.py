@@ -12,18 +12,21 @@ import pytest
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
 from reference import Reference
-from test_fidelity import NAMES, TOKENS, answer, question
-from test_life_of_requests import PLACEMENTS, ask, metric, tokens
+from test_fidelity import NAMES, PIECES, answer, expected_answers, question
+from test_life_of_requests import KEEPS_NOTHING, PLACEMENTS, TIGHT_BUFFERS, ask, metric, tokens
 
-from unifiedserve.caches import Caches
 from unifiedserve.config import Stage
-from unifiedserve.memory.content_index import Pages
-from unifiedserve.messages import GenerateRequest, Reuse
-from unifiedserve.sampling import SamplingParams
+from unifiedserve.engine.caches import Caches
+from unifiedserve.messages.api import GenerateRequest
+from unifiedserve.messages.pages import Pages
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.wire import Reuse
 
-Serve = Callable[..., Daemon]
 Clips = Callable[[int], Clip]
 
+pytestmark = pytest.mark.daemon("caches of real workers, which the engine keeps the index of")
+
+VIDEO = 62  # frames: a file that no other test asks about
 EVERY_FRAME = {"media_io_kwargs": {"video": {"num_frames": -1}}, "return_token_ids": True}
 QUESTIONS = ["What happens?", "Who is there?"]
 LONG = "The river rises in the hills and runs past many towns before it meets the sea. " * 6
@@ -59,12 +62,12 @@ def chat(daemon: Daemon, messages: list[dict[str, Any]], **options: Any) -> Any:
 
 def work(daemon: Daemon, completion: Any) -> dict[Stage, int]:
     """How often each stage did something for a request."""
-    spans = [span for span in daemon.engine.timeline(completion.id) if span.name != "queue"]
+    spans = [span for span in daemon.engine.observation.timeline(completion.id) if span.name != "queue"]
     return {stage: count for stage in Stage if (count := sum(span.stage == stage for span in spans))}
 
 
 def video_after(system: str, clips: Clips) -> list[dict[str, Any]]:
-    user = [video_part(clips(64)), image_part(make_image(1, 60, 90)), text_part("What happens?")]
+    user = [video_part(clips(VIDEO)), image_part(make_image(1, 60, 90)), text_part("What happens?")]
     return [{"role": "system", "content": system}, {"role": "user", "content": user}]
 
 
@@ -98,27 +101,34 @@ CROWD: dict[str, Any] = {"max_tokens": 200, "extra_body": {"return_token_ids": T
 
 
 @pytest.fixture(scope="session")
-def uncached(serve: Serve, clips: Clips) -> dict[str, Any]:
+def uncached(once_a_run: Callable[..., Any], serve: Callable[..., Daemon], clips: Clips) -> dict[str, Any]:
     """The answers of an engine that keeps nothing."""
-    daemon = serve(placement="shared", no_prefix_cache=True, no_visual_cache=True)
-    hits = Hits(daemon)
-    answers = {
-        "questions": [tokens(daemon, video_part(clips(64)), text_part(q), extra_body=EVERY_FRAME) for q in QUESTIONS],
-        "after": chat(daemon, video_after("Be brief.", clips)).choices[0].token_ids,
-        "talk": talk(daemon),
-        "three": three_answers(daemon),
-        "crowd": [tokens(daemon, *content, **CROWD) for content in crowd(clips)],
-    }
-    daemon.wait_idle()
-    assert set(daemon.engine.cached().values()) == {0}
-    assert hits.take() == {}
-    return answers
+
+    def ask_all() -> dict[str, Any]:
+        daemon = serve(**KEEPS_NOTHING)
+        hits = Hits(daemon)
+        video = video_part(clips(VIDEO))
+        answers = {
+            "questions": [tokens(daemon, video, text_part(q), extra_body=EVERY_FRAME) for q in QUESTIONS],
+            "after": chat(daemon, video_after("Be brief.", clips)).choices[0].token_ids,
+            "talk": talk(daemon),
+            "three": three_answers(daemon),
+            "crowd": [tokens(daemon, *content, **CROWD) for content in crowd(clips)],
+        }
+        daemon.wait_idle()
+        assert set(daemon.engine.observation.cached().values()) == {0}
+        assert hits.take() == {}
+        return answers
+
+    return once_a_run("answers of an engine that keeps nothing", ask_all)  # type: ignore[no-any-return]
 
 
+@pytest.mark.daemon(**PIECES)
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_answers_equal_generate_whatever_is_cached(serve: Serve, clips: Clips, hf: Reference, placement: str) -> None:
-    expected = {name: hf.generate(question(name, clips).case, TOKENS) for name in NAMES}
-    daemon = serve(placement=placement, kv_page_tokens=8)
+def test_answers_equal_generate_whatever_is_cached(
+    daemon: Daemon, once_a_run: Callable[..., Any], clips: Clips, hf: Reference, placement: str
+) -> None:
+    expected = expected_answers(once_a_run, hf, clips)
     hits = Hits(daemon)
     for _ in range(2):
         assert {name: answer(daemon, question(name, clips)) for name in NAMES} == expected
@@ -130,11 +140,11 @@ def test_answers_equal_generate_whatever_is_cached(serve: Serve, clips: Clips, h
     daemon.wait_idle()
 
 
+@pytest.mark.fresh_daemon
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_each_cache_saves_its_share(uncached: dict[str, Any], serve: Serve, clips: Clips, placement: str) -> None:
-    daemon = serve(placement=placement)
+def test_each_cache_saves_its_share(uncached: dict[str, Any], daemon: Daemon, clips: Clips, placement: str) -> None:
     hits = Hits(daemon)
-    asked = [ask(daemon, video_part(clips(64)), text_part(q), extra_body=EVERY_FRAME) for q in QUESTIONS]
+    asked = [ask(daemon, video_part(clips(VIDEO)), text_part(q), extra_body=EVERY_FRAME) for q in QUESTIONS]
     daemon.wait_idle()
     assert [completion.choices[0].token_ids for completion in asked] == uncached["questions"]
     cached = [completion.usage.prompt_tokens_details.cached_tokens for completion in asked]
@@ -143,7 +153,7 @@ def test_each_cache_saves_its_share(uncached: dict[str, Any], serve: Serve, clip
     found = hits.take()
     assert found["queries"] == sum(prompts)
     assert prompts[1] - 40 < found["hits"] == cached[1] < prompts[1]
-    assert daemon.engine.cached()["kv"] > 0
+    assert daemon.engine.observation.cached()["kv"] > 0
     assert work(daemon, asked[0]).keys() == set(Stage)
     assert work(daemon, asked[1]).keys() == {Stage.PREFILL, Stage.DECODE}, "the prefix holds the video"
 
@@ -167,15 +177,15 @@ def test_each_cache_saves_its_share(uncached: dict[str, Any], serve: Serve, clip
     assert hits.take()["hits"] > 0
 
 
+@pytest.mark.daemon(visual_cache_mib=0, kv_cache_mib=2)
 def test_a_video_of_which_a_part_is_cached_is_decoded_for_the_rest(
-    uncached: dict[str, Any], serve: Serve, clips: Clips
+    uncached: dict[str, Any], daemon: Daemon, clips: Clips
 ) -> None:
     """A prompt's pages are evicted from its end; what is then missing of the video is computed again."""
-    daemon = serve(placement="shared", no_visual_cache=True, kv_cache_mib=2)
-    video = [video_part(clips(64)), text_part(QUESTIONS[0])]
+    video = [video_part(clips(VIDEO)), text_part(QUESTIONS[0])]
     first = ask(daemon, *video, extra_body=EVERY_FRAME)
     daemon.wait_idle()
-    total, cached = daemon.engine.buffers()["kv"][1], daemon.engine.cached()["kv"]
+    total, cached = daemon.engine.observation.buffers()["kv"][1], daemon.engine.observation.cached()["kv"]
     others = (total - cached // 2) * daemon.engine.config.kv_page_tokens
     ask(daemon, text_part("word"), max_tokens=others - 60, extra_body={"ignore_eos": True})
     hits = Hits(daemon)
@@ -186,8 +196,7 @@ def test_a_video_of_which_a_part_is_cached_is_decoded_for_the_rest(
     assert 0 < work(daemon, second)[Stage.VISION] < work(daemon, first)[Stage.VISION]
 
 
-def test_generated_pages_are_reused_too(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_generated_pages_are_reused_too(daemon: Daemon) -> None:
     sampling = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)
     prompt = list(range(500, 550))
 
@@ -206,49 +215,49 @@ def test_generated_pages_are_reused_too(serve: Serve) -> None:
     assert hits.take() == {"queries": 151, "hits": 149 // 16 * 16}
 
 
+@pytest.mark.daemon(**TIGHT_BUFFERS)
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_a_full_cache_makes_nobody_wait(serve: Serve, placement: str) -> None:
+def test_a_full_cache_makes_nobody_wait(daemon: Daemon, placement: str) -> None:
     """Prompts that fill the KV cache several times over, one after the other: what is cached makes room at once."""
-    daemon = serve(placement=placement, kv_cache_mib=1)
+    before = metric(daemon, "num_preemptions_total")
     plain = [text_part(f"{number}. {LONG}") for number in range(12)]
     answers = [tokens(daemon, part) for part in plain]
     daemon.wait_idle()
-    _, total = daemon.engine.buffers()["kv"]
-    assert daemon.engine.cached()["kv"] > total // 2
+    _, total = daemon.engine.observation.buffers()["kv"]
+    assert daemon.engine.observation.cached()["kv"] > total // 2
     longest = {"max_tokens": None, "extra_body": {"ignore_eos": True}}
     completion = ask(daemon, text_part("Hello"), **longest)
     assert completion.usage.total_tokens == total * daemon.engine.config.kv_page_tokens + 1
-    assert metric(daemon, "num_preemptions_total") == 0
+    assert metric(daemon, "num_preemptions_total") == before
     assert [tokens(daemon, part) for part in plain] == answers
     daemon.wait_idle()
 
 
+@pytest.mark.daemon(**TIGHT_BUFFERS)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_preempted_requests_go_on_from_what_is_cached(
-    uncached: dict[str, Any], serve: Serve, clips: Clips, placement: str
+    uncached: dict[str, Any], daemon: Daemon, clips: Clips, placement: str
 ) -> None:
-    tight = serve(placement=placement, kv_cache_mib=1, prefill_chunk_tokens=32)
-    hits = Hits(tight)
+    hits, before = Hits(daemon), metric(daemon, "num_preemptions_total")
     for _ in range(2):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            answers = list(pool.map(lambda content: tokens(tight, *content, **CROWD), crowd(clips)))
+            answers = list(pool.map(lambda content: tokens(daemon, *content, **CROWD), crowd(clips)))
         assert answers == uncached["crowd"]
-    assert metric(tight, "num_preemptions_total") > 0
+    assert metric(daemon, "num_preemptions_total") > before
     assert hits.take()["hits"] > 0
-    tight.wait_idle()
+    daemon.wait_idle()
 
 
 @pytest.mark.parametrize("instance", ["encode-prefill", "decode"])
-def test_the_caches_are_lost_with_a_worker_and_nothing_else(serve: Serve, clips: Clips, instance: str) -> None:
-    daemon = serve(placement="shared")
+def test_the_caches_are_lost_with_a_worker_and_nothing_else(daemon: Daemon, clips: Clips, instance: str) -> None:
     video = [video_part(clips(8)), text_part("What happens?")]
     expected = tokens(daemon, *video, extra_body=EVERY_FRAME)
     daemon.wait_idle()
-    assert daemon.engine.cached()["kv"] > 0
-    os.kill(daemon.engine.worker_pids()[instance], signal.SIGKILL)
+    assert daemon.engine.observation.cached()["kv"] > 0
+    os.kill(daemon.engine.observation.worker_pids()[instance], signal.SIGKILL)
     daemon.wait_healthy(False)
     daemon.wait_healthy()
-    assert set(daemon.engine.cached().values()) == {0}
+    assert set(daemon.engine.observation.cached().values()) == {0}
     again = [ask(daemon, *video, extra_body=EVERY_FRAME) for _ in range(2)]
     assert [completion.choices[0].token_ids for completion in again] == [expected] * 2
     daemon.wait_idle()
@@ -273,12 +282,11 @@ def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("gone", ["prefix", "units"])
+@pytest.mark.parametrize("gone", ["prefix", pytest.param("units", marks=pytest.mark.daemon(no_prefix_cache=True))])
 def test_what_is_gone_when_its_turn_comes_is_computed(
-    serve: Serve, clips: Clips, forgetful: Callable[[str], None], gone: str, placement: str
+    daemon: Daemon, clips: Clips, forgetful: Callable[[str], None], gone: str, placement: str
 ) -> None:
-    daemon = serve(placement=placement, no_prefix_cache=gone == "units")
-    video = [video_part(clips(64)), text_part("What happens?")]
+    video = [video_part(clips(VIDEO)), text_part("What happens?")]
     for options in ({}, {"n": 2}):
         expected = [choice.token_ids for choice in ask(daemon, *video, extra_body=EVERY_FRAME, **options).choices]
         forgetful(gone)

@@ -13,9 +13,9 @@ import openai
 import pytest
 from daemon import Daemon
 from media import Clip, text_part, video_part
-from test_life_of_requests import PLACEMENTS, ask, metric
+from test_life_of_requests import PLACEMENTS, TIGHT_BUFFERS, ask, metric
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("grammars are compiled in the engine and followed in the workers")
 Clips = Callable[[int], Clip]
 
 
@@ -59,8 +59,7 @@ def check(choice: Any) -> Scene:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_every_choice_fits_the_schema(serve: Serve, clips: Clips, placement: str) -> None:
-    daemon = serve(placement=placement)
+def test_every_choice_fits_the_schema(daemon: Daemon, clips: Clips, placement: str) -> None:
     for parts in ([text_part("Describe it.")], [video_part(clips(8)), text_part("What happens?")]):
         choices = constrained(daemon, *parts, n=6, extra_body=TIGHT).choices
         scenes = [check(choice) for choice in choices]
@@ -68,8 +67,7 @@ def test_every_choice_fits_the_schema(serve: Serve, clips: Clips, placement: str
     daemon.wait_idle()
 
 
-def test_all_ways_to_ask_for_json(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_all_ways_to_ask_for_json(daemon: Daemon) -> None:
     asked = {"name": "scene", "schema": SCHEMA, "strict": True}
     check(constrained(daemon, response_format={"type": "json_schema", "json_schema": asked}).choices[0])
     check(constrained(daemon, extra_body={"guided_json": SCHEMA}).choices[0])
@@ -83,8 +81,7 @@ def test_all_ways_to_ask_for_json(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["guided_{}", "structured_outputs"])
-def test_choice_regex_and_grammar(serve: Serve, spelling: str) -> None:
-    daemon = serve(placement="shared")
+def test_choice_regex_and_grammar(daemon: Daemon, spelling: str) -> None:
 
     def answers(kind: str, wanted: Any) -> list[str]:
         body = {spelling.format(kind): wanted} if "{}" in spelling else {spelling: {kind: wanted}}
@@ -104,15 +101,13 @@ def test_choice_regex_and_grammar(serve: Serve, spelling: str) -> None:
             assert text.count(")") == depth
 
 
-def test_greedy_and_penalties_and_truncation_stay_inside(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_greedy_and_penalties_and_truncation_stay_inside(daemon: Daemon) -> None:
     check(constrained(daemon, temperature=0, extra_body=TIGHT).choices[0])
     odd = {**TIGHT, "top_k": 1, "repetition_penalty": 3.0, "min_tokens": 200, "min_p": 0.5}
     check(constrained(daemon, temperature=2, frequency_penalty=2, extra_body=odd).choices[0])
 
 
-def test_stop_and_length_still_cut(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_stop_and_length_still_cut(daemon: Daemon) -> None:
     whole = constrained(daemon, extra_body=TIGHT).choices[0].message.content
     stopped = constrained(daemon, extra_body=TIGHT, stop='"people"').choices[0]
     assert stopped.finish_reason == "stop"
@@ -122,35 +117,33 @@ def test_stop_and_length_still_cut(serve: Serve) -> None:
     assert whole.startswith(cut.message.content)
 
 
+@pytest.mark.second_daemon(**TIGHT_BUFFERS)
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_preempted_answers_are_the_same(serve: Serve, placement: str) -> None:
+def test_preempted_answers_are_the_same(daemon: Daemon, second_daemon: Daemon, placement: str) -> None:
     long = {"type": "array", "items": {"enum": ["a b c d e f", "g h i"]}, "minItems": 25, "maxItems": 25}
     body = {"structured_outputs": {"json": long, "disable_any_whitespace": True}, "return_token_ids": True}
 
     def answer(daemon: Daemon, seed: int) -> str:
         return constrained(daemon, seed=seed, extra_body=body, max_tokens=400).choices[0].message.content
 
-    roomy = serve(placement=placement)
-    expected = [answer(roomy, seed) for seed in range(4)]
+    expected = [answer(daemon, seed) for seed in range(4)]
     assert {len(json.loads(text)) for text in expected} == {25}
-    tight = serve(placement=placement, kv_cache_mib=1, prefill_chunk_tokens=32)
-    before = metric(tight, "num_preemptions_total")
+    before = metric(second_daemon, "num_preemptions_total")
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda seed: answer(tight, seed), range(4))) == expected
-    assert metric(tight, "num_preemptions_total") > before
-    tight.wait_idle()
+        assert list(pool.map(lambda seed: answer(second_daemon, seed), range(4))) == expected
+    assert metric(second_daemon, "num_preemptions_total") > before
+    second_daemon.wait_idle()
 
 
 @pytest.mark.parametrize("instance", ["encode-prefill", "decode"])
-def test_a_killed_worker_does_not_break_the_grammar(serve: Serve, instance: str) -> None:
-    daemon = serve(placement="shared")
+def test_a_killed_worker_does_not_break_the_grammar(daemon: Daemon, instance: str) -> None:
     long = {"type": "array", "items": {"enum": ["a b c", "g h i"]}, "minItems": 30, "maxItems": 30}
     body = {"guided_json": long, "guided_whitespace_pattern": ""}
     expected = constrained(daemon, seed=5, extra_body=body).choices[0].message.content
     assert len(json.loads(expected)) == 30
     chunks = iter(constrained(daemon, seed=5, stream=True, extra_body=body))
     text = next(chunks).choices[0].delta.content or ""
-    os.kill(daemon.engine.worker_pids()[instance], signal.SIGKILL)
+    os.kill(daemon.engine.observation.worker_pids()[instance], signal.SIGKILL)
     text += "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text == expected
     daemon.wait_idle()
@@ -174,17 +167,15 @@ BAD = [
 
 @pytest.mark.parametrize(("body", "param", "reason"), BAD, ids=range(len(BAD)))
 def test_what_cannot_be_compiled_is_refused_with_the_reason(
-    serve: Serve, body: dict[str, Any], param: str, reason: str
+    daemon: Daemon, body: dict[str, Any], param: str, reason: str
 ) -> None:
-    daemon = serve(placement="shared")
     with pytest.raises(openai.BadRequestError, match=reason) as refused:
         constrained(daemon, extra_body=body)
     assert refused.value.param == param
     check(constrained(daemon, extra_body=TIGHT).choices[0])
 
 
-def test_a_grammar_that_fails_later_ends_its_own_request_only(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_a_grammar_that_fails_later_ends_its_own_request_only(daemon: Daemon) -> None:
     explosive = "start: a0\n" + "".join(f"a{i}: a{i + 1} a{i + 1}\n" for i in range(60)) + 'a60: "a"\n'
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         other = pool.submit(constrained, daemon, n=4, extra_body=TIGHT)

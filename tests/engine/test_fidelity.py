@@ -12,6 +12,7 @@ from reference import Case, Reference
 
 TOKENS = 24
 NAMES = ["text", "1 image", "3 images", "8 frames", "9 frames", "64 frames", "image and video", "two turns", "sampled"]
+PIECES: dict[str, Any] = {"prefill_chunk_tokens": 16, "kv_page_tokens": 8}
 
 Clips = Callable[[int], Clip]
 
@@ -75,8 +76,17 @@ def _conversation(turns: list[Any], options: dict[str, Any] | None = None) -> Qu
 
 
 @pytest.fixture(scope="session")
-def expected(hf: Reference, clips: Clips) -> dict[str, list[int]]:
-    return {name: hf.generate(question(name, clips).case, TOKENS) for name in NAMES}
+def expected(once_a_run: Callable[..., Any], hf: Reference, clips: Clips) -> dict[str, list[int]]:
+    return expected_answers(once_a_run, hf, clips)
+
+
+def expected_answers(once_a_run: Callable[..., Any], hf: Reference, clips: Clips) -> dict[str, list[int]]:
+    """Return transformers' answer to each question."""
+
+    def generate() -> dict[str, list[int]]:
+        return {name: hf.generate(question(name, clips).case, TOKENS) for name in NAMES}
+
+    return once_a_run("transformers' answers", generate)  # type: ignore[no-any-return]
 
 
 def answer(daemon: Daemon, asked: Question) -> list[int]:
@@ -90,23 +100,27 @@ def answer(daemon: Daemon, asked: Question) -> list[int]:
     return completion.choices[0].token_ids  # type: ignore[attr-defined]
 
 
-ENGINES = [
-    {"placement": placement, "prefill_chunk_tokens": chunk}
-    for placement in ("shared", "monolithic")
-    for chunk in (16, 100, 0)
-]
-ENGINES += [
-    {"placement": "shared", "no_overlap": True},
-    {"placement": "shared", "slo_tbt": 20.0},
-    {"placement": "monolithic", "slo_tbt": 20.0},
+# Ends and middle of the chunks of prefill; `test_any_mix` of every family draws those between.
+ENGINES: list[dict[str, Any]] = [
+    PIECES,
+    {"prefill_chunk_tokens": 0},
+    {"prefill_chunk_tokens": 100, "no_overlap": True},
+    {"slo_tbt": 20.0},
+    {"placement": "monolithic", **PIECES},
+    {"placement": "monolithic", **PIECES, "prefill_chunk_tokens": 0},
+    {"placement": "monolithic", "prefill_chunk_tokens": 100, "slo_tbt": 20.0, "torch_threads": 0},
 ]
 
 
-@pytest.mark.parametrize("options", ENGINES, ids=lambda o: "-".join(map(str, o.values())))
+@pytest.mark.daemon("every way to plan the stages of real workers gives the same tokens")
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param(options, marks=pytest.mark.daemon(**options)) for options in ENGINES],
+    ids=lambda options: "-".join(map(str, options.values())),
+)
 def test_answers_equal_generate(
-    options: dict[str, Any], serve: Callable[..., Daemon], clips: Clips, expected: dict[str, list[int]]
+    options: dict[str, Any], daemon: Daemon, clips: Clips, expected: dict[str, list[int]]
 ) -> None:
-    daemon = serve(**options)
     alone = {name: answer(daemon, question(name, clips)) for name in NAMES}
     assert alone == expected
     daemon.wait_idle()

@@ -10,25 +10,27 @@ import openai
 import pytest
 from daemon import Daemon
 from media import Clip, text_part
-from test_life_of_requests import ask, tokens
+from test_life_of_requests import TIGHT_BUFFERS, ask, tokens
 
+from flashcodec import PatchLayout
 from unifiedserve.config import Stage
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import DecodeMedia, MediaSource, Request, Span
-from unifiedserve.models.media import MediaPlan, PatchGrid
-from unifiedserve.sampling import SamplingParams
-from unifiedserve.stages.prompt import Prompt
-from unifiedserve.stages.vision import VisionStage
-from unifiedserve.tracing import Timeline
+from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import MediaSource, PrefillRequest, Span, VisionRequest
+from unifiedserve.observe.tracing import Timeline
+from unifiedserve.worker.language.prompt_units import PromptUnits
+from unifiedserve.worker.vision.stage import VisionStage
 
-Serve = Callable[..., Daemon]
+WORKERS = pytest.mark.daemon("what could stop real workers")
 
 
 def video_plan(frames: tuple[int, ...]) -> MediaPlan:
     return MediaPlan(
         kind="video",
         frame_indices=frames,
-        layout=PatchGrid(56, 56, 14, 2, 2),
+        layout=PatchLayout(56, 56, 14, 2, 2),
         units=len(frames) // 2,
         patches_per_unit=16,
         tokens_per_unit=4,
@@ -36,25 +38,27 @@ def video_plan(frames: tuple[int, ...]) -> MediaPlan:
     )
 
 
-def test_an_enormous_stop_string_is_refused_and_the_engine_goes_on(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+@WORKERS
+def test_an_enormous_stop_string_is_refused_and_the_engine_goes_on(daemon: Daemon) -> None:
     with pytest.raises(openai.BadRequestError, match="stop"):
         ask(daemon, text_part("Hello"), stop="x" * 3_000_000)
     assert tokens(daemon, text_part("Hello"))
     daemon.wait_idle()
 
 
-def test_the_answer_may_take_what_the_cache_holds_when_no_limit_is_given(serve: Serve) -> None:
-    daemon = serve(placement="shared", kv_cache_mib=1)
+@WORKERS
+@pytest.mark.daemon(**TIGHT_BUFFERS)
+def test_the_answer_may_take_what_the_cache_holds_when_no_limit_is_given(daemon: Daemon) -> None:
     completion = ask(daemon, text_part("Hello"), max_tokens=None, extra_body={"ignore_eos": True})
-    pages, page_tokens = daemon.engine.buffers()["kv"][1], daemon.engine.config.kv_page_tokens
+    pages, page_tokens = daemon.engine.observation.buffers()["kv"][1], daemon.engine.config.kv_page_tokens
     assert completion.choices[0].finish_reason == "length"
     assert completion.usage.total_tokens == pages * page_tokens + 1  # the last token is never cached
     daemon.wait_idle()
 
 
-def test_more_requests_than_allowed_are_refused_at_once(serve: Serve) -> None:
-    daemon = serve(placement="shared", max_requests=2)
+@WORKERS
+@pytest.mark.daemon(max_requests=2, max_running=1)
+def test_more_requests_than_allowed_are_refused_at_once(daemon: Daemon) -> None:
 
     def attempt(number: int) -> str:
         try:
@@ -69,12 +73,12 @@ def test_more_requests_than_allowed_are_refused_at_once(serve: Serve) -> None:
     daemon.wait_idle()
 
 
-def test_a_request_that_keeps_killing_workers_is_given_up_and_others_are_served(serve: Serve) -> None:
-    daemon = serve(placement="shared", kv_cache_mib=48)
+@WORKERS
+def test_a_request_that_keeps_killing_workers_is_given_up_and_others_are_served(daemon: Daemon) -> None:
     chunks = iter(ask(daemon, text_part("Hello"), stream=True, max_tokens=8000, extra_body={"ignore_eos": True}))
     for _ in range(3):
         next(chunks)
-        os.kill(daemon.engine.worker_pids()["decode"], signal.SIGKILL)
+        os.kill(daemon.engine.observation.worker_pids()["decode"], signal.SIGKILL)
         daemon.wait_healthy(False)
         daemon.wait_healthy()
     with pytest.raises(openai.APIError, match="workers died 3 times"):
@@ -92,7 +96,7 @@ def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_reques
         path = str(clips(8).path)
         for uid, frames in ((1, (6, 9)), (2, (0, 7))):
             source = MediaSource(plan=video_plan(frames), name="video 1", path=path)
-            stage.accept(DecodeMedia(uid=uid, arrival=uid, media=[source]))
+            stage.accept(VisionRequest(ticket=Ticket(uid, uid), media=[source]))
             stage.start(uid)
             finished.wait()
             finished.clear()
@@ -111,18 +115,17 @@ def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_reques
 
 def test_a_placeholder_that_was_generated_is_a_token_like_any_other() -> None:
     placeholder = 9
-    request = Request(
-        uid=1,
-        arrival=0.0,
+    request = PrefillRequest(
+        ticket=Ticket(1, 0.0),
         token_ids=[1, *[placeholder] * 4, 2, placeholder, 3],
         num_prompt=6,
         media=[video_plan((0, 1))],
         sampling=SamplingParams(),
         indices=[0],
     )
-    prompt = Prompt.receive(request, frozenset({placeholder}), 1, lambda rows: rows)
-    assert [unit.position for unit in prompt.state.units] == [1]
-    assert prompt.rows == [0, 4]
+    units = PromptUnits.of(request, frozenset({placeholder}))
+    assert [unit.position for unit in units.states(request.reuse, lambda rows: rows)] == [1]
+    assert units.rows == [0, 4]
 
 
 def test_the_timeline_keeps_only_the_latest_work() -> None:

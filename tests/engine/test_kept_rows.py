@@ -4,24 +4,24 @@ import concurrent.futures
 import os
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import openai
 import pytest
 import reference
+from checkpoints import find_checkpoint
 from daemon import Daemon
-from every_family import FAMILIES
 from media import Clip, image_part, make_image, text_part, video_part
 from reference import Reference
 from test_caches import Hits, work
+from test_families import KEPT_ROWS
 from test_fidelity import TOKENS, Question, answer
 from test_fidelity import ask as question
 from test_life_of_requests import PLACEMENTS, ask, metric, tokens
 
 from unifiedserve.config import Stage
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("rows that real workers share and give back", **KEPT_ROWS)
 Clips = Callable[[int], Clip]
 
 IMAGES = [make_image(1, 150, 200), make_image(2, 90, 300), make_image(3, 224, 56)]
@@ -29,16 +29,8 @@ LONG: dict[str, Any] = {"max_tokens": 400, "extra_body": {"return_token_ids": Tr
 
 
 @pytest.fixture(scope="module")
-def crossing(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of a family that keeps its visual tokens."""
-    directory = tmp_path_factory.mktemp("mllama")
-    FAMILIES["mllama"].make(directory)
-    return directory
-
-
-@pytest.fixture(scope="module")
-def theirs(crossing: Path) -> Reference:
-    return reference.load(crossing)
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+    return reference.load(find_checkpoint(tmp_path_factory, "mllama"))
 
 
 def crowd(daemon: Daemon) -> list[list[list[int]]]:
@@ -53,45 +45,48 @@ def crowd(daemon: Daemon) -> list[list[list[int]]]:
 
 
 @pytest.fixture(scope="module")
-def expected(crossing: Path, serve: Serve) -> list[list[list[int]]]:
-    daemon = serve(model=str(crossing))
-    answers = crowd(daemon)
-    assert metric(daemon, "num_preemptions_total") == 0
-    daemon.wait_idle()
-    return answers
+def expected(once_a_run: Callable[..., Any], serve: Callable[..., Daemon]) -> list[list[list[int]]]:
+    def roomy() -> list[list[list[int]]]:
+        daemon = serve(**KEPT_ROWS)
+        before = metric(daemon, "num_preemptions_total")
+        answers = crowd(daemon)
+        assert metric(daemon, "num_preemptions_total") == before
+        daemon.wait_idle()
+        return answers
+
+    return once_a_run("kept rows of a crowd", roomy)  # type: ignore[no-any-return]
 
 
+@pytest.mark.daemon(
+    kv_cache_mib=1,
+    visual_buffer_mib=1,
+    visual_page_tokens=256,
+    visual_cache_mib=0,
+    kv_page_tokens=16,
+    prefill_chunk_tokens=512,
+)
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_small_buffers_make_requests_wait_and_nothing_else(
-    crossing: Path, serve: Serve, expected: list[list[list[int]]], clips: Clips, placement: str
+    daemon: Daemon, expected: list[list[list[int]]], clips: Clips, placement: str
 ) -> None:
-    tight = serve(
-        model=str(crossing),
-        placement=placement,
-        kv_cache_mib=1,
-        visual_buffer_mib=1,
-        visual_page_tokens=256,
-        no_visual_cache=True,
-    )
-    assert crowd(tight) == expected
-    assert metric(tight, "num_preemptions_total") > 0
-    tight.wait_idle()
+    assert crowd(daemon) == expected
+    assert metric(daemon, "num_preemptions_total") > 0
+    daemon.wait_idle()
     with pytest.raises(
         openai.BadRequestError, match=r"needs 9 pages of the visual buffer \(612 .*has 8: .*--visual-buf"
     ):
-        ask(tight, *[image_part(IMAGES[0])] * 9)
+        ask(daemon, *[image_part(IMAGES[0])] * 9)
     with pytest.raises(openai.BadRequestError, match="does not take videos"):
-        ask(tight, video_part(clips(8)), text_part("What happens?"))
-    stream = ask(tight, image_part(IMAGES[0]), text_part("Tell me a story."), stream=True, **LONG)
+        ask(daemon, video_part(clips(8)), text_part("What happens?"))
+    stream = ask(daemon, image_part(IMAGES[0]), text_part("Tell me a story."), stream=True, **LONG)
     next(iter(stream))
     stream.close()
-    ask(tight, image_part(IMAGES[0]), text_part("Say a word."), n=2, max_tokens=1)
-    tight.wait_idle()
+    ask(daemon, image_part(IMAGES[0]), text_part("Say a word."), n=2, max_tokens=1)
+    daemon.wait_idle()
 
 
-def test_what_is_cached_depends_on_all_images(crossing: Path, serve: Serve, clips: Clips, theirs: Reference) -> None:
+def test_what_is_cached_depends_on_all_images(daemon: Daemon, clips: Clips, theirs: Reference) -> None:
     """The same words with other images are another prompt, from the first token on."""
-    daemon = serve(model=str(crossing), kv_page_tokens=4)
     hits = Hits(daemon)
     asked = [question([IMAGES[0], "Is it the same as", image, "?"], clips) for image in IMAGES]
     wanted = [theirs.generate(each.case, TOKENS) for each in asked]
@@ -114,21 +109,19 @@ def _with_turn(asked: Question, said: str, text: str) -> tuple[list[dict[str, An
     return [*asked.messages, *turns], reference.Case([*asked.case.messages, *turns], asked.case.images)
 
 
-def test_a_repeated_image_is_not_encoded_again(crossing: Path, serve: Serve) -> None:
-    daemon = serve(model=str(crossing), kv_page_tokens=4)
+def test_a_repeated_image_is_not_encoded_again(daemon: Daemon) -> None:
     first, second = (ask(daemon, image_part(make_image(9, 70, 150)), text_part(text)) for text in ("Who?", "Where?"))
     daemon.wait_idle()
     assert work(daemon, first).keys() == set(Stage)
     assert work(daemon, second).keys() == {Stage.PREFILL, Stage.DECODE}
 
 
-def test_a_killed_worker_loses_no_request(crossing: Path, serve: Serve) -> None:
-    daemon = serve(model=str(crossing))
+def test_a_killed_worker_loses_no_request(daemon: Daemon) -> None:
     picture = [image_part(IMAGES[1]), text_part("What is this?")]
     whole = tokens(daemon, *picture, **LONG)
     chunks = iter(ask(daemon, *picture, stream=True, **LONG))
     got = list(next(chunks).choices[0].token_ids or ())
-    os.kill(daemon.engine.worker_pids()["decode"], signal.SIGKILL)
+    os.kill(daemon.engine.observation.worker_pids()["decode"], signal.SIGKILL)
     got += [token for chunk in chunks for token in chunk.choices[0].token_ids or ()]
     assert got == whole
     daemon.wait_idle()

@@ -12,10 +12,14 @@ import pytest
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
 
-Serve = Callable[..., Daemon]
 Clips = Callable[[int], Clip]
 
+pytestmark = pytest.mark.daemon("requests in all stages of real workers at once")
+
 PLACEMENTS = ["shared", "monolithic"]
+TIGHT_BUFFERS: dict[str, Any] = {"kv_cache_mib": 1, "prefill_chunk_tokens": 32}
+KEEPS_NOTHING: dict[str, Any] = {"no_prefix_cache": True, "visual_cache_mib": 0}
+SMALL_BUFFERS: dict[str, Any] = {"kv_cache_mib": 4, "patch_buffer_mib": 1, "visual_buffer_mib": 1, **KEEPS_NOTHING}
 
 
 def ask(daemon: Daemon, *parts: dict[str, Any], **options: Any) -> Any:
@@ -36,8 +40,7 @@ def metric(daemon: Daemon, name: str) -> float:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_64_mixed_requests_complete_and_free_everything(serve: Serve, clips: Clips, placement: str) -> None:
-    daemon = serve(placement=placement)
+def test_64_mixed_requests_complete_and_free_everything(daemon: Daemon, clips: Clips, placement: str) -> None:
     parts = [
         [text_part("What is a river?")],
         [image_part(make_image(1, 150, 200)), text_part("What is this?")],
@@ -53,8 +56,7 @@ def test_64_mixed_requests_complete_and_free_everything(serve: Serve, clips: Cli
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_a_client_that_leaves_frees_everything(serve: Serve, clips: Clips, placement: str) -> None:
-    daemon = serve(placement=placement)
+def test_a_client_that_leaves_frees_everything(daemon: Daemon, clips: Clips, placement: str) -> None:
     aborted = metric(daemon, "num_aborted_requests_total")
     for content in ([text_part("Tell me a story.")], [video_part(clips(64)), text_part("What happens?")]):
         stream = ask(daemon, *content, stream=True, max_tokens=4000, extra_body={"ignore_eos": True})
@@ -64,8 +66,11 @@ def test_a_client_that_leaves_frees_everything(serve: Serve, clips: Clips, place
     assert metric(daemon, "num_aborted_requests_total") == aborted + 2
 
 
+@pytest.mark.second_daemon(**TIGHT_BUFFERS)
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_preempted_requests_give_the_same_answers(serve: Serve, clips: Clips, placement: str) -> None:
+def test_preempted_requests_give_the_same_answers(
+    daemon: Daemon, second_daemon: Daemon, clips: Clips, placement: str
+) -> None:
     def questions(daemon: Daemon) -> list[Callable[[], list[int]]]:
         options = {"max_tokens": 200, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
         video = [video_part(clips(8)), text_part("What happens?")]
@@ -76,19 +81,17 @@ def test_preempted_requests_give_the_same_answers(serve: Serve, clips: Clips, pl
             lambda: tokens(daemon, *video, **options),
         ]
 
-    roomy = serve(placement=placement)
-    expected = [question() for question in questions(roomy)]
-    tight = serve(placement=placement, kv_cache_mib=1, prefill_chunk_tokens=32)
+    expected = [question() for question in questions(daemon)]
+    before = metric(second_daemon, "num_preemptions_total")
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(question) for question in questions(tight)]
+        futures = [pool.submit(question) for question in questions(second_daemon)]
         assert [future.result() for future in futures] == expected
-    assert metric(tight, "num_preemptions_total") > 0
-    tight.wait_idle()
+    assert metric(second_daemon, "num_preemptions_total") > before
+    second_daemon.wait_idle()
 
 
 @pytest.mark.parametrize("instance", ["vision", "encode-prefill", "decode"])
-def test_a_killed_worker_loses_no_request(serve: Serve, clips: Clips, instance: str) -> None:
-    daemon = serve(placement="shared")
+def test_a_killed_worker_loses_no_request(daemon: Daemon, clips: Clips, instance: str) -> None:
     options = {"max_tokens": 300, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
     video = [video_part(clips(64)), text_part("What happens?")]
     expected = [tokens(daemon, text_part("What is a river?"), **options), tokens(daemon, *video, **options)]
@@ -97,7 +100,7 @@ def test_a_killed_worker_loses_no_request(serve: Serve, clips: Clips, instance: 
     got = list(next(chunks).choices[0].token_ids or ())
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         other = pool.submit(tokens, daemon, *video, **options)
-        os.kill(daemon.engine.worker_pids()[instance], signal.SIGKILL)
+        os.kill(daemon.engine.observation.worker_pids()[instance], signal.SIGKILL)
         got += [token for chunk in chunks for token in chunk.choices[0].token_ids or ()]
         assert got == expected[0]
         assert other.result() == expected[1]
@@ -105,20 +108,19 @@ def test_a_killed_worker_loses_no_request(serve: Serve, clips: Clips, instance: 
     assert daemon.engine.healthy
 
 
-def test_sampling_with_a_seed_is_the_same_everywhere(serve: Serve) -> None:
+@pytest.mark.second_daemon(placement="monolithic")
+def test_sampling_with_a_seed_is_the_same_everywhere(daemon: Daemon, second_daemon: Daemon) -> None:
     answers = []
-    for placement in PLACEMENTS:
-        daemon = serve(placement=placement)
+    for each in (daemon, second_daemon):
         for _ in range(2):
-            completion = ask(daemon, text_part("Tell me a story."), temperature=1.2, top_p=0.95, seed=11, n=3)
+            completion = ask(each, text_part("Tell me a story."), temperature=1.2, top_p=0.95, seed=11, n=3)
             answers.append([choice.token_ids for choice in completion.choices])
-        daemon.wait_idle()
+        each.wait_idle()
     assert answers == answers[:1] * 4
     assert len({tuple(answer) for answer in answers[0]}) == 3
 
 
-def test_stop_string_ends_an_answer_before_it(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_stop_string_ends_an_answer_before_it(daemon: Daemon) -> None:
     whole = ask(daemon, text_part("What is a river?")).choices[0].message.content
     stop = whole.split()[5]
     choice = ask(daemon, text_part("What is a river?"), stop=stop).choices[0]
@@ -127,8 +129,7 @@ def test_stop_string_ends_an_answer_before_it(serve: Serve) -> None:
     daemon.wait_idle()
 
 
-def test_logprobs_are_those_of_the_tokens(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_logprobs_are_those_of_the_tokens(daemon: Daemon) -> None:
     choice = ask(daemon, text_part("What is a river?"), logprobs=True, top_logprobs=5).choices[0]
     assert len(choice.logprobs.content) == len(choice.token_ids)
     for entry in choice.logprobs.content:
@@ -136,8 +137,8 @@ def test_logprobs_are_those_of_the_tokens(serve: Serve) -> None:
         assert len(entry.top_logprobs) == 5
 
 
-def test_requests_that_do_not_fit_a_buffer_are_refused_with_the_numbers(serve: Serve, clips: Clips) -> None:
-    daemon = serve(placement="shared", kv_cache_mib=4, patch_buffer_mib=1, visual_buffer_mib=1)
+@pytest.mark.daemon(**SMALL_BUFFERS)
+def test_requests_that_do_not_fit_a_buffer_are_refused_with_the_numbers(daemon: Daemon, clips: Clips) -> None:
     with pytest.raises(openai.BadRequestError, match=r"KV cache .* which has \d+.*--kv-cache-mib"):
         ask(daemon, text_part("Hello"), max_tokens=5000)
     every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}

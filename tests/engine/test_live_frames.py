@@ -9,11 +9,14 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pytest
 from daemon import Daemon
 from media import FPS, Clip, image_part, make_image, text_part, video_part
 from PIL import Image
+from test_life_of_requests import KEEPS_NOTHING, SMALL_BUFFERS
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("frames that real workers decode", **KEEPS_NOTHING)
+
 Clips = Callable[[int], Clip]
 Event = dict[str, Any]
 
@@ -56,8 +59,7 @@ def pictures(seen: list[Event]) -> dict[tuple[int, int], np.ndarray]:
     }
 
 
-def test_frames_come_as_they_are_decoded(serve: Serve, clips: Clips) -> None:
-    daemon = serve(placement="shared", no_prefix_cache=True, no_visual_cache=True)
+def test_frames_come_as_they_are_decoded(daemon: Daemon, clips: Clips) -> None:
     clip, image = clips(64), make_image(5, 112, 140)
     with watching(daemon, "me") as events:
         request = ask(daemon, video_part(clip), image_part(image), text_part("What?"), viewer="me", frames=7)
@@ -79,8 +81,7 @@ def test_frames_come_as_they_are_decoded(serve: Serve, clips: Clips) -> None:
     daemon.wait_idle()
 
 
-def test_others_see_the_work_but_not_the_frames(serve: Serve, clips: Clips) -> None:
-    daemon = serve(placement="shared", no_prefix_cache=True, no_visual_cache=True)
+def test_others_see_the_work_but_not_the_frames(daemon: Daemon, clips: Clips) -> None:
     with watching(daemon, "me") as mine, watching(daemon, "other") as others:
         request = ask(daemon, video_part(clips(8)), text_part("What?"), viewer="me", frames=4)
 
@@ -94,9 +95,9 @@ def test_others_see_the_work_but_not_the_frames(serve: Serve, clips: Clips) -> N
     daemon.wait_idle()
 
 
-def test_frames_of_pages_that_were_taken_anew_are_left_out(serve: Serve, clips: Clips) -> None:
+@pytest.mark.daemon(**SMALL_BUFFERS)
+def test_frames_of_pages_that_were_taken_anew_are_left_out(daemon: Daemon, clips: Clips) -> None:
     """In a patch buffer that holds little more than one request, nothing wrong is shown, and nothing is held."""
-    daemon = serve(placement="shared", patch_buffer_mib=1, no_prefix_cache=True, no_visual_cache=True)
     clip = clips(64)
     with watching(daemon, "me") as events:
         ids = [ask(daemon, video_part(clip), text_part("What?"), viewer="me", frames=8) for _ in range(4)]

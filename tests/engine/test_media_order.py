@@ -1,28 +1,15 @@
 """A chat template may put media in another order than a request has them in."""
 
 from collections.abc import Callable
-from pathlib import Path
 
+import pytest
 from daemon import Daemon
 from media import Clip, make_image
 from test_fidelity import answer, ask
 
-TEMPLATE = """\
-{%- for kind in ['image', 'video'] -%}
-{%- for part in messages[0].content if part.type == kind -%}
-<|vision_start|><|{{ kind }}_pad|><|vision_end|>
-{%- endfor -%}
-{%- endfor -%}
-{{- messages[0].content[-1].text -}}
-"""
 
-
-def test_each_placeholder_gets_its_own_medium(
-    tmp_path: Path, serve: Callable[..., Daemon], clips: Callable[[int], Clip]
-) -> None:
-    template = tmp_path / "images-first.jinja"
-    template.write_text(TEMPLATE)
-    daemon = serve(chat_template=str(template))
+@pytest.mark.daemon("a template that moves media, through all stages", chat_template="images first")
+def test_each_placeholder_gets_its_own_medium(daemon: Daemon, clips: Callable[[int], Clip]) -> None:
     large, small, clip = make_image(1, 150, 200), make_image(2, 60, 60), clips(9)
     as_rendered = ask([large, small, clip, "What is this?"], clips)
     reordered = ask([clip, large, small, "What is this?"], clips)

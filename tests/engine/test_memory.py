@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from daemon import Daemon
 from media import Clip, text_part, video_part
 from test_life_of_requests import tokens
@@ -9,19 +10,19 @@ from test_life_of_requests import tokens
 FRAMES = 128
 
 
+@pytest.mark.daemon("pages that stages of real workers hold at once")
+@pytest.mark.second_daemon(encode_budget_tokens=1, prefill_chunk_tokens=48, visual_buffer_mib=2)
 def test_a_long_video_holds_few_visual_pages_at_once(
-    serve: Callable[..., Daemon], clips: Callable[[int], Clip]
+    daemon: Daemon, second_daemon: Daemon, clips: Callable[[int], Clip]
 ) -> None:
     """One unit of the encoder at a time, prefilled two units at a time: at most a few units are waiting."""
     every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}, "return_token_ids": True}
     question = [video_part(clips(FRAMES)), text_part("What happens?")]
-    roomy = serve(placement="shared")
-    expected = tokens(roomy, *question, extra_body=every_frame)
-    before = roomy.engine.peaks()["visual"]
-    small = serve(placement="shared", encode_budget_tokens=1, prefill_chunk_tokens=48, visual_buffer_mib=2)
-    assert tokens(small, *question, extra_body=every_frame) == expected
-    small.wait_idle()
-    peaks, buffers = small.engine.peaks(), small.engine.buffers()
+    expected = tokens(daemon, *question, extra_body=every_frame)
+    before = daemon.engine.observation.peaks()["visual"]
+    assert tokens(second_daemon, *question, extra_body=every_frame) == expected
+    second_daemon.wait_idle()
+    peaks, buffers = second_daemon.engine.observation.peaks(), second_daemon.engine.observation.buffers()
     assert 0 < peaks["visual"] <= 12 < before
     for buffer, (used, total) in buffers.items():
         assert used == 0

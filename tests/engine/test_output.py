@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unifiedserve.messages import Delta, Token, TokenLogprob
+from unifiedserve.engine.requests.answer import Answer
+from unifiedserve.messages.api import Delta, TokenLogprob
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.wire import Token
 from unifiedserve.models.base import Processor
 from unifiedserve.models.registry import load_processor
-from unifiedserve.output import Answer
-from unifiedserve.sampling import SamplingParams
 
 STOPS = st.text(alphabet="ab é", min_size=1, max_size=3)
 WORDS = st.text(alphabet="ab é\n中🙂", max_size=30)

@@ -1,7 +1,6 @@
 """Requests that steer the sampling, the order or the shape of answers, by the daemon as users have it."""
 
 import concurrent.futures
-from collections.abc import Callable
 from typing import Any
 
 import openai
@@ -10,7 +9,7 @@ from daemon import Daemon
 from media import text_part
 from test_life_of_requests import PLACEMENTS, ask, tokens
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("parameters that steer the workers")
 RIVER = text_part("What is a river?")
 
 
@@ -21,8 +20,7 @@ def complete(daemon: Daemon, prompt: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_logit_bias_bans_and_forces(serve: Serve, placement: str) -> None:
-    daemon = serve(placement=placement)
+def test_logit_bias_bans_and_forces(daemon: Daemon, placement: str) -> None:
     usual = tokens(daemon, RIVER)
     banned = tokens(daemon, RIVER, logit_bias={str(token): -100 for token in usual})
     assert not set(usual) & set(banned)
@@ -33,8 +31,7 @@ def test_logit_bias_bans_and_forces(serve: Serve, placement: str) -> None:
     daemon.wait_idle()
 
 
-def test_completions_are_those_of_the_same_tokens(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_completions_are_those_of_the_same_tokens(daemon: Daemon) -> None:
     tokenizer = daemon.engine.processor.tokenizer
     messages = [{"role": "user", "content": "What is a river?"}]
     ids = daemon.engine.processor.chat.encode(messages)
@@ -51,8 +48,7 @@ def test_completions_are_those_of_the_same_tokens(serve: Serve) -> None:
     daemon.wait_idle()
 
 
-def test_best_of_is_the_likeliest_of_its_answers(serve: Serve) -> None:
-    daemon = serve(placement="shared")
+def test_best_of_is_the_likeliest_of_its_answers(daemon: Daemon) -> None:
     options: dict[str, Any] = {"temperature": 1, "seed": 4, "logprobs": 0}
     every = complete(daemon, "The river", n=5, **options).choices
     mean = {choice.text: sum(choice.logprobs.token_logprobs) / len(choice.logprobs.tokens) for choice in every}
@@ -62,8 +58,7 @@ def test_best_of_is_the_likeliest_of_its_answers(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
-def test_a_deadline_ends_a_request_with_its_reason(serve: Serve, placement: str) -> None:
-    daemon = serve(placement=placement)
+def test_a_deadline_ends_a_request_with_its_reason(daemon: Daemon, placement: str) -> None:
     with pytest.raises(openai.InternalServerError, match=r"deadline of 0\.01 s") as late:
         ask(daemon, RIVER, max_tokens=8000, extra_body={"ignore_eos": True, "deadline": 0.01})
     assert late.value.status_code == 504
@@ -71,9 +66,9 @@ def test_a_deadline_ends_a_request_with_its_reason(serve: Serve, placement: str)
     daemon.wait_idle()
 
 
-def test_the_lower_priority_number_goes_first(serve: Serve) -> None:
+@pytest.mark.daemon(max_requests=2, max_running=1)
+def test_the_lower_priority_number_goes_first(daemon: Daemon) -> None:
     """One sequence decodes at a time: first come, first served would keep the second one until the first has ended."""
-    daemon = serve(placement="shared", max_running=1)
     slow = ask(daemon, RIVER, max_tokens=3000, stream=True, extra_body={"priority": 5, "ignore_eos": True})
     chunks = iter(slow)
     next(chunks)

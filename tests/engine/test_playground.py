@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ import pytest
 from daemon import Daemon
 from media import make_image
 from PIL import Image
+from test_bundled_model import BUNDLED
 from wire import Wire, wire_to
-
-from unifiedserve.models.default import DEFAULT_CHECKPOINT, DEFAULT_MODEL
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
 
@@ -28,6 +27,10 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 FLAGS += ["--disable-component-update", "--disable-sync"]
 QUESTION = "What is the person doing?"
 LONG = "1500"  # tokens
+
+pytestmark = pytest.mark.daemon(
+    "the page shows a real engine at work", compare=True, max_model_len=2048, max_media_mib=2
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +42,6 @@ def browser() -> Iterator[Any]:
         browser = started.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser
         browser.close()
-
-
-@pytest.fixture
-def daemon(serve: Callable[..., Daemon]) -> Daemon:
-    return serve(placement="shared", compare=True, max_model_len=2048, max_media_mib=2)
 
 
 @pytest.fixture
@@ -241,9 +239,9 @@ def test_the_same_request_under_both_placements(
     page.screenshot(path=screenshots / "compare.png", full_page=True)
 
 
-def test_the_bundled_model_answers_right(browser: Any, serve: Callable[..., Daemon], screenshots: Path) -> None:
+@pytest.mark.daemon(**BUNDLED, compare=False, max_model_len=0, max_media_mib=512)
+def test_the_bundled_model_answers_right(browser: Any, daemon: Daemon, screenshots: Path) -> None:
     """What a newcomer does first: choose the first sample, click on a question, and look."""
-    daemon = serve(model=str(DEFAULT_CHECKPOINT), served_model_name=DEFAULT_MODEL)
     page = browser.new_page(viewport={"width": 1360, "height": 900})
     page.goto(daemon.url)
     page.get_by_role("button", name="Sample: ").first.click()

@@ -3,7 +3,6 @@
 import concurrent.futures
 import os
 import signal
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,10 +11,11 @@ import torch
 from daemon import Daemon
 from media import image_part, make_image, text_part
 from reference import Case, Reference
-from test_life_of_requests import ask, metric
+from test_fidelity import PIECES
+from test_life_of_requests import TIGHT_BUFFERS, ask, metric
 from test_parameters import complete
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("prompts that real workers compute piece by piece", **PIECES)
 
 COUNT = 3
 IMAGE = make_image(5, 90, 120)
@@ -45,11 +45,10 @@ def check(scores: list[Any], token_ids: list[int], logprobs: torch.Tensor) -> No
             assert described["logprob"] == pytest.approx(float(row[int(other)]), abs=1e-4)
 
 
-@pytest.mark.parametrize(("placement", "chunk"), [("monolithic", 512), ("shared", 32)])
+@pytest.mark.parametrize(("placement", "prefill_chunk_tokens"), [("monolithic", 0), ("shared", 16)])
 def test_alone_and_among_others(
-    serve: Serve, expected: tuple[list[int], torch.Tensor], placement: str, chunk: int
+    daemon: Daemon, expected: tuple[list[int], torch.Tensor], placement: str, prefill_chunk_tokens: int
 ) -> None:
-    daemon = serve(placement=placement, prefill_chunk_tokens=chunk)
     questions = [partial(ask, daemon, *PARTS, **SCORED), partial(ask, daemon, text_part("What is a river?"))]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(question) for question in questions * 4]
@@ -60,8 +59,7 @@ def test_alone_and_among_others(
     daemon.wait_idle()
 
 
-def test_echo_scores_texts_without_an_answer(serve: Serve, hf: Reference) -> None:
-    daemon = serve(placement="shared", prefill_chunk_tokens=32)
+def test_echo_scores_texts_without_an_answer(daemon: Daemon, hf: Reference) -> None:
     tokenizer = daemon.engine.processor.tokenizer
     text = "The river runs through the valley and the town to the sea."
     ids = tokenizer(text)["input_ids"]
@@ -87,25 +85,24 @@ def test_echo_scores_texts_without_an_answer(serve: Serve, hf: Reference) -> Non
     daemon.wait_idle()
 
 
-def test_a_killed_worker_costs_none(serve: Serve, expected: tuple[list[int], torch.Tensor]) -> None:
+def test_a_killed_worker_costs_none(daemon: Daemon, expected: tuple[list[int], torch.Tensor]) -> None:
     """While most of a long prompt is still to be computed, and a short one is being answered."""
-    daemon = serve(placement="shared", prefill_chunk_tokens=32)
-    engine = daemon.engine
+    seen = daemon.engine.observation
     ids = [70 + number % 200 for number in range(1500)]
     whole = partial(complete, daemon, ids, echo=True, max_tokens=0, logprobs=0)
     before = whole().choices[0].logprobs.token_logprobs
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         short = pool.submit(ask, daemon, *PARTS, max_tokens=100, **SCORED)
         long = pool.submit(whole)
-        daemon.wait_for(lambda: engine.in_flight == 2 and engine.buffers().get("kv", (0, 0))[0] > 0)
-        os.kill(engine.worker_pids()["encode-prefill"], signal.SIGKILL)
+        daemon.wait_for(lambda: seen.in_flight == 2 and seen.buffers().get("kv", (0, 0))[0] > 0)
+        os.kill(seen.worker_pids()["encode-prefill"], signal.SIGKILL)
         check(short.result().prompt_logprobs, *expected)
         assert long.result().choices[0].logprobs.token_logprobs[1:] == pytest.approx(before[1:], abs=1e-4)
     daemon.wait_idle()
 
 
-def test_preempted_requests_have_them_once(serve: Serve, expected: tuple[list[int], torch.Tensor]) -> None:
-    daemon = serve(placement="shared", kv_cache_mib=1, prefill_chunk_tokens=32)
+@pytest.mark.daemon(**TIGHT_BUFFERS, kv_page_tokens=16)
+def test_preempted_requests_have_them_once(daemon: Daemon, expected: tuple[list[int], torch.Tensor]) -> None:
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         futures = [pool.submit(ask, daemon, *PARTS, max_tokens=200, seed=seed, **SCORED) for seed in range(4)]
         for future in futures:

@@ -1,32 +1,22 @@
 """A model with linear attention, whose sequences have a state: it is forked, preempted, handed over and freed."""
 
 import concurrent.futures
-from collections.abc import Callable
-from pathlib import Path
 
 import openai
 import pytest
-from builders_qwen import qwen3_5_text
 from daemon import Daemon
 from media import text_part
 from test_life_of_requests import ask as complete
 from test_life_of_requests import metric, tokens
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("states that real workers hold", model="qwen3_5_text", kv_page_tokens=4)
+
 LONG = {"max_tokens": 72, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
 TIGHT = {"kv_page_tokens": 4, "kv_cache_mib": 1, "prefill_chunk_tokens": 8}
 RIVER, STORY = text_part("What is a river?"), text_part("Tell me a story.")
 
 
-@pytest.fixture(scope="module")
-def recurrent(tmp_path_factory: pytest.TempPathFactory) -> str:
-    checkpoint: Path = tmp_path_factory.mktemp("qwen3_5_text")
-    qwen3_5_text(checkpoint)
-    return str(checkpoint)
-
-
-def test_states_are_forked(serve: Serve, recurrent: str) -> None:
-    daemon = serve(model=recurrent, kv_page_tokens=4)
+def test_states_are_forked(daemon: Daemon) -> None:
     expected = tokens(daemon, RIVER, **LONG)
     forked = complete(daemon, RIVER, n=3, **LONG)
     assert [choice.token_ids for choice in forked.choices] == [expected] * 3
@@ -35,30 +25,28 @@ def test_states_are_forked(serve: Serve, recurrent: str) -> None:
     daemon.wait_idle()
 
 
-def test_no_prefix_is_reused(serve: Serve, recurrent: str) -> None:
+def test_no_prefix_is_reused(daemon: Daemon) -> None:
     """The pages of a prefix do not hold the state after it."""
-    daemon = serve(model=recurrent, kv_page_tokens=4)
     first, second = (complete(daemon, RIVER, **LONG) for _ in range(2))
     assert first.choices[0].token_ids == second.choices[0].token_ids
     assert second.usage.prompt_tokens_details.cached_tokens == 0
 
 
-def test_states_survive_preemption(serve: Serve, recurrent: str) -> None:
+@pytest.mark.second_daemon(**TIGHT)
+def test_states_survive_preemption(daemon: Daemon, second_daemon: Daemon) -> None:
     """256 pages, of which each of four answers comes to need more than a quarter."""
     growing = {**LONG, "max_tokens": 250}
-    roomy = serve(model=recurrent, kv_page_tokens=4)
-    expected = [tokens(roomy, part, **growing) for part in (RIVER, STORY)]
-    tight = serve(model=recurrent, **TIGHT)
+    expected = [tokens(daemon, part, **growing) for part in (RIVER, STORY)]
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda part: tokens(tight, part, **growing), [RIVER, STORY] * 2))
+        answers = list(pool.map(lambda part: tokens(second_daemon, part, **growing), [RIVER, STORY] * 2))
     assert answers == expected * 2
-    assert metric(tight, "num_preemptions_total") > 0
-    tight.wait_idle()
+    assert metric(second_daemon, "num_preemptions_total") > 0
+    second_daemon.wait_idle()
 
 
-def test_room_for_the_state_is_counted(serve: Serve, recurrent: str) -> None:
-    daemon = serve(model=recurrent, **TIGHT)
-    pages = daemon.engine.buffers()["kv"][1]
+@pytest.mark.daemon(**TIGHT)
+def test_room_for_the_state_is_counted(daemon: Daemon) -> None:
+    pages = daemon.engine.observation.buffers()["kv"][1]
     prompt = complete(daemon, RIVER, max_tokens=1).usage.prompt_tokens
     most = (pages - 4) * 4 - prompt + 1  # a state takes 4 pages; the last token's keys are not kept
     complete(daemon, RIVER, max_tokens=most, stream=True).close()

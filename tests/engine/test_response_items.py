@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
+import pytest
 from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
 from test_life_of_requests import ask
 
 
-def test_answers_are_those_of_chats(serve: Callable[..., Daemon], clips: Callable[[int], Clip]) -> None:
-    daemon = serve(placement="shared")
+@pytest.mark.daemon("the answers of a real model, by two APIs")
+def test_answers_are_those_of_chats(daemon: Daemon, clips: Callable[[int], Clip]) -> None:
     image, video, text = image_part(make_image(4, 60, 90)), video_part(clips(8)), text_part("Compare.")
     expected = ask(daemon, image, video, text)
     content = [

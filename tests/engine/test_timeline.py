@@ -3,16 +3,17 @@
 from collections.abc import Callable
 
 import httpx
+import pytest
 from daemon import Daemon
 from media import Clip, text_part, video_part
+from test_life_of_requests import KEEPS_NOTHING
 
 from unifiedserve.config import Stage
 
-Serve = Callable[..., Daemon]
+pytestmark = pytest.mark.daemon("spans of real work", **KEEPS_NOTHING)
 
 
-def test_a_video_request_leaves_spans_of_every_stage(serve: Serve, clips: Callable[[int], Clip]) -> None:
-    daemon = serve(placement="shared", prefill_chunk_tokens=100, no_prefix_cache=True, no_visual_cache=True)
+def test_a_video_request_leaves_spans_of_every_stage(daemon: Daemon, clips: Callable[[int], Clip]) -> None:
     completion = daemon.client.chat.completions.create(
         model=daemon.engine.model_name,
         messages=[{"role": "user", "content": [video_part(clips(64)), text_part("What happens?")]}],  # type: ignore[list-item]
@@ -20,7 +21,7 @@ def test_a_video_request_leaves_spans_of_every_stage(serve: Serve, clips: Callab
         extra_body={"ignore_eos": True, "media_io_kwargs": {"video": {"num_frames": 64}}},
     )
     daemon.wait_idle()
-    spans = daemon.engine.timeline(completion.id)
+    spans = daemon.engine.observation.timeline(completion.id)
     assert all(span.start <= span.end for span in spans)
     work = {stage: [s for s in spans if s.stage == stage and s.name != "queue"] for stage in Stage}
     queued = {stage: [s for s in spans if s.stage == stage and s.name == "queue"] for stage in Stage}
@@ -34,8 +35,7 @@ def test_a_video_request_leaves_spans_of_every_stage(serve: Serve, clips: Callab
     assert len(work[Stage.PREFILL]) > 1, "the prompt is longer than a chunk"
 
 
-def test_the_trace_is_chromes_format(serve: Serve) -> None:
-    daemon = serve(placement="shared", prefill_chunk_tokens=100)
+def test_the_trace_is_chromes_format(daemon: Daemon) -> None:
     completion = daemon.client.chat.completions.create(
         model=daemon.engine.model_name, messages=[{"role": "user", "content": "Hello"}], max_tokens=4
     )

@@ -1,23 +1,15 @@
 """Tools over a real daemon whose template knows them: what must be a call is one, whatever the weights."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from daemon import Daemon
 from media import text_part
-from test_life_of_requests import PLACEMENTS, ask
+from test_life_of_requests import ask
 
-from unifiedserve.models.checkpoint_files import CHAT_TEMPLATE
+pytestmark = pytest.mark.daemon("calls that real workers are made to write", chat_template="tools")
 
-Serve = Callable[..., Daemon]
-
-TOOL_TEMPLATE = (
-    "{%- if tools -%}<|im_start|>system\nTools: {{ tools | tojson }}\nCall: <tool_call> json </tool_call><|im_end|>\n"
-    "{%- endif -%}" + CHAT_TEMPLATE
-)
 SHAPE = {
     "type": "object",
     "properties": {"count": {"type": "integer", "minimum": 1, "maximum": 9}, "kind": {"enum": ["sun", "rain"]}},
@@ -28,13 +20,6 @@ TOOLS = [
     {"type": "function", "function": {"name": "draw", "parameters": SHAPE}},
     {"type": "function", "function": {"name": "stop_drawing"}},
 ]
-
-
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path: Path = tmp_path_factory.mktemp("template") / "tools.jinja"
-    path.write_text(TOOL_TEMPLATE)
-    return str(path)
 
 
 def check(call: Any) -> None:
@@ -48,10 +33,10 @@ def check(call: Any) -> None:
         assert isinstance(arguments, dict)
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("parser", ["hermes", "llama3_json", "mistral"])
-def test_forced_calls_are_valid(serve: Serve, template: str, placement: str, parser: str) -> None:
-    daemon = serve(placement=placement, chat_template=template, tool_call_parser=parser)
+@pytest.mark.parametrize(
+    ("placement", "tool_call_parser"), [("shared", "auto"), ("monolithic", "llama3_json"), ("monolithic", "mistral")]
+)
+def test_forced_calls_are_valid(daemon: Daemon, placement: str, tool_call_parser: str) -> None:
     options: dict[str, Any] = {"tools": TOOLS, "temperature": 1, "max_tokens": 400, "n": 4}
     for seed in range(2):
         named = {"type": "function", "function": {"name": "draw"}}
@@ -71,8 +56,7 @@ def test_forced_calls_are_valid(serve: Serve, template: str, placement: str, par
     daemon.wait_idle()
 
 
-def test_a_streamed_call_can_be_answered(serve: Serve, template: str) -> None:
-    daemon = serve(placement="shared", chat_template=template)
+def test_a_streamed_call_can_be_answered(daemon: Daemon) -> None:
     options: dict[str, Any] = {
         "tools": TOOLS[:1],  # whose arguments have more than two brackets
         "tool_choice": "required",

@@ -15,9 +15,11 @@ from PIL import Image
 
 from ipc_buffers import PagePool
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import DecodeMedia, MediaSource
-from unifiedserve.models.media import MediaKind, MediaPlan, View, Views
-from unifiedserve.stages.vision import VisionStage
+from unifiedserve.messages.layouts import View, Views
+from unifiedserve.messages.media import MediaKind, MediaPlan
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import MediaSource, VisionRequest
+from unifiedserve.worker.vision.stage import VisionStage
 
 SIDE = 28
 STEPS = ((90, 121), (56, 84))
@@ -66,7 +68,7 @@ def decoded(patches: RowBuffer, source: MediaSource) -> torch.Tensor:
     stage = VisionStage(patches, 1, 2, wake)
     units: dict[int, torch.Tensor] = {}
     try:
-        stage.accept(DecodeMedia(uid=1, arrival=1, media=[source]))
+        stage.accept(VisionRequest(ticket=Ticket(1, 1), media=[source]))
         stage.start(1)
         while len(units) < source.plan.units:
             with arrived:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ipc_buffers import PagePool
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.stages.visual_pages import VisualPages
+from unifiedserve.worker.language.visual_pages import VisualPages
 
 WIDTH, PAGE_ROWS = 3, 4
 

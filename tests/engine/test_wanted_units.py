@@ -11,22 +11,24 @@ from media import Clip, make_image
 from PIL import Image
 from torch import Tensor
 
+from flashcodec import PatchLayout, TileLayout
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import DecodeMedia, MediaSource
-from unifiedserve.models.media import MediaPlan, PatchGrid, Tiles
-from unifiedserve.stages.vision import VisionStage
+from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import MediaSource, VisionRequest
+from unifiedserve.worker.vision.stage import VisionStage
 
 VIDEO = MediaPlan(
     kind="video",
     frame_indices=tuple(range(7)),
-    layout=PatchGrid(height=56, width=56, patch_size=14, temporal_patch_size=2, merge_size=2),
+    layout=PatchLayout(height=56, width=56, patch_size=14, temporal_patch_size=2, merge_size=2),
     units=4,
     patches_per_unit=16,
     tokens_per_unit=4,
 )
 TILED = MediaPlan(
     kind="image",
-    layout=Tiles(rows=2, columns=2, tile=28, thumbnail="last"),
+    layout=TileLayout(rows=2, columns=2, tile=28, thumbnail="last"),
     units=5,
     patches_per_unit=2,
     tokens_per_unit=1,
@@ -48,7 +50,7 @@ def decode(patches: RowBuffer, plan: MediaPlan, path: Path, units: list[int] | N
     found: dict[int, Tensor] = {}
     try:
         source = MediaSource(plan=plan, name="it", path=str(path), first_unit=10, units=units)
-        stage.accept(DecodeMedia(uid=1, arrival=0.0, media=[source]))
+        stage.accept(VisionRequest(ticket=Ticket(1, 0.0), media=[source]))
         stage.start(1)
         while stage.states():
             finished.wait()

@@ -6,6 +6,7 @@ import pytest
 import reference
 import torch
 from builders import Loaded
+from checkpoints import find_checkpoint
 from every_family import FAMILIES
 from hypothesis import settings
 from model_loop import Loop, make_adapter
@@ -14,14 +15,12 @@ from unifiedserve.models.registry import load_processor
 
 settings.register_profile("families", deadline=None)
 settings.load_profile("families")
-torch.set_num_threads(1)  # a tiny model gains nothing from more
 
 
 @pytest.fixture(scope="session", params=FAMILIES)
 def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     family = FAMILIES[request.param]
-    checkpoint = tmp_path_factory.mktemp(request.param)
-    family.make(checkpoint)
+    checkpoint = find_checkpoint(tmp_path_factory, request.param)
     return Loaded(
         request.param,
         family.media,

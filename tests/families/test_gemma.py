@@ -13,7 +13,7 @@ from model_loop import Loop, make_adapter
 from test_conformance import CASES, prepare
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.media import MediaOptions, PromptError
+from unifiedserve.messages.media import MediaOptions, PromptError
 from unifiedserve.models.registry import load_processor
 
 

@@ -13,7 +13,7 @@ from model_loop import plans
 from reference import Case
 from test_conformance import prepare
 
-from unifiedserve.models.media import MediaOptions, PromptError, VideoInfo
+from unifiedserve.messages.media import MediaOptions, PromptError, VideoInfo
 from unifiedserve.models.number_words import in_words
 
 both = pytest.mark.parametrize("loaded", ["idefics3", "smolvlm"], indirect=True, scope="session")

@@ -9,7 +9,7 @@ import builders_llava
 import pytest
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.media import MediaOptions, MediaPlan, PromptError, VideoInfo
+from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError, VideoInfo
 from unifiedserve.models.registry import load_processor
 
 VIDEO = VideoInfo(3000, 30.0, 100.0, 160, 120)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reference import Case, transformers
 from test_conformance import prepare
 
-from unifiedserve.models.media import MediaOptions, VideoInfo
+from unifiedserve.messages.media import MediaOptions, VideoInfo
 
 pytestmark = pytest.mark.parametrize("loaded", ["minicpmv4_6"], indirect=True, scope="session")
 

@@ -16,7 +16,7 @@ from reference import Case, transformers
 from test_conformance import prepare
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.media import MediaOptions, PromptError, VideoInfo
+from unifiedserve.messages.media import MediaOptions, PromptError, VideoInfo
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.scopes import cross_spans
 
@@ -50,7 +50,7 @@ def test_tokens_attend_to_what_they_do_in_transformers(
     if not media:
         assert scopes == []
         return
-    counts = [plan.tiles.count for plan in media]
+    counts = [plan.tiles.tiles for plan in media]
     ranges = rules.get_cross_attention_token_mask(token_ids, image)
     mask = rules.convert_sparse_cross_attention_mask_to_dense([ranges], [counts], MOST, len(token_ids))[0]
     wanted = mask.reshape(len(token_ids), -1).repeat(TILE, axis=1).astype(bool)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model_loop import plans
 from reference import Case, transformers
 
-from unifiedserve.models.media import MediaOptions, PromptError, VideoInfo
+from unifiedserve.messages.media import MediaOptions, PromptError, VideoInfo
 
 SIDES = st.integers(10, 800)
 many = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,8 +13,9 @@ from model_loop import make_adapter
 from reference import transformers
 from torch import Tensor
 
+from flashcodec import PatchLayout
+from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.media import MediaKind, MediaPlan, PatchGrid
 
 
 @pytest.fixture(scope="module", params=["qwen2_vl", "qwen3_vl", "qwen3_vl_moe"])
@@ -26,7 +27,7 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 def unit(adapter: LanguageAdapter, kind: MediaKind, rows: int, columns: int) -> MediaPlan:
     size = adapter.config.vision_config.patch_size
-    layout = PatchGrid(rows * 2 * size, columns * 2 * size, size, 2, 2)
+    layout = PatchLayout(rows * 2 * size, columns * 2 * size, size, 2, 2)
     return MediaPlan(
         kind=kind, layout=layout, units=9, patches_per_unit=rows * columns * 4, tokens_per_unit=rows * columns
     )

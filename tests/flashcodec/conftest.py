@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from flashcodec_clips import CLIPS, FFMPEG, FORMATS, ClipMaker, run_ffmpeg
+from once import once, run_folder
 
 
 @pytest.fixture(scope="session")
@@ -12,18 +13,16 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> ClipMaker:
     """clip(name) is the path of a generated clip, made when first asked for."""
     if FFMPEG is None:
         pytest.skip("the ffmpeg command line makes the test clips; it is not installed")
-    folder = tmp_path_factory.mktemp("clips")
+    folder = run_folder(tmp_path_factory) / "clips"
+    return lambda name: once(folder / name, encode_clip)
 
-    def make(name: str) -> Path:
-        path = folder / name
-        if not path.exists():
-            source, arguments = (CLIPS | FORMATS)[name]
-            try:
-                run_ffmpeg("-f", "lavfi", "-i", source, "-threads", "1", *arguments, "-y", str(path))
-            except subprocess.CalledProcessError as error:
-                if b"Unknown encoder" in error.stderr:
-                    pytest.skip(f"this ffmpeg cannot encode {name}")
-                raise
-        return path
 
-    return make
+def encode_clip(path: Path) -> None:
+    """Encode the clip of that name."""
+    source, arguments = (CLIPS | FORMATS)[path.name]
+    try:
+        run_ffmpeg("-f", "lavfi", "-i", source, "-threads", "1", *arguments, "-y", str(path))
+    except subprocess.CalledProcessError as error:
+        if b"Unknown encoder" in error.stderr:
+            pytest.skip(f"this ffmpeg cannot encode {path.name}")
+        raise

@@ -82,7 +82,7 @@ def test_patches_are_those_of_the_frames_in_the_order_asked(
         assert output.first == output.first_group * tp
         assert output.count == min(tp, len(frames) - output.first)
         assert output.data is not None
-        assert output.data.shape == layout.group_shape(output.num_groups)
+        assert output.data.shape == layout.group_shape(1)
         begin = output.first_group * layout.rows_per_group
         rows[begin : begin + len(output.data)] = output.data
     assert [output.done for output in outputs] == [False] * (len(outputs) - 1) + [True]

@@ -73,7 +73,9 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), BAD, ids=str)
+@pytest.mark.parametrize(
+    ("arguments", "message"), BAD, ids=lambda part: part if isinstance(part, str) else next(iter(part))
+)
 def test_what_is_not_supported_is_said(clip: ClipMaker, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         VideoDecoder(clip("h264_bframes.mp4"), **arguments)

@@ -17,7 +17,6 @@ from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
 
-torch.set_num_threads(1)  # a tiny model gains nothing from more
 settings.register_profile("models", deadline=None)
 settings.load_profile("models")
 

@@ -16,10 +16,11 @@ from ipc_buffers import PagePool
 from unifiedserve.attention import CrossSpan, RaggedBatch
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.weights import attach_weights, load_weights
-from unifiedserve.models.base import LanguageAdapter, MediaOptions, MediaPlan, Processor, Prompt, VideoInfo
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.models.base import ExpandedPrompt, LanguageAdapter, MediaOptions, MediaPlan, Processor, VideoInfo
 from unifiedserve.models.registry import load_adapter
 from unifiedserve.models.scopes import Scope, cross_spans
-from unifiedserve.sampling import SamplingParams, sample
+from unifiedserve.sampling.sample import sample
 
 GREEDY = SamplingParams(temperature=0)
 VISUAL_ROWS = 4096  # of a buffer for models that keep theirs
@@ -36,7 +37,7 @@ def make_adapter(checkpoint: Path, dtype: torch.dtype) -> LanguageAdapter:
 
 @dataclass
 class Request:
-    prompt: Prompt
+    prompt: ExpandedPrompt
     patches: Tensor  # uint8 [N, row_bytes], in prompt order
     params: SamplingParams = GREEDY
     tokens: list[int] = field(default_factory=list)

@@ -73,7 +73,7 @@ def test_the_engine_does_without_torchvision(checkpoint: Path) -> None:
 
 
 def test_structs_need_no_torch() -> None:
-    result = python("-c", "import sys, unifiedserve.models.media; assert 'torch' not in sys.modules")
+    result = python("-c", "import sys, unifiedserve.messages.media; assert 'torch' not in sys.modules")
     assert result.returncode == 0, result.stderr
 
 

@@ -7,10 +7,9 @@ import pytest
 from flashcodec.image import image_in_layout
 from PIL import Image
 
-import flashcodec
-from unifiedserve.models.decoded_frames import frames_of
-from unifiedserve.models.media import Layout, PatchGrid, Picture, Tiles, View, Views
-from unifiedserve.stages.vision_views import cut_views
+from flashcodec import Layout, PatchLayout, RGBLayout, TileLayout
+from unifiedserve.messages.layouts import View, Views
+from unifiedserve.worker.vision.views import cut_views
 
 HEIGHT, WIDTH = 90, 160
 
@@ -25,38 +24,34 @@ def png() -> bytes:
 
 def resized(png: bytes, height: int, width: int) -> np.ndarray:
     """[height, width, 3]"""
-    planes = image_in_layout(png, flashcodec.RGBLayout(height, width))
+    planes = image_in_layout(png, RGBLayout(height, width))
     return planes.reshape(3, height, width).transpose(1, 2, 0)
 
 
 @pytest.mark.parametrize(
-    ("layout", "written", "size"),
+    ("layout", "size"),
     [
-        (PatchGrid(112, 56, 14, 2, 2), flashcodec.PatchLayout(112, 56, 14, 2, 2), (112, 56)),
-        (PatchGrid(64, 96, 16, 1, 1), flashcodec.PatchLayout(64, 96, 16, 1, 1), (64, 96)),
-        (Picture(56, 70), flashcodec.RGBLayout(56, 70), (56, 70)),
-        (Tiles(2, 3, 28), flashcodec.TileLayout(2, 3, 28), (56, 84)),
-        (Tiles(2, 3, 28, "last"), flashcodec.TileLayout(2, 3, 28, "last"), (56, 84)),
-        (Tiles(2, 3, 28, "first", (56, 60)), flashcodec.TileLayout(2, 3, 28, "first", (56, 60)), (56, 60)),
-        (
-            Tiles(2, 3, 28, content=(40, 60), corner=True),
-            flashcodec.TileLayout(2, 3, 28, content=(40, 60), corner=True),
-            (40, 60),
-        ),
+        (PatchLayout(112, 56, 14, 2, 2), (112, 56)),
+        (PatchLayout(64, 96, 16, 1, 1), (64, 96)),
+        (RGBLayout(56, 70), (56, 70)),
+        (RGBLayout(56, 70, "NHWC"), (56, 70)),
+        (TileLayout(2, 3, 28), (56, 84)),
+        (TileLayout(2, 3, 28, "last"), (56, 84)),
+        (TileLayout(2, 3, 28, "first", (56, 60)), (56, 60)),
+        (TileLayout(2, 3, 28, content=(40, 60), corner=True), (40, 60)),
     ],
     ids=str,
 )
-def test_frames_of_a_layout(png: bytes, layout: Layout, written: flashcodec.Layout, size: tuple[int, int]) -> None:
-    frames = frames_of(layout, image_in_layout(png, written).reshape(-1))
+def test_frames_of_a_layout(png: bytes, layout: Layout, size: tuple[int, int]) -> None:
+    frames = layout.frames_of(image_in_layout(png, layout).reshape(-1))
     for frame in frames:
         np.testing.assert_array_equal(frame, resized(png, *size))
-    assert len(frames) == (layout.temporal_patch_size if isinstance(layout, PatchGrid) else 1)
+    assert len(frames) == (layout.temporal_patch_size if isinstance(layout, PatchLayout) else 1)
 
 
 def test_the_middle_of_a_cropped_picture(png: bytes) -> None:
-    (frame,) = frames_of(
-        Picture(56, 70, crop=(40, 40)), image_in_layout(png, flashcodec.RGBLayout(56, 70, crop=(40, 40))).reshape(-1)
-    )
+    layout = RGBLayout(56, 70, crop=(40, 40))
+    (frame,) = layout.frames_of(image_in_layout(png, layout).reshape(-1))
     np.testing.assert_array_equal(frame, resized(png, 56, 70)[8:48, 15:55])
 
 
@@ -64,5 +59,5 @@ def test_the_largest_of_several_views(png: bytes) -> None:
     small, cut = View(((45, 80),)), View((), rows=3, columns=4)
     frame = resized(png, HEIGHT, WIDTH)
     layout = Views(HEIGHT, WIDTH, (small, cut))
-    (found,) = frames_of(layout, cut_views(np.ascontiguousarray(frame.transpose(2, 0, 1)), layout))
+    (found,) = layout.frames_of(cut_views(np.ascontiguousarray(frame.transpose(2, 0, 1)), layout))
     np.testing.assert_array_equal(found, frame)

@@ -15,21 +15,24 @@ from model_loop import make_adapter
 from reference import Reference, transformers
 from torch import Tensor
 
+from flashcodec import PatchLayout
 from ipc_buffers import PagePool
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages import Patches, Request
+from unifiedserve.messages.media import MediaKind
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import Patches, PrefillRequest
 from unifiedserve.models import linear
 from unifiedserve.models.base import LanguageAdapter, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl import vision_tower
 from unifiedserve.models.families.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
-from unifiedserve.models.media import MediaKind, PatchGrid
 from unifiedserve.models.tiny import make_checkpoint
-from unifiedserve.sampling import SamplingParams
 from unifiedserve.scheduling import EncodeWork
-from unifiedserve.stages.encode import EncodeStage
-from unifiedserve.stages.prompt import Prompt
+from unifiedserve.worker.language.encode import EncodeStage
+from unifiedserve.worker.language.prompt_table import PromptTable
 
 ROW_BYTES = 3 * 2 * 14 * 14
 MERGED = 4  # patches a visual token
@@ -42,7 +45,7 @@ def plan(kind: MediaKind, rows: int, columns: int, units: int = 1) -> MediaPlan:
     return MediaPlan(
         kind=kind,
         frame_indices=tuple(range(2 * units)) if kind == "video" else (),
-        layout=PatchGrid(rows * 28, columns * 28, 14, 2, 2),
+        layout=PatchLayout(rows * 28, columns * 28, 14, 2, 2),
         units=units,
         patches_per_unit=rows * columns * MERGED,
         tokens_per_unit=rows * columns,
@@ -232,45 +235,55 @@ def buffers(adapter: LanguageAdapter) -> Iterator[tuple[RowBuffer, RowBuffer]]:
         pool.unlink()
 
 
-def request(uid: int, media: Sequence[MediaPlan], placeholder: int, visual: RowBuffer) -> Prompt:
-    tokens = [placeholder] * sum(plan.tokens for plan in media)
-    message = Request(
-        uid=uid,
-        arrival=0.0,
+@pytest.fixture
+def kv(adapter: LanguageAdapter) -> Iterator[KVCache]:
+    layout = KVLayout.of(adapter.config, 16, adapter.dtype)
+    pool = PagePool.create(f"test-models-{uuid.uuid4().hex[:12]}", 1, layout.page_bytes)
+    yield KVCache(pool, layout)
+    pool.close()
+    pool.unlink()
+
+
+def request(uid: int, media: Sequence[MediaPlan], config: Any) -> PrefillRequest:
+    placeholders = {"image": config.image_token_id, "video": config.video_token_id}
+    tokens = [token for plan in media for token in [0, *[placeholders[plan.kind]] * plan.tokens]]
+    return PrefillRequest(
+        ticket=Ticket(uid, 0.0),
         token_ids=tokens,
         num_prompt=len(tokens),
         media=list(media),
         sampling=SamplingParams(),
         indices=[0],
     )
-    return Prompt.receive(message, frozenset({placeholder}), 1, visual.pages_for)
 
 
-def test_a_step_of_several_requests(adapter: LanguageAdapter, buffers: tuple[RowBuffer, RowBuffer]) -> None:
+def test_a_step_of_several_requests(
+    adapter: LanguageAdapter, buffers: tuple[RowBuffer, RowBuffer], kv: KVCache
+) -> None:
     """Every unit's visual tokens lie in pages of its request, and no patch stays."""
     patches, visual = buffers
-    stage = EncodeStage(adapter, patches, visual, instance=3)
-    placeholder = min(adapter.visual_ids)
+    prompts = PromptTable(adapter, kv, patches, visual)
+    stage = EncodeStage(adapter, patches, visual, 3, prompts)
     wanted = {1: [plan("video", 3, 4, 3)], 2: [plan("image", 5, 2), plan("image", 3, 4)]}
-    prompts = {uid: request(uid, plans, placeholder, visual) for uid, plans in wanted.items()}
     expected = {}
-    for uid, prompt in prompts.items():
-        for unit, (each, _) in enumerate(prompt.parts):
+    for uid, plans in wanted.items():
+        prompts.receive(request(uid, plans, adapter.config))
+        for unit, (each, _) in enumerate(prompts[uid].units.parts):
             rows = pixels([(each, 1)], seed=10 * uid + unit)
             pages = patches.put(rows, uid, 0)
             assert pages is not None
-            stage.accept(Patches(uid=uid, units=[unit], pages=[pages]), prompt)
+            stage.accept(Patches(uid=uid, units=[unit], pages=[pages]))
             expected[uid, unit] = adapter.encode(rows, [(each, 1)])
-    assert [unit.ready for prompt in prompts.values() for unit in prompt.state.units] == [True] * 5
-    promised = sum(prompt.state.visual_pages for prompt in prompts.values())
+    assert [unit.ready for prompt in prompts for unit in prompt.state.units] == [True] * 5
+    promised = sum(prompt.state.visual_pages for prompt in prompts)
     free = visual.pool.free_pages()
 
-    first = stage.step([EncodeWork(1, [0, 1]), EncodeWork(2, [0])], prompts)
-    assert stage.visual_free == free - promised
-    second = stage.step([EncodeWork(1, [2]), EncodeWork(2, [1])], prompts)
+    first = stage.step([EncodeWork(1, [0, 1]), EncodeWork(2, [0])])
+    assert prompts.visual_free == free - promised
+    second = stage.step([EncodeWork(1, [2]), EncodeWork(2, [1])])
 
     assert patches.pool.used_pages() == 0
-    assert stage.visual_free == visual.pool.free_pages() == free - promised
+    assert prompts.visual_free == visual.pool.free_pages() == free - promised
     assert [(out.uid, out.unit) for out in first + second] == [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)]
     for out in first + second:
         tokens = expected[out.uid, out.unit]

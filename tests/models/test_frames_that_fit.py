@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from unifiedserve.admission import Admission
 from unifiedserve.config import EngineConfig
+from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.errors import RequestError
 from unifiedserve.memory.shared import MemoryLayout, PoolSize
-from unifiedserve.messages import GenerateRequest, MediaInput
+from unifiedserve.messages.api import GenerateRequest, MediaInput
+from unifiedserve.messages.media import MediaOptions
 from unifiedserve.models.base import Processor
-from unifiedserve.models.media import MediaOptions
 
 LAYOUT = MemoryLayout(
     engine_id="none",

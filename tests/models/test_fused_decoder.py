@@ -16,7 +16,7 @@ from unifiedserve.attention.base import Span
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.models import fused_decoder
 from unifiedserve.models.fused_decoder import FusedDecoder, Head, back_to_back, fits
-from unifiedserve.models.hub import transformers
+from unifiedserve.models.hub import load_transformers
 
 SIZES = {
     "vocab_size": 100,
@@ -36,11 +36,11 @@ STRUCTURES: dict[str, dict[str, Any]] = {
 
 
 def make_model(structure: str, **changes: Any) -> Any:
-    config = transformers.AutoConfig.for_model(
+    config = load_transformers().AutoConfig.for_model(
         structure.split()[0], **SIZES, **STRUCTURES.get(structure, {}), **changes
     )
     torch.manual_seed(0)
-    model = transformers.AutoModelForCausalLM.from_config(config)
+    model = load_transformers().AutoModelForCausalLM.from_config(config)
     for name, parameter in model.named_parameters():
         torch.nn.init.normal_(parameter, mean=float("norm" in name), std=0.2)
     return model.eval().requires_grad_(False)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -22,7 +21,6 @@ from unifiedserve.memory.kv_cache import KVCache, KVLayout
 DTYPES = [torch.float32, torch.bfloat16]
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 POOL = _core.ThreadPool(3)
-LINEARS = {torch.float32: _core.linear_float32, torch.bfloat16: _core.linear_bfloat16}
 
 per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -37,8 +35,7 @@ def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, pool: _core.ThreadPool = POOL) -> Tensor:
     y = torch.full((len(x), len(weight)), torch.nan)
-    native = _core.Weight(weight.data_ptr(), 0 if bias is None else bias.data_ptr(), *weight.shape)
-    LINEARS[x.dtype](pool, x.data_ptr(), len(x), native, y.data_ptr())
+    _core.linear(pool, x, _core.Weight(weight, bias), y)
     return y
 
 
@@ -260,11 +257,11 @@ GOOD: dict[str, Any] = {
 )
 def test_a_bad_batch_is_refused(change: dict[str, list[int]]) -> None:
     data, q = torch.zeros(3, 1, 2, 4, 1, 8), torch.zeros(3, 2, 8)
-    cache = _core.KvCache(data.data_ptr(), 3, 1, 4, 1, 8)
+    cache = _core.KvCache(data)
 
     def attend(arrays: dict[str, list[int]], layer: int = 0, window: int | None = None) -> None:
-        batch = _core.Batch(**{k: np.array(v, np.int64 if k == "slots" else np.int32) for k, v in arrays.items()})
-        _core.attend_float32(thread_pool(), 2, 1.0, layer, batch, cache, q.data_ptr(), q.data_ptr(), window)
+        tensors = {k: torch.tensor(v, dtype=torch.int64 if k == "slots" else torch.int32) for k, v in arrays.items()}
+        _core.attend(thread_pool(), layer, _core.Batch(**tensors), cache, q, torch.empty_like(q), 1.0, window)
 
     attend(GOOD)
     with pytest.raises(ValueError, match="ragged batch"):

@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from unifiedserve.messages import PromptLogprobs, PromptVector, Request
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import PrefillRequest, PromptLogprobs, PromptVector
 from unifiedserve.models.pooling import Pooling
-from unifiedserve.sampling import SamplingParams
-from unifiedserve.stages.prompt_reader import PromptReader
+from unifiedserve.worker.language.prompt_reader import PromptReader
 
 
-def request(token_ids: list[int], count: int | None = None, *, embed: bool = False) -> Request:
-    return Request(
-        uid=4,
-        arrival=0,
+def request(token_ids: list[int], count: int | None = None, *, embed: bool = False) -> PrefillRequest:
+    return PrefillRequest(
+        ticket=Ticket(4, 0),
         token_ids=token_ids,
         num_prompt=len(token_ids),
         media=[],
@@ -25,10 +25,13 @@ def request(token_ids: list[int], count: int | None = None, *, embed: bool = Fal
     )
 
 
-def read(adapter: Any, asked: Request, hidden: torch.Tensor, chunks: list[int]) -> list[PromptLogprobs | PromptVector]:
+def read(
+    adapter: Any, asked: PrefillRequest, hidden: torch.Tensor, chunks: list[int]
+) -> list[PromptLogprobs | PromptVector]:
     reader, messages, start = PromptReader(adapter), [], 0
+    prompt: Any = SimpleNamespace(request=asked, pooled=None)
     for part in hidden.split(chunks):
-        messages += list(reader.read(asked, start, part))
+        messages += list(reader.read(prompt, start, part))
         start += len(part)
     return messages
 

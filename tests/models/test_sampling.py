@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unifiedserve import sampling
-from unifiedserve.sampling import ParamError, SamplingParams, sample
+from unifiedserve.messages.sampling_params import ParamError, SamplingParams
+from unifiedserve.sampling import sample as sampling
+from unifiedserve.sampling.sample import sample
 
 VOCAB = 40
 LOGITS = torch.randn(VOCAB, generator=torch.Generator().manual_seed(1)) * 2
@@ -271,7 +272,7 @@ def test_a_large_batch() -> None:
         ({"presence_penalty": 2.1}, "presence_penalty must be between -2 and 2"),
         ({"frequency_penalty": -2.1}, "frequency_penalty must be between -2 and 2"),
         ({"n": 0}, "n must be between 1"),
-        ({"n": 129}, "n must be between 1 and 128"),
+        ({"n": 65}, "n must be between 1 and 64"),
         ({"seed": 2**63}, "seed must be between"),
         ({"max_tokens": -1}, "max_tokens must be at least 0, got -1"),
         ({"min_tokens": -1}, "min_tokens must be at least 0"),
@@ -291,4 +292,4 @@ def test_validation(values: dict[str, Any], message: str) -> None:
 
 def test_defaults_and_extremes_are_valid() -> None:
     SamplingParams().check()
-    SamplingParams(temperature=0, top_p=1e-9, top_k=10**9, min_p=1, seed=-(2**63), logprobs=20, n=128).check()
+    SamplingParams(temperature=0, top_p=1e-9, top_k=10**9, min_p=1, seed=-(2**63), logprobs=20, n=64).check()

@@ -10,9 +10,7 @@ from torch import Tensor
 
 from unifiedserve import _core
 
-ATTENTION = {torch.float32: _core.attend_sequences_float32, torch.bfloat16: _core.attend_sequences_bfloat16}
-NORMS = {torch.float32: _core.rms_norm_float32, torch.bfloat16: _core.rms_norm_bfloat16}
-DTYPES = list(ATTENTION)
+DTYPES = [torch.float32, torch.bfloat16]
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 POOL = _core.ThreadPool(3)
 TILE = 528  # queries at once
@@ -32,11 +30,8 @@ def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def attend(qkv: Tensor, cosine: Tensor, sine: Tensor, scale: float, groups: Groups) -> Tensor:
     """[rows, heads, head_dim], NaN where no sequence is, of qkv [rows, 3, heads, head_dim]."""
-    out = torch.full_like(qkv[:, 0], torch.nan)
-    kernel = ATTENTION[qkv.dtype]
-    rows, _, heads, head_dim = qkv.shape
-    addresses = cosine.data_ptr(), sine.data_ptr()
-    kernel(POOL, qkv.data_ptr(), rows, heads, head_dim, *addresses, scale, groups, out.data_ptr())
+    out = torch.full_like(qkv[:, 0], torch.nan, memory_format=torch.contiguous_format)
+    _core.attend_sequences(POOL, qkv, cosine, sine, groups, out, scale)
     return out
 
 
@@ -138,7 +133,7 @@ def test_rms_norm(rows: int, width: int, dtype: torch.dtype, seed: int) -> None:
     random = torch.Generator().manual_seed(seed)
     x, weight = (torch.randn(*shape, generator=random).to(dtype) for shape in ((rows, width), (width,)))
     out = torch.full_like(x, torch.nan)
-    NORMS[dtype](POOL, x.data_ptr(), rows, width, weight.data_ptr(), 1e-6, out.data_ptr())
+    _core.rms_norm(POOL, x, weight, 1e-6, out)
     exact = torch.nn.functional.rms_norm(x.double(), (width,), weight.double(), 1e-6)
     error = 2**-8 if dtype == torch.bfloat16 else 1e-6  # half a unit in the last place: rounded once
     torch.testing.assert_close(out.double(), exact, rtol=error * 1.01, atol=1e-30)

@@ -6,6 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import (
     Budget,
     Costs,
@@ -27,16 +28,16 @@ seconds = st.floats(0.0, 1.0)
 
 
 def paced(now: float, pace: Pace, prefills: list[PrefillState] | None = None, costs: Costs | None = None) -> State:
-    return State(prefills or [], [DecodeState(9, 0, 0.0, 20, 2)], 1000, 1000, 1000, now, pace, costs or Costs())
+    return State(prefills or [], [DecodeState(Ticket(9, 0.0), 0, 20, 2)], 1000, 1000, 1000, now, pace, costs or Costs())
 
 
 def text(tokens: int) -> PrefillState:
-    return PrefillState(1, 1.0, tokens, -(-tokens // 16))
+    return PrefillState(Ticket(1, 1.0), tokens, -(-tokens // 16))
 
 
 def video(units: int, tokens: int = 32) -> PrefillState:
     made = [Unit(tokens, i * tokens, 2, ready=True) for i in range(units)]
-    return PrefillState(1, 1.0, units * tokens + 10, 99, made)
+    return PrefillState(Ticket(1, 1.0), units * tokens + 10, 99, made)
 
 
 @given(seconds, seconds)
@@ -100,7 +101,7 @@ def test_streams_keep_their_target_beside_as_many_who_wait() -> None:
     budget = replace(BUDGET, stretch=2.0)
     for waiting, until in ((4, TARGET), (5, 2 * TARGET)):
         state = paced(0.05, Pace(0.0, 0.05, others_work=True, waiting=waiting))
-        state.decodes = [DecodeState(uid, 0, 0.0, 20, 2) for uid in range(4)]
+        state.decodes = [DecodeState(Ticket(uid, 0.0), 0, 20, 2) for uid in range(4)]
         assert continuous_batching(state, budget).wait_until == until
 
 
@@ -149,8 +150,7 @@ def test_a_mixed_step_ends_in_time(
     decode: float, prompt_token: float, visual_token: float, request: PrefillState
 ) -> None:
     """Budgets find the step that fits from measurements alone, and always let something through."""
-    costs = Costs()
-    learn_step(costs, 1, 0, decode)
+    costs = learn_step(Costs(), 1, 0, decode)
     durations = []
     for _ in range(3):
         plan = stage_level(paced(0.0, Pace(), [request], costs), BUDGET)
@@ -159,8 +159,8 @@ def test_a_mixed_step_ends_in_time(
         assert plan.decode
         assert prompt or visual
         if visual:
-            learn_encode(costs, visual, visual * visual_token)
-        learn_step(costs, 1, prompt, decode + prompt * prompt_token)
+            costs = learn_encode(costs, visual, visual * visual_token)
+        costs = learn_step(costs, 1, prompt, decode + prompt * prompt_token)
         durations.append(decode + prompt * prompt_token + visual * visual_token)
     smallest = decode + 16 * prompt_token if not request.units else decode + 32 * visual_token
     longest = max(TARGET, (1 + BUDGET.rest) * decode)

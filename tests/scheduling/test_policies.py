@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unifiedserve.config import PLACEMENTS, Stage
+from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import (
     Budget,
     Chunk,
@@ -34,7 +35,7 @@ def state(prefills: list[PrefillState], decodes: list[DecodeState] | None = None
 
 
 def text(uid: int, tokens: int, **changes: object) -> PrefillState:
-    prefill = PrefillState(uid, uid, tokens, -(-tokens // 16))
+    prefill = PrefillState(Ticket(uid, uid), tokens, -(-tokens // 16))
     for name, value in changes.items():
         setattr(prefill, name, value)
     return prefill
@@ -42,7 +43,7 @@ def text(uid: int, tokens: int, **changes: object) -> PrefillState:
 
 def video(uid: int, units: int, tokens: int = 32, ready: bool = True) -> PrefillState:
     made = [Unit(tokens, 10 + i * tokens, 2, ready=ready) for i in range(units)]
-    return PrefillState(uid, uid, 10 + units * tokens + 10, 99, made)
+    return PrefillState(Ticket(uid, uid), 10 + units * tokens + 10, 99, made)
 
 
 def test_a_running_prefill_goes_before_a_new_request() -> None:
@@ -111,7 +112,7 @@ def test_the_end_of_a_prompt_does_not_wait_and_takes_others_along() -> None:
     end.prefilled, end.admitted = 100, True
     assert encode_prefill(state([end]), BUDGET).prefill == [Chunk(1, 100, 148)]
     other = partly_encoded(0)
-    other.uid = 2
+    other.ticket = Ticket(2, other.ticket.arrival)
     assert encode_prefill(state([end, other]), BUDGET).prefill == [Chunk(1, 100, 148), Chunk(2, 0, 42)]
 
 
@@ -140,17 +141,17 @@ def test_first_tokens_come_in_order_as_early_as_efficient_steps_allow(sizes: lis
         done += taken
         assert taken >= min(256, budget or 256) or done == sum(sizes)
         for chunk in chunks:
-            request = next(request for request in waiting if request.uid == chunk.uid)
+            request = next(request for request in waiting if request.ticket.uid == chunk.uid)
             request.prefilled, request.admitted = chunk.stop, True
             if chunk.stop == request.num_tokens:
                 waiting.remove(request)
-                ended.append(request.uid)
-                assert done < sum(sizes[: request.uid + 1]) + 256
+                ended.append(request.ticket.uid)
+                assert done < sum(sizes[: request.ticket.uid + 1]) + 256
     assert ended == sorted(ended)
 
 
 def test_beside_running_sequences_every_token_counts() -> None:
-    plan = stage_level(state([partly_encoded(0)], [DecodeState(9, 0, 0.0, 20, 2)]), BUDGET)
+    plan = stage_level(state([partly_encoded(0)], [DecodeState(Ticket(9, 0.0), 0, 20, 2)]), BUDGET)
     assert plan.prefill == [Chunk(1, 0, 42)]
 
 
@@ -199,7 +200,7 @@ def test_a_prefix_that_ends_within_a_whole_unit_is_continued_to_its_end() -> Non
 
 
 def test_stage_level_encodes_only_when_no_prefill_runs() -> None:
-    decodes = [DecodeState(9, 0, 0.0, 20, 2)]
+    decodes = [DecodeState(Ticket(9, 0.0), 0, 20, 2)]
     plan = stage_level(state([text(1, 50), video(2, 2)], decodes), BUDGET)
     assert (plan.decode, plan.prefill, plan.encode) == ([(9, 0)], [Chunk(1, 0, 50)], [])
     plan = stage_level(state([video(2, 2)], decodes), BUDGET)
@@ -207,19 +208,23 @@ def test_stage_level_encodes_only_when_no_prefill_runs() -> None:
 
 
 def test_stage_level_encodes_the_oldest_request_although_later_ones_prefill() -> None:
-    plan = stage_level(state([video(1, 2), text(2, 50)], [DecodeState(9, 0, 0.0, 20, 2)]), BUDGET)
+    plan = stage_level(state([video(1, 2), text(2, 50)], [DecodeState(Ticket(9, 0.0), 0, 20, 2)]), BUDGET)
     assert (plan.prefill, plan.encode) == ([Chunk(2, 0, 50)], [EncodeWork(1, [0, 1])])
 
 
 def test_the_youngest_sequence_gives_its_pages_back() -> None:
-    sequences = [DecodeState(uid, 0, float(uid), 33, 2) for uid in (3, 1, 2)]
+    sequences = [DecodeState(Ticket(uid, float(uid)), 0, 33, 2) for uid in (3, 1, 2)]
     run, preempted = schedule_decode(sequences, kv_free=1, page_tokens=16, max_running=8)
     assert preempted == [(3, 0)]
     assert run == [(1, 0), (2, 0)]
 
 
 def test_vision_admits_in_order_and_nobody_overtakes() -> None:
-    waiting = [VisionState(1, 1.0, 5, admitted=True), VisionState(2, 2.0, 7), VisionState(3, 3.0, 1)]
+    waiting = [
+        VisionState(Ticket(1, 1.0), 5, admitted=True),
+        VisionState(Ticket(2, 2.0), 7),
+        VisionState(Ticket(3, 3.0), 1),
+    ]
     assert schedule_vision(waiting, 6) == []
     assert schedule_vision(waiting, 8) == [2, 3]
 
@@ -236,6 +241,23 @@ def test_every_instance_has_the_policy_of_its_stages(stages: tuple[Stage, ...], 
     assert policy_for(stages) is policy
 
 
+@pytest.mark.parametrize(
+    ("stages", "kinds"),
+    [
+        ((Stage.ENCODE,), {"encode"}),
+        ((Stage.PREFILL,), {"prefill"}),
+        ((Stage.ENCODE, Stage.DECODE), {"encode", "decode"}),
+        ((Stage.PREFILL, Stage.DECODE), {"prefill", "decode"}),
+    ],
+)
+def test_nothing_is_planned_for_stages_that_others_host(stages: tuple[Stage, ...], kinds: set[str]) -> None:
+    begun = video(1, 4)
+    begun.reserved, begun.units[0].encoded, begun.units[1].encoded = True, True, True
+    decodes = [DecodeState(Ticket(9, 9), 0, 20, 2)] if Stage.DECODE in stages else []
+    plan = policy_for(stages)(state([begun, text(2, 80)], decodes), BUDGET)
+    assert {kind for kind in ("encode", "prefill", "decode") if getattr(plan, kind)} == kinds
+
+
 @pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=lambda p: p.name)
 def test_every_placement_hosts_every_stage_once(placement: object) -> None:
     hosted = [stage for instance in placement.instances for stage in instance.stages]  # type: ignore[attr-defined]
@@ -243,19 +265,19 @@ def test_every_placement_hosts_every_stage_once(placement: object) -> None:
 
 
 def test_the_lowest_priority_number_goes_first_everywhere() -> None:
-    late = PrefillState(2, 2.0, 10, 1, priority=-1)
-    early = PrefillState(1, 1.0, 10, 1)
-    state = State(sorted([early, late], key=lambda s: s.turn), [], 10, 10, 10)
+    late = PrefillState(Ticket(2, 2.0, -1), 10, 1)
+    early = PrefillState(Ticket(1, 1.0), 10, 1)
+    state = State(sorted([early, late], key=lambda s: s.ticket.turn), [], 10, 10, 10)
     assert [chunk.uid for chunk in schedule_prefill(state, Budget(10, 10, 10, 4))] == [2]
-    decodes = [DecodeState(1, 0, 1.0, 5, 1), DecodeState(2, 0, 2.0, 5, 1, priority=-1)]
+    decodes = [DecodeState(Ticket(1, 1.0), 0, 5, 1), DecodeState(Ticket(2, 2.0, -1), 0, 5, 1)]
     assert schedule_decode(decodes, 1, 4, 8) == ([(2, 0)], [(1, 0)])
-    waiting = sorted([VisionState(1, 1.0, 7), VisionState(2, 2.0, 7, priority=-1)], key=lambda s: s.turn)
+    waiting = sorted([VisionState(Ticket(1, 1.0), 7), VisionState(Ticket(2, 2.0, -1), 7)], key=lambda s: s.ticket.turn)
     assert schedule_vision(waiting, 7) == [2]
 
 
 def test_encoding_goes_on_for_those_that_hold_pages() -> None:
     """An older request whose units are ready late must not stop the younger one that holds what it waits for."""
-    late = PrefillState(1, 1.0, 20, 5, [Unit(8, 0, 8, ready=True)])
-    holder = PrefillState(2, 2.0, 20, 5, [Unit(4, 0, 4, True, True), Unit(4, 4, 4, ready=True)], reserved=True)
+    late = PrefillState(Ticket(1, 1.0), 20, 5, [Unit(8, 0, 8, ready=True)])
+    holder = PrefillState(Ticket(2, 2.0), 20, 5, [Unit(4, 0, 4, True, True), Unit(4, 4, 4, ready=True)], reserved=True)
     work = schedule_encode(State([late, holder], [], 10, 10, 2), Budget(10, 10, 10, 4))
     assert work == [EncodeWork(2, [1])]

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.live import Live
-from unifiedserve.messages import Delta, GenerateRequest, TokenLogprob
-from unifiedserve.metrics import Metrics
+from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
+from unifiedserve.observe.live import Live
+from unifiedserve.observe.metrics import Metrics
 
 Script = Callable[[GenerateRequest], AsyncGenerator[Delta, None]]
 
@@ -49,7 +49,7 @@ class ScriptedEngine:
         self.model_name = "scripted"
         self.max_model_len = 4096
         self.healthy = True
-        self.target_between_tokens = 0.1
+        self.observation = ScriptedObservation(self)
         self.metrics = Metrics()
         self.live = Live()
         self.processor = SimpleNamespace(tokenizer=ByteTokenizer(), chat=RoleTemplate(), vocab_size=256, pooling=None)
@@ -61,7 +61,7 @@ class ScriptedEngine:
 
     async def start(self) -> None:
         self.events.append("start")
-        self.metrics.bind(self)
+        self.metrics.bind(self.observation)
 
     async def stop(self) -> None:
         self.events.append("stop")
@@ -81,6 +81,14 @@ class ScriptedEngine:
             self.running -= 1
             self.idle.set()
 
+
+class ScriptedObservation:
+    """Made-up figures, and how many requests an engine runs."""
+
+    def __init__(self, engine: ScriptedEngine) -> None:
+        self._engine = engine
+        self.target_between_tokens = 0.1
+
     def trace(self, request_id: str | None = None) -> dict[str, Any]:
         return {"traceEvents": [], "asked": request_id}
 
@@ -94,7 +102,7 @@ class ScriptedEngine:
         return {"kv": 2}
 
     def stages(self) -> dict[str, tuple[int, int]]:
-        return {"decode": (self.running, 2)}
+        return {"decode": (self._engine.running, 2)}
 
 
 def delta(text: str, number: int, *, index: int = 0, finish: Any = None, logprobs: bool = False) -> Delta:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from scripted import ScriptedEngine
 from scripted_app import connected, question
 
-from unifiedserve.server.parse import fields_of
-from unifiedserve.server.schema import ChatRequest, CompletionRequest, TokenizeRequest
+from unifiedserve.server.chat.request import ChatRequest
+from unifiedserve.server.completions.request import CompletionRequest
+from unifiedserve.server.requests.parse import fields_of
+from unifiedserve.server.tokens.request import TokenizeRequest
 
 PATH = "/v1/chat/completions"
 JSON = {"content-type": "application/json"}

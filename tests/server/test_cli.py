@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -17,6 +16,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from unifiedserve import __version__
+from unifiedserve.cli.daemon import daemon
 from unifiedserve.config import EngineConfig
 from unifiedserve.models.tiny import make_checkpoint
 
@@ -57,7 +57,9 @@ def test_serve_has_every_option_of_the_config() -> None:
 
 
 def test_help_needs_no_heavy_imports() -> None:
-    code = "import sys, unifiedserve.cli; print({'torch', 'transformers', 'fastapi', 'uvicorn'} & set(sys.modules))"
+    code = (
+        "import sys, unifiedserve.cli.app; print({'torch', 'transformers', 'starlette', 'uvicorn'} & set(sys.modules))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
@@ -115,25 +117,10 @@ def test_a_shard_that_is_not_there(tmp_path: Path) -> None:
     assert "does not hold: model-00002-of-00002.safetensors" in error_of("serve", "--port", "0", str(tmp_path))
 
 
-@contextlib.contextmanager
-def daemon(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A daemon on a free port, ready; killed if the test leaves it running."""
-    process = subprocess.Popen([*COMMAND, "serve", "--port", "0", *arguments], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        ready = re.fullmatch(r"Serving .* at (http://127\.0\.0\.1:\d+)\n", process.stdout.readline())
-        assert ready
-        yield process, ready[1]
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
 def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
     """SIGTERM, which takes the same way, is how the demonstration below stops its daemon."""
     trace = tmp_path / "trace.json"
-    with daemon("--trace", str(trace), "--kv-cache-mib", "16") as (process, url):
+    with daemon("", "--trace", str(trace), "--kv-cache-mib", "16") as (url, process):
         body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "ignore_eos": True}
         answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).raise_for_status().json()
         assert answer["usage"]["completion_tokens"] == 3
@@ -154,7 +141,7 @@ def wait_until_closed(url: str) -> None:
 
 
 def test_a_second_ctrl_c_ends_running_requests_with_a_clear_error() -> None:
-    with daemon("--kv-cache-mib", "64") as (process, url):
+    with daemon("", "--kv-cache-mib", "64") as (url, process):
         body = {
             "messages": [{"role": "user", "content": "hi"}],
             "max_tokens": 30000,

@@ -10,7 +10,7 @@ from scripted_app import connected, usage
 from test_chat import stream_of
 
 from unifiedserve.errors import RequestError
-from unifiedserve.messages import Delta, GenerateRequest, TokenLogprob
+from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
 
 PATH = "/v1/completions"
 TEXT = "".join(WORDS)

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from unifiedserve.errors import RequestError
-from unifiedserve.server import download
-from unifiedserve.server.download import Downloader
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.media import download
+from unifiedserve.server.media.download import Downloader
 
 Handler = Callable[["Site", asyncio.StreamWriter], Awaitable[None]]
 DATA = b"video bytes"
@@ -106,7 +106,7 @@ async def refused(url: str, **options: Any) -> str:
     async with downloader(**options) as fetcher:
         with pytest.raises(RequestError) as caught:
             await fetcher.fetch(url)
-    assert caught.value.status == 400
+    assert caught.value.kind is ErrorKind.INVALID
     return caught.value.message
 
 

@@ -11,7 +11,7 @@ from scripted import ScriptedEngine
 from scripted_app import connected, question
 from test_bad_requests import check_refused, error_of
 
-from unifiedserve.messages import Delta, GenerateRequest
+from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.models.pooling import Pooling
 
 PATH = "/v1/embeddings"

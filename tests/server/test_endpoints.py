@@ -1,5 +1,7 @@
 """The small endpoints."""
 
+import re
+
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -111,6 +113,13 @@ async def test_openapi_describes_what_is_sent(client: httpx.AsyncClient) -> None
         {"$ref": "#/components/schemas/ChatCompletionChunk"},
         {"$ref": "#/components/schemas/ErrorBody"},
     ]
+
+
+async def test_the_page_of_the_description_loads_it(client: httpx.AsyncClient) -> None:
+    page = await client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    (document,) = re.findall(r'url: "([^"]+)"', page.text)
+    assert (await client.get(f"http://test/{document}")).json()["openapi"].startswith("3.1")
 
 
 async def test_lifespan_starts_and_stops_the_engine() -> None:

@@ -10,8 +10,8 @@ import pytest
 from scripted import ScriptedEngine, delta
 from scripted_app import connected, listening, question
 
-from unifiedserve.errors import RequestError
-from unifiedserve.messages import Delta, GenerateRequest
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.server.app import create_app
 
 PATH = "/v1/chat/completions"
@@ -23,13 +23,13 @@ async def refuse(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
 
 
 async def refuse_busy(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
-    raise RequestError("The engine is full.", status=503, type="server_error")
+    raise RequestError("The engine is full.", ErrorKind.UNAVAILABLE)
     yield delta("never", 1)
 
 
 async def break_down(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
     yield delta("Well", 1)
-    raise RequestError("A worker died.", status=500, type="server_error")
+    raise RequestError("A worker died.", ErrorKind.INTERNAL)
 
 
 async def have_a_bug(request: GenerateRequest) -> AsyncGenerator[Delta, None]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
-from unifiedserve.gantt import bars_of, busy, gantt
+from unifiedserve.cli.gantt import bars_of, busy, gantt
 
 
 def trace(*events: tuple[str, str, float, float]) -> list[dict[str, Any]]:

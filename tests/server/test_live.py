@@ -11,7 +11,7 @@ from scripted import ScriptedEngine
 from scripted_app import listening
 
 from unifiedserve.errors import RequestError
-from unifiedserve.live import Dropped, Frame, Frames, Live, Spans
+from unifiedserve.observe.live import Dropped, Frame, Frames, Live, Spans
 
 
 async def events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:

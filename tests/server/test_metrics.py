@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from unifiedserve.metrics import Metrics
+from unifiedserve.observe.metrics import Metrics
 
 
 class Engine:

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from unifiedserve.server.network import ForbiddenAddressError, check_public, is_public
+from unifiedserve.server.media.network import ForbiddenAddressError, check_public, is_public
 
 PRIVATE = re.findall(
     r"\S+",

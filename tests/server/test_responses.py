@@ -13,8 +13,8 @@ from scripted_app import connected, listening
 from test_bad_requests import check_refused
 from test_tools import ARGUMENTS, CALL, TOOLS, answering, wrapped
 
-from unifiedserve.errors import RequestError
-from unifiedserve.messages import Delta, GenerateRequest
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.api import Delta, GenerateRequest
 
 PATH = "/v1/responses"
 TEXT = "".join(WORDS)
@@ -140,7 +140,7 @@ async def test_an_answer_cut_off_is_incomplete() -> None:
 async def test_a_stream_that_fails_says_why() -> None:
     async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         yield delta("Well", 1)
-        raise RequestError("a worker died", status=503, type="server_error")
+        raise RequestError("a worker died", ErrorKind.UNAVAILABLE)
 
     async with connected(ScriptedEngine(script)) as client:
         response = await client.post(PATH, json={"input": "Hi", "stream": True})

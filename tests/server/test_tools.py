@@ -14,9 +14,9 @@ from scripted_app import connected, listening, question
 from test_bad_requests import error_of
 from test_chat import PATH, stream
 
-from unifiedserve.messages import Delta, GenerateRequest
-from unifiedserve.server.answer_parser import AnswerParser, Arguments, Called, Piece, Said, Thought
-from unifiedserve.server.tool_formats import FORMATS, detect_format
+from unifiedserve.messages.api import Delta, GenerateRequest
+from unifiedserve.server.answers.parser import AnswerParser, Arguments, Called, Piece, Said, Thought
+from unifiedserve.server.answers.tool_formats import FORMATS, detect_format
 
 WEATHER = {
     "type": "function",

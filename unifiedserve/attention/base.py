@@ -14,7 +14,7 @@ from unifiedserve import _core
 
 
 class PagedKV(Protocol):
-    """What attention needs of a KV cache; views are [num_pages, page_size, kv_heads, head_dim]."""
+    """A KV cache as attention needs it; views are [num_pages, page_size, kv_heads, head_dim]."""
 
     page_size: int
     #: for the kernels; None if they do not know the cache's dtype
@@ -28,7 +28,7 @@ class PagedKV(Protocol):
 class CrossSpan(NamedTuple):
     """New tokens [first, last) that attend to the same rows of a buffer of keys and values: int64 [m] row numbers.
 
-    Those that are `early` come before the first medium of their prompt.
+    `early` tokens come before the first medium of their prompt.
     """
 
     first: int
@@ -92,7 +92,7 @@ class RaggedBatch:
 
     @staticmethod
     def build(spans: Sequence[Span], page_size: int) -> "RaggedBatch":
-        """Index arrays for one step.
+        """Build the index arrays for one step.
 
         Raises ValueError if a sequence has too few pages or no new token, if more tokens are wanted than are new, or if
         the limits are not one a new token, within the context.
@@ -134,14 +134,9 @@ class RaggedBatch:
 
     @cached_property
     def native(self) -> _core.Batch:
-        """The same for the kernels."""
+        """Return the same for the kernels."""
         return _core.Batch(
-            self.qo_indptr.numpy(),
-            self.kv_page_indptr.numpy(),
-            self.kv_page_indices.numpy(),
-            self.kv_lens.numpy(),
-            self.slots.numpy(),
-            self.wanted_indptr.numpy(),
+            self.qo_indptr, self.kv_page_indptr, self.kv_page_indices, self.kv_lens, self.slots, self.wanted_indptr
         )
 
     @cached_property

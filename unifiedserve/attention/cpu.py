@@ -1,4 +1,4 @@
-"""What the processor can do, and the threads of the kernels."""
+"""The processor's instruction sets, and the threads of the kernels."""
 
 import platform
 from functools import cache
@@ -8,12 +8,15 @@ import torch
 
 from unifiedserve import _core
 
+#: what the kernels know, of weights, activations and the cache
+KERNEL_DTYPES = frozenset({torch.float32, torch.bfloat16})
+
 _CPUINFO = Path("/proc/cpuinfo")
 
 
 @cache
 def cpu_features() -> frozenset[str]:
-    """The processor's instruction sets by their names in /proc/cpuinfo, such as "avx2" and "avx512_bf16"."""
+    """Return the instruction sets by their names in /proc/cpuinfo, such as "avx2" and "avx512_bf16"."""
     if not _CPUINFO.is_file():
         return frozenset()
     lines = (line.partition(":") for line in _CPUINFO.read_text().splitlines())
@@ -21,14 +24,14 @@ def cpu_features() -> frozenset[str]:
 
 
 def slowness() -> str | None:
-    """Why the language model is slow on this processor, for a warning at the start; None if it is not."""
+    """Say why the language model is slow on this processor, for a warning at the start; None if it is not."""
     if platform.machine() == "x86_64" and _core.instruction_sets() == ["plain"]:
         return "this processor has no AVX2: the language model runs, but several times slower"
     return None
 
 
 def thread_pool() -> _core.ThreadPool:
-    """As many threads as torch uses, shared by all that ask in this process."""
+    """Return this process's pool of as many threads as torch uses."""
     return _pool(torch.get_num_threads())
 
 

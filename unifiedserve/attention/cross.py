@@ -10,7 +10,7 @@ from unifiedserve.attention.base import CrossSpan
 
 
 def cross_attention(q: Tensor, keys: Tensor, values: Tensor, spans: Sequence[CrossSpan], scale: float) -> Tensor:
-    """Every token of a span attends to all of the span's rows.
+    """Let every token of a span attend to all of the span's rows.
 
     q: [S, q_heads, head_dim], the spans' tokens back to back; keys, values: [rows, kv_heads, head_dim], strided;
     returns [S, q_heads, head_dim].
@@ -20,7 +20,7 @@ def cross_attention(q: Tensor, keys: Tensor, values: Tensor, spans: Sequence[Cro
 
 
 def _attend(q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, scale: float) -> Tensor:
-    """Nothing is masked, so heads that share a key/value head are but more queries of it."""
+    """Attend without a mask, so that heads that share a key/value head are but more queries of it."""
     n, q_heads, head_dim = q.shape
     kv_heads = keys.shape[1]
     k, v = (cache[rows].transpose(0, 1)[None] for cache in (keys, values))

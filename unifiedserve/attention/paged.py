@@ -8,9 +8,6 @@ from unifiedserve.attention import reference
 from unifiedserve.attention.base import PagedKV, RaggedBatch
 from unifiedserve.attention.cpu import thread_pool
 
-_KERNELS = {torch.float32: _core.attend_float32, torch.bfloat16: _core.attend_bfloat16}
-KERNEL_DTYPES = frozenset(_KERNELS)
-
 
 def paged_attention(
     q: Tensor,
@@ -35,8 +32,7 @@ def paged_attention(
     out = torch.empty_like(q)
     sequences = batch.sequences
     if kv.native is not None and q.dtype == keys.dtype:
-        kernel = _KERNELS[q.dtype]
-        kernel(thread_pool(), q.shape[1], scale, layer, batch.native, kv.native, q.data_ptr(), out.data_ptr(), window)
+        _core.attend(thread_pool(), layer, batch.native, kv.native, q, out, scale, window)
         sequences = [sequence for sequence in sequences if sequence.limits is not None]
     reference.attend(q, out, keys, values, sequences, scale, window)
     return out

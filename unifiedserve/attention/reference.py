@@ -18,7 +18,7 @@ def attend(
     scale: float,
     window: int | None = None,
 ) -> None:
-    """Attention within each sequence, over a layer's [num_pages, page_size, kv_heads, head_dim].
+    """Attend within each sequence, over a layer's [num_pages, page_size, kv_heads, head_dim].
 
     q and out: [T, q_heads, head_dim], of which the sequences' rows are read and written. See `paged_attention` for what
     a token sees.
@@ -33,7 +33,7 @@ def attend(
 
 
 def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
-    """A sequence's rows of the cache from `first` on, in order: [kv_heads, kv_len - first, head_dim]."""
+    """Gather a sequence's rows of the cache from `first` on, in order: [kv_heads, kv_len - first, head_dim]."""
     page_size = cache.shape[1]
     skipped = first // page_size
     rows = cache[sequence.pages[skipped:]].flatten(0, 1)
@@ -41,7 +41,7 @@ def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, limits: Tensor | None, window: int | None) -> Tensor:
-    """q: [n, q_heads, d], the last n of the m positions of k, v: [kv_heads, m, d]; returns [n, q_heads, d].
+    """Let q [n, q_heads, d], the last n of the m positions of k, v [kv_heads, m, d], attend: [n, q_heads, d].
 
     Heads that share a key/value head go along a broadcast dimension, so that nothing is repeated in memory.
     """
@@ -62,7 +62,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, limits: Tensor | None
 
 
 def _mask(n: int, m: int, limits: Tensor | None, window: int | None) -> Tensor:
-    """bool [n, m]: which keys the last n of m positions see."""
+    """Return which keys the last n of m positions see: bool [n, m]."""
     positions, keys = torch.arange(m - n, m)[:, None], torch.arange(m)
     seen = keys < (positions + 1 if limits is None else limits[:, None])
     return seen if window is None else seen & (keys > positions - window)

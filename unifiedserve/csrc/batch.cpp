@@ -14,12 +14,15 @@ bool are_ranges(std::span<const std::int32_t> bounds, std::size_t count, std::si
 
 }  // namespace
 
-void Batch::check(const KvCache& cache) const {
+void Batch::check() const {
   const std::size_t last = wanted.empty() ? 0 : static_cast<std::size_t>(wanted.back());
   if (!are_ranges(rows, kv_lens.size(), slots.size()) || !are_ranges(ranges, kv_lens.size(), pages.size()) ||
       !are_ranges(wanted, kv_lens.size(), last)) {
     throw std::invalid_argument("ragged batch: the index arrays contradict each other");
   }
+}
+
+void Batch::check(const KvCache& cache) const {
   for (std::size_t i = 0; i < kv_lens.size(); ++i) {
     const std::int64_t room = (ranges[i + 1] - ranges[i]) * cache.page_size;
     if (kv_lens[i] > room || rows[i + 1] - rows[i] > kv_lens[i]) {

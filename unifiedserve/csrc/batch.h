@@ -23,7 +23,9 @@ struct Batch {
   // The wanted tokens alone; without slots, as their keys and values are written with the others.
   Batch wanted_only() const { return {wanted, ranges, pages, kv_lens, {}, wanted}; }
 
-  // Throws std::invalid_argument if the arrays contradict each other or name a page that the cache does not have.
+  // Throws std::invalid_argument if the arrays contradict each other.
+  void check() const;
+  // Throws std::invalid_argument if a sequence does not fit its pages, or these are not in the cache.
   void check(const KvCache& cache) const;
 };
 

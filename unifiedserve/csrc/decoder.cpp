@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "scratch.h"
+#include "selected_kernels.h"
 
 namespace unified {
 
@@ -31,7 +32,7 @@ Decoder<T>::Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<Dec
       shape_(shape),
       layers_(std::move(layers)),
       final_norm_(final_norm),
-      qkv_width_((shape.heads + 2 * shape.kv_heads) * shape.head_dim),
+      qkv_width_(shape.qkv_width()),
       attention_(pool, shape.heads, shape.kv_heads, shape.head_dim, shape.scale),
       wide_row_(static_cast<std::size_t>(pool.threads() * std::max(qkv_width_, 2 * shape.intermediate))) {}
 

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "batch.h"
-#include "kernels.h"
 #include "kv_cache.h"
 #include "linear.h"
 #include "paged_attention.h"
@@ -20,6 +19,8 @@ struct DecoderShape {
   std::int64_t intermediate;
   float epsilon;  // of the norms
   float scale;    // of the attention's scores
+
+  std::int64_t qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
 // Pointers into the shared weights. Query, key and value matrices lie back to back, and gate and up, too.

@@ -2,11 +2,14 @@
 
 #include <cstdint>
 
+#include "element_type.h"
+
 namespace unified {
 
 // Pages of keys and values, contiguous: [pages, layers, 2, page_size, kv_heads, head_dim].
 struct KvCache {
   void* data;
+  ElementType type;
   std::int64_t pages;
   std::int64_t layers;
   std::int64_t page_size;

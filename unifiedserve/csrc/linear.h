@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels.h"
 #include "scratch.h"
+#include "selected_kernels.h"
 #include "thread_pool.h"
 
 namespace unified {

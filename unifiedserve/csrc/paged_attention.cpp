@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 
 #include "scratch.h"
+#include "selected_kernels.h"
 
 namespace unified {
 
@@ -16,6 +19,15 @@ constexpr std::int64_t kPartKeys = 1024;
 constexpr std::int64_t kFewBlocks = 16;
 
 }  // namespace
+
+template <class T>
+PagedAttention<T>::PagedAttention(ThreadPool& pool, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
+                                  float scale, std::int64_t window)
+    : pool_(pool), heads_(heads), kv_heads_(kv_heads), head_dim_(head_dim), scale_(scale), window_(window) {
+  if (heads > 0 && kv_heads > 0 && heads % kv_heads == 0) return;
+  throw std::invalid_argument(std::to_string(heads) + " query heads for " + std::to_string(kv_heads) +
+                              " key/value heads");
+}
 
 template <class T>
 std::int64_t PagedAttention<T>::block_tokens() const {

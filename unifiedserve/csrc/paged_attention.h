@@ -19,9 +19,9 @@ class PagedAttention {
  public:
   static constexpr std::int64_t kEverything = std::numeric_limits<std::int32_t>::max();
 
+  // Throws std::invalid_argument if key/value heads do not share the query heads equally.
   PagedAttention(ThreadPool& pool, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim, float scale,
-                 std::int64_t window = kEverything)
-      : pool_(pool), heads_(heads), kv_heads_(kv_heads), head_dim_(head_dim), scale_(scale), window_(window) {}
+                 std::int64_t window = kEverything);
 
   // Divides the work for all layers of a step.
   void plan(const Batch& batch);

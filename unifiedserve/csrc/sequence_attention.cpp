@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels.h"
+#include "selected_kernels.h"
 
 namespace unified {
 

@@ -14,7 +14,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, what was found, and what to do about it.
+    """A line of the report: what was looked at, what was found, and what to do about it.
 
     `required` marks what the CPU path cannot do without: a missing one makes the doctor's exit code 1.
     `details` holds JSON values for machines; the table leaves them out.
@@ -33,7 +33,7 @@ class Check:
 
 
 def version_tuple(text: str) -> tuple[int, ...]:
-    """The leading numbers of a version: '2.13.0+cpu' → (2, 13, 0)."""
+    """Return the leading numbers of a version: '2.13.0+cpu' → (2, 13, 0)."""
     numbers: list[int] = []
     for part in text.split("+")[0].split("."):
         digits = "".join(character for character in part if character.isdigit())

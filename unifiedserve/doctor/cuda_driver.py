@@ -10,7 +10,7 @@ ATTRIBUTES = {"multiprocessors": 16, "major": 75, "minor": 76}
 
 
 class CudaError(Exception):
-    """A driver call that failed: its name and CUDA's name for the reason."""
+    """The failure of a driver call: its name and CUDA's name for the reason."""
 
 
 class IpcHandle(ctypes.Structure):
@@ -63,7 +63,7 @@ class Driver:
 
     @contextmanager
     def context(self, device: int = 0) -> Iterator[None]:
-        """The device's primary context, current in this thread."""
+        """Make the device's primary context current in this thread."""
         context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ctypes.c_int(device))
         try:
@@ -75,7 +75,7 @@ class Driver:
 
     @contextmanager
     def memory(self, size: int) -> Iterator[ctypes.c_uint64]:
-        """`size` bytes of device memory."""
+        """Allocate `size` bytes of device memory."""
         pointer = ctypes.c_uint64()
         self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         try:
@@ -89,14 +89,14 @@ class Driver:
         self.call("cuCtxSynchronize")
 
     def word(self, pointer: ctypes.c_uint64, offset: int) -> int:
-        """The 32-bit word `offset` bytes behind `pointer`."""
+        """Read the 32-bit word `offset` bytes behind `pointer`."""
         value = ctypes.c_uint32()
         source = ctypes.c_uint64(pointer.value + offset)
         self.call("cuMemcpyDtoH_v2", ctypes.byref(value), source, ctypes.c_size_t(4))
         return value.value
 
     def filled_with(self, pointer: ctypes.c_uint64, word: int, size: int) -> bool:
-        """Whether the first, middle and last words are `word`."""
+        """Say whether the first, middle and last words are `word`."""
         return all(self.word(pointer, offset) == word for offset in (0, size // 8 * 4, size - 4))
 
     def export(self, pointer: ctypes.c_uint64) -> bytes:
@@ -106,7 +106,7 @@ class Driver:
 
     @contextmanager
     def imported(self, handle: bytes) -> Iterator[ctypes.c_uint64]:
-        """Memory that another process exported."""
+        """Open memory that another process exported."""
         pointer = ctypes.c_uint64()
         opaque = IpcHandle.from_buffer_copy(handle)
         self.call("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), opaque, ctypes.c_uint(IPC_LAZY_PEER_ACCESS))

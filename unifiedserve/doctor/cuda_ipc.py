@@ -33,7 +33,7 @@ def share() -> dict[str, Any]:
 
 
 def receive(handle: str) -> dict[str, Any]:
-    """The child's half: open the memory, check it, write the answer."""
+    """Open the memory, check it and write the answer, as the child."""
     driver = Driver()
     with driver.context():
         start = time.perf_counter()

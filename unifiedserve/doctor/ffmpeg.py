@@ -66,7 +66,7 @@ def decoders(found: dict[str, str]) -> Check:
 
 
 def without_libraries(reason: str) -> str:
-    """What else there is of FFmpeg when its libraries cannot be loaded."""
+    """Say what else there is of FFmpeg when its libraries cannot be loaded."""
     binary = shutil.which("ffmpeg")
     if binary is None:
         return f"no libraries ({reason}), no ffmpeg program"
@@ -83,7 +83,7 @@ def import_flashcodec() -> str:
 
 
 def libraries() -> dict[str, Any]:
-    """Version, path and decoders of the libavcodec that FlashCodec is linked to, else of the system's."""
+    """Return version, path and decoders of the libavcodec that FlashCodec is linked to, else of the system's."""
     path = linked_library("libavcodec.so") or ctypes.util.find_library("avcodec")
     if path is None:
         raise FileNotFoundError("libavcodec not found")
@@ -104,14 +104,14 @@ def libraries() -> dict[str, Any]:
 
 
 def linked_library(name: str) -> str | None:
-    """The file of a library mapped into this process once flashcodec is imported, if it is."""
+    """Return the file of a library that importing flashcodec maps into this process, if it does."""
     with contextlib.suppress(ImportError):
         import_flashcodec()
     return mapped_file(name)
 
 
 def mapped_file(name: str) -> str | None:
-    """The path of a mapped shared object whose file name starts with `name`."""
+    """Return the path of a mapped shared object whose file name starts with `name`."""
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:

@@ -34,7 +34,7 @@ def device(number: int, found: dict[str, Any]) -> Check:
 
 
 def devices() -> dict[str, Any]:
-    """The driver's CUDA version and its GPUs; none where there is no driver."""
+    """Return the driver's CUDA version and its GPUs; none where there is no driver."""
     try:
         driver = Driver()
     except OSError:
@@ -43,7 +43,7 @@ def devices() -> dict[str, Any]:
 
 
 def has_device() -> bool:
-    """Whether there is a GPU to test; asked in a child, never raises."""
+    """Say whether there is a GPU to test; a child is asked, nothing is raised."""
     try:
         return bool(call("gpu:devices")["devices"])
     except ProbeError:
@@ -51,7 +51,7 @@ def has_device() -> bool:
 
 
 def driver_release() -> str | None:
-    """The driver's release as NVIDIA counts them, e.g. '580.95.05'."""
+    """Return the driver's release as NVIDIA counts them, e.g. '580.95.05'."""
     try:
         words = Path("/proc/driver/nvidia/version").read_text().split()
         return next(word for word in words if word.count(".") >= 1 and word[0].isdigit())

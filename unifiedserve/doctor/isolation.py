@@ -46,12 +46,12 @@ def call(target: str, *args: str, timeout: float = 30.0, env: Mapping[str, str] 
 
 
 def command(target: str, *args: str) -> list[str]:
-    """The command line that runs `module:function` of this package."""
+    """Return the command line that runs `module:function` of this package."""
     return [sys.executable, "-P", "-c", ENTRY, target, *args]
 
 
 def child_environment() -> dict[str, str]:
-    """This process's environment, with our package importable wherever the child starts."""
+    """Return this process's environment, with our package importable wherever the child starts."""
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -63,7 +63,7 @@ def _kill_group(group: int) -> None:
 
 
 def result_of(returncode: int, out: str, err: str) -> Any:
-    """The result that a finished child printed; ProbeError with its reason when it has none."""
+    """Return the result that a finished child printed; raises ProbeError with its reason when it has none."""
     if returncode < 0:
         raise ProbeError(f"the probe was killed by {signal.Signals(-returncode).name}")
     try:
@@ -76,7 +76,7 @@ def result_of(returncode: int, out: str, err: str) -> Any:
 
 
 def answer() -> None:
-    """The child's side: run the function that the command line names and print what it returns."""
+    """Run the function that the command line names and print what it returns, as the child."""
     target, *args = sys.argv[1:]
     module, _, function = target.partition(":")
     reply: dict[str, Any]

@@ -53,7 +53,7 @@ def find_program(name: str) -> str | None:
 
 
 def without_remedy(check: Check) -> Check:
-    """Without a driver one remedy is enough."""
+    """Drop the remedy: without a driver one remedy is enough."""
     return Check(check.name, check.value, check.status, details=check.details)
 
 

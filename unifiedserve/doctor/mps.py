@@ -63,7 +63,7 @@ def client() -> int:
 
 
 def control(order: str, env: dict[str, str] | None = None) -> list[str]:
-    """The words that the control program answers to one order."""
+    """Return the words that the control program answers to one order."""
     done = subprocess.run(
         [str(find_program(CONTROL))],
         input=order + "\n",
@@ -104,7 +104,7 @@ def _wait_ready(client: subprocess.Popen[str]) -> int:
 
 
 def _finish(client: subprocess.Popen[str]) -> None:
-    """Let a client end; ProbeError when it did not do its work."""
+    """Let a client end; raises ProbeError when it did not do its work."""
     assert client.stdin is not None
     assert client.stdout is not None
     client.stdin.close()
@@ -113,6 +113,6 @@ def _finish(client: subprocess.Popen[str]) -> None:
 
 
 def _log(root: str) -> str:
-    """The end of the daemon's logs."""
+    """Return the end of the daemon's logs."""
     files = sorted(Path(root, "log").glob("*.log"))
     return "\n".join(file.read_text(errors="replace")[-2000:] for file in files)

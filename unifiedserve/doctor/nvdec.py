@@ -58,7 +58,7 @@ def describe(gpu: int, caps: list[dict[str, Any]]) -> list[Check]:
 
 
 def decoder_caps() -> list[list[dict[str, Any]]]:
-    """For each GPU the capabilities of every codec × chroma × bit depth that we ask for."""
+    """Ask each GPU for the capabilities of every codec × chroma × bit depth in question."""
     driver = Driver()
     library = ctypes.CDLL(LIBRARY)
     gpus = []

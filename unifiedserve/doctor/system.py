@@ -10,7 +10,7 @@ from pathlib import Path
 from unifiedserve.doctor.check import Check, Status, gibibytes
 
 FEATURES = {"avx2": "avx2", "avx512f": "avx512", "amx_tile": "amx", "asimd": "neon", "sve": "sve"}
-SHM_REQUIRED = 2**30  # the default buffers
+SHM_REQUIRED = 2**30  # bytes that the default buffers take
 SHM_COMFORTABLE = 2 * 2**30
 OLDEST_PYTHON = (3, 11)
 
@@ -95,7 +95,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def _fields(path: Path) -> dict[str, str]:
-    """The first value of each 'key: value' line; empty where the file does not exist."""
+    """Return the first value of each 'key: value' line; empty where the file does not exist."""
     fields: dict[str, str] = {}
     try:
         for line in path.read_text().splitlines():
@@ -111,7 +111,7 @@ def _first_line(*command: str) -> str:
 
 
 def _output(*command: str) -> str:
-    """What a command prints, or '' when it cannot run or fails."""
+    """Return what a command prints, or '' when it cannot run or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):

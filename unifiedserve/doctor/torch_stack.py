@@ -9,7 +9,7 @@ from unifiedserve.doctor.isolation import ProbeError, call
 OLDEST_TORCH = (2, 11)
 OLDEST_TRANSFORMERS = (5, 17)
 SERVING = (
-    "fastapi",
+    "cachetools",
     "httpx",
     "jinja2",
     "llguidance",
@@ -19,6 +19,7 @@ SERVING = (
     "psutil",
     "rich",
     "safetensors",
+    "starlette",
     "tokenizers",
     "typer",
     "uvicorn",
@@ -67,7 +68,7 @@ def serving() -> Check:
 
 def flashinfer() -> Check:
     found = _version("flashinfer-python")
-    return Check("flashinfer", found or "none (used on GPUs only)")
+    return Check("flashinfer", found or "none (nothing uses it yet)")
 
 
 def import_module(name: str) -> str:

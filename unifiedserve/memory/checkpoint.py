@@ -10,7 +10,7 @@ INDEX_FILE = "model.safetensors.index.json"
 
 
 def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A JSON object; `default` if there is no such file. Raises ConfigError for a missing or malformed one."""
+    """Read a JSON object; `default` if there is no such file. Raises ConfigError for a missing or malformed one."""
     try:
         value = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
@@ -25,7 +25,7 @@ def read_json(path: Path, default: dict[str, Any] | None = None) -> dict[str, An
 
 
 def weight_files(model_dir: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, in order; raises ConfigError if there are none or one is missing."""
+    """List a checkpoint's safetensors files in order; raises ConfigError if there are none or one is missing."""
     index = model_dir / INDEX_FILE
     if not index.is_file():
         found = sorted(model_dir.glob("*.safetensors"))

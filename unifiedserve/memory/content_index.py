@@ -1,28 +1,19 @@
 """Where to find what has been computed before: which pages hold it, as long as nobody takes them anew."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-
-class Pages(NamedTuple):
-    """Pages of one pool and the epochs in which they hold something."""
-
-    numbers: tuple[int, ...] = ()
-    epochs: tuple[int, ...] = ()
-
-    def first(self, count: int) -> "Pages":
-        """The leading pages."""
-        return Pages(self.numbers[:count], self.epochs[:count])
+from unifiedserve.messages.pages import Pages
 
 
 class Pool(Protocol):
-    """What the index needs of an `ipc_buffers.PagePool`."""
+    """The part of `ipc_buffers.PagePool` that the index needs."""
 
     def renew(self, pages: Sequence[int], epochs: Sequence[int], /) -> tuple[int, int]: ...
 
 
 class ContentIndex:
-    """From keys of contents to the pages of `pool` that hold them.
+    """A map from keys of contents to the pages of `pool` that hold them.
 
     It holds no references: pages that nobody uses are free for anybody to take, and the pool's epochs tell whether
     that has happened. A page is in at most one entry, so there are never more entries than pages.
@@ -37,7 +28,7 @@ class ContentIndex:
         return len(self._entries)
 
     def put(self, key: bytes, pages: Pages) -> None:
-        """These pages hold what `key` stands for; what the index knew of them, or of the key, is no longer so."""
+        """Record that `pages` hold the content of `key`, and forget what was known of these pages and of the key."""
         self._remove(key)
         for page in pages.numbers:
             self._remove(self._keys.get(page))
@@ -45,7 +36,7 @@ class ContentIndex:
         self._keys.update(dict.fromkeys(pages.numbers, key))
 
     def prefix(self, keys: Iterable[bytes]) -> Pages:
-        """The pages of the leading keys that are still there, one page each; they count as used now."""
+        """Return the pages of the leading keys that are still there, one page each, and count them as used now."""
         found = []
         for key in keys:
             if (pages := self._entries.get(key)) is None:
@@ -59,7 +50,7 @@ class ContentIndex:
         return Pages(numbers, epochs).first(valid)
 
     def get(self, key: bytes) -> Pages | None:
-        """The pages that hold the content, if all are still there; they count as used now."""
+        """Return the pages that hold the content, if all are still there, and count them as used now; else None."""
         pages = self._entries.get(key)
         if pages is not None and self._pool.renew(*pages)[0] < len(pages.numbers):
             self._remove(key)

@@ -11,11 +11,11 @@ from itertools import accumulate
 import numpy as np
 
 KEY_BYTES = 16
-ROOT_KEY = bytes(KEY_BYTES)  # of the page before the first
+ROOT_KEY = bytes(KEY_BYTES)  # key of the page before the first
 
 
 def page_key(previous: bytes, token_ids: Sequence[int], media: Sequence[bytes] = ()) -> bytes:
-    """The key of a full page after the page with the key `previous`; `media` are those that it has tokens of."""
+    """Return the key of a full page behind the page of key `previous`; `media` are the keys of media in it."""
     digest = blake2b(previous, digest_size=KEY_BYTES)
     digest.update(np.asarray(token_ids, np.uint32).tobytes())
     for key in media:
@@ -24,7 +24,7 @@ def page_key(previous: bytes, token_ids: Sequence[int], media: Sequence[bytes] =
 
 
 class MediaTokens:
-    """Which tokens of a prompt stand for which medium.
+    """The visual tokens of a prompt and the media that they stand for.
 
     `positions` are those of all visual tokens, ascending; `media` are the key and the number of visual tokens of each
     medium, in the prompt's order.
@@ -36,7 +36,7 @@ class MediaTokens:
         self._ends = list(accumulate(tokens for _, tokens in media))
 
     def within(self, start: int, stop: int) -> list[bytes]:
-        """The keys of the media that have tokens in [start, stop) of the prompt."""
+        """Return the keys of the media that have tokens in [start, stop) of the prompt."""
         first, last = bisect_left(self._positions, start), bisect_left(self._positions, stop)
         if first == last:
             return []
@@ -46,7 +46,7 @@ class MediaTokens:
 def page_keys(
     token_ids: Sequence[int], page_tokens: int, media: MediaTokens, known: Sequence[bytes] = ()
 ) -> list[bytes]:
-    """The keys of the full pages of a sequence, the first of which are `known`.
+    """Return the keys of a sequence's full pages, the first of which are `known`.
 
     Where a token stands for a part of a medium, the medium tells which.
     """
@@ -58,10 +58,10 @@ def page_keys(
 
 
 def medium_key(content: bytes, spec: bytes) -> bytes:
-    """The key of a medium: the digest of its bytes, and all that decides which pixels of it the model sees."""
+    """Return the key of a medium, from the digest of its bytes and all that decides which of its pixels are seen."""
     return blake2b(spec, key=content, digest_size=KEY_BYTES).digest()
 
 
 def unit_key(medium: bytes, unit: int) -> bytes:
-    """The key of the visual tokens of encode unit `unit`, counted from 0 in its medium."""
+    """Return the key of the visual tokens of encode unit `unit`, counted from 0 in its medium."""
     return medium + unit.to_bytes(4, "little")

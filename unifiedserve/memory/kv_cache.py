@@ -9,7 +9,7 @@ from torch import Tensor
 from ipc_buffers import PagePool
 from unifiedserve import _core
 from unifiedserve.attention.base import RaggedBatch, Span
-from unifiedserve.attention.paged import KERNEL_DTYPES
+from unifiedserve.attention.cpu import KERNEL_DTYPES
 from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
 
 
@@ -65,9 +65,7 @@ class KVCache:
         self._pages = self._bytes.view(layout.dtype).view(pool.num_pages, *layout.shape)
         self.native: _core.KvCache | None = None
         if layout.dtype in KERNEL_DTYPES:
-            layers, _, page_size, kv_heads, head_dim = layout.shape
-            address = self._pages.data_ptr()
-            self.native = _core.KvCache(address, pool.num_pages, layers, page_size, kv_heads, head_dim)
+            self.native = _core.KvCache(self._pages)
 
     def k(self, layer: int) -> Tensor:
         """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""

@@ -1,17 +1,20 @@
-"""What layers with linear attention remember of a sequence, whatever its length; it lies in pages of the KV cache."""
+"""The states of layers with linear attention, of constant size for each sequence, in pages of the KV cache."""
 
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-LINEAR_ATTENTION = "linear_attention"  # in a config's `layer_types`
+LINEAR_ATTENTION = "linear_attention"  # its name in a config's `layer_types`
 FLOAT_BYTES = 4
 
 
 class StateLayout(NamedTuple):
-    """A sequence's state, float32: of each layer the latest inputs of its convolution [channels, inputs], and the
-    memory of the gated delta rule [heads, key_dim, value_dim]."""
+    """The layout of a sequence's state in float32.
+
+    Each layer has the latest inputs of its convolution [channels, inputs], and the memory of the gated delta rule
+    [heads, key_dim, value_dim].
+    """
 
     layers: int
     channels: int
@@ -26,7 +29,7 @@ class StateLayout(NamedTuple):
 
     @staticmethod
     def of(text_config: Any) -> "StateLayout | None":
-        """The layout for the config of a language model; None if all of its layers have full attention."""
+        """Return the layout for a language model's config; None if all of its layers have full attention."""
         layers = (getattr(text_config, "layer_types", None) or []).count(LINEAR_ATTENTION)
         if not layers:
             return None
@@ -36,7 +39,7 @@ class StateLayout(NamedTuple):
         return StateLayout(layers, channels, text_config.linear_conv_kernel_dim - 1, heads, key_dim, value_dim)
 
     def views(self, floats: Tensor) -> tuple[Tensor, Tensor]:
-        """[B, layers, channels, inputs] and [B, layers, heads, key_dim, value_dim] of states [B, n], without a copy."""
+        """View states [B, n] as [B, layers, channels, inputs] and [B, layers, heads, key_dim, value_dim]; no copy."""
         sizes = self.layers * self._inputs_size, self.layers * self._memory_size
         inputs, memory, _ = torch.split(floats, [*sizes, floats.shape[1] - sum(sizes)], dim=1)
         states = len(floats), self.layers
@@ -55,7 +58,7 @@ class StateLayout(NamedTuple):
 
 
 class RecurrentStates:
-    """The states of a batch's sequences during a step, each zero where a sequence begins.
+    """The states of a batch's sequences during a step; zero where a sequence begins.
 
     `pages` uint8 [n, page bytes] is the cache, `numbers` int64 [B, m] says which of its pages hold each state.
     """
@@ -67,5 +70,5 @@ class RecurrentStates:
         self.inputs, self.memory = layout.views(self._states.flatten(1).view(torch.float32))
 
     def store(self) -> None:
-        """Write them back."""
+        """Write the states back to their pages."""
         self._pages[self._numbers] = self._states

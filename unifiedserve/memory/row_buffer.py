@@ -2,23 +2,15 @@
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ipc_buffers import PagedBuffer, PageIndex, PagePool
+from unifiedserve.messages.pages import PageSlice
 
 PageRows = tuple[int, int]  # a page and how many rows of it are used
-
-
-class PageSlice(NamedTuple):
-    """Rows [first, last) of a page."""
-
-    page: int
-    first: int
-    last: int
 
 
 class RowBuffer:
@@ -40,7 +32,7 @@ class RowBuffer:
         return torch.frombuffer(self.pool.data(), dtype=self.dtype).view(-1, self.width)
 
     def numbers(self, slices: Sequence[PageSlice]) -> Tensor:
-        """int64: the numbers in `rows` of those in the slices, one after another."""
+        """Return the numbers in `rows` of the rows of all slices, one after another: int64 [n]."""
         pages, first, last = np.array(slices, np.int64).T
         lengths = last - first
         ends = lengths.cumsum()
@@ -51,7 +43,7 @@ class RowBuffer:
         return -(-rows // self._rows.rows_per_page)
 
     def put(self, rows: Tensor, uid: int, instance: int) -> list[int] | None:
-        """Write `rows` [n, width] into new pages; None if there are not enough."""
+        """Write `rows` [n, width] into new pages and return these; None if there are not enough."""
         pages = self.put_all(rows, [(uid, len(rows))], instance)
         return None if pages is None else pages[0]
 
@@ -72,12 +64,12 @@ class RowBuffer:
         return taken
 
     def get(self, pages: Sequence[PageRows], start: int, stop: int) -> Tensor:
-        """Rows [start, stop) of those that lie in `pages`, copied: [stop - start, width]."""
+        """Copy rows [start, stop) of those that lie in `pages`: [stop - start, width]."""
         out = torch.empty(stop - start, self.width, dtype=self.dtype)
         self._rows.read(PageIndex.build([list(pages)]), 0, start, stop, out.view(torch.uint8).numpy())
         return out
 
     def spread(self, pages: Sequence[int], rows: int) -> list[PageRows]:
-        """How `rows` rows lie in `pages`: all full but the last."""
+        """Return each page with how many of `rows` rows lie in it: all are full but the last."""
         full = self._rows.rows_per_page
         return [(page, min(full, rows - i * full)) for i, page in enumerate(pages)]

@@ -3,6 +3,7 @@
 import msgspec
 
 from ipc_buffers import Arena, MessageQueue, PagePool
+from unifiedserve.memory.integrity import check_pool
 from unifiedserve.memory.status import Status
 
 ENGINE_INBOX = "engine"
@@ -27,14 +28,14 @@ class MemoryLayout(msgspec.Struct, frozen=True):
     patch: PoolSize
     visual: PoolSize
     instances: tuple[str, ...]
-    state_pages: int = 0  # of the KV cache, for each sequence's recurrent state
+    state_pages: int = 0  # pages of the KV cache for each sequence's recurrent state
 
     def arena(self, name: str) -> str:
-        """Name of an arena of this engine."""
+        """Return the name of an arena of this engine."""
         return f"{self.engine_id}-{name}"
 
     def segments(self) -> dict[str, int]:
-        """Bytes of shared memory, the weights' aside, by what they are for."""
+        """Return the bytes of shared memory, the weights' aside, by purpose."""
         return {
             "KV cache": self.kv.bytes,
             "patch buffer": self.patch.bytes,
@@ -56,7 +57,7 @@ class SharedMemory:
 
     @classmethod
     def create(cls, layout: MemoryLayout) -> "SharedMemory":
-        """Raises ipc_buffers.ArenaError, with the sizes, if it does not fit; then nothing is left behind."""
+        """Create all segments; raises ipc_buffers.ArenaError with the sizes, and leaves nothing, if they do not fit."""
         memory = cls(layout, Status.create(layout.arena("status")), {}, {})
         try:
             for name in ("kv", "patch", "visual"):
@@ -79,8 +80,13 @@ class SharedMemory:
         )
 
     def reclaim(self, uid: int) -> int:
-        """Free every page that is still tagged with a request; returns how many there were."""
+        """Free every page that is still tagged with a request, and return how many there were."""
         return sum(pool.reclaim(request=uid) for pool in self.pools.values())
+
+    def check_integrity(self) -> None:
+        """Raise PoolError if any pool is not as it must be while no request is in flight."""
+        for name, pool in self.pools.items():
+            check_pool(name, pool)
 
     def unlink(self) -> None:
         parts: list[Arena | PagePool | MessageQueue] = [

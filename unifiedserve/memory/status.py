@@ -1,4 +1,4 @@
-"""What the stages tell each other without messages: a few numbers in shared memory."""
+"""The stages' status, told without messages: a few numbers in shared memory."""
 
 from ipc_buffers import Arena
 from unifiedserve.config import Stage
@@ -23,7 +23,7 @@ class Status:
 
     @staticmethod
     def create(name: str) -> Arena:
-        """Raises as `Arena.create`."""
+        """Create the arena; raises as `Arena.create`."""
         return Arena.create(name, len(_STAGES) * _COLUMNS * _ITEM_BYTES)
 
     def set_working(self, stage: Stage, working: bool) -> None:
@@ -33,7 +33,7 @@ class Status:
         return self._numbers[_place(stage, _WORKING)] != 0
 
     def set_waiting(self, stage: Stage, requests: int, joining: bool) -> None:
-        """So many `requests`, wherever they are now, have yet to leave `stage`; some do with its present step."""
+        """Tell how many requests, wherever they are, have yet to leave `stage`; `joining`: some do with this step."""
         self._numbers[_place(stage, _WAITING)] = requests
         self._numbers[_place(stage, _JOINING)] = joining
 
@@ -44,7 +44,7 @@ class Status:
         return self._numbers[_place(stage, _JOINING)] != 0
 
     def used(self, stage: Stage, pages: int) -> None:
-        """So many pages of the stage's buffer are in use now."""
+        """Tell how many pages of the stage's buffer are in use now."""
         place = _place(stage, _PEAK)
         if pages > self._numbers[place]:
             self._numbers[place] = pages

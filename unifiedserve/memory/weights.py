@@ -32,7 +32,7 @@ EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 
 
 class Entry(NamedTuple):
-    """Where a tensor lies; `dtype` is torch's name."""
+    """A tensor's place in the arena; `dtype` is torch's name."""
 
     dtype: str
     shape: list[int]
@@ -52,7 +52,7 @@ Manifest = dict[str, Entry]
 
 
 def weights_bytes(model_dir: Path, dtype: torch.dtype) -> int:
-    """What `load_weights` will take, from the files' headers alone; raises as it does."""
+    """Return the bytes that `load_weights` will take, from the files' headers alone; raises as it does."""
     return max(entry.end for entry in _plan(weight_files(model_dir), dtype).values())
 
 
@@ -81,7 +81,7 @@ def load_weights(model_dir: Path, arena_name: str, dtype: torch.dtype) -> Arena:
 
 
 def attach_weights(name: str) -> dict[str, Tensor]:
-    """The tensors of an arena made by `load_weights`, in place: they keep it mapped, and must not be written."""
+    """Map the tensors of an arena made by `load_weights`; they keep it mapped, and must not be written."""
     buffer = Arena.attach(name).buffer()
     length = int.from_bytes(buffer[:LENGTH_BYTES], "little")
     manifest = json.loads(bytes(buffer[LENGTH_BYTES : LENGTH_BYTES + length]))
@@ -106,7 +106,7 @@ Header = tuple[Path, str, str, list[int]]
 
 
 def _arranged(headers: list[Header]) -> list[Header]:
-    """The tensors in their order, each group of TOGETHER where its first one is."""
+    """Order the tensors, each group of TOGETHER where its first one is."""
     first: dict[str, int] = {}
     keys = []
     for position, (_, name, _, _) in enumerate(headers):
@@ -116,7 +116,7 @@ def _arranged(headers: list[Header]) -> list[Header]:
 
 
 def _group(name: str) -> tuple[str, int]:
-    """The group that a tensor belongs to (its own name if to none), and its place there."""
+    """Return the group of a tensor (its own name if it has none) and its place there."""
     if expert := EXPERT.fullmatch(name):
         experts, number, projection = expert.groups()
         return f"{experts}.{'down' if projection == 'down' else 'gate_up'}", 2 * int(number) + (projection == "up")

@@ -1,4 +1,4 @@
-"""What every model family provides: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
+"""The two sides of every model family: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,22 +13,30 @@ from unifiedserve.attention import RaggedBatch
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.recurrent_state import StateLayout
+from unifiedserve.messages.media import (
+    ALL_FRAMES,
+    ExpandedPrompt,
+    MediaKind,
+    MediaOptions,
+    MediaPlan,
+    PromptError,
+    VideoInfo,
+)
 from unifiedserve.models.chat import ChatTemplate
 from unifiedserve.models.fused_decoder import FusedDecoder, Head, fits
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
-from unifiedserve.models.media import ALL_FRAMES, MediaKind, MediaOptions, MediaPlan, Prompt, PromptError, VideoInfo
 from unifiedserve.models.pooling import load_pooling
 from unifiedserve.models.scopes import Scope
 
 __all__ = [
     "ALL_FRAMES",
+    "ExpandedPrompt",
     "LanguageAdapter",
     "MediaKind",
     "MediaOptions",
     "MediaPlan",
     "Processor",
-    "Prompt",
     "PromptError",
     "VideoInfo",
 ]
@@ -55,53 +63,53 @@ class Processor:
         self.vocab_size: int = text_config.vocab_size
         self.max_position_embeddings: int = text_config.max_position_embeddings
         self.recurrent = StateLayout.of(text_config) is not None
-        self.pooling = load_pooling(model_dir)  # of a model that makes embeddings instead of text
+        self.pooling = load_pooling(model_dir)  # None for a model that generates text
         self.eos_token_ids: tuple[int, ...] = _eos_token_ids(model_dir, text_config)
         self._opening: list[int] = [] if config is text_config else _opening(self.tokenizer)
 
     def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        """Raises PromptError for a size or an option that the model cannot take."""
+        """Plan an image; raises PromptError for a size or an option that the model cannot take."""
         self.check_options("image", options)
         return self.image_plan(width, height, options)
 
     def plan_video(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        """Raises PromptError for a video or an option that the model cannot take."""
+        """Plan a video; raises PromptError for a video or an option that the model cannot take."""
         self.check_options("video", options)
         if video.num_frames < 1:
             raise PromptError("the video has no frames")
         return self.video_plan(video, options)
 
     def check_options(self, kind: MediaKind, options: MediaOptions) -> None:
-        """Raises PromptError for options that such media cannot have."""
+        """Raise PromptError for options that such media cannot have."""
         options.check(kind)
 
     def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        """`plan_image` with options that were checked."""
+        """Plan an image with options that were checked."""
         raise PromptError("this model does not take images", "messages")
 
     def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        """`plan_video` of at least one frame, with options that were checked."""
+        """Plan a video of at least one frame with options that were checked."""
         raise PromptError("this model does not take videos", "messages")
 
     def media_text(self, plan: MediaPlan) -> str:
-        """What replaces the placeholder of a medium, with one visual token for each of its `runs`."""
+        """Return the text that replaces a medium's placeholder, with one visual token for each of its `runs`."""
         return self.placeholders[plan.kind]
 
     def media_texts(self, media: Sequence[MediaPlan]) -> Sequence[str]:
-        """The `media_text` of each, for families in which it depends on the other media of the prompt."""
+        """Return the `media_text` of each medium; in some families it depends on the prompt's other media."""
         return [self.media_text(plan) for plan in media]
 
     def runs(self, plan: MediaPlan) -> Sequence[int]:
-        """Visual tokens that each one in `media_text` stands for."""
+        """Return how many visual tokens each one in `media_text` stands for."""
         return [plan.tokens]
 
     def template_for(self, media: Sequence[MediaPlan]) -> ChatTemplate:
-        """The chat template of a conversation with these media."""
+        """Return the chat template of a conversation with these media."""
         return self.chat
 
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
-    ) -> Prompt:
+    ) -> ExpandedPrompt:
         """Render, tokenise and expand the placeholders: the i-th of a kind is the i-th medium of that kind.
 
         A message's content is a string or a list of {"type": "text", "text": …}, {"type": "image"} and
@@ -122,8 +130,8 @@ class Processor:
         opening = [] if token_ids[:1] == self._opening else self._opening
         return self._expanded(opening + token_ids, media, order)
 
-    def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Prompt:
-        """A prompt from token ids with one placeholder a medium; raises PromptError as `prompt` does."""
+    def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> ExpandedPrompt:
+        """Expand token ids with one placeholder a medium; raises PromptError as `prompt` does."""
         visual = set(self.visual_ids.values())
         for token in token_ids:
             if not (0 <= token < self.vocab_size or token in visual):
@@ -137,7 +145,7 @@ class Processor:
         return self._expanded(with_media, media, order)
 
     def _split(self, token_ids: Sequence[int]) -> list[int | MediaKind]:
-        """The tokens, with kinds of media in place of placeholders."""
+        """Return the tokens, with kinds of media in place of placeholders."""
         patterns = {kind: self.chat.encode_rendered(text) for kind, text in self.placeholders.items()}
         pieces: list[int | MediaKind] = []
         i = 0
@@ -147,8 +155,8 @@ class Processor:
             i += 1 if kind is None else len(patterns[kind])
         return pieces
 
-    def _expanded(self, token_ids: Sequence[int], media: Sequence[MediaPlan], order: list[int]) -> Prompt:
-        """A prompt in which each visual token is repeated for its run."""
+    def _expanded(self, token_ids: Sequence[int], media: Sequence[MediaPlan], order: list[int]) -> ExpandedPrompt:
+        """Repeat each visual token for its run."""
         media = [media[i] for i in order]
         visual = set(self.visual_ids.values())
         runs = [run for plan in media for run in self.runs(plan)]
@@ -160,11 +168,11 @@ class Processor:
             raise PromptError("the prompt is empty")
         if sum(token in visual for token in expanded) != sum(runs):
             raise PromptError("the prompt has visual tokens that belong to no medium")
-        return Prompt(expanded, media, order)
+        return ExpandedPrompt(expanded, media, order)
 
 
 class LanguageAdapter:
-    """One checkpoint's modules over shared weights (used in place, never written)."""
+    """The modules of one checkpoint over shared weights (used in place, never written)."""
 
     #: rows of rotary positions: 3 for M-RoPE
     position_rows: ClassVar[int] = 1
@@ -186,18 +194,18 @@ class LanguageAdapter:
         self._head = Head(self.model.get_output_embeddings()) if self.pooling is None else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
-        """Rotary positions of a whole prompt: int64 [P, n], P = `position_rows`; by default the tokens' numbers."""
+        """Return rotary positions of a whole prompt: int64 [P, n], P = `position_rows`; here the tokens' numbers."""
         return torch.arange(len(token_ids))[None]
 
     def next_position(self, positions: Tensor) -> int:
-        """The offset such that generated token i (from 0), at index n + i, has position n + i + offset in all rows.
+        """Return the offset with which generated token i (from 0), at index n + i, has position n + i + offset.
 
-        It counts on from the prompt's last token, as `generate` does, even where a video's times reached further.
+        Positions count on from the prompt's last token, as `generate` does, even where a video's times reached further.
         """
         return int(positions[:, -1].max()) + 1 - positions.shape[1]
 
     def limits(self, start: int, is_visual: Tensor) -> Tensor | None:
-        """What the tokens of a chunk from prompt position `start` see: `Span.limits`; bool [n] are visual.
+        """Return what tokens of a chunk from prompt position `start` see, as `Span.limits`; bool [n] `is_visual`.
 
         With `whole_runs` a chunk must not end within a run; it may begin there.
         """
@@ -210,11 +218,11 @@ class LanguageAdapter:
         return start + torch.where(is_visual, run_ends, ends)
 
     def scopes(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> list[Scope]:
-        """Which visual tokens a prompt's tokens attend to, where rows are kept; none where there are no media."""
+        """Return which visual tokens a prompt's tokens attend to, where rows are kept; none without media."""
         return []
 
     def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
-        """Visual tokens [M, hidden] of uint8 patches [N, row_bytes].
+        """Encode uint8 patches [N, row_bytes] into visual tokens [M, hidden].
 
         `units` says, in the order of the rows, how many whole units of which medium they are; the result for a
         unit does not depend on the others in the call.
@@ -222,12 +230,12 @@ class LanguageAdapter:
         raise TypeError(f"{type(self).__name__} has no vision encoder")
 
     def tail(self, plan: MediaPlan) -> Tensor:
-        """Visual tokens [plan.tail_tokens, hidden] at the end of a medium that belong to none of its units."""
+        """Return the visual tokens [plan.tail_tokens, hidden] at a medium's end that belong to none of its units."""
         raise TypeError(f"{type(self).__name__} has no visual tokens without pixels")
 
     @torch.inference_mode()
     def visual_tokens(self, patches: Tensor, units: Sequence[tuple[MediaPlan, range]]) -> Tensor:
-        """`encode`, with its tail after the last unit of a medium; `units` says which of whose units the rows are."""
+        """Encode, with the tail after the last unit of a medium; `units` says which of whose units the rows are."""
         visual = self.encode(patches, [(plan, len(part)) for plan, part in units])
         if not any(plan.tail_tokens for plan, _ in units):
             return visual
@@ -241,7 +249,7 @@ class LanguageAdapter:
 
     @torch.inference_mode()
     def embed(self, token_ids: Tensor, visual: Tensor | None, is_visual: Tensor) -> Tensor:
-        """[n, hidden] for int64 [n]; rows where bool `is_visual` [n] holds are those of `visual`, in order.
+        """Embed token ids int64 [n] as [n, hidden]; where bool `is_visual` [n] holds, take `visual`'s rows in order.
 
         With visual tokens wider than `hidden`, all rows are as wide: behind the embedding is what the first layers
         add to it, which is zero for text.
@@ -254,10 +262,9 @@ class LanguageAdapter:
 
     @torch.inference_mode()
     def forward(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
-        """Final hidden states [W, hidden] of a ragged batch's wanted tokens: embeds [T, width] from `embed`,
-        positions [P, T].
+        """Return final hidden states [W, hidden] of a ragged batch's wanted tokens.
 
-        Writes all tokens' keys and values to the cache.
+        `embeds` [T, width] are from `embed`, `positions` [P, T]. All tokens' keys and values go into the cache.
         """
         if self._fused is not None:
             return self._fused(embeds, positions, batch, kv)
@@ -275,12 +282,12 @@ class LanguageAdapter:
         return hidden[0, batch.wanted_rows]
 
     def layer_inputs(self, embeds: Tensor) -> dict[str, Any]:
-        """Embeddings [T, width] as arguments of transformers' text model."""
+        """Return embeddings [T, width] as arguments of transformers' text model."""
         return {"inputs_embeds": embeds[None]}
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
-        """float32 [k, vocab] of hidden states [k, hidden]; the next call may overwrite them."""
+        """Return the logits float32 [k, vocab] of hidden states [k, hidden]; the next call may overwrite them."""
         if self._head is None:
             raise TypeError("a model that makes embeddings has no logits")
         return self._head(hidden)
@@ -300,7 +307,7 @@ def _eos_token_ids(model_dir: Path, text_config: Any) -> tuple[int, ...]:
 
 
 def _opening(tokenizer: Any) -> list[int]:
-    """The token that the tokenizer opens texts with: many templates of multimodal models leave it to the tokenizer."""
+    """Return the token that the tokenizer opens texts with: many multimodal models' templates leave it out."""
     ids: list[int] = tokenizer("")["input_ids"]
     return ids[:1] if ids[:1] == [tokenizer.bos_token_id] else []
 
@@ -319,7 +326,7 @@ def _check_parts(messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _order(found: Sequence[MediaKind], media: Sequence[MediaPlan]) -> list[int]:
-    """For placeholders of these kinds, which of `media` each stands for."""
+    """Return which of `media` each placeholder, given by kind, stands for."""
     given = [plan.kind for plan in media]
     if sorted(found) != sorted(given):
         raise PromptError(f"the prompt has places for {_count(found)}, but {_count(given)} came with it")

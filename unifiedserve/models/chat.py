@@ -13,19 +13,19 @@ from typing import Any
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
-from unifiedserve.models.hub import transformers
-from unifiedserve.models.media import PromptError
+from unifiedserve.messages.media import PromptError
+from unifiedserve.models.hub import load_transformers
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode noncharacters: never in text for interchange
 
 
 def load_tokenizer(model_dir: Path) -> Any:
-    """The transformers tokenizer of a checkpoint; raises ConfigError if it is missing or cannot be loaded."""
+    """Load the transformers tokenizer of a checkpoint; raises ConfigError if it is missing or cannot be loaded."""
     if not any((model_dir / name).is_file() for name in TOKENIZER_FILES):
         raise ConfigError(f"{model_dir}: no tokenizer ({' or '.join(TOKENIZER_FILES)})")
     try:
-        return transformers.AutoTokenizer.from_pretrained(model_dir)
+        return load_transformers().AutoTokenizer.from_pretrained(model_dir)
     except Exception as error:
         raise ConfigError(f"{model_dir}: cannot load the tokenizer: {error}") from error
 
@@ -54,7 +54,7 @@ class ChatTemplate:
         tools: Sequence[Mapping[str, Any]] | None = None,
         **template_kwargs: Any,
     ) -> list[int]:
-        """Token ids of the rendered conversation; raises PromptError if the template refuses it.
+        """Return token ids of the rendered conversation; raises PromptError if the template refuses it.
 
         `expand` changes the rendered text, in which the special tokens are genuine, before it is tokenised.
         """
@@ -79,17 +79,17 @@ class ChatTemplate:
         return self.encode_rendered(text) if marker is None else self._tokenize_marked(text, marker)
 
     def encode_rendered(self, text: str) -> list[int]:
-        """Token ids of text in which special tokens are themselves."""
+        """Return token ids of text in which special tokens are themselves."""
         return _ids(self.tokenizer, text)
 
     def encode_text(self, text: str) -> list[int]:
-        """Token ids of plain text; special tokens in it count as text."""
+        """Return token ids of plain text; special tokens in it count as text."""
         return _ids(self._plain_tokenizer, text)
 
     @cached_property
     def _plain_tokenizer(self) -> Any:
-        """One of its own: the option is state of the tokenizer, which threads may share."""
-        return transformers.AutoTokenizer.from_pretrained(self._model_dir, split_special_tokens=True)
+        """A second tokenizer: the option is state of a tokenizer, which threads may share."""
+        return load_transformers().AutoTokenizer.from_pretrained(self._model_dir, split_special_tokens=True)
 
     def _mark(self, text: str, marker: str) -> str:
         return self._special.sub(lambda match: match[0][:1] + marker + match[0][1:], text)
@@ -110,7 +110,7 @@ def _ids(tokenizer: Any, text: str) -> list[int]:
 
 
 def _processor_template(model_dir: Path) -> str | None:
-    """The template that checkpoints of before transformers 5 keep beside the processor's config."""
+    """Read the template that checkpoints from before transformers 5 keep beside the processor's config."""
     template: str | None = read_json(model_dir / "chat_template.json", default={}).get("chat_template")
     return template
 

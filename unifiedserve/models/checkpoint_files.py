@@ -104,7 +104,7 @@ def write_files(
 
 
 def train_tokenizer(sentences: Iterable[str], vocabulary: int) -> Tokenizer:
-    """Byte-level BPE of so many tokens, and Qwen's special ones."""
+    """Train byte-level BPE of `vocabulary` tokens, and add Qwen's special ones."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -121,7 +121,7 @@ def train_tokenizer(sentences: Iterable[str], vocabulary: int) -> Tokenizer:
 
 
 def model_config(tokenizer: Tokenizer, text: Mapping[str, Any], vision: Mapping[str, Any]) -> dict[str, Any]:
-    """config.json, laid out flat, with the text model's fields at the top, as in the checkpoints on the hub.
+    """Make a config.json laid out flat, with the text model's fields at the top, as in the checkpoints on the hub.
 
     `text` and `vision` are the fields that are a model's own: its sizes, positions and attention.
     """
@@ -161,7 +161,7 @@ def model_config(tokenizer: Tokenizer, text: Mapping[str, Any], vision: Mapping[
 
 
 def hub_name(name: str) -> str:
-    """A parameter's name in checkpoints on the hub, which are older than the names of the modules."""
+    """Return a parameter's name in checkpoints on the hub, which are older than the names of the modules."""
     return name.replace("model.language_model.", "model.").replace("model.visual.", "visual.")
 
 

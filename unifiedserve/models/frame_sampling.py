@@ -6,18 +6,16 @@ from typing import Any
 
 import torch
 
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, VideoInfo
+from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, VideoInfo
 
-DEFAULT_FRAMES = 32  # where neither the request nor the checkpoint says how many
-UNKNOWN_FPS = 24.0  # as transformers assumes
+DEFAULT_FRAMES = 32  # frames where neither the request nor the checkpoint says how many
+UNKNOWN_FPS = 24.0  # what transformers assumes
 
 
 def frame_count(
     rules: Mapping[str, Any], video: VideoInfo, options: MediaOptions, default: int = DEFAULT_FRAMES
 ) -> int:
-    """How many frames to take, by the request's options, else by the checkpoint's rules, else `default`; never more
-    than there are.
-    """
+    """Return how many frames to take: by the options, else the checkpoint's rules, else `default`; at most all."""
     total = video.num_frames
     count, fps = options.num_frames, options.fps
     if count is None and fps is None:
@@ -30,13 +28,13 @@ def frame_count(
 
 
 def spread(total: int, count: int, shift: float) -> tuple[int, ...]:
-    """`count` of `total` frames, evenly from `shift` on; float32, as transformers computes them."""
+    """Choose `count` of `total` frames, evenly from `shift` on; float32, as transformers computes them."""
     indices: list[int] = torch.arange(shift, total, total / count).int().tolist()
     return tuple(indices[:count])
 
 
 def evenly(total: int, count: int) -> tuple[int, ...]:
-    """`count` of `total` frames, each the first of an equal share; as transformers samples where a family does not."""
+    """Choose `count` of `total` frames, each the first of an equal share: transformers' own way."""
     return tuple(i * total // count for i in range(count))
 
 

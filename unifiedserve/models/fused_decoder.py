@@ -13,16 +13,13 @@ from torch.nn.functional import linear
 
 from unifiedserve import _core
 from unifiedserve.attention import RaggedBatch, cpu_features
-from unifiedserve.attention.cpu import thread_pool
+from unifiedserve.attention.cpu import KERNEL_DTYPES, thread_pool
 from unifiedserve.memory.kv_cache import KVCache
 
 #: text models of transformers whose layers are exactly these
 MODEL_TYPES = {"llama", "mistral", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3", "qwen3_vl_text"}
 #: with matrix units (AMX), torch's products are faster than ours from so many rows on
 MANY_ROWS = 64
-
-_DECODERS = {torch.float32: _core.DecoderFloat32, torch.bfloat16: _core.DecoderBFloat16}
-_LINEARS = {torch.float32: _core.linear_float32, torch.bfloat16: _core.linear_bfloat16}
 
 
 class FusedLinear:
@@ -32,8 +29,7 @@ class FusedLinear:
         self.weight = back_to_back([module.weight for module in modules])
         biases = [module.bias for module in modules if module.bias is not None]
         self.bias = back_to_back(biases) if biases else None
-        outputs, inputs = self.weight.shape
-        self.native = _core.Weight(self.weight.data_ptr(), _address(self.bias), outputs, inputs)
+        self.native = _core.Weight(self.weight, self.bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         return linear(x, self.weight, self.bias)
@@ -64,9 +60,8 @@ class FusedDecoder:
             epsilon=model.norm.variance_epsilon,
             scale=attention.scaling,
         )
-        self._native = _DECODERS[dtype](
-            thread_pool(), self._shape, [layer.native for layer in self._layers], self._norm.data_ptr()
-        )
+        layers = tuple(layer.native for layer in self._layers)
+        self._native = _core.Decoder(thread_pool(), self._shape, layers, self._norm)
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
         """[W, hidden] of embeds [T, width] and positions [P, T]; writes all tokens' keys and values to the cache.
@@ -82,9 +77,7 @@ class FusedDecoder:
         if added or (self._torch_products and len(embeds) >= MANY_ROWS):
             return self.run_layers(embeds, cosine, sine, batch, kv.native, added)
         hidden = embeds.new_empty(int(batch.wanted_indptr[-1]), embeds.shape[1])
-        self._native.step(
-            embeds.data_ptr(), cosine.data_ptr(), sine.data_ptr(), batch.native, kv.native, hidden.data_ptr()
-        )
+        self._native.step(embeds, cosine, sine, batch.native, kv.native, hidden)
         return hidden
 
     def run_layers(
@@ -103,7 +96,7 @@ class FusedDecoder:
         normed = torch.empty_like(embeds)
 
         def norm(weight: Tensor) -> None:
-            native.norm(len(residual), residual.data_ptr(), _address(delta), weight.data_ptr(), normed.data_ptr())
+            native.norm(residual, delta, weight, normed)
 
         for index, layer in enumerate(self._layers):
             norm(layer.input_norm)
@@ -111,20 +104,12 @@ class FusedDecoder:
             if index == len(self._layers) - 1:  # of the other tokens nothing but keys and values is needed
                 residual, normed = residual[batch.wanted_rows], normed[: len(batch.wanted_rows)]
             attended = embeds.new_empty(len(residual), layer.output.weight.shape[1])
-            native.attend(
-                index,
-                qkv.data_ptr(),
-                cosine.data_ptr(),
-                sine.data_ptr(),
-                batch.native,
-                cache,
-                attended.data_ptr(),
-            )
+            native.attend(index, qkv, cosine, sine, batch.native, cache, attended)
             delta = layer.output(attended)
             norm(layer.attention_norm)
             gate_up = layer.gate_up(normed)
             gated = embeds.new_empty(len(residual), layer.down.weight.shape[1])
-            native.gate(len(residual), gate_up.data_ptr(), gated.data_ptr())
+            native.gate(gate_up, gated)
             delta = layer.down(gated)
             if index < len(added):
                 residual += added[index]
@@ -142,14 +127,14 @@ class _Layer:
         self.gate_up = FusedLinear(mlp.gate_proj, mlp.up_proj)
         self.down = FusedLinear(mlp.down_proj)
         head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
-        query_norm, key_norm = (0 if norm is None else norm.weight.data_ptr() for norm in head_norms)
+        query_norm, key_norm = (None if norm is None else norm.weight for norm in head_norms)
         self.native = _core.DecoderLayer(
-            input_norm=self.input_norm.data_ptr(),
+            input_norm=self.input_norm,
             qkv=self.qkv.native,
             query_norm=query_norm,
             key_norm=key_norm,
             output=self.output.native,
-            attention_norm=self.attention_norm.data_ptr(),
+            attention_norm=self.attention_norm,
             gate_up=self.gate_up.native,
             down=self.down.native,
         )
@@ -159,7 +144,7 @@ def fits(model: Any, dtype: torch.dtype) -> bool:
     """Whether a transformers text model is a decoder of the structure and dtype that the kernels know."""
     config = model.config
     return (
-        dtype in _DECODERS
+        dtype in KERNEL_DTYPES
         and config.model_type in MODEL_TYPES
         and config.hidden_act == "silu"
         and not has_windows(config)
@@ -180,7 +165,7 @@ class Head:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._native = FusedLinear(module) if module.weight.dtype in _LINEARS else None
+        self._native = FusedLinear(module) if module.weight.dtype in KERNEL_DTYPES else None
         self._logits = torch.empty(0, len(module.weight))
 
     def __call__(self, hidden: Tensor) -> Tensor:
@@ -192,8 +177,7 @@ class Head:
         if len(self._logits) < len(hidden):  # fresh memory at every step would cost a page fault for each 4 KiB
             self._logits = torch.empty(len(hidden), len(self._native.weight))
         logits = self._logits[: len(hidden)]
-        kernel = _LINEARS[hidden.dtype]
-        kernel(thread_pool(), hidden.data_ptr(), len(hidden), self._native.native, logits.data_ptr())
+        _core.linear(thread_pool(), hidden, self._native.native, logits)
         return logits
 
 
@@ -207,7 +191,3 @@ def back_to_back(tensors: Sequence[Tensor]) -> Tensor:
     if ends[:-1] != [tensor.data_ptr() for tensor in tensors[1:]] or ends[-1] > storage.data_ptr() + storage.nbytes():
         return torch.cat(list(tensors))
     return first.as_strided((sum(len(tensor) for tensor in tensors), *first.shape[1:]), first.stride())
-
-
-def _address(tensor: Tensor | None) -> int:
-    return 0 if tensor is None else tensor.data_ptr()

@@ -1,11 +1,8 @@
-"""The only door to `transformers`: import its parts through here.
-
-`transformers` imports torchvision wherever it finds it, and fails with it where the installed torchvision does
-not match torch. The engine needs nothing of it, so transformers is told that there is none.
-"""
+"""Checkpoints by their names, and the only door to `transformers`."""
 
 import importlib
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +11,28 @@ from unifiedserve.errors import ConfigError
 CHECKPOINT_FILES = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model"]
 
 
-def hide_torchvision() -> None:
-    """Make transformers' (cached) check for torchvision say no; without effect once torchvision is imported."""
+@cache
+def load_transformers() -> Any:
+    """Import `transformers` without torchvision and return it; later calls return the same module.
+
+    `transformers` imports torchvision wherever it finds it, and fails with it where the installed torchvision does not
+    match torch. The engine needs nothing of it, so the (cached) check for it is made to fail. A process that has
+    imported torchvision itself keeps it.
+    """
     if "torchvision" in sys.modules:
-        return
+        return importlib.import_module("transformers")
     sys.modules["torchvision"] = None  # type: ignore[assignment]  # import machinery: "not there"
     try:
-        import_utils = importlib.import_module("transformers.utils.import_utils")
-        import_utils.is_torchvision_available()
+        importlib.import_module("transformers.utils.import_utils").is_torchvision_available()
     finally:
-        del sys.modules["torchvision"]
-
-
-hide_torchvision()
-transformers: Any = importlib.import_module("transformers")
+        sys.modules.pop("torchvision", None)
+    return importlib.import_module("transformers")
 
 
 def resolve_model(name: str) -> Path:
-    """The directory of a checkpoint: a local one as it is, anything else as a hub id to download.
+    """Return the directory of a checkpoint: a local one as it is, anything else as a hub id to download.
 
-    Raises ConfigError if it is neither.
+    Raises ConfigError if `name` is neither.
     """
     path = Path(name).expanduser()
     if path.is_dir():

@@ -26,7 +26,7 @@ def number_layers(language_model: Any) -> None:
 
 
 class RaggedDeltaNet(torch.nn.Module):
-    """transformers' `module`, the `number`-th of its kind, with the sequences' states in `RecurrentStates`."""
+    """The `number`-th linear attention of a model: transformers' `module` with states in `RecurrentStates`."""
 
     def __init__(self, module: Any, number: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class RaggedDeltaNet(torch.nn.Module):
     def forward(
         self, hidden_states: Tensor, ragged_batch: RaggedBatch, recurrent_states: RecurrentStates, **kwargs: Any
     ) -> Tensor:
-        """[1, T, hidden] of the batch's T tokens; advances the states."""
+        """Return [1, T, hidden] of the batch's T tokens, and advance the states."""
         module, hidden = self.module, hidden_states[0]
         mixed, gate = module.in_proj_qkv(hidden), module.in_proj_z(hidden)
         strength = module.in_proj_b(hidden).sigmoid()
@@ -59,8 +59,10 @@ class RaggedDeltaNet(torch.nn.Module):
         return projected[None]
 
     def _advance(self, tokens: Sequence[Tensor], sequences: Tensor, states: RecurrentStates) -> Tensor:
-        """[B, n, heads, value_dim] of n new tokens of each of B sequences: what goes into the convolution
-        [B, n, channels], and strength and decay [B, n, heads]."""
+        """Return [B, n, heads, value_dim] of n new tokens of each of B sequences, and advance their states.
+
+        The convolution's inputs are [B, n, channels], strength and decay [B, n, heads].
+        """
         module, (mixed, strength, decay), n = self.module, tokens, tokens[0].shape[1]
         before = states.inputs[sequences, self._number].to(mixed.dtype)
         inputs = torch.cat([before, mixed.mT], dim=2)

@@ -16,7 +16,7 @@ from unifiedserve.attention import paged_attention
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.weights import EXPERT
 from unifiedserve.models.fused_decoder import back_to_back
-from unifiedserve.models.hub import transformers
+from unifiedserve.models.hub import load_transformers
 
 ATTENTION = "paged"
 #: buffers that old checkpoints hold and models compute themselves
@@ -24,7 +24,7 @@ _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
 
 
 def build_model(config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, *, generates: bool = True) -> Any:
-    """The generating model of `config`, whose parameters are `weights`, without a copy.
+    """Build the generating model of `config` with `weights` as its parameters, without a copy.
 
     If it `generates` nothing its head may be missing, and stays without values.
     Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's.
@@ -44,14 +44,23 @@ def is_multimodal(config: Any) -> bool:
     return config is not config.get_text_config()
 
 
+def import_model_class(config: Any) -> None:
+    """Import the transformers model that `build_model` makes for `config`, if there is one."""
+    _auto_class(config)._model_mapping.get(type(config), None)
+
+
 def _empty_model(config: Any, dtype: torch.dtype) -> Any:
-    auto = transformers.AutoModelForImageTextToText if is_multimodal(config) else transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        return auto.from_config(config, dtype=dtype)
+        return _auto_class(config).from_config(config, dtype=dtype)
+
+
+def _auto_class(config: Any) -> Any:
+    library = load_transformers()
+    return library.AutoModelForImageTextToText if is_multimodal(config) else library.AutoModelForCausalLM
 
 
 def _renamed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors under the names of the installed transformers, by its own rules for older checkpoints."""
+    """Rename the tensors for the installed transformers, by its own rules for older checkpoints."""
     conversion, loading = (
         importlib.import_module(f"transformers.{name}") for name in ("conversion_mapping", "core_model_loading")
     )
@@ -75,9 +84,9 @@ def _renamed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _fused_experts(parts: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
-    """All experts' matrices [experts, outputs, inputs] of a checkpoint that holds them one by one, or transposed.
+    """Join the experts' matrices [experts, outputs, inputs] that a checkpoint holds one by one, or transposed.
 
-    A view of them, as they lie in the arena (see memory/weights.py). What does not fit the shape is left as it is.
+    It is a view, as they lie in the arena (see memory/weights.py). What does not fit the shape is left as it is.
     """
     if len(parts) == 1:
         (tensor,) = parts.values()
@@ -88,7 +97,7 @@ def _fused_experts(parts: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
 
 
 def _expert(name: str) -> tuple[int, bool]:
-    """An expert's number, and its gate before what it is multiplied with."""
+    """Return a sort key: the expert's number, and its gate before what it is multiplied with."""
     match = EXPERT.fullmatch(name)
     if match is None:
         raise ConfigError(f"the checkpoint's {name} must be converted first: save it again with transformers")
@@ -101,9 +110,9 @@ def _head_names(model: Any) -> set[str]:
 
 
 def _placed(model: Any, weights: Mapping[str, Tensor], optional: Collection[str]) -> dict[str, Tensor]:
-    """The state of a model: all that it needs, nothing unknown, everything of the right shape and dtype.
+    """Return the state of a model: all that it needs, nothing unknown, everything of the right shape and dtype.
 
-    Those that are `optional` may be missing.
+    `optional` tensors may be missing.
     """
     weights = _renamed(model, weights)
     wanted = model.state_dict(keep_vars=True)
@@ -130,7 +139,7 @@ def _placed(model: Any, weights: Mapping[str, Tensor], optional: Collection[str]
 
 
 def _extra(model: Any, names: Collection[str]) -> list[str]:
-    """Those that nothing explains: no tied copy, no computed buffer, nothing that transformers leaves out, too."""
+    """Return tensors without a reason: no tied copy, no computed buffer, nothing that transformers leaves out."""
     left_out = [
         *(model._keys_to_ignore_on_load_unexpected or ()),
         *_COMPUTED,
@@ -152,21 +161,22 @@ def _compute_buffers(model: Any) -> None:
 
 
 def _part_of(model: Any, path: str) -> Any:
-    """The innermost model of transformers that a module belongs to: each initialises what is its own."""
+    """Return the innermost transformers model that a module belongs to: each initialises what is its own."""
     steps = path.split(".")
     owners = (model.get_submodule(".".join(steps[:end])) for end in range(len(steps), 0, -1))
     return next((owner for owner in owners if hasattr(owner, "_init_weights")), model)
 
 
 def _register_attention() -> None:
-    transformers.AttentionInterface.register(ATTENTION, _attention)
-    transformers.AttentionMaskInterface.register(ATTENTION, _no_mask)
+    library = load_transformers()
+    library.AttentionInterface.register(ATTENTION, _attention)
+    library.AttentionMaskInterface.register(ATTENTION, _no_mask)
 
 
 def _attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: None, *, scaling: float, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """transformers' calling convention: q, k, v are [1, heads, T, head_dim], the result [1, T, heads, head_dim].
+    """Attend by transformers' convention: q, k, v [1, heads, T, head_dim], the result [1, T, heads, head_dim].
 
     Some models pass the layer's window, others leave it to the mask and only keep it in the module.
     """
@@ -184,7 +194,7 @@ def _attention(
 
 
 def _no_mask(*args: Any, **kwargs: Any) -> None:
-    """The ragged batch says what a token may see."""
+    """Make no mask: the ragged batch says what a token may see."""
 
 
 def _describe(tensor: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""How bytes of pixels become what an encoder was trained on."""
+"""The normalisation of pixels that an encoder was trained with."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from torch import Tensor
 def normalisation(
     rescale: float | None, mean: Sequence[float] | None, deviation: Sequence[float] | None
 ) -> tuple[Tensor, Tensor]:
-    """Float32 [3] mean and deviation of uint8 values a channel: (value - mean) / deviation.
+    """Return float32 [3] mean and deviation of uint8 values a channel: (value - mean) / deviation.
 
     `rescale` is what values are multiplied by before the checkpoint's own mean and deviation; None leaves a step out.
     It is folded into the result as transformers' torchvision backend does it, so that floats are equal.

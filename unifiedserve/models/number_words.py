@@ -10,7 +10,7 @@ SCALES = ((10**6, "million"), (1000, "thousand"), (100, "hundred"))
 
 
 def in_words(number: int) -> str:
-    """British style, for 0 to 999,999,999: "one thousand, two hundred and thirty-four"."""
+    """Spell 0 to 999,999,999 in British style: "one thousand, two hundred and thirty-four"."""
     if number < 20:
         return ONES[number]
     if number < 100:

@@ -12,21 +12,23 @@ import torch
 from flashcodec.geometry import shortest_edge_size
 from torch import Tensor
 
+from flashcodec import RGBLayout
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
+from unifiedserve.messages.layouts import Filter
+from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, PromptError
 from unifiedserve.models.base import LanguageAdapter, Processor
-from unifiedserve.models.hub import transformers
-from unifiedserve.models.media import Interpolation, MediaKind, MediaOptions, MediaPlan, Picture, PromptError
+from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.normalisation import normalisation
 
 WITH_CLASS_TOKEN = {"clip_vision_model"}
-FILTERS: dict[int, Interpolation] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's numbers
+FILTERS: dict[int, Filter] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # keys are Pillow's numbers
 
 Units = Sequence[tuple[MediaPlan, int]]
 
 
 class PictureProcessor(Processor, ABC):
-    """Reads the checkpoint's rules for images and videos; `side` of the pictures is for the family to tell.
+    """A processor by the checkpoint's rules for images and videos; `side` of the pictures is for the family to tell.
 
     Raises ConfigError if the rules are missing or malformed.
     """
@@ -41,23 +43,23 @@ class PictureProcessor(Processor, ABC):
 
     @abstractmethod
     def picture_side(self) -> int:
-        """Pixels, from `image_rules`."""
+        """Return the pictures' side in pixels, from `image_rules`."""
 
     def check_options(self, kind: MediaKind, options: MediaOptions) -> None:
-        """Limits of pixels have no place here, where the model's own rules fix the size of pictures."""
+        """Refuse limits of pixels, for the model's own rules fix the size of pictures."""
         super().check_options(kind, options)
         for name in ("min_pixels", "max_pixels"):
             if getattr(options, name) is not None:
                 raise PromptError(f"{name} has no effect: the model's own rules fix the size of pictures", name)
 
     def picture_token(self, kind: MediaKind, text: str) -> None:
-        """The model takes such media: `text` is both its placeholder and what stands for a visual token."""
+        """Take media of this kind: `text` is both the placeholder and what stands for a visual token."""
         self.placeholders = {**self.placeholders, kind: text}
         self.visual_ids = {**self.visual_ids, kind: self.tokenizer.convert_tokens_to_ids(text)}
 
 
 class PictureAdapter(LanguageAdapter):
-    """Normalises pictures as transformers does, and leaves the rest to its modules: see `features`."""
+    """An adapter that normalises pictures as transformers does, and leaves the rest to `features`."""
 
     def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
         super().__init__(config, weights, dtype, model_dir)
@@ -79,29 +81,29 @@ class PictureAdapter(LanguageAdapter):
         return self.features(torch.cat(pictures).to(self.dtype), units)
 
     def features(self, pixels: Tensor, units: Units) -> Tensor:
-        """Visual tokens [M, hidden] of normalised pictures [n, 3, side, side], which are those of `units`."""
+        """Return visual tokens [M, hidden] of the `units`' normalised pictures [n, 3, side, side]."""
         features: Sequence[Tensor] = self.model.model.get_image_features(pixels).pooler_output
         return torch.cat(list(features))
 
 
 def image_rules(model_dir: Path) -> Any:
-    """transformers' image processor, for its rules alone."""
+    """Load transformers' image processor, for its rules alone."""
     try:
-        return transformers.AutoImageProcessor.from_pretrained(model_dir)
+        return load_transformers().AutoImageProcessor.from_pretrained(model_dir)
     except Exception as error:
         raise ConfigError(f"{model_dir}: the rules for images cannot be read: {error}") from error
 
 
 def video_rules(model_dir: Path) -> dict[str, Any]:
-    """What the checkpoint says of videos; empty if nothing."""
+    """Read what the checkpoint says of videos; empty if nothing."""
     rules: dict[str, Any] = read_json(model_dir / "processor_config.json", default={}).get("video_processor") or {}
-    for name in ("video_preprocessor_config.json", "preprocessor_config.json"):  # transformers' order
+    for name in ("video_preprocessor_config.json", "preprocessor_config.json"):  # the order in which transformers looks
         rules = rules or read_json(model_dir / name, default={})
     return {name: value for name, value in rules.items() if value is not None}
 
 
 def channel_normalisation(rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-    """Float32 [3, 1, 1] mean and deviation of uint8 values."""
+    """Return float32 [3, 1, 1] mean and deviation of uint8 values."""
     rescale = rules["rescale_factor"] if rules.get("do_rescale", True) else None
     moments = (rules["image_mean"], rules["image_std"]) if rules.get("do_normalize", True) else (None, None)
     mean, deviation = normalisation(rescale, *moments)
@@ -110,10 +112,12 @@ def channel_normalisation(rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
 
 def whole_picture(
     rules: Mapping[str, Any], height: int, width: int, square: tuple[int, int, int] | None = None
-) -> Picture:
-    """A picture of `height` × `width` resized and cropped by `rules`, padded to a square before if there is a colour.
+) -> RGBLayout:
+    """Return the layout of pictures of `height` × `width`, resized and cropped by `rules`.
 
-    Raises ConfigError if the rules have no size.
+    If there is a colour for a `square`, they are first padded with it to one.
+
+    Raises ConfigError if the rules have no size, or one that is smaller than the part they crop.
     """
     size, crop = rules.get("size"), rules.get("crop_size")
     sides = (max(height, width),) * 2 if square else (height, width)
@@ -123,13 +127,15 @@ def whole_picture(
         rows, columns = size["height"], size["width"]
     else:
         raise ConfigError(f"the rules for pictures have no size that is understood: {size!r}")
-    if rules.get("do_center_crop") and isinstance(crop, Mapping):
-        return Picture(rows, columns, (crop["height"], crop["width"]), square=square)
-    return Picture(rows, columns, square=square)
+    cropped = (crop["height"], crop["width"]) if rules.get("do_center_crop") and isinstance(crop, Mapping) else None
+    try:
+        return RGBLayout(rows, columns, crop=cropped, square=square)
+    except ValueError as error:
+        raise ConfigError(f"the rules for pictures do not fit each other: {error}") from error
 
 
 def picture_tokens(config: Any, side: int) -> int:
-    """Visual tokens of a picture, by the rule with which transformers selects features of the encoder."""
+    """Return the visual tokens of a picture, by transformers' rule for selecting features of the encoder."""
     vision = config.vision_config
     tokens: int = (side // vision.patch_size) ** 2
     tokens += vision.model_type in WITH_CLASS_TOKEN
@@ -137,8 +143,8 @@ def picture_tokens(config: Any, side: int) -> int:
     return tokens
 
 
-def filter_of(resample: int) -> Interpolation:
-    """torch's name of a filter of Pillow's; raises ConfigError for those that torch lacks."""
+def filter_of(resample: int) -> Filter:
+    """Return torch's name of a filter of Pillow's; raises ConfigError for those that torch lacks."""
     if resample not in FILTERS:
         raise ConfigError(f"images resized with Pillow's filter {resample} are not supported")
     if FILTERS[resample] == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
@@ -147,7 +153,7 @@ def filter_of(resample: int) -> Interpolation:
 
 
 def cubic_or_linear(resample: int) -> Literal["bicubic", "bilinear"]:
-    """`filter_of` among those that FlashCodec has; raises ConfigError for others."""
+    """Return `filter_of` if FlashCodec has the filter; raises ConfigError otherwise."""
     interpolation = filter_of(resample)
     if interpolation == "lanczos":
         raise ConfigError("images resized with LANCZOS are not supported for this model")

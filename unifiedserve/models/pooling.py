@@ -1,6 +1,7 @@
-"""Checkpoints that make embeddings: how one vector comes of a prompt's hidden states.
+"""Checkpoints that make embeddings, and how a prompt's hidden states become one vector.
 
-They say so as sentence-transformers saves them: modules.json lists the model, a pooling and maybe a normalisation.
+Such checkpoints are as sentence-transformers saves them: modules.json lists the model, a pooling and maybe a
+normalisation.
 """
 
 import json
@@ -18,7 +19,7 @@ Vector = npt.NDArray[np.float32]
 
 
 class Pooling(NamedTuple):
-    """Which hidden states make the vector, and whether it has length 1.
+    """The rule that makes the vector of hidden states, and whether it has length 1.
 
     `dimensions` are the lengths to which it may be cut: none, these, or any (None), for a model trained for that.
     """
@@ -28,13 +29,13 @@ class Pooling(NamedTuple):
     dimensions: tuple[int, ...] | None = ()
 
     def finish(self, pooled: Vector, dimensions: int | None = None) -> Vector:
-        """The embedding of a pooled vector, of its first `dimensions` if given."""
+        """Make the embedding of a pooled vector, of its first `dimensions` if given."""
         vector = pooled[:dimensions]
         return vector / max(float(np.linalg.norm(vector)), 1e-12) if self.normalize else vector
 
 
 def load_pooling(model_dir: Path) -> Pooling | None:
-    """None for a checkpoint that generates text; raises ConfigError for one whose embeddings are made otherwise."""
+    """Read a checkpoint's pooling; None if it generates text. Raises ConfigError for a pooling of another kind."""
     modules = _modules(model_dir / "modules.json")
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
     if "Pooling" not in kinds:
@@ -61,7 +62,7 @@ def _modules(path: Path) -> list[dict[str, Any]]:
 
 
 def _mode(path: Path) -> Mode:
-    """As older files say it, by a flag for each mode, or newer ones, by its name."""
+    """Return the mode, which older files give by a flag for each and newer ones by its name."""
     config = read_json(path)
     flags = {"cls": "pooling_mode_cls_token", "lasttoken": "pooling_mode_lasttoken", "mean": "pooling_mode_mean_tokens"}
     on = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]

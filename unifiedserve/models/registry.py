@@ -1,4 +1,4 @@
-"""Which family serves a checkpoint: config.json's `model_type` decides."""
+"""The families by the `model_type` in a checkpoint's config.json."""
 
 import importlib
 from collections.abc import Mapping
@@ -11,11 +11,12 @@ from torch import Tensor
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor
-from unifiedserve.models.hub import transformers
+from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.loading import import_model_class
 
 
 class Family(NamedTuple):
-    """`module:Class` of both sides, below unifiedserve.models."""
+    """The two sides of a family, each as `module:Class` below unifiedserve.models."""
 
     processor: str
     adapter: str
@@ -59,7 +60,7 @@ FAMILIES = {
 
 
 def load_config(model_dir: Path) -> Any:
-    """The transformers config of a checkpoint; raises ConfigError if there is none or its family is unsupported."""
+    """Load a checkpoint's transformers config; raises ConfigError if there is none or its family is unsupported."""
     raw = read_json(model_dir / "config.json")
     model_type = raw.get("model_type")
     if model_type not in FAMILIES:
@@ -69,13 +70,13 @@ def load_config(model_dir: Path) -> Any:
     if raw.get("is_causal") is False:
         raise ConfigError(f"{model_dir}: models whose tokens see those after them (is_causal: false) are not supported")
     try:
-        return transformers.AutoConfig.from_pretrained(model_dir)
+        return load_transformers().AutoConfig.from_pretrained(model_dir)
     except Exception as error:
         raise ConfigError(f"{model_dir / 'config.json'}: {error}") from error
 
 
 def load_processor(model_dir: Path, chat_template: str | None = None) -> Processor:
-    """The prompt and media side of a checkpoint; `chat_template` (Jinja source) replaces the checkpoint's."""
+    """Load a checkpoint's prompt and media side; `chat_template` (Jinja source) replaces the checkpoint's."""
     config = load_config(model_dir)
     make = _class(FAMILIES[config.model_type].processor)
     processor: Processor = make(model_dir, config, chat_template)
@@ -83,11 +84,18 @@ def load_processor(model_dir: Path, chat_template: str | None = None) -> Process
 
 
 def load_adapter(model_dir: Path, weights: Mapping[str, Tensor], dtype: torch.dtype) -> LanguageAdapter:
-    """The model side of a checkpoint over its attached weights."""
+    """Load a checkpoint's model side over its attached weights."""
     config = load_config(model_dir)
     make = _class(FAMILIES[config.model_type].adapter)
     adapter: LanguageAdapter = make(config, weights, dtype, model_dir)
     return adapter
+
+
+def preload(model_dir: Path) -> None:
+    """Import all that `load_adapter` needs for a checkpoint, and load nothing. Raises ConfigError as it does."""
+    config = load_config(model_dir)
+    _class(FAMILIES[config.model_type].adapter)
+    import_model_class(config)
 
 
 def _class(name: str) -> Any:

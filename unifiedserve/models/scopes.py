@@ -1,4 +1,4 @@
-"""Which visual tokens a prompt's tokens attend to, in models that read media through cross-attention."""
+"""Scopes of cross-attention: which visual tokens a prompt's tokens attend to."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from unifiedserve.attention import CrossSpan
 
 
 class Scope(NamedTuple):
-    """Tokens from `start` on, up to the next scope's, attend to these rows of their request's visual tokens.
+    """The rows of a request's visual tokens that tokens from `start` on, up to the next scope's, attend to.
 
     The last scope goes on in the answer. One that is `early` comes before the first medium.
     """
@@ -22,7 +22,7 @@ class Scope(NamedTuple):
 def cross_spans(
     scopes: Sequence[Scope], start: int, stop: int, find: Callable[[Sequence[range]], Tensor]
 ) -> list[CrossSpan]:
-    """Tokens [start, stop) of a sequence by their scopes; `find` tells which rows of the buffer a request's are."""
+    """Split tokens [start, stop) of a sequence by scope; `find` tells which rows of the buffer a request's are."""
     ends = [*(scope.start for scope in scopes[1:]), stop]
     spans = []
     for scope, end in zip(scopes, ends, strict=False):
@@ -33,7 +33,7 @@ def cross_spans(
 
 
 def rows_from(scopes: Sequence[Scope], position: int) -> list[range]:
-    """What tokens from `position` on attend to."""
+    """Return the rows that tokens from `position` on attend to."""
     ends = [*(scope.start for scope in scopes[1:]), None]
     return [
         rows for scope, end in zip(scopes, ends, strict=False) if end is None or end > position for rows in scope.rows

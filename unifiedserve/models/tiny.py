@@ -17,16 +17,10 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from unifiedserve.models.checkpoint_files import (
-    SPECIAL_TOKENS,
-    hub_name,
-    model_config,
-    train_tokenizer,
-    write_files,
-)
-from unifiedserve.models.hub import transformers
+from unifiedserve.models.checkpoint_files import SPECIAL_TOKENS, hub_name, model_config, train_tokenizer, write_files
+from unifiedserve.models.hub import load_transformers
 
-VOCABULARY = 1024  # before the special tokens
+VOCABULARY = 1024  # tokens before the special ones
 
 WORDS = """
 a about above across after again air all along also always an and animal another answer any are around as ask at away
@@ -82,16 +76,15 @@ def make_checkpoint(directory: Path, seed: int = 0, sizes: dict[str, Any] | None
 
 
 def make_tokenizer(seed: int) -> Tokenizer:
-    """Byte-level BPE, trained on sentences of common words."""
+    """Train byte-level BPE on sentences of common words."""
     return train_tokenizer(_sentences(seed), VOCABULARY)
 
 
 def make_weights(config: dict[str, Any], seed: int) -> dict[str, Tensor]:
-    """bfloat16 tensors under the names that Qwen2.5-VL checkpoints on the hub use."""
+    """Make bfloat16 tensors under the names that Qwen2.5-VL checkpoints on the hub use."""
+    library = load_transformers()
     with torch.device("meta"):
-        model = transformers.AutoModelForImageTextToText.from_config(
-            transformers.Qwen2_5_VLConfig.from_dict(dict(config))
-        )
+        model = library.AutoModelForImageTextToText.from_config(library.Qwen2_5_VLConfig.from_dict(dict(config)))
     generator = torch.Generator().manual_seed(seed)
     return {
         hub_name(name): _initial(name, tensor, generator).to(torch.bfloat16)
@@ -100,7 +93,7 @@ def make_weights(config: dict[str, Any], seed: int) -> dict[str, Tensor]:
 
 
 def _initial(name: str, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Weights for which depth and context matter, unlike transformers' initialisation (deviation 0.02)."""
+    """Draw weights for which depth and context matter, unlike transformers' initialisation (deviation 0.02)."""
     values = torch.randn(like.shape, generator=generator)
     if "norm" in name or "ln_q" in name:
         return 1 + 0.1 * values
@@ -113,7 +106,7 @@ def _initial(name: str, like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _prominence(tokenizer: Tokenizer) -> Tensor:
-    """[vocab, 1] factors that spread the logits, and make whole words likelier than fragments and special tokens."""
+    """Return factors [vocab, 1] that spread the logits and make whole words likelier than fragments."""
     vocabulary = tokenizer.get_vocab()
     factors = torch.full((len(vocabulary), 1), 2.0, dtype=torch.bfloat16)
     factors[[index for token, index in vocabulary.items() if token.startswith("Ġ")]] = 4.0

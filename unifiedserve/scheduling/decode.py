@@ -10,7 +10,7 @@ Key = tuple[int, int]
 def schedule_decode(
     sequences: Sequence[DecodeState], kv_free: int, page_tokens: int, max_running: int
 ) -> tuple[list[Key], list[Key]]:
-    """The sequences (uid, index) that take their next step, and those that must give their pages back.
+    """Return the sequences (uid, index) that take their next step, and those that must give their pages back.
 
     They go by their turn: priority, then age. When the pages for growth run out, the last in turn is preempted: the
     first then always finishes, so the engine cannot livelock.
@@ -21,10 +21,10 @@ def schedule_decode(
         batch = running[:max_running]
         growth = sum(_pages(s.num_tokens, page_tokens) + s.state_pages - s.pages for s in batch)
         if growth <= kv_free or not running:
-            return [(s.uid, s.index) for s in batch], preempted
+            return [sequence.key for sequence in batch], preempted
         last = running.pop()
         kv_free += last.pages
-        preempted.append((last.uid, last.index))
+        preempted.append(last.key)
 
 
 def _pages(tokens: int, page_tokens: int) -> int:

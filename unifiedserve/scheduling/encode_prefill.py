@@ -11,7 +11,7 @@ _ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
 
 
 def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
-    """Ready units to encode now, for requests whose visual tokens all fit; at least one unit if any can."""
+    """Return the ready units to encode now, for requests whose visual tokens all fit; at least one unit if any can."""
     left, visual_free = budget.encode_tokens, state.visual_free
     work: list[EncodeWork] = []
     for request in sorted(state.prefills, key=_encode_turn):
@@ -29,14 +29,14 @@ def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
             left -= request.units[i].cost
             taken.append(i)
         if taken:
-            work.append(EncodeWork(request.uid, taken))
+            work.append(EncodeWork(request.ticket.uid, taken))
         if left <= 0:
             break
     return work
 
 
 def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) -> list[Chunk]:
-    """Prompt chunks to prefill now, if they are worth a pass over the weights.
+    """Return the prompt chunks to prefill now, if they are worth a pass over the weights.
 
     They are if they fill the budget or bring a prompt to its end; less is left to grow, for a request that has its
     pages of the visual buffer gets all of its tokens without more being prefilled. Beside sequences that decode, which
@@ -55,7 +55,7 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
         if ready <= 0 or taken >= most or not (budget.overlap or reach == request.num_tokens):
             continue
         if not request.admitted:
-            if request.units and not (request.reserved or all(unit.encoded for unit in request.units)):
+            if not (request.reserved or request.all_encoded):
                 continue
             admitting = admitting and _fits(request.kv_pages, kv_free, state.kv_total, budget.kv_reserve)
             if not admitting:
@@ -63,7 +63,7 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
             kv_free -= request.kv_pages
         stop = request.chunk_end(most - taken)
         taken += stop - request.prefilled
-        chunks.append(Chunk(request.uid, request.prefilled, stop))
+        chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
         if stop == request.num_tokens:
             most = min(most, _ENOUGH)
         elif stop < reach:
@@ -73,13 +73,13 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
 
 
 def turn(request: PrefillState) -> tuple[bool, int, float, int]:
-    """The order of service: running prefills, then new requests, each by priority, then first come, first served."""
-    return not request.admitted, *request.turn
+    """Sort requests: running prefills, then new ones, each by priority, then first come, first served."""
+    return not request.admitted, *request.ticket.turn
 
 
 def _encode_turn(request: PrefillState) -> tuple[bool, bool, int, float, int]:
-    """Likewise, with what has begun to be encoded before what has not: two videos in turns would both be late."""
-    return not request.admitted, not request.reserved, *request.turn
+    """Sort likewise, with what has begun to be encoded before what has not: two videos in turns would both be late."""
+    return not request.admitted, not request.reserved, *request.ticket.turn
 
 
 def _fits(pages: int, free: int, total: int, reserve: int) -> bool:

@@ -14,7 +14,7 @@ _NEWEST = 0.3  # weight of the newest measurement
 
 
 def next_start(pace: Pace, budget: Budget, streams: int = 1) -> float:
-    """When decode may take its next step (monotonic seconds): at once if nobody else wants the cores.
+    """Return when decode may take its next step (monotonic seconds): at once if nobody else wants the cores.
 
     Else one target after the last start, and after a rest in proportion to that step even if it took all of the target.
     While whole prompts are prefilled, their sequences are waited for: a step costs much the same for few as for many.
@@ -26,7 +26,7 @@ def next_start(pace: Pace, budget: Budget, streams: int = 1) -> float:
 
 
 def give_way(budget: Budget, waiting: int, streams: int, joining: bool = False) -> Budget:
-    """The budget with `stretch` times the target if more requests wait for their first token than there are streams.
+    """Return the budget, with `stretch` times the target if more requests wait for first tokens than there are streams.
 
     Or if some get it at any moment (`joining`). The target is never stretched further, however many come.
     """
@@ -34,22 +34,23 @@ def give_way(budget: Budget, waiting: int, streams: int, joining: bool = False) 
     return replace(budget, slo_tbt=budget.slo_tbt * budget.stretch) if stretched else budget
 
 
-def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> None:
-    """A forward pass with so many sequences and prompt tokens took `seconds`."""
+def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> Costs:
+    """Return the costs after a forward pass over `decodes` sequences and `prompt_tokens` that took `seconds`."""
     if not prompt_tokens:
-        costs.decode = _blend(costs.decode, seconds)
-    elif prompt_tokens >= _SMALLEST_CHUNK:
-        added = max(0.0, seconds - costs.decode) if decodes else seconds
-        costs.prompt_token = _blend(costs.prompt_token, added / prompt_tokens)
+        return replace(costs, decode=_blend(costs.decode, seconds))
+    if prompt_tokens < _SMALLEST_CHUNK:
+        return costs
+    added = max(0.0, seconds - costs.decode) if decodes else seconds
+    return replace(costs, prompt_token=_blend(costs.prompt_token, added / prompt_tokens))
 
 
-def learn_encode(costs: Costs, visual_tokens: int, seconds: float) -> None:
-    """The encoder took `seconds` for so many tokens."""
-    costs.visual_token = _blend(costs.visual_token, seconds / visual_tokens)
+def learn_encode(costs: Costs, visual_tokens: int, seconds: float) -> Costs:
+    """Return the costs after the encoder took `seconds` for `visual_tokens`."""
+    return replace(costs, visual_token=_blend(costs.visual_token, seconds / visual_tokens))
 
 
 def prefill_within(budget: Budget, costs: Costs) -> Budget:
-    """The budget with its prompt tokens cut, so that a step which also decodes stays below the target."""
+    """Return the budget with its prompt tokens cut, so that a step which also decodes stays below the target."""
     if not budget.slo_tbt:
         return budget
     fitting = max(_SMALLEST_CHUNK, _affordable(_room(budget, costs), costs.prompt_token))
@@ -57,7 +58,7 @@ def prefill_within(budget: Budget, costs: Costs) -> Budget:
 
 
 def encode_within(budget: Budget, costs: Costs, prompt_tokens: int) -> Budget:
-    """The budget with its visual tokens cut likewise, in a step that also takes so many prompt tokens."""
+    """Return the budget with its visual tokens cut likewise, in a step that also takes `prompt_tokens`."""
     if not budget.slo_tbt:
         return budget
     left = _room(budget, costs) - prompt_tokens * costs.prompt_token
@@ -65,7 +66,7 @@ def encode_within(budget: Budget, costs: Costs, prompt_tokens: int) -> Budget:
 
 
 def _room(budget: Budget, costs: Costs) -> float:
-    """Seconds of a mixed step beside its sequences; as with the rest between steps, in proportion to them at least."""
+    """Return the seconds of a mixed step beside its sequences; like the rest between steps, in proportion to them."""
     return max(budget.slo_tbt - costs.decode, budget.rest * costs.decode)
 
 

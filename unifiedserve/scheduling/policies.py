@@ -2,32 +2,40 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
 from unifiedserve.config import Stage
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill, turn
 from unifiedserve.scheduling.pacing import encode_within, give_way, next_start, prefill_within
-from unifiedserve.scheduling.state import Budget, Plan, State
+from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, Plan, State
 
 Policy = Callable[[State, Budget], Plan]
+PlanPrefill = Callable[..., list[Chunk]]
+PlanEncode = Callable[[State, Budget], list[EncodeWork]]
 
 
-def encode_prefill(state: State, budget: Budget) -> Plan:
-    """UnifiedServe Alg. 3: both stages in every step, each with its own budget.
+def encode_prefill(
+    state: State,
+    budget: Budget,
+    encode_units: PlanEncode = schedule_encode,
+    prefill_chunks: PlanPrefill = schedule_prefill,
+) -> Plan:
+    """Plan both stages in every step, each with its own budget (UnifiedServe Alg. 3).
 
     Beside prefill only requests are encoded whose turn is no later than that of what is prefilled: both stages share
     the cores, so working ahead for others would only delay the first tokens that are nearly there.
     """
-    prefill, encode = schedule_prefill(state, budget), schedule_encode(state, budget)
+    prefill, encode = prefill_chunks(state, budget), encode_units(state, budget)
     if prefill:
-        turns = {request.uid: turn(request) for request in state.prefills}
+        turns = {request.ticket.uid: turn(request) for request in state.prefills}
         last = max(turns[chunk.uid] for chunk in prefill)
         encode = [work for work in encode if turns[work.uid] <= last]
     return Plan(encode, prefill)
 
 
 def continuous_batching(state: State, budget: Budget) -> Plan:
-    """Decode alone: every running sequence advances by one token, when it is time for that."""
+    """Plan decode alone: every running sequence advances by one token, when it is time for that."""
     start = next_start(state.pace, budget, len(state.decodes))
     if state.decodes and state.now < start:
         return Plan(wait_until=start)
@@ -35,8 +43,13 @@ def continuous_batching(state: State, budget: Budget) -> Plan:
     return Plan(decode=run, preempt=preempt)
 
 
-def stage_level(state: State, budget: Budget) -> Plan:
-    """HydraInfer Alg. 1: decode first, then prefill chunks, and encode only if no prefill runs.
+def stage_level(
+    state: State,
+    budget: Budget,
+    encode_units: PlanEncode = schedule_encode,
+    prefill_chunks: PlanPrefill = schedule_prefill,
+) -> Plan:
+    """Plan decode first, then prefill chunks, and encode only if no prefill runs (HydraInfer Alg. 1).
 
     Except for the oldest request: later arrivals must not keep it from being encoded for ever. Beside sequences that
     decode, both are cut to what the target between tokens leaves; decode alone makes room for other workers.
@@ -46,21 +59,34 @@ def stage_level(state: State, budget: Budget) -> Plan:
         return Plan(decode=run, preempt=preempt)
     mixed = give_way(replace(budget, kv_reserve=budget.kv_reserve + len(run)), len(state.prefills), len(run))
     limit = prefill_within(mixed, state.costs) if run else mixed
-    prefill = schedule_prefill(state, limit, beside_decode=bool(run))
+    prefill = prefill_chunks(state, limit, beside_decode=bool(run))
     running = {chunk.uid for chunk in prefill}
-    starved = state.prefills[:1] and state.prefills[0].uid not in running
+    starved = state.prefills[:1] and state.prefills[0].ticket.uid not in running
     encode = []
     if starved or not prefill:
         tokens = sum(chunk.stop - chunk.start for chunk in prefill)
-        encode = schedule_encode(state, encode_within(mixed, state.costs, tokens) if run else budget)
+        encode = encode_units(state, encode_within(mixed, state.costs, tokens) if run else budget)
     if encode or prefill:
         return Plan(encode, prefill, run)
     return continuous_batching(state, budget)
 
 
 def policy_for(stages: Iterable[Stage]) -> Policy:
-    """The policy of a worker with these language stages."""
-    hosted = set(stages)
+    """Return the policy of a worker with these language stages, which plans nothing for any other stage."""
+    hosted = {Stage.ENCODE, Stage.PREFILL, Stage.DECODE} & set(stages)
     if hosted == {Stage.DECODE}:
         return continuous_batching
-    return stage_level if Stage.DECODE in hosted else encode_prefill
+    mixed = stage_level if Stage.DECODE in hosted else encode_prefill
+    if Stage.ENCODE not in hosted:
+        return partial(mixed, encode_units=_no_encode)
+    if Stage.PREFILL not in hosted:
+        return partial(mixed, prefill_chunks=_no_prefill)
+    return mixed
+
+
+def _no_encode(state: State, budget: Budget) -> list[EncodeWork]:
+    return []
+
+
+def _no_prefill(state: State, budget: Budget, beside_decode: bool = False) -> list[Chunk]:
+    return []

@@ -3,21 +3,16 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from unifiedserve.messages.ticket import Ticket
+
 
 @dataclass(slots=True)
 class VisionState:
     """A request whose media wait for, or are in, decoding. `pages` of the patch buffer hold them all."""
 
-    uid: int
-    arrival: float
+    ticket: Ticket
     pages: int
     admitted: bool = False
-    priority: int = 0
-
-    @property
-    def turn(self) -> tuple[int, float, int]:
-        """Sorts requests: the lowest priority number first, then first come, first served."""
-        return self.priority, self.arrival, self.uid
 
 
 @dataclass(slots=True)
@@ -33,7 +28,7 @@ class Unit:
 
     @property
     def cost(self) -> int:
-        """Tokens that the encoder must compute."""
+        """Return how many tokens the encoder must compute."""
         return 0 if self.cached else self.tokens
 
 
@@ -41,33 +36,32 @@ class Unit:
 class PrefillState:
     """A request between arrival and its first token."""
 
-    uid: int
-    arrival: float
+    ticket: Ticket
     num_tokens: int
     kv_pages: int
     units: list[Unit] = field(default_factory=list)
     prefilled: int = 0
     admitted: bool = False  # holds its KV pages
     reserved: bool = False  # its visual pages are set aside
-    priority: int = 0
     whole_units: bool = False  # no chunk may end within one
 
     @property
-    def turn(self) -> tuple[int, float, int]:
-        return self.priority, self.arrival, self.uid
-
-    @property
     def all_ready(self) -> bool:
-        """Whether the patches of all its media have been decoded."""
+        """Tell whether the patches of all its media have been decoded."""
         return all(unit.ready for unit in self.units)
 
     @property
     def reach(self) -> int:
-        """End of the prompt prefix whose visual tokens are all encoded."""
+        """Return the end of the prompt prefix whose visual tokens are all encoded."""
         return next((unit.position for unit in self.units if not unit.encoded), self.num_tokens)
 
+    @property
+    def all_encoded(self) -> bool:
+        """Tell whether the visual tokens of all its media have been encoded."""
+        return all(unit.encoded for unit in self.units)
+
     def chunk_end(self, most: int) -> int:
-        """Where a chunk of up to `most` tokens ends; one that begins with a unit that must be whole may be longer."""
+        """Return where a chunk of up to `most` tokens ends; one that begins with a whole unit may be longer."""
         end = min(self.reach, self.prefilled + most)
         if self.whole_units:
             for unit in self.units:
@@ -77,6 +71,7 @@ class PrefillState:
 
     @property
     def visual_pages(self) -> int:
+        """Return how many pages of the visual buffer all its units need."""
         return sum(unit.pages for unit in self.units)
 
 
@@ -85,17 +80,21 @@ class DecodeState:
     """A running sequence: `num_tokens` of context after its next step, in `pages` KV pages, some of which hold a
     recurrent state instead of tokens."""
 
-    uid: int
+    ticket: Ticket
     index: int
-    arrival: float
     num_tokens: int
     pages: int
-    priority: int = 0
     state_pages: int = 0
 
     @property
-    def turn(self) -> tuple[int, float, int, int]:
-        return self.priority, self.arrival, self.uid, self.index
+    def key(self) -> tuple[int, int]:
+        """Return the uid of the request and the number of the answer."""
+        return self.ticket.uid, self.index
+
+    @property
+    def turn(self) -> tuple[tuple[int, float, int], int]:
+        """Sort sequences: by their requests' turns, then by the numbers of the answers."""
+        return self.ticket.turn, self.index
 
 
 class Pace(NamedTuple):
@@ -110,7 +109,7 @@ class Pace(NamedTuple):
     joining: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Costs:
     """Seconds that work took lately: a step that only decodes, and each token that comes on top; 0: unknown."""
 
@@ -149,6 +148,8 @@ class Budget:
 
 
 class EncodeWork(NamedTuple):
+    """Encode units of a request."""
+
     uid: int
     units: list[int]
 
@@ -175,4 +176,5 @@ class Plan(NamedTuple):
 
     @property
     def has_work(self) -> bool:
+        """Tell whether the step does anything."""
         return bool(self.encode or self.prefill or self.decode or self.preempt)

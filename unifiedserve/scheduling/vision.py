@@ -6,7 +6,7 @@ from unifiedserve.scheduling.state import VisionState
 
 
 def schedule_vision(requests: Sequence[VisionState], free_pages: int) -> list[int]:
-    """Uids to start decoding, given patch pages that are neither in use nor promised.
+    """Return the uids to start decoding, given patch pages that are neither in use nor promised.
 
     A request waits until all of its patches fit, and nobody overtakes it, so that large ones are not
     starved by small ones. How the admitted requests share the decoder engines is FlashCodec's business
@@ -19,5 +19,5 @@ def schedule_vision(requests: Sequence[VisionState], free_pages: int) -> list[in
         if request.pages > free_pages:
             break
         free_pages -= request.pages
-        admitted.append(request.uid)
+        admitted.append(request.ticket.uid)
     return admitted

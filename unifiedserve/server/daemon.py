@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import uvicorn
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.engine import Engine
+from unifiedserve.engine.engine import Engine
 from unifiedserve.server.app import create_app
 from unifiedserve.server.listener import listen
 

@@ -1,17 +1,32 @@
 """Every failure as OpenAI's error object: {"error": {"message", "type", "param", "code"}}."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
 
 import msgspec
-from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ExceptionHandler
 
-from unifiedserve.errors import RequestError
+from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.disconnect import ClientGoneError
 
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; proxies log it
+
+_STATUSES = {
+    ErrorKind.INVALID: HTTPStatus.BAD_REQUEST,
+    ErrorKind.FORBIDDEN: HTTPStatus.FORBIDDEN,
+    ErrorKind.NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ErrorKind.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    ErrorKind.CONTENT_TYPE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    ErrorKind.NO_ROOM: HTTPStatus.SERVICE_UNAVAILABLE,
+    ErrorKind.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    ErrorKind.LATE: HTTPStatus.GATEWAY_TIMEOUT,
+    ErrorKind.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+_SERVER_ERRORS = {ErrorKind.UNAVAILABLE, ErrorKind.LATE, ErrorKind.INTERNAL}
 
 
 class ErrorDetail(msgspec.Struct):
@@ -25,26 +40,35 @@ class ErrorBody(msgspec.Struct):
     error: ErrorDetail
 
 
+def refuse_unless(consistent: bool, param: str, message: str) -> None:
+    """Raise RequestError 400 that names `param` unless what was asked is consistent."""
+    if not consistent:
+        raise RequestError(message, param=param)
+
+
+def status_of(error: RequestError) -> int:
+    """Return the HTTP status of an error."""
+    return _STATUSES[error.kind]
+
+
 def error_body(error: RequestError) -> ErrorBody:
-    return ErrorBody(ErrorDetail(error.message, error.type, error.param, error.code))
+    """Return OpenAI's error object for an error."""
+    type = "server_error" if error.kind in _SERVER_ERRORS else "invalid_request_error"
+    return ErrorBody(ErrorDetail(error.message, type, error.param, error.code))
 
 
 def internal_error() -> RequestError:
-    """What a client is told of a fault of ours; the log has the rest."""
-    return RequestError("Internal error; the server's log has the details.", status=500, type="server_error")
+    """Return what a client is told of a fault of ours; the log has the rest."""
+    return RequestError("Internal error; the server's log has the details.", ErrorKind.INTERNAL)
 
 
-def error_response(error: RequestError, headers: Mapping[str, str] | None = None) -> Response:
-    body = msgspec.json.encode(error_body(error))
-    return Response(body, error.status, headers, "application/json")
+def error_response(error: RequestError) -> Response:
+    """Return the response that a request ends with."""
+    return _response(error, status_of(error))
 
 
-def install_error_handlers(app: FastAPI) -> None:
-    app.add_exception_handler(RequestError, _on_request_error)
-    app.add_exception_handler(HTTPException, _on_http_exception)
-    app.add_exception_handler(ClientDisconnect, _on_disconnect)
-    app.add_exception_handler(ClientGoneError, _on_disconnect)
-    app.add_exception_handler(Exception, _on_exception)
+def _response(error: RequestError, status: int, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(error_body(error)), status, headers, "application/json")
 
 
 async def _on_request_error(request: Request, error: Exception) -> Response:
@@ -60,7 +84,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         405: f"{where} is not possible: wrong method.",
     }.get(error.status_code, str(error.detail))
     code = "not_found" if error.status_code == 404 else None
-    return error_response(RequestError(message, status=error.status_code, code=code), error.headers)
+    return _response(RequestError(message, code=code), error.status_code, error.headers)
 
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:
@@ -69,3 +93,12 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
 
 async def _on_exception(request: Request, error: Exception) -> Response:
     return error_response(internal_error())
+
+
+ERROR_HANDLERS: Mapping[Any, ExceptionHandler] = {
+    RequestError: _on_request_error,
+    HTTPException: _on_http_exception,
+    ClientDisconnect: _on_disconnect,
+    ClientGoneError: _on_disconnect,
+    Exception: _on_exception,
+}

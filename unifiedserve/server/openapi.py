@@ -1,91 +1,103 @@
-"""The API's description at /openapi.json, from the structs that are really parsed and sent."""
+"""The API's description at /openapi.json, made from its endpoints, and the page at /docs that shows it."""
 
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
-from fastapi import FastAPI
-from starlette.responses import Response
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
-from unifiedserve.server.embedding_reply import EmbeddingList
+from unifiedserve import __version__
+from unifiedserve.server.endpoint import EVENTS, JSON, Endpoint, exact_route, json_response
 from unifiedserve.server.errors import ErrorBody
-from unifiedserve.server.files import FileDeleted, FileObject
-from unifiedserve.server.reply import ChatCompletion, ChatCompletionChunk
-from unifiedserve.server.responses_reply import ResponseObject
-from unifiedserve.server.responses_schema import ResponsesRequest
-from unifiedserve.server.schema import (
-    ChatRequest,
-    CompletionRequest,
-    DetokenizeRequest,
-    EmbeddingRequest,
-    TokenizeRequest,
-)
-from unifiedserve.server.text_reply import Completion
-from unifiedserve.server.tokens import DetokenizeReply, TokenizeReply
 
-_STRUCTS = [
-    ChatCompletion,
-    ChatCompletionChunk,
-    ChatRequest,
-    Completion,
-    CompletionRequest,
-    DetokenizeReply,
-    DetokenizeRequest,
-    EmbeddingList,
-    EmbeddingRequest,
-    ErrorBody,
-    ResponseObject,
-    ResponsesRequest,
-    FileDeleted,
-    FileObject,
-    TokenizeReply,
-    TokenizeRequest,
-]
+_SCHEMA = "#/components/schemas/{name}"
+_PAGE = """<!DOCTYPE html>
+<html>
+<head>
+<meta name="viewport" content="width=device-width, initial-scale=1.0">
+<link type="text/css" rel="stylesheet" href="https://cdn.jsdelivr.net/npm/swagger-ui-dist@5/swagger-ui.css">
+<title>UnifiedServe</title>
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="https://cdn.jsdelivr.net/npm/swagger-ui-dist@5/swagger-ui-bundle.js"></script>
+<script>SwaggerUIBundle({url: "openapi.json", dom_id: "#swagger-ui", deepLinking: true})</script>
+</body>
+</html>
+"""
 
 
-class DescribedAPI(FastAPI):
-    """FastAPI whose document holds the schemas of our structs."""
+def description_routes(title: str, endpoints: Sequence[Endpoint]) -> list[Route]:
+    """Return the routes of the document and of its page."""
+    document = openapi(title, endpoints)
 
-    def openapi(self) -> dict[str, Any]:
-        document = super().openapi()
-        _, schemas = msgspec.json.schema_components(_STRUCTS, ref_template="#/components/schemas/{name}")
-        document.setdefault("components", {})["schemas"] = schemas
-        return document
+    async def get_document(request: Request) -> Response:
+        root = request.scope.get("root_path")
+        return json_response({**document, "servers": [{"url": root}]} if root else document)
+
+    async def get_docs(request: Request) -> Response:
+        return HTMLResponse(_PAGE)
+
+    return [exact_route("GET", "/openapi.json", get_document), exact_route("GET", "/docs", get_docs)]
 
 
-def describe(
-    summary: str,
-    body: type[msgspec.Struct] | None = None,
-    answer: type[msgspec.Struct] | None = None,
-    *,
-    media_type: str = "application/json",
-    event: type[msgspec.Struct] | None = None,
-) -> dict[str, Any]:
-    """Keyword arguments of a FastAPI route: what it takes and gives, as a whole and as a stream of events."""
-    content = {media_type: _schema(answer)}
-    if event is not None:
-        content["text/event-stream"] = {"itemSchema": _event_schema(event)}
-    failure = {"application/json": _schema(ErrorBody)}
-    described: dict[str, Any] = {
-        "summary": summary,
-        "response_class": Response,  # any other adds its own media type to `responses`
-        "response_model": None,
+def openapi(title: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Return the OpenAPI document of these endpoints, with the schemas of the structs that they parse and send."""
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    structs = {ErrorBody, *(struct for each in endpoints for struct in (each.body, each.answer, each.event) if struct)}
+    _, schemas = msgspec.json.schema_components(structs, ref_template=_SCHEMA)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": title, "version": __version__},
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    content = {endpoint.media_type: _content(endpoint.answer)}
+    if endpoint.event is not None:
+        content[EVENTS] = {"itemSchema": _event_schema(endpoint.event)}
+    failure = {JSON: _content(ErrorBody)}
+    place = re.sub(r"\W", "_", endpoint.path)
+    operation: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "operationId": f"{endpoint.handler.__name__}{place}_{endpoint.method.lower()}",
         "responses": {
-            200: {"description": "Success", "content": content},
+            "200": {"description": "Success", "content": content},
             "4XX": {"description": "The request's fault", "content": failure},
             "5XX": {"description": "The server's fault", "content": failure},
         },
     }
-    if body is not None:
-        described["openapi_extra"] = {"requestBody": {"required": True, "content": {"application/json": _schema(body)}}}
-    return described
+    if parameters := list(_parameters(endpoint)):
+        operation["parameters"] = parameters
+    if endpoint.body is not None:
+        operation["requestBody"] = {"required": True, "content": {JSON: _content(endpoint.body)}}
+    return operation
 
 
-def _schema(struct: type[msgspec.Struct] | None) -> dict[str, Any]:
-    return {"schema": {"$ref": f"#/components/schemas/{struct.__name__}"}} if struct else {}
+def _parameters(endpoint: Endpoint) -> Iterable[dict[str, Any]]:
+    for name in re.findall(r"{(\w+)}", endpoint.path):
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+    if endpoint.query is not None:
+        yield {"name": endpoint.query, "in": "query", "required": False, "schema": {"type": ["string", "null"]}}
+
+
+def _content(struct: type[msgspec.Struct] | None) -> dict[str, Any]:
+    return {"schema": _reference(struct)} if struct else {}
 
 
 def _event_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """One server-sent event: a struct, the error that ended the stream, or the closing word."""
-    members = [_schema(struct)["schema"], _schema(ErrorBody)["schema"]]
-    body = {"type": "string", "contentMediaType": "application/json", "contentSchema": {"anyOf": members}}
+    """Return the schema of one server-sent event: a struct, the error that ended the stream, or the closing word."""
+    members = [_reference(struct), _reference(ErrorBody)]
+    body = {"type": "string", "contentMediaType": JSON, "contentSchema": {"anyOf": members}}
     return {"type": "object", "required": ["data"], "properties": {"data": {"anyOf": [{"const": "[DONE]"}, body]}}}
+
+
+def _reference(struct: type[msgspec.Struct]) -> dict[str, str]:
+    return {"$ref": _SCHEMA.format(name=struct.__name__)}

@@ -4,15 +4,17 @@ import os
 from pathlib import Path
 
 import msgspec
-from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import FileResponse, Response
+from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from unifiedserve.config import MIB
-from unifiedserve.models.media import MediaKind
-from unifiedserve.sample_clips import FOLDER as SAMPLES
-from unifiedserve.sample_clips import sample_questions
+from unifiedserve.messages.media import MediaKind
+from unifiedserve.samples import FOLDER as SAMPLES
+from unifiedserve.samples import sample_questions
+from unifiedserve.server.endpoint import exact_route, json_response
 from unifiedserve.server.protocol import ServingEngine
 
 _FOLDER = Path(__file__).parent / "playground"
@@ -35,7 +37,7 @@ class Sample(msgspec.Struct):
 
 
 class PageSettings(msgspec.Struct):
-    """What the page must know of the server."""
+    """Settings that the page must know of the server."""
 
     model: str
     max_model_len: int
@@ -55,22 +57,23 @@ class _Files(StaticFiles):
         return response
 
 
-def add_page(app: FastAPI, engine: ServingEngine, compared: str) -> None:
-    """`compared` is the path of a second engine's API; empty: there is none."""
+def page_routes(engine: ServingEngine, compared: str) -> list[BaseRoute]:
+    """Return the page's routes; `compared` is the path of a second engine's API, empty if there is none."""
 
-    @app.get("/", include_in_schema=False)
-    async def get_page() -> Response:
+    async def get_page(request: Request) -> Response:
         return FileResponse(_FOLDER / "index.html", headers=_HEADERS)
 
-    @app.get("/playground/settings", include_in_schema=False)
-    async def get_settings() -> Response:
+    async def get_settings(request: Request) -> Response:
         samples = [
             Sample(name, f"/playground/samples/{name}", _KINDS[Path(name).suffix], questions)
             for name, questions in sample_questions().items()
         ]
         limit = engine.config.max_media_mib * MIB
-        settings = PageSettings(engine.model_name, engine.max_model_len, limit, compared, samples)
-        return Response(msgspec.json.encode(settings), media_type="application/json")
+        return json_response(PageSettings(engine.model_name, engine.max_model_len, limit, compared, samples))
 
-    app.mount("/playground/samples", _Files(directory=SAMPLES))
-    app.mount("/playground", _Files(directory=_FOLDER))
+    return [
+        exact_route("GET", "/", get_page),
+        exact_route("GET", "/playground/settings", get_settings),
+        Mount("/playground/samples", _Files(directory=SAMPLES)),
+        Mount("/playground", _Files(directory=_FOLDER)),
+    ]

@@ -3,18 +3,26 @@
     frames(path, indices, size, threads) -> uint8 [n, height, width, 3], RGB
 
 `indices` are frame numbers in presentation order, in any order; `size` is (height, width) or None for the native one;
-`threads` are the cores it may use. A module may have variants of that function, and `patches` (see patches.py).
+`threads` are the cores it may use. A module may have variants of that function, and `patches` (see
+flashcodec_patches.py). Those that `flashcodec bench` runs, too, are in its folder, which this package continues: so a
+contestant's process finds them without an import of FlashCodec.
 """
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+
+_FLASHCODEC = find_spec("flashcodec")
+assert _FLASHCODEC is not None
+assert _FLASHCODEC.origin is not None
+__path__.append(str(Path(_FLASHCODEC.origin).parent / "cli" / "peers"))
 
 FOLDER = Path(__file__).parents[3] / "build" / "peers"
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Which function of which module runs, and the distribution that it needs in a folder of its own, if any."""
+    """A function of a module, and the distribution that it needs in a folder of its own, if any."""
 
     module: str
     function: str = "frames"
@@ -45,5 +53,5 @@ SPLITS = ("TorchCodec split", "PyAV split")  # the best peers; like their namesa
 
 
 def folder_of(package: str, root: Path = FOLDER) -> Path:
-    """Where a distribution such as `av==18.1.0` is installed, alone."""
+    """Return the folder in which a distribution such as `av==18.1.0` is installed, alone."""
     return root / package.split("==")[0]

@@ -9,5 +9,5 @@ def frames(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
 
 
 def snapped(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
-    """The key frames nearest to the indices instead."""
+    """Read the key frames nearest to the indices instead."""
     return flashcodec.sample(path, indices=indices, size=size, snap="keyframe").data

@@ -13,7 +13,7 @@ ROW = 2 * 14 * 14  # values of one colour in a row
 
 
 def patches(path: str, indices: Indices, size: tuple[int, int], threads: int) -> npt.NDArray[np.float32]:
-    """float32 [rows, 1176], normalised."""
+    """Return normalised patches float32 [rows, 1176]."""
     layout = flashcodec.PatchLayout(*size)
     groups = -(-len(indices) // layout.group_frames)
     out = np.empty((groups * layout.rows_per_group, layout.row_bytes), np.float32)

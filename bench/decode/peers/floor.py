@@ -31,7 +31,7 @@ class Work:
 
 
 def floor(path: str, indices: Indices, threads: int) -> dict[str, float]:
-    """Wall and CPU seconds of decoding, and the packets decoded; all else is done before the clock starts."""
+    """Measure wall and CPU seconds of decoding, and count packets; all else is done before the clock starts."""
     with av.open(path) as container:
         template = container.streams.video[0].codec_context
         packets = [packet for packet in container.demux(video=0) if packet.size]
@@ -65,7 +65,7 @@ def decoder_like(template: VideoCodecContext) -> VideoCodecContext:
 
 
 def needed(packets: list[av.Packet], indices: Indices, codec: str) -> Iterator[list[tuple[av.Packet, bool]]]:
-    """Runs of packets to decode, each from a key packet on, and whether they are references."""
+    """Yield runs of packets to decode, each from a key packet on, and whether they are references."""
     order = sorted(range(len(packets)), key=lambda number: packets[number].pts or 0)
     targets = {order[index] for index in indices.tolist()}
     keys = [number for number, packet in enumerate(packets) if packet.is_keyframe]
@@ -88,7 +88,7 @@ def is_reference(packet: av.Packet, codec: str) -> bool:
 
 
 def h264_reference(packet: bytes) -> bool:
-    """Whether the first slice of an MP4's packet has a nal_ref_idc other than 0 (H.264, 7.4.1)."""
+    """Say whether the first slice of an MP4's packet has a nal_ref_idc other than 0 (H.264, 7.4.1)."""
     at = 0
     while at + 4 < len(packet):
         header = packet[at + 4]

@@ -5,10 +5,12 @@ import numpy.typing as npt
 import torch
 
 from peers import torchcodec, torchvision_operators
-from peers.sharing import MAX_PIXELS, Frames, Indices
+from peers.sharing import Frames, Indices
 
 torchvision_operators.define()
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor  # noqa: E402
+
+MAX_PIXELS = 50_176  # of a frame for the vision tower
 
 
 def patches(path: str, indices: Indices, size: tuple[int, int], threads: int) -> npt.NDArray[np.float32]:
@@ -22,7 +24,7 @@ def split(path: str, indices: Indices, size: tuple[int, int], threads: int) -> n
 def processed(
     frames: Frames, path: str, indices: Indices, size: tuple[int, int], threads: int
 ) -> npt.NDArray[np.float32]:
-    """float32 [rows, 1176], normalised."""
+    """Return normalised patches float32 [rows, 1176]."""
     torch.set_num_threads(threads)
     video = torch.from_numpy(frames(path, indices, None, threads)).permute(0, 3, 1, 2)
     limits = {"shortest_edge": 1, "longest_edge": MAX_PIXELS}

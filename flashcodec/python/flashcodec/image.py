@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from flashcodec import _core
 from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
-from flashcodec.layouts import Layout, RGBLayout
+from flashcodec.layouts import Layout
 from flashcodec.limits import Limits
 
 if TYPE_CHECKING:
@@ -74,13 +74,12 @@ def decode_images(
 
 
 def image_in_layout(source: ImageSource, layout: Layout, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.uint8]:
-    """An image in the layout of a video's frames, as one group: uint8 of the layout's `group_shape(1)`.
+    """Decode an image into the layout of a video's frames, as one group: uint8 of the layout's `group_shape(1)`.
 
     Raises DecodeError as `decode_image` does.
     """
     rgb = np.ascontiguousarray(_decode(source, max_pixels))
-    if isinstance(layout, RGBLayout):
-        layout = layout.sized(*rgb.shape[:2])
+    layout = layout.sized(*rgb.shape[:2])
     return _core.lay_out(rgb, layout.to_core()).reshape(layout.group_shape(1))
 
 

@@ -21,13 +21,12 @@ OUTPUT_LIMIT = 256 << 20
 
 @dataclass(frozen=True)
 class DecodingOutput:
-    """Frames [first, first + count) of a request's frame list, that is groups [first_group, first_group +
-    num_groups). Outputs of a request may come out of order.
+    """Frames [first, first + count) of a request's frame list, which are its group `first_group` (no frames if the
+    whole request has failed). Outputs of a request may come out of order.
 
     Attributes:
-        data: uint8, [num_groups * rows_per_group, row_bytes] for a PatchLayout (the last group of the list is
-            filled up by repeating its last frame), [count, 3, height, width] or [count, height, width, 3] for an
-            RGBLayout; None with an error.
+        data: uint8 of the layout's `group_shape(1)` (the last group of the list is filled up by repeating its last
+            frame); None with an error.
         done: nothing more comes of this request.
         engine: which engine decoded it, from 0.
         began, ended: when it worked on it, in seconds of time.monotonic().
@@ -40,7 +39,6 @@ class DecodingOutput:
     first: int
     count: int
     first_group: int
-    num_groups: int
     data: npt.NDArray[np.uint8] | None
     done: bool
     engine: int = 0
@@ -88,7 +86,7 @@ class FlashCodec:
         fast: bool = False,
         on_error: Literal["raise", "skip"] = "raise",
     ) -> int:
-        """Queues a request and returns its number at once.
+        """Queue a request and return its number at once.
 
         Args:
             source: an analysed bitstream, or what `analyse_bitstream` takes (analysed here and now).
@@ -106,9 +104,7 @@ class FlashCodec:
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
         stream = source if isinstance(source, Bitstream) else analyse_bitstream(source)
-        layout = RGBLayout() if layout is None else layout
-        if isinstance(layout, RGBLayout):
-            layout = layout.sized(stream.height, stream.width)
+        layout = (layout or RGBLayout()).sized(stream.height, stream.width)
         with self._lock:  # before its outputs can be taken, the request's layout must be known
             request = self._session.add(
                 stream.core,
@@ -122,9 +118,9 @@ class FlashCodec:
         return request
 
     def get_decoding_output(self, timeout: float | None = None) -> DecodingOutput | None:
-        """Waits for the next output of any request, at most `timeout` seconds (None: for ever; 0: looks once).
+        """Wait for the next output of any request, at most `timeout` seconds (None: for ever; 0: look once).
 
-        Returns None if there was none in time.
+        Return None if there was none in time.
         """
         output, layout = self._take(timeout)
         if output is None or layout is None:
@@ -136,7 +132,6 @@ class FlashCodec:
             first=output.first,
             count=output.count,
             first_group=group,
-            num_groups=0 if output.count == 0 else 1,
             data=data,
             done=output.done,
             engine=output.engine,
@@ -157,13 +152,13 @@ class FlashCodec:
         return None, None
 
     def cancel(self, request: int) -> None:
-        """Ends a request: no output of it comes after this. Finished and unknown requests are ignored."""
+        """End a request: no output of it comes after this. Finished and unknown requests are ignored."""
         self._session.cancel(request)
         with self._lock:
             self._layouts.pop(request, None)
 
     def close(self) -> None:
-        """Cancels all requests and ends the engines, if they are this instance's own."""
+        """Cancel all requests and end the engines, if they are this instance's own."""
         self._session.cancel_all()
         if self._scheduler is not _shared.scheduler:
             self._scheduler.close()

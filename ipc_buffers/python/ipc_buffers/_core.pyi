@@ -1,10 +1,25 @@
-from typing import Any
+from __future__ import annotations
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Buffer
+import typing
 
-from ipc_buffers.page_index import PageIndex
+import numpy
+import numpy.typing
+import typing_extensions
+
+import ipc_buffers.page_index
+
+__all__: list[str] = [
+    "Arena",
+    "ArenaError",
+    "ArenaInfo",
+    "MessageQueue",
+    "MessageTooLarge",
+    "PageError",
+    "PagePool",
+    "PagedBuffer",
+    "list_arenas",
+    "remove_stale_arenas",
+]
 
 class ArenaError(RuntimeError):
     """A shared-memory segment cannot be created, attached to or used; the text says what to do."""
@@ -12,221 +27,205 @@ class ArenaError(RuntimeError):
 class PageError(ValueError):
     """A page number that is out of range, or a page that is free where one in use is needed."""
 
-class MessageTooLarge(ValueError):  # noqa: N818
+class MessageTooLarge(ValueError):
     """A message above a quarter of its queue's capacity."""
+
+class _Region:
+    pass
 
 class Arena:
     """A named region of POSIX shared memory.
 
-    Its creator's process owns the name: it stays until `unlink`, and nothing removes it behind the owner's back.
-    Names are machine-wide: 1 to 200 letters, digits, '.', '_' or '-'.
+    Its creator's process owns the name: it stays until `unlink`, and nothing removes it behind the owner's back. Names are
+    machine-wide: 1 to 200 letters, digits, '.', '_' or '-'.
     """
+    @staticmethod
+    def attach(name: str) -> Arena:
+        """Map an arena of another handle, by name.
 
+        Raises ArenaError if there is no such arena, or it is something else or still being created.
+        """
     @staticmethod
     def create(name: str, size: int) -> Arena:
-        """Takes `size` bytes, zeroed, all at once, so that a later access cannot fail.
+        """Take `size` bytes, zeroed, all at once, so that a later access cannot fail.
 
         Raises ArenaError if /dev/shm has no room for it or the name is in use, ValueError for a bad name or size.
         """
-
-    @staticmethod
-    def attach(name: str) -> Arena:
-        """Raises ArenaError if there is no such arena, or it is something else or still being created."""
-
+    def buffer(self) -> memoryview:
+        """Return all bytes, writable, without a copy; the view keeps them mapped, also after `close`."""
+    def close(self) -> None:
+        """Give up this handle's mapping. Idempotent."""
+    def unlink(self) -> None:
+        """Remove the name, if it still is this arena's. Idempotent, and works after `close`."""
     @property
     def name(self) -> str: ...
     @property
     def size(self) -> int:
         """Bytes."""
-
-    def buffer(self) -> memoryview:
-        """All bytes, writable, without a copy; the view keeps them mapped, also after `close`."""
-
-    def close(self) -> None:
-        """Gives up this handle's mapping. Idempotent."""
-
-    def unlink(self) -> None:
-        """Removes the name, if it still is this arena's. Idempotent, and works after `close`."""
 
 class ArenaInfo:
-    @property
-    def name(self) -> str: ...
-    @property
-    def kind(self) -> str:
-        """ "plain arena", "page pool" or "message queue"."""
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-
-    @property
-    def pid(self) -> int:
-        """Of the creator."""
-
+    """What is known of an arena, page pool or message queue of this machine."""
+    def __repr__(self) -> str: ...
     @property
     def alive(self) -> bool:
         """Whether the creator still runs; one in another pid namespace counts as alive."""
-
-def list_arenas() -> list[ArenaInfo]:
-    """All arenas, page pools and message queues on this machine, by name."""
-
-def remove_stale_arenas() -> list[str]:
-    """Unlinks what dead creators left behind; returns the names."""
+    @property
+    def kind(self) -> str:
+        """One of "plain arena", "page pool" or "message queue"."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def pid(self) -> int:
+        """The creator's process id."""
+    @property
+    def size(self) -> int:
+        """Bytes."""
 
 class PagePool:
     """Fixed-size pages in an arena of their own, used by many processes at once without a lock.
 
-    A page knows its owner, so whatever a dead process held can be found and freed by `reclaim`. `pages` arguments
-    are array-likes of integers, of any shape.
+    A page knows its owner, so whatever a dead process held can be found and freed by `reclaim`. `pages` arguments are
+    array-likes of integers, of any shape.
     """
-
-    @staticmethod
-    def create(name: str, num_pages: int, page_bytes: int) -> PagePool:
-        """Raises as `Arena.create`, and ValueError for counts or sizes out of range."""
-
     @staticmethod
     def attach(name: str) -> PagePool:
-        """Raises as `Arena.attach`."""
+        """Map a pool of another handle, by name; raises as `Arena.attach`."""
+    @staticmethod
+    def create(name: str, num_pages: int, page_bytes: int) -> PagePool:
+        """Create a pool; raises as `Arena.create`, and ValueError for counts or sizes out of range."""
+    def allocate(self, count: int, request: int, instance: int = 0) -> numpy.typing.NDArray[numpy.int32] | None:
+        """Return int32[count] page numbers with one reference each, tagged with their owner; None if not enough are free.
 
+        Callers that race for the last pages may all get None. Raises ValueError unless 0 <= request < 2**32 and
+        0 <= instance < 4096.
+        """
+    def close(self) -> None: ...
+    def data(self) -> memoryview:
+        """Return all pages, num_pages * page_bytes bytes, without a copy, page-aligned; the view keeps them mapped."""
+    def free_pages(self) -> int: ...
+    def owner(self, page: int) -> tuple[int, int] | None:
+        """Return (request, instance), or None if the page is free. Raises PageError if it is out of range."""
+    def recall(
+        self,
+        pages: numpy.typing.ArrayLike,
+        epochs: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+        request: int,
+        instance: int = 0,
+    ) -> int:
+        """Add a reference to the leading pages that have not been taken anew since `remember`; return how many.
+
+        A free one becomes the given owner's; one in use belongs to request 0 from now on, so that `reclaim` takes it from
+        nobody. Raises PageError for a page out of range, ValueError as `allocate`.
+        """
+    def reclaim(self, request: int | None = None, instance: int | None = None) -> int:
+        """Free all pages of the owner, whatever their references; return how many. Raises ValueError without an owner."""
+    def references(self, page: int) -> int:
+        """Return a page's references, 0 if it is free. Raises PageError if it is out of range."""
+    def release(self, pages: numpy.typing.ArrayLike) -> int:
+        """Drop a reference of each page; return how many became free.
+
+        Raises PageError if a page is free or out of range. Nothing is released then, unless the array repeats a page more often
+        than it has references: those before it are.
+        """
+    def remember(self, pages: numpy.typing.ArrayLike) -> numpy.typing.NDArray[numpy.uint64]:
+        """Return the epochs of pages that the caller holds a reference of, for `recall`.
+
+        What they hold is from now on worth keeping when they are free: they are taken anew last, those unused for longest
+        before the others, and of pages released together the later ones first. Raises PageError for a free page or one out of
+        range.
+        """
+    def remembered_pages(self) -> int:
+        """Return the free pages whose contents are worth keeping; `free_pages` counts them too."""
+    def renew(
+        self, pages: numpy.typing.ArrayLike, epochs: typing.Annotated[numpy.typing.ArrayLike, numpy.uint64]
+    ) -> tuple[int, int]:
+        """Return how many leading pages `recall` would find now, and how many of these are in use.
+
+        They count as used just now. Raises PageError for a page out of range.
+        """
+    def retain(self, pages: numpy.typing.ArrayLike) -> None:
+        """Add a reference to each page; if one is free or out of range, to none of them, and raise PageError."""
+    def unlink(self) -> None: ...
+    def used_pages(self) -> int: ...
     @property
     def name(self) -> str: ...
     @property
     def num_pages(self) -> int: ...
     @property
     def page_bytes(self) -> int: ...
-    def allocate(self, count: int, request: int, instance: int = 0) -> NDArray[np.int32] | None:
-        """int32[count] page numbers with one reference each, tagged with their owner; None if not enough are free.
-
-        Callers that race for the last pages may all get None. Raises ValueError unless
-        0 <= request < 2**32 and 0 <= instance < 4096.
-        """
-
-    def retain(self, pages: ArrayLike) -> None:
-        """Adds a reference to each page; if one is free or out of range, to none of them, and raises PageError."""
-
-    def release(self, pages: ArrayLike) -> int:
-        """Drops a reference of each page; returns how many became free.
-
-        Raises PageError if a page is free or out of range. Nothing is released then, unless the array repeats a
-        page more often than it has references: those before it are.
-        """
-
-    def reclaim(self, request: int | None = None, instance: int | None = None) -> int:
-        """Frees all pages of the owner, whatever their references; returns how many. ValueError without an owner."""
-
-    def remember(self, pages: ArrayLike) -> NDArray[np.uint64]:
-        """The epochs of pages that the caller holds a reference of, for `recall`.
-
-        What they hold is from now on worth keeping when they are free: they are taken anew last, those unused for
-        longest before the others, and of pages released together the later ones first. Raises PageError for a free
-        page or one out of range.
-        """
-
-    def recall(self, pages: ArrayLike, epochs: ArrayLike, request: int, instance: int = 0) -> int:
-        """Adds a reference to the leading pages that have not been taken anew since `remember`; returns how many.
-
-        A free one becomes the given owner's; one in use belongs to request 0 from now on, so that `reclaim` takes
-        it from nobody. Raises PageError for a page out of range, ValueError as `allocate`.
-        """
-
-    def renew(self, pages: ArrayLike, epochs: ArrayLike) -> tuple[int, int]:
-        """How many leading pages `recall` would find now, and how many of these are in use.
-
-        They count as used just now. Raises PageError for a page out of range.
-        """
-
-    def owner(self, page: int) -> tuple[int, int] | None:
-        """(request, instance), or None if the page is free. Raises PageError if it is out of range."""
-
-    def references(self, page: int) -> int:
-        """0 if the page is free. Raises PageError if it is out of range."""
-
-    def free_pages(self) -> int: ...
-    def used_pages(self) -> int: ...
-    def remembered_pages(self) -> int:
-        """Free pages whose contents are worth keeping; `free_pages` counts them too."""
-
-    def data(self) -> memoryview:
-        """All pages, num_pages * page_bytes bytes, without a copy, page-aligned; keeps them mapped."""
-
-    def close(self) -> None: ...
-    def unlink(self) -> None: ...
 
 class PagedBuffer:
     """Rows of a fixed size over a page pool; passive: allocating pages is the caller's business.
 
-    All methods check every bound before they touch memory: ValueError for an index that contradicts itself or its
-    rows, IndexError for a request or rows outside it, PageError for pages that are free or out of range.
+    All methods check every bound before they touch memory: ValueError for an index that contradicts itself or its rows,
+    IndexError for a request or rows outside it, PageError for pages that are free or out of range.
     """
-
     def __init__(self, pool: PagePool, row_bytes: int) -> None: ...
-    @property
-    def rows_per_page(self) -> int: ...
-    @property
-    def row_bytes(self) -> int: ...
+    def consume(self, index: ipc_buffers.page_index.PageIndex, request: int, start: int, stop: int) -> int:
+        """Release the request's pages that [start, stop) finishes: those whose last row lies in it.
+
+        So pages with a row at or behind `stop` stay, and consecutive calls release each page once. Returns how many pages
+        became free.
+        """
     def pages_for(self, rows: int) -> int:
-        """The pages that `rows` rows fill."""
-
-    def write(self, index: PageIndex, rows: NDArray[Any]) -> None:
-        """Copies a flattened batch, C-contiguous [n, row_bytes] in bytes of any dtype, to its pages."""
-
+        """Return the pages that `rows` rows fill."""
     def read(
-        self, index: PageIndex, request: int, start: int, stop: int, out: NDArray[Any] | None = None
-    ) -> NDArray[Any]:
-        """Copies rows [start, stop) of one request, counted from its first.
+        self,
+        index: ipc_buffers.page_index.PageIndex,
+        request: int,
+        start: int,
+        stop: int,
+        out: numpy.ndarray | None = None,
+    ) -> numpy.ndarray:
+        """Copy rows [start, stop) of one request, counted from its first.
 
         Returns uint8 [stop - start, row_bytes], or `out`, C-contiguous and of just as many bytes.
         """
-
-    def consume(self, index: PageIndex, request: int, start: int, stop: int) -> int:
-        """Releases the request's pages that [start, stop) finishes: those whose last row lies in it.
-
-        So pages with a row at or behind `stop` stay, and consecutive calls release each page once. Returns how
-        many pages became free.
-        """
+    def write(self, index: ipc_buffers.page_index.PageIndex, rows: numpy.ndarray) -> None:
+        """Copy a flattened batch, C-contiguous [n, row_bytes] in bytes of any dtype, to its pages."""
+    @property
+    def row_bytes(self) -> int: ...
+    @property
+    def rows_per_page(self) -> int: ...
 
 class MessageQueue:
     """Bounded queue of messages between processes, in the order they were sent.
 
-    Any number of senders; several receivers share the messages. A sender that is killed leaves no half message, a
-    receiver that is killed while it takes a message leaves it to the next one. Waiting threads sleep in the kernel,
-    without the GIL, and Python's signal handlers run.
+    Any number of senders; several receivers share the messages. A sender that is killed leaves no half message, a receiver
+    that is killed while it takes a message leaves it to the next one. Waiting threads sleep in the kernel, without the GIL,
+    and Python's signal handlers run.
     """
-
-    @staticmethod
-    def create(name: str, capacity: int) -> MessageQueue:
-        """`capacity` in bytes, 8 to 15 of which each message needs for itself. Raises as `Arena.create`."""
-
     @staticmethod
     def attach(name: str) -> MessageQueue:
-        """Raises as `Arena.attach`."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def capacity(self) -> int:
-        """Bytes."""
-
-    @property
-    def max_message(self) -> int:
-        """Bytes: a quarter of the capacity."""
-
-    def send(self, message: Buffer, timeout: float | None = None) -> None:
-        """Waits up to `timeout` seconds for room (None: forever).
+        """Map a queue of another handle, by name; raises as `Arena.attach`."""
+    @staticmethod
+    def create(name: str, capacity: int) -> MessageQueue:
+        """Create a queue of `capacity` bytes, 8 to 15 of which each message needs for itself; raises as `Arena.create`."""
+    def close(self) -> None:
+        """Close this handle. Idempotent. Other threads that wait on it raise ArenaError."""
+    def pending(self) -> int:
+        """Return the number of messages in the queue; counts them, one by one."""
+    def receive(self, timeout: float | None = None) -> bytes | None:
+        """Return the next message; None if there is none within `timeout` seconds (None: waits forever, 0: looks once)."""
+    def receive_many(self, limit: int, timeout: float | None = None) -> list[bytes]:
+        """Wait for a first message as `receive`, and return what is there, up to `limit` messages."""
+    def send(self, message: typing_extensions.Buffer, timeout: float | None = None) -> None:
+        """Wait up to `timeout` seconds for room (None: forever), and send.
 
         Raises TimeoutError if there was none, MessageTooLarge if there never will be.
         """
-
-    def receive(self, timeout: float | None = None) -> bytes | None:
-        """The next message; None if there is none within `timeout` seconds (None: waits forever, 0: looks once)."""
-
-    def receive_many(self, limit: int, timeout: float | None = None) -> list[bytes]:
-        """Waits for a first message as `receive`, and takes what is there, up to `limit` messages."""
-
-    def pending(self) -> int:
-        """Messages in the queue; counts them, one by one."""
-
-    def close(self) -> None:
-        """Idempotent. Other threads that wait on this handle raise ArenaError."""
-
     def unlink(self) -> None: ...
+    @property
+    def capacity(self) -> int:
+        """Bytes."""
+    @property
+    def max_message(self) -> int:
+        """Bytes: a quarter of the capacity."""
+    @property
+    def name(self) -> str: ...
+
+def list_arenas() -> list[ArenaInfo]:
+    """Return all arenas, page pools and message queues on this machine, by name."""
+
+def remove_stale_arenas() -> list[str]:
+    """Unlink what dead creators left behind; return the names."""

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from flashcodec import RGBLayout
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.media import MediaOptions, MediaPlan, Picture
 from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, cubic_or_linear
 
 
@@ -22,7 +23,7 @@ class Gemma3Processor(PictureProcessor):
         self.placeholders = {"image": tokens.boi_token}
         self.visual_ids = {"image": config.image_token_id}
         self._text = f"\n\n{tokens.boi_token}{tokens.image_token}{tokens.eoi_token}\n\n"
-        self._layout = Picture(self.side, self.side, interpolation=cubic_or_linear(self.image_rules.resample))
+        self._layout = RGBLayout(self.side, self.side, interpolation=cubic_or_linear(self.image_rules.resample))
 
     def picture_side(self) -> int:
         size, side = self.image_rules.size, self.config.vision_config.image_size
@@ -63,6 +64,6 @@ class Gemma3TextAdapter(LanguageAdapter):
 
 
 def _refuse_encoders(config: Any, model_dir: Path) -> None:
-    """Raises ConfigError for a model whose text sees what comes after it: it cannot generate."""
+    """Raise ConfigError for a model whose text sees what comes after it: it cannot generate."""
     if config.get_text_config().use_bidirectional_attention:
         raise ConfigError(f"{model_dir}: a model with bidirectional attention (config.json) does not generate text")

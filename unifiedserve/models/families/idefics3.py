@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, Prompt, View, Views
+from unifiedserve.messages.layouts import View, Views
+from unifiedserve.messages.media import ExpandedPrompt, MediaKind, MediaOptions, MediaPlan
 from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
 
-LARGEST_SIDE = 4096  # of a resized picture, whatever the checkpoint's rules say
+LARGEST_SIDE = 4096  # pixels of a resized picture's side at most, whatever the checkpoint's rules say
 
 Size = tuple[int, int]
 
@@ -33,8 +34,8 @@ class Idefics3Processor(PictureProcessor):
 
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
-    ) -> Prompt:
-        """As of any family; the template, which only knows contents in parts, gets a string as one part."""
+    ) -> ExpandedPrompt:
+        """Make the prompt as any family does, with strings as one part: the template knows contents in parts only."""
         return super().prompt([_in_parts(message) for message in messages], media, **template_kwargs)
 
     def media_text(self, plan: MediaPlan) -> str:
@@ -65,7 +66,7 @@ class Idefics3Processor(PictureProcessor):
         return self.plan("image", (), Views(height, width, views, self._filter))
 
     def plan(self, kind: MediaKind, indices: tuple[int, ...], layout: Views, **more: Any) -> MediaPlan:
-        """Units are tiles, of an image or of the frames of a video."""
+        """Make the plan of an image or a video, whose units are tiles of the image or of the frames."""
         return MediaPlan(
             kind=kind,
             frame_indices=indices,
@@ -88,7 +89,7 @@ class Idefics3Adapter(PictureAdapter):
 
 
 def first_size(height: int, width: int, rules: Any) -> Size:
-    """What a picture is resized to first: its longer side to the rules' `longest_edge`, the other one made even."""
+    """Return the size of the first resize: the longer side is the rules' `longest_edge`, the other one even."""
     longest = rules["longest_edge"]
     if not longest:
         return rules["height"], rules["width"]
@@ -110,7 +111,7 @@ def _bounded(height: int, width: int) -> Size:
 
 
 def grid_of(height: int, width: int, side: int) -> Size:
-    """Rows and columns of tiles that hold a picture: the longer side first, the other by the aspect ratio then."""
+    """Return the rows and columns of tiles that hold a picture: the longer side's first, the other by the ratio."""
     ratio = width / height
     if width >= height:
         columns = math.ceil(width / side)

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from flashcodec import TileLayout
+from flashcodec import RGBLayout, TileLayout
+from unifiedserve.messages.media import MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.frame_sampling import frame_count, spread
-from unifiedserve.models.media import MediaOptions, MediaPlan, Picture, Tiles, VideoInfo
 from unifiedserve.models.pictures import PictureProcessor
 
 
@@ -32,18 +32,17 @@ class InternVLProcessor(PictureProcessor):
 
     def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         rules = self.image_rules
-        tiles = TileLayout.internvl(height, width, self.side, rules.min_patches, rules.max_patches)
-        layout = Tiles(tiles.rows, tiles.columns, self.side, "last" if tiles.thumbnail else None)
-        return self._plan("image", (), layout, layout.count)
+        layout = TileLayout.internvl(height, width, self.side, rules.min_patches, rules.max_patches)
+        return self._plan("image", (), layout, layout.tiles)
 
     def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         count = frame_count(self.video_rules, video, options)
         shift = self.video_rules.get("initial_shift", True)
         middle = video.num_frames / count / 2
         indices = spread(video.num_frames, count, middle if shift is True else float(shift))
-        return self._plan("video", indices, Picture(self.side, self.side), count)
+        return self._plan("video", indices, RGBLayout(self.side, self.side), count)
 
-    def _plan(self, kind: Any, indices: tuple[int, ...], layout: Tiles | Picture, units: int) -> MediaPlan:
+    def _plan(self, kind: Any, indices: tuple[int, ...], layout: TileLayout | RGBLayout, units: int) -> MediaPlan:
         patch = self.config.vision_config.patch_size[0]
         return MediaPlan(
             kind=kind,

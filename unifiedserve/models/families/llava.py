@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from unifiedserve.models.media import MediaOptions, MediaPlan
+from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.pictures import PictureProcessor, picture_tokens, whole_picture
 
 

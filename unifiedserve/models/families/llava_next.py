@@ -9,7 +9,7 @@ from torch import Tensor
 
 from flashcodec import TileLayout
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.media import MediaOptions, MediaPlan, Tiles
+from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, picture_tokens
 
 
@@ -17,7 +17,7 @@ class LlavaNextProcessor(PictureProcessor):
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
         vision = config.vision_config
-        self.patches: int = vision.image_size // vision.patch_size  # along a side
+        self.patches: int = vision.image_size // vision.patch_size  # patches along a side
         self.resolutions = [tuple(each) for each in config.image_grid_pinpoints]
         _check(model_dir, self)
         self.picture_token("image", self.tokenizer.decode([config.image_token_id]))
@@ -28,24 +28,23 @@ class LlavaNextProcessor(PictureProcessor):
         return side
 
     def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
-        tiles = TileLayout.anyres(height, width, self.resolutions, self.side)
-        layout = Tiles(tiles.rows, tiles.columns, self.side, "first", tiles.content)
-        rows, columns = self.tile_features(*self._unpadded(height, width, tiles.rows, tiles.columns))
+        layout = TileLayout.anyres(height, width, self.resolutions, self.side)
+        rows, columns = self.tile_features(*self._unpadded(height, width, layout.rows, layout.columns))
         return MediaPlan(
             kind="image",
             layout=layout,
             units=1,
-            patches_per_unit=self.side * layout.count,
+            patches_per_unit=self.side * layout.tiles,
             tokens_per_unit=self.patches**2 + rows * (columns + 1),
             source=(height, width),
         )
 
     def tile_features(self, rows: int, columns: int) -> tuple[int, int]:
-        """What the model keeps of rows × columns features of an image's tiles; a newline follows each row."""
+        """Return the features of rows × columns tiles that the model keeps; a newline follows each row."""
         return rows, columns
 
     def _unpadded(self, height: int, width: int, tile_rows: int, tile_columns: int) -> tuple[int, int]:
-        """Rows and columns of features that show the image and not the border around it, by transformers' rounding."""
+        """Return rows and columns of the features that show the image, not its border, by transformers' rounding."""
         rows, columns = tile_rows * self.patches, tile_columns * self.patches
         if width / height > columns / rows:
             filled = int(round(height * (columns / width), 7))
@@ -59,14 +58,14 @@ class LlavaNextAdapter(PictureAdapter):
         return torch.cat(list(self.image_features(pixels, units)))
 
     def image_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
-        """Visual tokens [m, hidden] for each of `units`, all of images."""
+        """Return visual tokens [m, hidden] for each of `units`, all of images."""
         sizes = torch.tensor([plan.source for plan, _ in units])
         features: Sequence[Tensor] = self.model.model.get_image_features(pixels, sizes).pooler_output
         return features
 
 
 def _check(model_dir: Path, processor: LlavaNextProcessor) -> None:
-    """Raises ConfigError where the rules for images and the model do not fit each other."""
+    """Raise ConfigError where the rules for images and the model do not fit each other."""
     rules, config = processor.image_rules, processor.config
     sides = {processor.side, config.vision_config.image_size, (rules.crop_size or rules.size).height or processor.side}
     if len(sides) > 1:

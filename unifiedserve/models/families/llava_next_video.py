@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.media import MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.families.llava_next import LlavaNextAdapter, LlavaNextProcessor
 from unifiedserve.models.frame_sampling import evenly, frame_count
-from unifiedserve.models.media import MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.pictures import Units, whole_picture
 
 
@@ -39,7 +39,7 @@ class LlavaNextVideoProcessor(LlavaNextProcessor):
         )
 
     def pooled_side(self) -> int:
-        """Features along a side of a frame."""
+        """Return the number of features along a side of a frame."""
         return self.patches // int(self.config.spatial_pool_stride)
 
     def tail_tokens(self) -> int:
@@ -48,7 +48,7 @@ class LlavaNextVideoProcessor(LlavaNextProcessor):
 
 class LlavaNextVideoAdapter(LlavaNextAdapter):
     def features(self, pixels: Tensor, units: Units) -> Tensor:
-        """All that are of images go through `image_features` together, those of videos through `video_features`."""
+        """Return visual tokens: of all images together by `image_features`, of all videos by `video_features`."""
         side = pixels.shape[-1]
         pictures = torch.split(pixels, [count * plan.patches_per_unit // side for plan, count in units])
         tokens: dict[int, Tensor] = {}
@@ -60,7 +60,7 @@ class LlavaNextVideoAdapter(LlavaNextAdapter):
         return torch.cat([tokens[i] for i in range(len(units))])
 
     def video_features(self, pixels: Tensor, units: Units) -> Sequence[Tensor]:
-        """The same for units of videos."""
+        """Return visual tokens [m, hidden] for each of `units`, all of videos."""
         tokens = [count * plan.tokens_per_unit for plan, count in units]
         features: Tensor = self.model.model.get_video_features(pixels[None]).pooler_output[0]
         return torch.split(features[: sum(tokens)], tokens)

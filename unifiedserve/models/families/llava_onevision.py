@@ -7,12 +7,12 @@ from typing import Any
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.media import MediaPlan
 from unifiedserve.models.families.llava_next_video import LlavaNextVideoAdapter, LlavaNextVideoProcessor
 from unifiedserve.models.frame_sampling import DEFAULT_FRAMES
-from unifiedserve.models.media import MediaPlan
 
-LIMIT = "anyres_max_"  # followed by how many tiles' features an image may have
-TOLERATED = 1.1  # how far above the limit an image's sides may be
+LIMIT = "anyres_max_"  # a number follows: how many tiles' features an image may have
+TOLERATED = 1.1  # factor by which an image's sides may exceed the limit
 
 
 class LlavaOnevisionProcessor(LlavaNextVideoProcessor):

@@ -1,11 +1,11 @@
-"""How MiniCPM-V cuts pictures into slices, and which frames of a video it sees; no weights, no torch."""
+"""The rules by which MiniCPM-V cuts pictures into slices and samples videos; no weights, no torch."""
 
 import math
 
 import numpy as np
 
+from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, VideoInfo
 from unifiedserve.models.frame_sampling import known_fps
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, VideoInfo
 
 STEP = 0.1  # seconds between the frames of a long video that are chosen from
 
@@ -13,7 +13,7 @@ Size = tuple[int, int]
 
 
 def slices(height: int, width: int, most: int, resolution: int) -> Size | None:
-    """Rows and columns of slices, about as many as the picture has pixels for; None if it needs none.
+    """Return rows and columns of slices, about as many as the picture has pixels for; None if it needs none.
 
     Of the grids whose aspect ratio is nearest to the picture's, that of more rows.
     """
@@ -27,7 +27,7 @@ def slices(height: int, width: int, most: int, resolution: int) -> Size | None:
 
 
 def fitted(height: float, width: float, resolution: int, step: int, upscale: bool) -> Size:
-    """A size in multiples of `step`, of about `resolution`² pixels where there are more, or always with `upscale`."""
+    """Return a size in multiples of `step`, of about `resolution`² pixels if it has more, or always with `upscale`."""
     if upscale or height * width > resolution**2:
         ratio = width / height
         height = int(resolution / math.sqrt(ratio))
@@ -36,7 +36,7 @@ def fitted(height: float, width: float, resolution: int, step: int, upscale: boo
 
 
 def sample(video: VideoInfo, options: MediaOptions, most: int) -> tuple[int, ...]:
-    """A frame a second (or `fps`); of longer videos `most`, evenly in time; or `num_frames`, evenly."""
+    """Sample a frame a second (or `fps`); of longer videos `most`, evenly in time; or `num_frames`, evenly."""
     total, fps = video.num_frames, known_fps(video)
     duration, limit = video.duration or total / fps, options.max_frames or most
     if options.num_frames is not None:
@@ -51,7 +51,7 @@ def sample(video: VideoInfo, options: MediaOptions, most: int) -> tuple[int, ...
 
 
 def _chosen(count: int, most: int) -> list[int]:
-    """All of `count` numbers from 0, or `most` of them from first to last."""
+    """Choose all of `count` numbers from 0, or `most` of them from first to last."""
     chosen: list[int] = np.linspace(0, count - 1, min(count, most), dtype=int).tolist()
     return chosen
 

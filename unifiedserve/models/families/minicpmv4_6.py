@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.layouts import View, Views
+from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.families.minicpm_rules import Size, divisible, fitted, sample, slices
-from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, VideoInfo, View, Views
 from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
 
-# transformers' own, for what a checkpoint does not say
+# transformers' own values for what a checkpoint does not say
 RULES = {"max_slice_nums": 9, "scale_resolution": 448, "slice_mode": True, "resample": 3, "patch_size": 14}
 MAX_FRAMES = 128
 
@@ -41,7 +42,7 @@ class MiniCPMProcessor(PictureProcessor):
         return side
 
     def media_texts(self, media: Sequence[MediaPlan]) -> list[str]:
-        """Images and videos are numbered, each kind on its own."""
+        """Return the texts of the media: images and videos are numbered, each kind on its own."""
         texts, numbers = [], {"image": 0, "video": 0}
         for plan in media:
             tag = f"{self.tokenizer.image_id_start_token}{numbers[plan.kind]}{self.tokenizer.image_id_end_token}"
@@ -108,7 +109,7 @@ class MiniCPMAdapter(PictureAdapter):
 
 
 def part_sizes(plan: MediaPlan) -> list[Size]:
-    """(height, width) of the pictures of a unit, in their order."""
+    """Return (height, width) of the pictures of a unit, in their order."""
     parts = []
     for view in plan.views:
         height, width = view.sizes[-1]

@@ -1,6 +1,7 @@
 """Llama 3.2 Vision: layers of cross-attention read an image's tiles; in the prompt each image is a single token."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from flashcodec import TileLayout
 from unifiedserve.attention import RaggedBatch, cross_attention
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache
-from unifiedserve.models.media import MediaOptions, MediaPlan, Tiles
+from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, cubic_or_linear
 from unifiedserve.models.scopes import Scope
 
@@ -41,15 +42,12 @@ class MllamaProcessor(PictureProcessor):
 
     def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         most = self.config.vision_config.max_num_tiles
-        grid = TileLayout.mllama(height, width, self.side, most)
-        layout = Tiles(
-            grid.rows, grid.columns, self.side, None, grid.content, interpolation=self._interpolation, corner=True
-        )
+        layout = replace(TileLayout.mllama(height, width, self.side, most), interpolation=self._interpolation)
         return MediaPlan(
             kind="image",
             layout=layout,
             units=1,
-            patches_per_unit=self.side * layout.count,
+            patches_per_unit=self.side * layout.tiles,
             tokens_per_unit=most * _tile_tokens(self.config),  # tiles that are not there can be attended to, too
         )
 
@@ -65,7 +63,7 @@ class MllamaAdapter(PictureAdapter):
             attention.layer_idx = number  # among the keys and values in a row of the visual buffer
 
     def scopes(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> list[Scope]:
-        """Text sees the image before it, or those where several stand in a row, but not the tiles that pad them.
+        """Let text see the image before it, or all where several stand in a row, but not the tiles that pad them.
 
         Text before the first image sees all that there is: that is what transformers makes of a mask without a key.
         """
@@ -77,15 +75,15 @@ class MllamaAdapter(PictureAdapter):
         first = 0
         for place, plan in zip(places, media, strict=True):
             together = scopes and scopes[-1].start == place - 1
-            own = range(first, first + size * plan.tiles.count)
+            own = range(first, first + size * plan.tiles.tiles)
             scopes.append(Scope(place, [*(scopes[-1].rows if together else []), own]))
             first += plan.tokens
         return [Scope(0, [range(first)], early=True), *scopes] if places[0] > 0 else scopes
 
     def features(self, pixels: Tensor, units: Units) -> Tensor:
-        """Keys and values of all cross-attention layers, [M, layers * 2 * kv heads * head_dim], of tiles of images."""
+        """Return the tiles' keys and values of all cross-attention layers: [M, layers * 2 * kv heads * head_dim]."""
         most = self.config.vision_config.max_num_tiles
-        counts = [plan.tiles.count for plan, _ in units]
+        counts = [plan.tiles.tiles for plan, _ in units]
         padded = pixels.new_zeros(len(units), most, *pixels.shape[1:])
         for row, tiles in zip(padded, torch.split(pixels, counts), strict=True):
             row[: len(tiles)] = tiles
@@ -111,7 +109,7 @@ class MllamaAdapter(PictureAdapter):
         return final
 
     def _cross_layer(self, layer: Any, hidden: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
-        """Hidden states [S, hidden] of the batch's tokens that attend to images, after a layer."""
+        """Return hidden states [S, hidden] of the batch's tokens that attend to images, after a layer."""
         if kv.visual is None:
             raise ValueError("the KV cache has no visual buffer, to which tokens attend")
         attention, hidden = layer.cross_attn, hidden[batch.cross_rows]
@@ -129,7 +127,7 @@ class MllamaAdapter(PictureAdapter):
 
 
 def _keys_and_values(attention: Any, states: Tensor) -> tuple[Tensor, Tensor]:
-    """[M, kv heads * head_dim] each, of states [M, hidden]."""
+    """Return keys and values [M, kv heads * head_dim] of states [M, hidden]."""
     keys, values = attention.k_proj(states), attention.v_proj(states)
     return attention.k_norm(keys.view(len(keys), -1, attention.head_dim)).flatten(1), values
 
@@ -140,6 +138,6 @@ def _kv_width(config: Any) -> int:
 
 
 def _tile_tokens(config: Any) -> int:
-    """Patches and a class token."""
+    """Return the tokens of a tile: its patches and a class token."""
     vision = config.vision_config
     return int((vision.image_size // vision.patch_size) ** 2 + 1)

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.families.qwen2_5_vl.processor import Qwen25VLProcessor, patch_plan
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, check_shape, resized
 from unifiedserve.models.families.qwen2_vl import Qwen2VLAdapter
 from unifiedserve.models.frame_sampling import known_fps
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, VideoInfo
 
-#: of transformers' Qwen3VLVideoProcessor
+#: defaults of transformers' Qwen3VLVideoProcessor
 VIDEO_DEFAULTS: Mapping[str, Any] = {
     "min_pixels": 128 * 32 * 32,
     "max_pixels": 768 * 32 * 32,
@@ -38,9 +38,9 @@ class Qwen3VLProcessor(Qwen25VLProcessor):
         self._end = getattr(self.tokenizer, "vision_end_token", "<|vision_end|>")
 
     def media_text(self, plan: MediaPlan) -> str:
-        """A video's groups, each behind its time.
+        """Return the text of a video's groups, each behind its time.
 
-        All of them stay within the start and end that templates put around a video's token, as in transformers.
+        All groups stay within the start and end that templates put around a video's token, as in transformers.
         """
         token = self.placeholders[plan.kind]
         if plan.kind == "image":
@@ -78,7 +78,7 @@ class Qwen3VLAdapter(Qwen2VLAdapter):
 
 
 def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) -> tuple[int, ...]:
-    """Indices of the frames to take: evenly from the first to the last.
+    """Return indices of the frames to take: evenly from the first to the last.
 
     As Qwen3VLVideoProcessor.sample_frames: where a request asks for more than there are, some are taken several times,
     but never so that there are more than the checkpoint's `max_frames`.
@@ -98,7 +98,7 @@ def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) ->
 
 
 def frame_size(rules: MediaRules, height: int, width: int, num_frames: int, options: MediaOptions) -> tuple[int, int]:
-    """Height and width of each of `num_frames` frames after the resize.
+    """Return height and width of each of `num_frames` frames after the resize.
 
     A checkpoint's limits are for all frames of a video together; those of a request bound one.
     """
@@ -116,7 +116,7 @@ def frame_size(rules: MediaRules, height: int, width: int, num_frames: int, opti
 def clip_size(
     height: int, width: int, frames: int, factor: int, group: int, min_pixels: int, max_pixels: int
 ) -> tuple[int, int]:
-    """Multiples of `factor` near the same shape, so that frames in whole groups have min_pixels to max_pixels.
+    """Return multiples of `factor` near the shape with which frames in whole groups have min to max_pixels.
 
     The `smart_resize` of Glm4vVideoProcessor in transformers, which Qwen3-VL uses for videos.
     """

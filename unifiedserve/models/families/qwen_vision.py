@@ -12,17 +12,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
 from unifiedserve.models.families.qwen2_5_vl.vision_kernels import attend, check_dtype
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, rearranged, unit_layout
 from unifiedserve.models.linear import linear, linear_plus
-from unifiedserve.models.media import MediaKind, MediaPlan
 
-POSITION_TABLES = 4  # kept for grids that come again
+POSITION_TABLES = 4  # tables kept for grids that come again
 
 
 class UnitTower:
-    """`modules` is transformers' tower; its parameters are used in place.
+    """A vision tower over `modules`, transformers' own, whose parameters are used in place.
 
     `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
     weights that are neither float32 nor bfloat16.
@@ -46,7 +46,7 @@ class UnitTower:
 
     @torch.inference_mode()
     def __call__(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
-        """[M, out_hidden * (1 + levels)] of uint8 [N, row_bytes]; `units` are so many whole units of each plan.
+        """Encode uint8 [N, row_bytes], whole `units` of each plan in order, to [M, out_hidden * (1 + levels)].
 
         A visual token's columns are the tower's output and then those that DeepStack takes from inner layers.
         """
@@ -73,7 +73,7 @@ class UnitTower:
             row += rows
 
     def _offset(self, height: int, width: int) -> Tensor:
-        """[height * width, hidden] of a unit: the learned positions, resampled to its grid, and the bias."""
+        """Return a unit's [height * width, hidden]: the learned positions, resampled to its grid, and the bias."""
         modules, size = self._modules, self._geometry.merge_size
         learned = modules.pos_embed.weight.float().unflatten(0, (modules.num_grid_per_side, -1)).permute(2, 0, 1)
         resampled = functional.interpolate(
@@ -96,7 +96,7 @@ class UnitTower:
 
 
 def _merge(merger: Any, hidden: Tensor) -> Tensor:
-    """[M, out_hidden] of [N, hidden]; some mergers normalise patches, some what they are merged to."""
+    """Merge [N, hidden] to [M, out_hidden]; some mergers normalise patches, some what they are merged to."""
     norm = merger.ln_q if hasattr(merger, "ln_q") else merger.norm
     first, second = _linears(merger)
     normed = norm(hidden.view(-1, *norm.normalized_shape)).view(-1, first.in_features)
@@ -104,5 +104,5 @@ def _merge(merger: Any, hidden: Tensor) -> Tensor:
 
 
 def _linears(module: Any) -> list[torch.nn.Linear]:
-    """The two layers of a perceptron, which families name differently."""
+    """Return the two layers of a perceptron, which families name differently."""
     return [part for part in module.modules() if isinstance(part, torch.nn.Linear)]

@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.layouts import View, Views
+from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.chat import ChatTemplate
 from unifiedserve.models.families.idefics3 import LARGEST_SIDE, Idefics3Processor, first_size
 from unifiedserve.models.frame_sampling import known_fps
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, MediaPlan, VideoInfo, View, Views
 from unifiedserve.models.number_words import in_words
 from unifiedserve.models.pictures import filter_of
 
-# where the checkpoint does not say: transformers' and the published checkpoints' own
+# transformers' and the published checkpoints' own values, for what a checkpoint does not say
 RULES = {"size": {"longest_edge": 1456}, "max_image_size": {"longest_edge": 364}, "resample": 1}
 SAMPLING = {"max_frames": 64, "fps": 1}
-SKIPPED_SECONDS = 1  # at either end of a long video
+SKIPPED_SECONDS = 1  # seconds skipped at either end of a long video
 
 
 class SmolVLMProcessor(Idefics3Processor):
@@ -34,7 +35,7 @@ class SmolVLMProcessor(Idefics3Processor):
         self._read_video_rules(model_dir)
 
     def _read_video_rules(self, model_dir: Path) -> None:
-        """Raises ConfigError for rules that the encoder cannot follow."""
+        """Read the rules for videos; raises ConfigError for those that the encoder cannot follow."""
         rules = {**RULES, **self.video_rules}
         sampling = rules.get("video_sampling", {})
         given = {"max_frames": rules.get("num_frames"), "fps": rules.get("fps"), **sampling}
@@ -47,11 +48,11 @@ class SmolVLMProcessor(Idefics3Processor):
             raise ConfigError(f"{model_dir}: frames of videos must be resized to the size of images, {self.side}")
 
     def template_for(self, media: Sequence[MediaPlan]) -> ChatTemplate:
-        """transformers' own for videos, which the published checkpoints' templates leave out, unless one was given."""
+        """Return transformers' own template for videos, which published ones leave out, unless one was given."""
         return self._video_chat if any(plan.kind == "video" for plan in media) else self.chat
 
     def media_texts(self, media: Sequence[MediaPlan]) -> Sequence[str]:
-        """Of several videos, transformers gives each the number of frames of the longest."""
+        """Return the texts of the media; each video's tells the longest one's frames, as in transformers."""
         longest = max((plan.units for plan in media if plan.kind == "video"), default=0)
         return [self.media_text(plan) if plan.kind == "image" else self._video_text(plan, longest) for plan in media]
 
@@ -74,7 +75,7 @@ class SmolVLMProcessor(Idefics3Processor):
 
 
 def sample(video: VideoInfo, options: MediaOptions, max_frames: int, fps: float) -> tuple[int, ...]:
-    """Frames evenly spread, `fps` a second but at most `num_frames`, without the ends of a long video; or all."""
+    """Spread frames evenly, `fps` a second but at most `num_frames`, without a long video's ends; or take all."""
     total, fps, every = video.num_frames, options.fps or fps, options.num_frames == ALL_FRAMES
     duration = video.duration or total / known_fps(video)
     most = (not every and options.num_frames) or options.max_frames or max_frames

@@ -137,13 +137,13 @@ def _silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def _timed(read: peers.Reader, path: str, indices: list[int]) -> tuple[float, float]:
+def _timed(read: peers.Read, path: str, indices: list[int]) -> tuple[float, float]:
     wall, cpu = time.perf_counter(), time.process_time()
     read(path, indices)
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def _difference(read: peers.Reader, path: str, indices: list[int]) -> tuple[str, bool]:
+def _difference(read: peers.Read, path: str, indices: list[int]) -> tuple[str, bool]:
     """In words, and whether these are the right frames."""
     ours, theirs = peers.flashcodec(path, indices), read(path, indices)
     if ours.shape != theirs.shape:

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from unifiedserve.messages.media import MediaPlan
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.families.qwen2_5_vl.rules import QWEN2_VIDEO_DEFAULTS, read_rules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
-from unifiedserve.models.media import MediaPlan
 
 
 class Qwen25VLAdapter(LanguageAdapter):

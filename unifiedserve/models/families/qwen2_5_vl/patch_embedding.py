@@ -10,14 +10,17 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from unifiedserve.messages.media import MediaKind
 from unifiedserve.models.linear import Weights, linear
-from unifiedserve.models.media import MediaKind
 
 CENTRE = 128
 
 
 class PatchEmbedding:
-    """`weight` is the tower's projection [hidden, ...]; `normalisation` has mean and deviation of a row, float32."""
+    """An embedding by the tower's projection `weight` [hidden, ...].
+
+    `normalisation` has mean and deviation of a row for each kind of media, float32.
+    """
 
     def __init__(self, weight: Tensor, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
         self._dtype = weight.dtype
@@ -28,7 +31,7 @@ class PatchEmbedding:
             self._linear[kind] = self._linear[same] if same else self._fold(exact, mean.double(), deviation.double())
 
     def __call__(self, patches: Tensor, runs: list[tuple[MediaKind, int]]) -> Tensor:
-        """[N, hidden] of uint8 [N, row_bytes]; `runs` says of which kind each next rows are."""
+        """Embed uint8 [N, row_bytes] as [N, hidden]; `runs` says of which kind each next rows are."""
         centred = (patches - CENTRE).view(torch.int8).to(self._dtype)  # wraps around: two's complement
         rows = torch.split(centred, [count for _, count in runs])
         embedded = [linear(part, self._linear[kind]) for part, (kind, _) in zip(rows, runs, strict=True)]

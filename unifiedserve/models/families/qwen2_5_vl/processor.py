@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from flashcodec import PatchLayout
+from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, PromptError, VideoInfo
 from unifiedserve.models.base import Processor
 from unifiedserve.models.families.qwen2_5_vl.rules import (
     QWEN2_VIDEO_DEFAULTS,
@@ -14,7 +16,6 @@ from unifiedserve.models.families.qwen2_5_vl.rules import (
     sample_frames,
 )
 from unifiedserve.models.frame_sampling import known_fps
-from unifiedserve.models.media import MediaKind, MediaOptions, MediaPlan, PatchGrid, VideoInfo
 
 
 class Qwen25VLProcessor(Processor):
@@ -58,14 +59,22 @@ def patch_plan(
     units: int,
     seconds: float,
 ) -> MediaPlan:
-    """`units` temporal groups of `height` × `width` pixels each, `seconds` apart."""
-    patches = (height // rules.patch_size) * (width // rules.patch_size)
+    """Plan `units` temporal groups of `height` × `width` pixels each, `seconds` apart."""
+    layout = _layout(rules, height, width)
     return MediaPlan(
         kind=kind,
         frame_indices=indices,
-        layout=PatchGrid(height, width, rules.patch_size, rules.temporal_patch_size, rules.merge_size),
+        layout=layout,
         units=units,
-        patches_per_unit=patches,
-        tokens_per_unit=patches // rules.merge_size**2,
+        patches_per_unit=layout.rows_per_group,
+        tokens_per_unit=layout.rows_per_group // rules.merge_size**2,
         seconds_per_unit=seconds,
     )
+
+
+def _layout(rules: MediaRules, height: int, width: int) -> PatchLayout:
+    """Return the layout of patches; PromptError for a frame that FlashCodec does not resize to that size."""
+    try:
+        return PatchLayout(height, width, rules.patch_size, rules.temporal_patch_size, rules.merge_size)
+    except ValueError as error:
+        raise PromptError(str(error)) from error

@@ -1,7 +1,7 @@
 """The media rules of Qwen2-VL and Qwen2.5-VL checkpoints: how many frames, of which size, in which patches.
 
-Equal to transformers' Qwen2VLImageProcessor and Qwen2VLVideoProcessor, whose video part cannot be imported without
-torchvision. Where those fail, the rules here go on: see `sample_frames`.
+They equal those of transformers' Qwen2VLImageProcessor and Qwen2VLVideoProcessor, whose video part cannot be imported
+without torchvision. Where those fail, the rules here go on: see `sample_frames`.
 """
 
 import math
@@ -14,12 +14,12 @@ import torch
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
+from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, PromptError, VideoInfo
 from unifiedserve.models.frame_sampling import known_fps
-from unifiedserve.models.media import ALL_FRAMES, MediaOptions, PromptError, VideoInfo
 from unifiedserve.models.normalisation import normalisation
 
 MAX_ASPECT_RATIO = 200
-DEFAULT_FPS = 2.0  # of qwen-vl-utils, for checkpoints that leave sampling to the caller
+DEFAULT_FPS = 2.0  # what qwen-vl-utils takes, for checkpoints that leave sampling to the caller
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 IMAGE_DEFAULTS = {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280}
@@ -48,7 +48,7 @@ class MediaRules(msgspec.Struct, frozen=True):
 
     @staticmethod
     def read(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> "MediaRules":
-        """From a processor's JSON object and the class's own defaults."""
+        """Read the rules from a processor's JSON object and the class's own defaults."""
         given = {name: value for name, value in values.items() if value is not None}
         size = given.get("size", {})
         edges = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}
@@ -60,7 +60,7 @@ class MediaRules(msgspec.Struct, frozen=True):
         return 3 * self.temporal_patch_size * self.patch_size**2
 
     def normalisation(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Float32 mean and deviation of uint8 values, one of each a row element."""
+        """Return float32 mean and deviation of uint8 values, one of each a row element."""
         moments = (self.image_mean, self.image_std) if self.do_normalize else (None, None)
         mean, deviation = normalisation(self.rescale_factor if self.do_rescale else None, *moments)
         elements = self.row_bytes // 3
@@ -70,7 +70,7 @@ class MediaRules(msgspec.Struct, frozen=True):
 def read_rules(
     model_dir: Path, video_defaults: Mapping[str, Any] = QWEN2_VIDEO_DEFAULTS
 ) -> tuple[MediaRules, MediaRules]:
-    """The image and the video rules, from the files that transformers would read, in its order.
+    """Read the image and the video rules from the files that transformers would read, in its order.
 
     `video_defaults` are those of the family's video processor where they are not MediaRules' own.
     """
@@ -91,7 +91,7 @@ def read_rules(
 
 
 def resized(height: int, width: int, factor: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
-    """Qwen2-VL's `smart_resize`: multiples of `factor` near the same shape, min_pixels ≤ area ≤ max_pixels.
+    """Resize as Qwen2-VL's `smart_resize`: multiples of `factor` near the shape, min_pixels ≤ area ≤ max_pixels.
 
     Raises PromptError for an empty image, an aspect ratio above 200, or contradicting limits.
     """
@@ -111,7 +111,7 @@ def resized(height: int, width: int, factor: int, min_pixels: int, max_pixels: i
 
 
 def check_shape(height: int, width: int) -> None:
-    """Raises PromptError for an empty picture or an aspect ratio above 200."""
+    """Raise PromptError for an empty picture or an aspect ratio above 200."""
     if min(height, width) < 1:
         raise PromptError(f"a picture of {width}x{height} pixels has no content")
     if max(height, width) > MAX_ASPECT_RATIO * min(height, width):
@@ -119,7 +119,7 @@ def check_shape(height: int, width: int) -> None:
 
 
 def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) -> tuple[int, ...]:
-    """Indices of the frames to take: uniform by index, whatever their timestamps.
+    """Return indices of the frames to take: uniform by index, whatever their timestamps.
 
     As Qwen2VLVideoProcessor.sample_frames, except that a video with fewer frames than asked for gives what it has,
     that there is at least one frame, and that a checkpoint without a sampling rule gets DEFAULT_FPS.
@@ -144,7 +144,7 @@ def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) ->
 
 
 def frame_size(rules: MediaRules, height: int, width: int, num_frames: int, options: MediaOptions) -> tuple[int, int]:
-    """Height and width of each of `num_frames` frames after the resize."""
+    """Return height and width of each of `num_frames` frames after the resize."""
     factor = rules.patch_size * rules.merge_size
     min_pixels, max_pixels = options.min_pixels or rules.min_pixels, options.max_pixels or rules.max_pixels
     if rules.cap_pixels_per_frame:
@@ -155,7 +155,7 @@ def frame_size(rules: MediaRules, height: int, width: int, num_frames: int, opti
 
 
 def image_size(rules: MediaRules, height: int, width: int, options: MediaOptions) -> tuple[int, int]:
-    """Height and width of an image after the resize."""
+    """Return height and width of an image after the resize."""
     return resized(
         height,
         width,

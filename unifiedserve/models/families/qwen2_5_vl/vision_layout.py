@@ -1,4 +1,4 @@
-"""In which order the vision tower computes the patches of a batch: those that attend to each other side by side.
+"""The order in which the vision tower computes a batch's patches: those that attend to each other side by side.
 
 Everything here counts *tokens*: the merge_size² consecutive patches that become one visual token and stay together.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Geometry(NamedTuple):
-    """What windows and positions depend on besides a grid; `window` is a side in tokens, None without."""
+    """The numbers that windows and positions depend on besides a grid; `window` is a side in tokens, or None."""
 
     merge_size: int
     window: int | None
@@ -39,20 +39,20 @@ class Group(NamedTuple):
 class Layout(NamedTuple):
     """An order of a batch's M tokens, in which sequences of equal length are grouped."""
 
-    order: Tensor  # int64 [M]: which token of the batch is at each place
+    order: Tensor  # int64 [M]: the token of the batch at each place
     groups: list[Group]
-    cos: Tensor  # float32 [M * merge_size², head_dim / 2]: of each row's rotary angles
+    cos: Tensor  # float32 [M * merge_size², head_dim / 2]: cosines of each row's rotary angles
     sin: Tensor
 
     def moved_from(self, other: "Layout") -> Tensor:
-        """int64 [M]: where in `other` the token at each place is."""
+        """Return where in `other` the token at each place is: int64 [M]."""
         places = torch.empty_like(other.order)
         places[other.order] = torch.arange(len(places))
         return places[self.order]
 
 
 class GridTable(NamedTuple):
-    """What follows from the grid of one unit alone."""
+    """The tables that follow from the grid of one unit alone."""
 
     windows: list[Tensor]  # int64 [windows, tokens of each], one for each size of window
     whole: list[Tensor]  # int64 [1, tokens]: the unit as one sequence
@@ -69,17 +69,17 @@ def grid_table(height: int, width: int, geometry: Geometry) -> GridTable:
 
 
 def window_layout(runs: Sequence[Run], geometry: Geometry) -> Layout:
-    """For attention within windows."""
+    """Return the layout for attention within windows."""
     return _layout(runs, geometry, [table.windows for table in _tables(runs, geometry)])
 
 
 def unit_layout(runs: Sequence[Run], geometry: Geometry) -> Layout:
-    """For attention within whole units."""
+    """Return the layout for attention within whole units."""
     return _layout(runs, geometry, [table.whole for table in _tables(runs, geometry)])
 
 
 def rearranged(hidden: Tensor, tokens: Tensor) -> Tensor:
-    """Rows of `hidden` [N, width], each token's together, in the order of `tokens` [M]."""
+    """Return the rows of `hidden` [N, width], each token's together, in the order of `tokens` [M]."""
     return hidden.view(len(tokens), -1).index_select(0, tokens).view(hidden.shape)
 
 
@@ -88,7 +88,7 @@ def _tables(runs: Sequence[Run], geometry: Geometry) -> list[GridTable]:
 
 
 def _layout(runs: Sequence[Run], geometry: Geometry, sequences: Sequence[list[Tensor]]) -> Layout:
-    """`sequences` are those of one unit of each run: int64 [sequences, tokens of each], by length."""
+    """Lay out a batch; `sequences` are those of a unit of each run, by length: int64 [sequences, tokens of each]."""
     by_length: dict[int, list[Tensor]] = {}
     first = 0
     for run, of_unit in zip(runs, sequences, strict=True):
@@ -108,7 +108,7 @@ def _layout(runs: Sequence[Run], geometry: Geometry, sequences: Sequence[list[Te
 
 
 def _all_angles(runs: Sequence[Run], geometry: Geometry) -> tuple[Tensor, Tensor]:
-    """Cosines and sines [M, merge_size² * head_dim / 2] of all tokens, in the batch's order."""
+    """Return cosines and sines [M, merge_size² * head_dim / 2] of all tokens, in the batch's order."""
     tables = _tables(runs, geometry)
     cos = torch.cat([table.cos.repeat(run.units, 1) for run, table in zip(runs, tables, strict=True)])
     sin = torch.cat([table.sin.repeat(run.units, 1) for run, table in zip(runs, tables, strict=True)])
@@ -116,7 +116,7 @@ def _all_angles(runs: Sequence[Run], geometry: Geometry) -> tuple[Tensor, Tensor
 
 
 def _windows(rows: int, columns: int, side: int) -> list[Tensor]:
-    """Squares of `side` tokens from the top left corner on; those at the right and bottom edges may be smaller."""
+    """Cut squares of `side` tokens from the top left corner on; at the right and bottom they may be smaller."""
     tokens = torch.arange(rows * columns).view(rows, columns)
     by_size: dict[int, list[Tensor]] = {}
     for y in range(0, rows, side):
@@ -127,7 +127,7 @@ def _windows(rows: int, columns: int, side: int) -> list[Tensor]:
 
 
 def _angles(rows: int, columns: int, geometry: Geometry) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of rotary angles: half of a row's frequencies turn with its y, the others with its x."""
+    """Return cosine and sine of rotary angles: half of a row's frequencies turn with its y, half with its x."""
     size = geometry.merge_size
     half = geometry.head_dim // 2
     frequencies = 1.0 / (geometry.theta ** (torch.arange(0, half, 2, dtype=torch.float) / half))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
 from unifiedserve.models.families.qwen2_5_vl.vision_kernels import attend, check_dtype, norm
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
@@ -22,13 +23,12 @@ from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
     window_layout,
 )
 from unifiedserve.models.linear import linear, linear_plus, linear_times
-from unifiedserve.models.media import MediaKind, MediaPlan
 
-PATCHES = 2048  # at once, if units are not larger: what lies between two products stays in the cache
+PATCHES = 2048  # patches in one go, if units are not larger: what lies between two products stays in the cache
 
 
 class VisionTower:
-    """`modules` is transformers' tower; its parameters are used in place.
+    """A vision tower over `modules`, transformers' own, whose parameters are used in place.
 
     `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
     an activation other than SiLU or weights that are neither float32 nor bfloat16.
@@ -53,7 +53,7 @@ class VisionTower:
 
     @torch.inference_mode()
     def __call__(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
-        """[M, out_hidden] of uint8 [N, row_bytes]; `units` are so many whole units of each plan, in order."""
+        """Encode uint8 [N, row_bytes], whole `units` of each plan in order, to [M, out_hidden]."""
         parts = list(_parts(units))
         rows = torch.split(patches, [sum(count * plan.patches_per_unit for plan, count in part) for part in parts])
         tokens = [self._encode(each, part) for each, part in zip(rows, parts, strict=True)]
@@ -89,7 +89,7 @@ class VisionTower:
 
 
 def _parts(units: Sequence[tuple[MediaPlan, int]]) -> Iterator[list[tuple[MediaPlan, int]]]:
-    """The same units in parts of PATCHES at most, or of a single unit."""
+    """Yield the units in parts of PATCHES at most, or of a single unit."""
     part: list[tuple[MediaPlan, int]] = []
     free = PATCHES
     for plan, count in units:

@@ -1,0 +1,109 @@
+// What is known of a video stream without decoding it: packets, frames in presentation order, GOPs.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bitstream/packets.h"
+#include "codecs/coded_format.h"
+#include "ffmpeg/packet.h"
+#include "pixels/orientation.h"
+#include "source/source.h"
+
+struct AVStream;
+
+namespace flashcodec {
+
+class Input;
+
+// Packets [first_packet, last_packet) in decoding order, from one key packet up to the next; their frames lie
+// in [first_frame, last_frame), a range that overlaps the neighbours' in open GOPs.
+struct Gop {
+  int32_t first_packet;
+  int32_t last_packet;
+  int32_t first_frame;
+  int32_t last_frame;
+};
+
+struct Metadata {
+  std::string codec;
+  std::optional<std::string> pixel_format;
+  int width = 0;  // as displayed, after rotation
+  int height = 0;
+  std::optional<double> rotation;
+  std::optional<double> duration_from_header;
+  std::optional<double> begin_from_header;
+  std::optional<double> bit_rate;
+  std::optional<double> average_fps_from_header;
+  std::optional<int64_t> num_frames_from_header;
+  std::optional<std::pair<int, int>> pixel_aspect_ratio;
+  std::optional<std::string> color_primaries, color_space, color_transfer;
+};
+
+class Bitstream {
+ public:
+  // Analyses the stream: MP4/MOV from the sample tables, other containers by a scan of their packets.
+  Bitstream(SourcePtr source, int stream_index, const Limits& limits);
+
+  const PacketTable& table() const { return table_; }
+  const SourcePtr& source() const { return table_.source; }
+  const Limits& limits() const { return table_.limits; }
+  int stream_index() const { return table_.stream_index; }
+  const AVCodecParameters& parameters() const { return *parameters_; }
+  const Metadata& metadata() const { return metadata_; }
+  const CodedFormat& format() const { return format_; }
+  Orientation orientation() const { return orientation_; }
+
+  const std::vector<Packet>& packets() const { return table_.packets; }
+  const std::vector<int32_t>& frames() const { return frames_; }  // packet of each frame
+  const std::vector<Gop>& gops() const { return gops_; }
+  int gop_of(int32_t packet) const;
+  double seconds(int64_t timestamp) const { return static_cast<double>(timestamp) * time_base_.num / time_base_.den; }
+  int64_t frame_pts(int32_t frame) const { return frame_pts_[frame]; }
+  int64_t frame_duration(int32_t frame) const;
+  int64_t end_pts() const;  // when the last frame goes off
+
+  bool contiguous() const { return table_.contiguous; }
+  // There were no tables to tell where the packets are: all of the source was read to find them.
+  bool scanned() const { return scanned_; }
+  // Timestamps tell which packet a decoded frame comes from. If not, frames are counted from the first packet.
+  bool ordered() const { return ordered_; }
+  // Shown before the key frame of its GOP, so it may need frames of the GOP before.
+  bool leading(int32_t packet) const;
+  // Decoding may start at this GOP: its key packet is no recovery point in the middle of an intra refresh.
+  bool starts_clean(int gop) const;
+
+  [[noreturn]] void fail(const std::string& reason, ErrorKind kind = ErrorKind::kDamaged) const {
+    table_.fail(reason, kind);
+  }
+
+ private:
+  void read_parameters(const Input& input);
+  void check_decodable(const AVStream& stream) const;
+  void read_metadata(const AVStream& stream);
+  void read_packets(Input& input, Deadline deadline);
+  void check_count(int64_t packets) const;
+  void list_packets(Input& input);
+  bool gradual(const AVPacket& key) const;
+  void order_frames(bool restart_at_keys);
+  void find_gops();
+
+  PacketTable table_;
+  ParametersPtr parameters_;
+  AVRational time_base_{0, 1};
+  Metadata metadata_;
+  CodedFormat format_;
+  Orientation orientation_;
+  std::vector<int32_t> frames_;
+  std::vector<int64_t> frame_pts_;
+  std::vector<Gop> gops_;
+  bool ordered_ = true;
+  bool scanned_ = false;                            // the packets' bytes have been seen
+  mutable std::vector<std::atomic<int8_t>> clean_;  // 0 unknown, 1 yes, -1 no
+};
+
+using BitstreamPtr = std::shared_ptr<const Bitstream>;
+
+}  // namespace flashcodec

@@ -1,0 +1,37 @@
+// Which packets of a stream can be left out, by the headers of its codec.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "codecs/av1.h"
+#include "codecs/nal.h"
+#include "ffmpeg/packet.h"
+
+namespace flashcodec {
+
+// What must be known of a stream to read the headers of its packets: first what its configuration says, then what
+// disposable() has seen in the packets before.
+struct CodedFormat {
+  AVCodecID codec = AV_CODEC_ID_NONE;  // NONE: no packet can be left out
+  NalFormat nal;                       // H.264, HEVC
+  std::optional<Av1Sequence> av1;
+  bool interlaced = true;    // MPEG-4
+  bool independent = false;  // VP8, VP9: all frames are (VpxFrame), as a scan has shown
+
+  static CodedFormat of(const AVCodecParameters& parameters);
+};
+
+// The packet can be left out if its frame is not wanted: no other frame comes out differently, bit for bit. To be
+// asked of each packet that follows a key packet, in order, as headers in one packet hold for the next ones.
+bool disposable(std::span<const uint8_t> packet, CodedFormat& format);
+
+// Whether pictures of this stream leave the decoder in the order of MPEG-1, 2 and 4: B pictures at once, others when
+// the next of them comes. Not so if an MPEG-4 packet holds more or less than one picture.
+bool simple_order(std::span<const uint8_t> packet, const CodedFormat& format);
+
+// VP8, VP9: whether the packet's frames are independent of others in the sense of VpxFrame.
+bool independent(std::span<const uint8_t> packet, const CodedFormat& format);
+
+}  // namespace flashcodec

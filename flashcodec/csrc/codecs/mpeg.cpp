@@ -1,0 +1,99 @@
+#include "codecs/mpeg.h"
+
+#include "codecs/bit_reader.h"
+#include "codecs/start_codes.h"
+
+namespace flashcodec {
+
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+
+// MPEG-1 and MPEG-2
+constexpr int kPicture = 0x00, kLastSlice = 0xAF, kUserData = 0xB2, kExtension = 0xB5;
+constexpr int kCodingExtension = 8, kFrame = 3;
+// MPEG-4
+constexpr int kFirstLayer = 0x20, kLastLayer = 0x2F, kVop = 0xB6;
+constexpr unsigned kExtendedAspect = 15, kRectangular = 0;
+
+// temporal_reference, picture_coding_type
+bool is_b_picture(Bytes part) { return part.size() > 2 && (part[2] >> 3 & 7) == 3; }
+
+bool is_b_vop(Bytes part) { return part.size() > 1 && part[1] >> 6 == 2; }
+
+int bits_for(unsigned value) {
+  int bits = 1;
+  while (value >> bits != 0) ++bits;
+  return bits;
+}
+
+bool interlaced_layer(Bytes part) {
+  BitReader bits(part.subspan(1));
+  bits.skip(1 + 8);                   // random_accessible_vol, video_object_type_indication
+  if (bits.flag()) bits.skip(4 + 3);  // video_object_layer_verid, priority
+  if (bits.bits(4) == kExtendedAspect) bits.skip(16);
+  if (bits.flag()) {  // vol_control_parameters
+    bits.skip(2 + 1);
+    if (bits.flag()) bits.skip(79);  // vbv_parameters
+  }
+  const unsigned shape = bits.bits(2);
+  if (shape != kRectangular) return true;  // not told apart: FFmpeg hardly decodes them
+  bits.skip(1);
+  const unsigned resolution = bits.bits(16);
+  bits.skip(1);
+  if (bits.flag() && resolution > 0) bits.skip(bits_for(resolution - 1));
+  bits.skip(1 + 13 + 1 + 13 + 1);  // width and height between markers
+  return bits.flag() || bits.overrun();
+}
+
+}  // namespace
+
+bool lone_b_picture(Bytes packet) {
+  int pictures = 0;
+  int fields = 0;
+  bool others = false;
+  visit_start_codes(packet, [&](Bytes part) {
+    if (part[0] == kPicture) {
+      ++pictures;
+      others = others || !is_b_picture(part);
+    } else if (part[0] == kExtension && part.size() > 3 && part[1] >> 4 == kCodingExtension) {
+      fields += (part[3] & 3) != kFrame ? 1 : 0;
+    } else {
+      others = others || (part[0] > kLastSlice && part[0] != kUserData);
+    }
+    return !others;
+  });
+  return !others && ((pictures == 1 && fields == 0) || (pictures == 2 && fields == 2));
+}
+
+bool lone_b_vop(Bytes packet) {
+  int vops = 0;
+  bool others = false;
+  visit_start_codes(packet, [&](Bytes part) {
+    ++vops;
+    others = part[0] != kVop || !is_b_vop(part);
+    return !others;
+  });
+  return !others && vops == 1;
+}
+
+bool single_vop(Bytes packet) {
+  constexpr size_t kLongestEmptyVop = 19;
+  int vops = 0;
+  visit_start_codes(packet, [&](Bytes part) {
+    vops += part[0] == kVop ? 1 : 0;
+    return vops < 2;
+  });
+  return vops == 1 && packet.size() > kLongestEmptyVop;
+}
+
+std::optional<bool> mpeg4_interlaced(Bytes data) {
+  std::optional<bool> interlaced;
+  visit_start_codes(data, [&](Bytes part) {
+    if (part[0] >= kFirstLayer && part[0] <= kLastLayer) interlaced = interlaced_layer(part);
+    return part[0] != kVop;
+  });
+  return interlaced;
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,211 @@
+#include "codecs/nal.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "codecs/bit_reader.h"
+#include "codecs/start_codes.h"
+
+namespace flashcodec {
+
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+
+// Calls visit(nal) for each NAL unit until it returns false.
+template <class Visit>
+void visit_with_lengths(Bytes data, int length_bytes, Visit visit) {
+  while (data.size() > static_cast<size_t>(length_bytes)) {
+    size_t length = 0;
+    for (int i = 0; i < length_bytes; ++i) length = length << 8 | data[i];
+    data = data.subspan(length_bytes);
+    const Bytes nal = data.first(std::min(length, data.size()));
+    if (!nal.empty() && !visit(nal)) return;
+    data = data.subspan(nal.size());
+  }
+}
+
+template <class Visit>
+void visit_nals(Bytes data, int length_bytes, Visit visit) {
+  if (length_bytes > 0) {
+    visit_with_lengths(data, length_bytes, visit);
+  } else {
+    visit_start_codes(data, visit);
+  }
+}
+
+// The payload without emulation prevention bytes (H.264 7.3.1), at most `limit` bytes of it.
+std::vector<uint8_t> unescape(Bytes nal, size_t limit) {
+  std::vector<uint8_t> out;
+  int zeros = 0;
+  for (const uint8_t byte : nal) {
+    if (out.size() >= limit) break;
+    if (zeros >= 2 && byte == 3) {
+      zeros = 0;
+      continue;
+    }
+    zeros = byte == 0 ? zeros + 1 : 0;
+    out.push_back(byte);
+  }
+  return out;
+}
+
+// recovery_frame_cnt of a recovery point SEI (H.264 D.1.8), or 0 if the NAL unit holds none.
+unsigned recovery_frames(Bytes sei) {
+  constexpr unsigned kRecoveryPoint = 6;
+  const std::vector<uint8_t> data = unescape(sei.subspan(1), 4096);
+  size_t at = 0;
+  while (at + 2 < data.size()) {
+    std::array<unsigned, 2> type_and_size{};
+    for (unsigned& value : type_and_size) {
+      while (at < data.size() && data[at] == 0xFF) {
+        value += 255;
+        ++at;
+      }
+      if (at < data.size()) value += data[at++];
+    }
+    if (type_and_size[0] == kRecoveryPoint) return BitReader(Bytes(data).subspan(at)).exp_golomb();
+    at += type_and_size[1];
+  }
+  return 0;
+}
+
+bool intra_slice(Bytes slice) {
+  const std::vector<uint8_t> header = unescape(slice.subspan(1), 16);
+  BitReader bits(header);
+  bits.exp_golomb();  // first_mb_in_slice
+  const unsigned type = bits.exp_golomb() % 5;
+  return type == 2 || type == 4;  // I, SI
+}
+
+int hevc_type(Bytes nal) { return nal[0] >> 1 & 0x3F; }
+int hevc_layer(Bytes nal) { return (nal[0] & 1) << 5 | nal[1] >> 3; }
+int hevc_temporal_id(Bytes nal) { return (nal[1] & 7) - 1; }
+
+constexpr int kHevcVps = 32, kHevcSps = 33, kHevcPps = 34, kHevcEndOfSequence = 36, kHevcEndOfBitstream = 37;
+
+// sps_max_sub_layers_minus1 (HEVC 7.3.2.2.1)
+int highest_temporal_id(Bytes nal, int known) {
+  if (nal.size() < 3 || hevc_type(nal) != kHevcSps || hevc_layer(nal) != 0) return known;
+  return std::max(known, nal[2] >> 1 & 7);
+}
+
+// The NAL units in an HEVCDecoderConfigurationRecord (ISO/IEC 14496-15, 8.3.3.1).
+int highest_temporal_id_of_hvcc(Bytes record) {
+  int highest = -1;
+  size_t at = 23;
+  for (int arrays = record[22]; arrays > 0 && at + 3 <= record.size(); --arrays) {
+    int count = record[at + 1] << 8 | record[at + 2];
+    at += 3;
+    for (; count > 0 && at + 2 <= record.size(); --count) {
+      const size_t length = static_cast<size_t>(record[at]) << 8 | record[at + 1];
+      at += 2;
+      if (at + length > record.size()) return highest;
+      highest = highest_temporal_id(record.subspan(at, length), highest);
+      at += length;
+    }
+  }
+  return highest;
+}
+
+// What holds for pictures after this one.
+bool outlasts_hevc(int type) {
+  return (type >= kHevcVps && type <= kHevcPps) || type == kHevcEndOfSequence || type == kHevcEndOfBitstream;
+}
+
+}  // namespace
+
+NalFormat NalFormat::of_h264(Bytes configuration) {
+  if (configuration.size() <= 4 || configuration[0] != 1) return {};
+  return {.length_bytes = (configuration[4] & 3) + 1};
+}
+
+NalFormat NalFormat::of_hevc(Bytes configuration) {
+  const Bytes c = configuration;
+  const bool annex_b = c.size() < 23 || (c[0] == 0 && c[1] == 0 && c[2] <= 1);
+  if (!annex_b) return {.length_bytes = (c[21] & 3) + 1, .highest_temporal_id = highest_temporal_id_of_hvcc(c)};
+  NalFormat format;
+  visit_start_codes(c, [&](Bytes nal) {
+    format.highest_temporal_id = flashcodec::highest_temporal_id(nal, format.highest_temporal_id);
+    return true;
+  });
+  return format;
+}
+
+H264Picture inspect_h264(Bytes packet, const NalFormat& format) {
+  constexpr int kSlice = 1, kPartition = 2, kIdr = 5, kSei = 6, kSps = 7, kPps = 8, kSpsExtension = 13, kSubsetSps = 15;
+  H264Picture picture;
+  bool pictures = false;
+  bool reference = false;
+  bool parameters = false;
+  bool gradual = false;
+  visit_nals(packet, format.length_bytes, [&](Bytes nal) {
+    const int type = nal[0] & 31;
+    if (type == kSei && nal.size() > 1) gradual = gradual || recovery_frames(nal) > 0;
+    parameters = parameters || type == kSps || type == kPps || type == kSpsExtension || type == kSubsetSps;
+    if (type != kSlice && type != kPartition && type != kIdr) return true;
+    if (!pictures) picture.random_access = type == kIdr || (!gradual && nal.size() > 1 && intra_slice(nal));
+    pictures = true;
+    reference = (nal[0] >> 5 & 3) != 0;
+    return !reference;
+  });
+  picture.needed = reference || parameters || !pictures;
+  return picture;
+}
+
+bool disposable_hevc(Bytes packet, NalFormat& format) {
+  bool pictures = false;
+  bool needed = false;
+  visit_nals(packet, format.length_bytes, [&](Bytes nal) {
+    if (nal.size() < 2 || hevc_layer(nal) != 0) return true;
+    const int type = hevc_type(nal);
+    format.highest_temporal_id = highest_temporal_id(nal, format.highest_temporal_id);
+    needed = needed || outlasts_hevc(type);
+    if (type >= kHevcVps) return true;
+    const bool non_reference = type <= 14 && type % 2 == 0;
+    pictures = true;
+    needed = needed || !non_reference || hevc_temporal_id(nal) < format.highest_temporal_id;
+    return !needed;
+  });
+  return pictures && !needed && format.highest_temporal_id >= 0;
+}
+
+bool plain_h264(std::span<const uint8_t> record) {
+  constexpr size_t kParameterSet = 8;  // behind the record's head, the length and the first byte is the NAL header
+  if (record.size() < kParameterSet + 4 || (record[5] & 31) == 0) return false;
+  const size_t length = static_cast<size_t>(record[6]) << 8 | record[7];
+  const std::vector<uint8_t> set = unescape(record.subspan(kParameterSet + 1), std::max<size_t>(length, 1) - 1);
+  BitReader bits(set);
+  constexpr std::array<uint32_t, 3> with_chroma{100, 110, 122};
+  const uint32_t profile = bits.bits(8);
+  bits.skip(16);
+  bits.exp_golomb();  // seq_parameter_set_id
+  if (std::find(with_chroma.begin(), with_chroma.end(), profile) != with_chroma.end()) {
+    for (int i = 0; i < 3; ++i) bits.exp_golomb();  // chroma_format_idc, which is not 3, and bit depths
+    bits.skip(1);
+    if (bits.flag()) return false;  // scaling matrices
+  } else if (profile > 100 || profile == 44 || profile == 83 || profile == 86) {
+    return false;
+  }
+  bits.exp_golomb();                         // log2_max_frame_num_minus4
+  if (bits.exp_golomb() != 0) return false;  // pic_order_cnt_type
+  bits.exp_golomb();
+  bits.exp_golomb();  // max_num_ref_frames
+  bits.skip(1);
+  bits.exp_golomb();               // width
+  bits.exp_golomb();               // height
+  if (!bits.flag()) bits.skip(1);  // frame_mbs_only_flag, mb_adaptive_frame_field_flag
+  bits.skip(1);
+  if (bits.flag()) {  // frame_cropping_flag
+    for (int i = 0; i < 4; ++i) bits.exp_golomb();
+  }
+  if (bits.flag()) {                // vui_parameters_present_flag
+    if (bits.flag()) return false;  // aspect_ratio_info_present_flag
+    if (bits.flag()) bits.skip(1);  // overscan_info_present_flag
+    if (bits.flag()) return false;  // video_signal_type_present_flag
+  }
+  return !bits.overrun();
+}
+
+}  // namespace flashcodec

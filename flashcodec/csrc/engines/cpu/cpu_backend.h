@@ -1,0 +1,20 @@
+// FFmpeg's decoders, and pixels written by this machine's cores.
+#pragma once
+
+#include "engines/backend.h"
+
+namespace flashcodec {
+
+class CpuBackend : public Backend {
+ public:
+  // One engine for each core that this process may use.
+  int engines(int wanted) const override;
+  // Whatever has been analysed: that there is a decoder was seen to then.
+  bool decodes(const Bitstream& stream) const override;
+  int64_t memory(const Bitstream& stream) const override;
+  // `threads` are FFmpeg's frame threads.
+  std::unique_ptr<PictureDecoder> open(const Bitstream& stream, int threads) const override;
+  std::unique_ptr<GroupWriter> writer() const override;
+};
+
+}  // namespace flashcodec

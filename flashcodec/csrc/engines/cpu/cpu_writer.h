@@ -1,0 +1,21 @@
+// Groups written by the engine's own thread, into ordinary memory.
+#pragma once
+
+#include "engines/backend.h"
+#include "pixels/frame_writer.h"
+
+namespace flashcodec {
+
+class CpuWriter : public GroupWriter {
+ public:
+  std::shared_ptr<uint8_t[]> take(size_t bytes) override;
+  size_t group_bytes(const Picture& picture, const Layout& layout) const override;
+  void write(const Picture& picture, Orientation orientation, const Layout& layout,
+             std::span<const Place> places) override;
+  void fence() override {}
+
+ private:
+  FrameWriter frames_;
+};
+
+}  // namespace flashcodec

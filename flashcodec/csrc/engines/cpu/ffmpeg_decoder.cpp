@@ -1,0 +1,70 @@
+#include "engines/cpu/ffmpeg_decoder.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "ffmpeg/log.h"
+#include "pixels/ffmpeg_picture.h"
+
+namespace flashcodec {
+
+namespace {
+
+bool same_parameters(const AVCodecParameters& a, const AVCodecParameters& b) {
+  const auto key = [](const AVCodecParameters& p) {
+    return std::tuple(p.codec_id, p.codec_tag, p.format, p.width, p.height, p.profile, p.level, p.field_order,
+                      p.color_range, p.color_primaries, p.color_trc, p.color_space, p.chroma_location, p.video_delay,
+                      p.sample_aspect_ratio.num, p.sample_aspect_ratio.den, p.extradata_size);
+  };
+  return key(a) == key(b) && std::equal(a.extradata, a.extradata + a.extradata_size, b.extradata);
+}
+
+}  // namespace
+
+FfmpegDecoder::FfmpegDecoder(const Bitstream& stream, int threads)
+    : ordered_(stream.ordered()),
+      private_(!stream.contiguous()),
+      max_pixels_(stream.limits().max_pixels),
+      parameters_(owned<ParametersPtr>(avcodec_parameters_alloc())),
+      frame_(owned<FramePtr>(av_frame_alloc())) {
+  const AVCodec* codec = avcodec_find_decoder(stream.parameters().codec_id);
+  context_ = owned<CodecPtr>(avcodec_alloc_context3(codec));
+  if (avcodec_parameters_copy(parameters_.get(), &stream.parameters()) < 0 ||
+      avcodec_parameters_to_context(context_.get(), parameters_.get()) < 0) {
+    throw std::bad_alloc();
+  }
+  context_->thread_count = threads;
+  // What frame threads have to say nobody captures: it would go to the user's stderr.
+  if (threads > 1) context_->log_level_offset = AV_LOG_TRACE;
+  // A decoder that starts in the middle holds back frames it takes for incomplete. The plan has seen to it that
+  // the ones wanted are not.
+  if (ordered_) context_->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
+  context_->max_pixels = max_pixels_;
+  const LogCapture log;
+  const int status = avcodec_open2(context_.get(), codec, nullptr);
+  if (status < 0) stream.fail(log.explain("the decoder cannot be opened: " + error_text(status)));
+}
+
+bool FfmpegDecoder::fits(const Bitstream& stream) const {
+  return !private_ && stream.contiguous() && stream.ordered() == ordered_ &&
+         stream.limits().max_pixels == max_pixels_ && same_parameters(stream.parameters(), *parameters_);
+}
+
+void FfmpegDecoder::flush() { avcodec_flush_buffers(context_.get()); }
+
+bool FfmpegDecoder::send(const PacketToDecode& packet) {
+  packet.packet->pts = packet.frame >= 0 ? packet.frame : AV_NOPTS_VALUE;
+  packet.packet->dts = AV_NOPTS_VALUE;
+  context_->skip_loop_filter = packet.rough ? AVDISCARD_ALL : AVDISCARD_DEFAULT;
+  return avcodec_send_packet(context_.get(), packet.packet) >= 0;
+}
+
+void FfmpegDecoder::drain() { avcodec_send_packet(context_.get(), nullptr); }
+
+const DecodedPicture* FfmpegDecoder::receive() {
+  if (avcodec_receive_frame(context_.get(), frame_.get()) < 0) return nullptr;
+  decoded_ = {picture_of(*frame_), frame_->pts, frame_->decode_error_flags != 0};
+  return &decoded_;
+}
+
+}  // namespace flashcodec

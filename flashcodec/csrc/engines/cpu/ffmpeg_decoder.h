@@ -1,0 +1,31 @@
+// One of FFmpeg's decoders, in software.
+#pragma once
+
+#include "engines/backend.h"
+#include "ffmpeg/decoding.h"
+#include "ffmpeg/packet.h"
+
+namespace flashcodec {
+
+class FfmpegDecoder : public PictureDecoder {
+ public:
+  // `threads` > 1: frame threads. Throws DecodeError if the decoder cannot be opened.
+  FfmpegDecoder(const Bitstream& stream, int threads);
+
+  bool fits(const Bitstream& stream) const override;
+  void flush() override;
+  bool send(const PacketToDecode& packet) override;
+  void drain() override;
+  const DecodedPicture* receive() override;
+
+ private:
+  bool ordered_;
+  bool private_;  // parameters may have come in its packets, so it fits no other stream
+  int64_t max_pixels_;
+  ParametersPtr parameters_;
+  CodecPtr context_;
+  FramePtr frame_;
+  DecodedPicture decoded_;
+};
+
+}  // namespace flashcodec

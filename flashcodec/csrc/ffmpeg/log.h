@@ -1,0 +1,31 @@
+// What FFmpeg says about failures.
+#pragma once
+
+#include <cstdarg>
+#include <string>
+
+namespace flashcodec {
+
+// Return the text behind one of FFmpeg's error codes.
+std::string error_text(int code);
+
+// Collects the last error message that FFmpeg logs on this thread; outside of such a scope FFmpeg's log
+// works as the process has set it up.
+class LogCapture {
+ public:
+  LogCapture();
+  ~LogCapture();
+  LogCapture(const LogCapture&) = delete;
+  LogCapture& operator=(const LogCapture&) = delete;
+
+  const std::string& last_error() const { return last_error_; }
+  // Return "<what> (<last message>)", or only `what` if FFmpeg said nothing.
+  std::string explain(const std::string& what) const;
+
+ private:
+  friend void capture_log(void*, int, const char*, va_list);
+  std::string last_error_;
+  LogCapture* outer_;
+};
+
+}  // namespace flashcodec

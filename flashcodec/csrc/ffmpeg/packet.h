@@ -1,0 +1,26 @@
+// Compressed packets and the parameters of their streams, without FFmpeg's decoders.
+#pragma once
+
+extern "C" {
+#include <libavcodec/codec_id.h>
+#include <libavcodec/codec_par.h>
+#include <libavcodec/packet.h>
+#include <libavutil/avutil.h>
+}
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ffmpeg/owned.h"
+
+namespace flashcodec {
+
+using PacketPtr = std::unique_ptr<AVPacket, FreeByPointer<av_packet_free>>;
+using ParametersPtr = std::unique_ptr<AVCodecParameters, FreeByPointer<avcodec_parameters_free>>;
+
+inline std::span<const uint8_t> bytes_of(const AVPacket& packet) {
+  return {packet.data, static_cast<size_t>(packet.size)};
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,409 @@
+// The Python face of the core. Sizes and names here are those of flashcodec/_core.pyi.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <pybind11/typing.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+extern "C" {
+#include <libavcodec/avcodec.h>
+#include <libavformat/avformat.h>
+#include <libavutil/imgutils.h>
+#include <libavutil/pixdesc.h>
+}
+
+#include "bitstream/bitstream.h"
+#include "ffmpeg/decoding.h"
+#include "native/interruptible_wait.h"
+#include "native/named_object.h"
+#include "native/released_gil.h"
+#include "pixels/ffmpeg_picture.h"
+#include "pixels/frame_writer.h"
+#include "plan/plan.h"
+#include "python/python_source.h"
+#include "serving/scheduler.h"
+#include "serving/session.h"
+
+namespace py = pybind11;
+
+namespace flashcodec {
+
+namespace {
+
+using Frames = py::array_t<int64_t, py::array::c_style>;
+using Release = py::call_guard<native::ReleasedGil>;
+
+// How often a wait looks for signals such as Ctrl-C.
+constexpr auto kSignalInterval = std::chrono::milliseconds(50);
+
+py::object to_python(const DecodeError& error) {
+  constexpr std::array types{"SourceError", "UnsupportedError", "DamagedError", "LimitError"};
+  const char* type = types.at(static_cast<size_t>(error.kind()));
+  const auto number_or_none = [](int64_t value) {
+    return value < 0 ? py::object(py::none()) : py::object(py::int_(value));
+  };
+  return py::module_::import("flashcodec.errors")
+      .attr(type)(error.source(), number_or_none(error.stream()), error.reason(), number_or_none(error.position()));
+}
+
+template <class T, class Get>
+py::array_t<T> array_of(py::ssize_t count, Get get) {
+  py::array_t<T> array(count);
+  T* out = array.mutable_data();
+  for (py::ssize_t i = 0; i < count; ++i) out[i] = get(i);
+  return array;
+}
+
+py::array_t<double> pts_seconds(const Bitstream& stream) {
+  return array_of<double>(static_cast<py::ssize_t>(stream.frames().size()),
+                          [&](auto i) { return stream.seconds(stream.frame_pts(static_cast<int32_t>(i))); });
+}
+
+py::array_t<double> durations_seconds(const Bitstream& stream) {
+  return array_of<double>(static_cast<py::ssize_t>(stream.frames().size()),
+                          [&](auto i) { return stream.seconds(stream.frame_duration(static_cast<int32_t>(i))); });
+}
+
+py::array_t<int64_t> key_frames(const Bitstream& stream) {
+  std::vector<int64_t> keys;
+  for (size_t i = 0; i < stream.frames().size(); ++i) {
+    if (stream.packets()[stream.frames()[i]].key) keys.push_back(static_cast<int64_t>(i));
+  }
+  return array_of<int64_t>(static_cast<py::ssize_t>(keys.size()), [&](auto i) { return keys[i]; });
+}
+
+std::vector<int64_t> to_vector(const Frames& frames) {
+  if (frames.ndim() != 1) throw py::value_error("frame indices must be one-dimensional");
+  return {frames.data(), frames.data() + frames.size()};
+}
+
+// The bytes of an output as an array that owns them.
+native::NamedObject<"numpy.typing.NDArray[numpy.uint8]"> take_data(Output& output) {
+  if (output.data == nullptr) return py::none();
+  using Bytes = std::shared_ptr<uint8_t[]>;
+  const auto size = static_cast<py::ssize_t>(output.bytes);
+  uint8_t* data = output.data.get();
+  const py::capsule owner(new Bytes(std::move(output.data)),
+                          [](void* p) { std::default_delete<Bytes>()(static_cast<Bytes*>(p)); });
+  return py::array_t<uint8_t>({size}, data, owner);
+}
+
+// As Python's time.monotonic() counts them.
+double seconds(Output::Clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+std::optional<Output> take(Session& session, std::optional<double> timeout) {
+  if (timeout && !(*timeout > 0)) timeout = 0;
+  std::optional<Output> output;
+  native::wait_interruptibly(native::deadline_after(timeout), kSignalInterval, [&](native::TimePoint until) {
+    const native::ReleasedGil release;
+    output = session.take(until - std::chrono::steady_clock::now());
+    return output.has_value();
+  });
+  return output;
+}
+
+uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const Layout& layout,
+             std::optional<py::array_t<uint8_t, py::array::c_style>> out, int priority, bool fast, bool report) {
+  const std::vector<int64_t> list = to_vector(frames);
+  uint8_t* memory = nullptr;
+  if (out) {
+    const size_t groups = (list.size() + layout.group_frames() - 1) / layout.group_frames();
+    const bool sized = layout.kind != LayoutKind::kRaw;
+    if (!sized || static_cast<size_t>(out->nbytes()) != groups * layout.group_bytes())
+      throw py::value_error("out has the wrong size");
+    memory = out->mutable_data();
+  }
+  const native::ReleasedGil release;
+  return session.add(std::move(stream), list, layout, {priority, fast, report}, memory);
+}
+
+using Ranges = py::typing::Tuple<py::typing::Tuple<int, int>, py::ellipsis>;
+using Segments = py::typing::Tuple<py::typing::Tuple<int, int, Ranges, int, int, int, bool>, py::ellipsis>;
+
+Segments plan(const Bitstream& stream, const Frames& frames, int group_frames, int engines) {
+  const std::vector<int64_t> list = to_vector(frames);
+  std::vector<Segment> segments;
+  std::vector<PacketCount> counts;
+  {
+    const native::ReleasedGil release;
+    segments = make_segments(stream, list, group_frames, engines);
+    counts.reserve(segments.size());
+    for (const Segment& segment : segments) {
+      const auto part = std::span(list).subspan(segment.first, segment.last - segment.first);
+      counts.push_back(count_packets(stream, segment.runs, part));
+    }
+  }
+  py::list result;
+  for (size_t i = 0; i < segments.size(); ++i) {
+    py::list runs;
+    for (const Run& run : segments[i].runs) runs.append(py::make_tuple(run.first, run.last));
+    result.append(py::make_tuple(segments[i].first, segments[i].last, py::tuple(runs), counts[i].cost, counts[i].needed,
+                                 counts[i].skipped, segments[i].wide));
+  }
+  return Segments(result);
+}
+
+using Pixels = py::array_t<uint8_t, py::array::c_style>;
+
+// One group with the same picture in all of its frames.
+template <class Write>
+py::array_t<uint8_t> write_group(const Layout& layout, Write write) {
+  py::array_t<uint8_t> group(static_cast<py::ssize_t>(layout.group_bytes()));
+  std::vector<Place> places;
+  places.reserve(layout.group_frames());
+  for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group.mutable_data(), slot});
+  const native::ReleasedGil release;
+  write(places);
+  return group;
+}
+
+py::array_t<uint8_t> lay_out(const Pixels& rgb, const Layout& layout, std::optional<std::string> kernels) {
+  if (rgb.ndim() != 3 || rgb.shape(2) != 3 || rgb.size() == 0) {
+    throw py::value_error("a picture must be uint8 [height, width, 3] and not empty");
+  }
+  const RgbView view{rgb.data(), static_cast<size_t>(rgb.strides(0)), static_cast<int>(rgb.shape(1)),
+                     static_cast<int>(rgb.shape(0))};
+  FrameWriter writer(kernels ? kernels_named(*kernels) : best_kernels());
+  return write_group(layout, [&](const std::vector<Place>& places) { writer.write(view, layout, places); });
+}
+
+// A decoder's picture, for tests and benchmarks: its planes as `raw_bytes` has them.
+FramePtr frame_of(const Pixels& planes, const std::string& format, int height, int width, int matrix, bool full_range) {
+  auto frame = owned<FramePtr>(av_frame_alloc());
+  frame->format = av_get_pix_fmt(format.c_str());
+  frame->height = height;
+  frame->width = width;
+  frame->colorspace = static_cast<AVColorSpace>(matrix);
+  frame->color_range = full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
+  if (frame->format == AV_PIX_FMT_NONE || height <= 0 || width <= 0 ||
+      static_cast<size_t>(planes.size()) != raw_bytes(picture_of(*frame))) {
+    throw py::value_error("planes do not fit the pixel format and size");
+  }
+  if (av_frame_get_buffer(frame.get(), 0) < 0) throw std::bad_alloc();
+  const auto pixels = static_cast<AVPixelFormat>(frame->format);
+  std::array<uint8_t*, 4> data{};
+  std::array<int, 4> strides{};
+  av_image_fill_arrays(data.data(), strides.data(), planes.data(), pixels, width, height, 1);
+  std::array<const uint8_t*, 4> sources{data[0], data[1], data[2], data[3]};
+  av_image_copy(frame->data, frame->linesize, sources.data(), strides.data(), pixels, width, height);
+  return frame;
+}
+
+// Converts one picture again and again with one writer, as an engine does.
+class Conversion {
+ public:
+  Conversion(const Pixels& planes, const std::string& format, int height, int width, int matrix, bool full_range,
+             std::optional<std::string> kernels)
+      : frame_(frame_of(planes, format, height, width, matrix, full_range)),
+        writer_(kernels ? kernels_named(*kernels) : best_kernels()) {}
+
+  py::array_t<uint8_t> lay_out(const Layout& layout, int quarter_turns, bool mirrored) {
+    return write_group(layout, [&](const std::vector<Place>& places) {
+      writer_.write(picture_of(*frame_), Orientation{quarter_turns, mirrored}, layout, places);
+    });
+  }
+
+ private:
+  FramePtr frame_;
+  FrameWriter writer_;
+};
+
+py::typing::List<py::str> kernel_names() {
+  py::typing::List<py::str> names;
+  for (const Kernels* kernels : available_kernels()) names.append(std::string(kernels->name));
+  return names;
+}
+
+// The last owner joins the threads, which may need the GIL to finish.
+void end_scheduler(Scheduler* scheduler) {
+  if (scheduler->inherited()) return;
+  std::optional<native::ReleasedGil> joining;
+  if (PyGILState_Check() != 0) joining.emplace();
+  std::default_delete<Scheduler>()(scheduler);
+}
+
+void bind_bitstream(py::module_& module) {
+  py::class_<Source, SourcePtr>(module, "Source")
+      .def_static("path", &open_file, py::arg("path"))
+      .def_static("buffer", &open_buffer, py::arg("bytes_like"), py::arg("name"))
+      .def_static("file_like", &open_file_like, py::arg("file"), py::arg("name"))
+      .def_property_readonly("name", &Source::name);
+
+  py::class_<Limits>(module, "Limits")
+      .def(py::init<>())
+      .def_readwrite("max_pixels", &Limits::max_pixels)
+      .def_readwrite("max_packets", &Limits::max_packets)
+      .def_readwrite("max_source_bytes", &Limits::max_source_bytes)
+      .def_readwrite("max_analysis_seconds", &Limits::max_analysis_seconds)
+      .def_readwrite("max_decode_seconds", &Limits::max_decode_seconds);
+
+  py::class_<Metadata>(module, "Metadata")
+      .def_readonly("codec", &Metadata::codec)
+      .def_readonly("pixel_format", &Metadata::pixel_format)
+      .def_readonly("width", &Metadata::width)
+      .def_readonly("height", &Metadata::height)
+      .def_readonly("rotation", &Metadata::rotation)
+      .def_readonly("duration_from_header", &Metadata::duration_from_header)
+      .def_readonly("begin_from_header", &Metadata::begin_from_header)
+      .def_readonly("bit_rate", &Metadata::bit_rate)
+      .def_readonly("average_fps_from_header", &Metadata::average_fps_from_header)
+      .def_readonly("num_frames_from_header", &Metadata::num_frames_from_header)
+      .def_readonly("pixel_aspect_ratio", &Metadata::pixel_aspect_ratio)
+      .def_readonly("color_primaries", &Metadata::color_primaries)
+      .def_readonly("color_space", &Metadata::color_space)
+      .def_readonly("color_transfer", &Metadata::color_transfer);
+
+  py::class_<Bitstream, std::shared_ptr<Bitstream>>(module, "Bitstream")
+      .def(py::init([](SourcePtr source, int stream_index, const Limits& limits) {
+             const native::ReleasedGil release;
+             return std::make_shared<Bitstream>(std::move(source), stream_index, limits);
+           }),
+           py::arg("source"), py::arg("stream_index"), py::arg("limits"))
+      .def_property_readonly("num_packets", [](const Bitstream& s) { return s.packets().size(); })
+      .def_property_readonly("source_name", [](const Bitstream& s) { return s.source()->name(); })
+      .def_property_readonly("stream_index", &Bitstream::stream_index)
+      .def_property_readonly("scanned", &Bitstream::scanned)
+      .def_property_readonly("num_frames", [](const Bitstream& s) { return s.frames().size(); })
+      .def_property_readonly("metadata", &Bitstream::metadata, py::return_value_policy::reference_internal)
+      .def("pts_seconds", &pts_seconds)
+      .def("durations_seconds", &durations_seconds)
+      .def("end_seconds", [](const Bitstream& s) { return s.seconds(s.end_pts()); })
+      .def("key_frames", &key_frames)
+      .def("gops",
+           [](const Bitstream& s) {
+             py::typing::List<py::typing::Tuple<int, int, int, int>> gops;
+             for (const Gop& gop : s.gops()) {
+               gops.append(py::make_tuple(gop.first_packet, gop.last_packet, gop.first_frame, gop.last_frame));
+             }
+             return gops;
+           })
+      .def("plan", &plan, py::arg("frames"), py::arg("group_frames"), py::arg("engines"));
+}
+
+void bind_decoding(py::module_& module) {
+  py::enum_<LayoutKind>(module, "LayoutKind")
+      .value("PATCHES", LayoutKind::kPatches)
+      .value("CHW", LayoutKind::kChw)
+      .value("HWC", LayoutKind::kHwc)
+      .value("TILES", LayoutKind::kTiles)
+      .value("RAW", LayoutKind::kRaw);
+  py::enum_<Interpolation>(module, "Interpolation")
+      .value("BICUBIC", Interpolation::kBicubic)
+      .value("BILINEAR", Interpolation::kBilinear)
+      .value("AREA", Interpolation::kArea);
+  py::enum_<Thumbnail>(module, "Thumbnail")
+      .value("NONE", Thumbnail::kNone)
+      .value("FIRST", Thumbnail::kFirst)
+      .value("LAST", Thumbnail::kLast);
+  py::class_<Fit>(module, "Fit")
+      .def(py::init([](int height, int width, int top, int left, std::array<uint8_t, 3> color, bool square) {
+             return Fit{height, width, top, left, color, square};
+           }),
+           py::arg("height") = 0, py::arg("width") = 0, py::arg("top") = 0, py::arg("left") = 0,
+           py::arg("color") = std::array<uint8_t, 3>{}, py::arg("square") = false);
+
+  module.def("kernels", &kernel_names);
+  py::class_<Layout>(module, "Layout")
+      .def(py::init([](LayoutKind kind, int height, int width, int patch, int temporal, int merge,
+                       Interpolation interpolation, const Fit& fit, int tile, Thumbnail thumbnail) {
+             const Layout layout{kind, height, width, patch, temporal, merge, interpolation, fit, tile, thumbnail};
+             layout.check();
+             return layout;
+           }),
+           py::arg("kind"), py::arg("height"), py::arg("width"), py::arg("patch_size") = 1,
+           py::arg("temporal_patch_size") = 1, py::arg("merge_size") = 1,
+           py::arg("interpolation") = Interpolation::kBicubic, py::arg("fit") = Fit{}, py::arg("tile_size") = 1,
+           py::arg("thumbnail") = Thumbnail::kNone);
+
+  py::class_<Conversion>(module, "Conversion")
+      .def(py::init<const Pixels&, const std::string&, int, int, int, bool, std::optional<std::string>>(),
+           py::arg("planes").noconvert(), py::arg("pixel_format"), py::arg("height"), py::arg("width"),
+           py::arg("color_space"), py::arg("full_range"), py::arg("kernels") = py::none())
+      .def("lay_out", &Conversion::lay_out, py::arg("layout"), py::arg("quarter_turns") = 0,
+           py::arg("mirrored") = false);
+  module.def("lay_out", &lay_out, py::arg("rgb").noconvert(), py::arg("layout"), py::arg("kernels") = py::none());
+
+  py::class_<Scheduler, std::shared_ptr<Scheduler>>(module, "Scheduler")
+      .def(py::init([](int engines, int64_t memory_limit) {
+             const native::ReleasedGil release;
+             return std::shared_ptr<Scheduler>(new Scheduler(engines, memory_limit), end_scheduler);
+           }),
+           py::arg("engines"), py::arg("memory_limit"))
+      .def("close", &Scheduler::close, Release())
+      .def_property_readonly("engines", &Scheduler::engines);
+
+  py::class_<Output>(module, "Output")
+      .def_readonly("request", &Output::request)
+      .def_readonly("first", &Output::first)
+      .def_readonly("count", &Output::count)
+      .def_readonly("engine", &Output::engine)
+      .def_property_readonly("began", [](const Output& output) { return seconds(output.began); })
+      .def_property_readonly("ended", [](const Output& output) { return seconds(output.ended); })
+      .def_readonly("damaged", &Output::damaged)
+      .def_readonly("done", &Output::done)
+      .def("take_data", &take_data)
+      .def_property_readonly("error", [](const Output& output) {
+        return native::NamedObject<"flashcodec.errors.DecodeError | None">(output.error ? to_python(*output.error)
+                                                                                        : py::object(py::none()));
+      });
+
+  py::class_<Session>(module, "Session")
+      .def(py::init<std::shared_ptr<Scheduler>, size_t>(), py::arg("scheduler"), py::arg("output_limit"))
+      .def("add", &add, py::arg("bitstream"), py::arg("frames"), py::arg("layout"), py::arg("out") = py::none(),
+           py::arg("priority") = 0, py::arg("fast") = false, py::arg("report") = false)
+      .def("take", &take, py::arg("timeout"))
+      .def("cancel", &Session::cancel, py::arg("request"), Release())
+      .def("cancel_all", &Session::cancel_all, Release());
+}
+
+std::string version_text(unsigned version) {
+  return std::to_string(AV_VERSION_MAJOR(version)) + "." + std::to_string(AV_VERSION_MINOR(version)) + "." +
+         std::to_string(AV_VERSION_MICRO(version));
+}
+
+py::typing::Dict<py::str, py::str> ffmpeg_versions() {
+  py::typing::Dict<py::str, py::str> versions;
+  versions["FFmpeg"] = av_version_info();
+  versions["libavformat"] = version_text(avformat_version());
+  versions["libavcodec"] = version_text(avcodec_version());
+  versions["libavutil"] = version_text(avutil_version());
+  return versions;
+}
+
+// The decoder that is used for a codec, by FFmpeg's names.
+std::optional<std::string> decoder_name(const std::string& codec) {
+  const AVCodecDescriptor* descriptor = avcodec_descriptor_get_by_name(codec.c_str());
+  const AVCodec* decoder = descriptor == nullptr ? nullptr : avcodec_find_decoder(descriptor->id);
+  if (decoder == nullptr) return std::nullopt;
+  return decoder->name;
+}
+
+void bind_ffmpeg(py::module_& module) {
+  module.def("ffmpeg_versions", &ffmpeg_versions);
+  module.def("decoder_name", &decoder_name, py::arg("codec"));
+  // What matters of FFmpeg's messages is in the errors; a command line shows those and nothing else.
+  module.def("mute_ffmpeg", [] { av_log_set_level(AV_LOG_QUIET); });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, module) {
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(std::move(pointer));
+    } catch (const DecodeError& error) {
+      const py::object instance = to_python(error);
+      PyErr_SetObject(py::type::of(instance).ptr(), instance.ptr());
+    }
+  });
+  bind_bitstream(module);
+  bind_decoding(module);
+  bind_ffmpeg(module);
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,77 @@
+#include "python/python_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "source/decode_error.h"
+
+namespace py = pybind11;
+
+namespace flashcodec {
+
+namespace {
+
+class FileLikeSource : public Source {
+ public:
+  FileLikeSource(py::object file, std::string name) : file_(std::move(file)), name_(std::move(name)) {
+    size_ = file_.attr("seek")(0, 2).cast<int64_t>();
+  }
+  ~FileLikeSource() override {
+    const py::gil_scoped_acquire gil;
+    file_.release().dec_ref();
+  }
+  FileLikeSource(const FileLikeSource&) = delete;
+  FileLikeSource& operator=(const FileLikeSource&) = delete;
+
+  const std::string& name() const override { return name_; }
+  int64_t size() const override { return size_; }
+
+  size_t read_at(int64_t offset, std::span<uint8_t> out) override {
+    const std::lock_guard lock(mutex_);  // before the GIL, which Python code may let go of
+    const py::gil_scoped_acquire gil;
+    try {
+      file_.attr("seek")(offset, 0);
+      const py::object data = file_.attr("read")(out.size());
+      if (!py::isinstance<py::bytes>(data))
+        throw DecodeError(name_, -1, "read() of the file object did not return bytes", ErrorKind::kSource, offset);
+      const auto view = data.cast<std::string_view>();
+      const size_t count = std::min(view.size(), out.size());
+      std::memcpy(out.data(), view.data(), count);
+      return count;
+    } catch (py::error_already_set& error) {
+      throw DecodeError(name_, -1, std::string("reading the file object failed: ") + error.what(), ErrorKind::kSource,
+                        offset);
+    }
+  }
+
+ private:
+  py::object file_;
+  std::string name_;
+  int64_t size_ = 0;
+  std::mutex mutex_;
+};
+
+struct ReleaseBuffer {
+  void operator()(Py_buffer* buffer) const {
+    const py::gil_scoped_acquire gil;
+    PyBuffer_Release(buffer);
+    delete buffer;  // NOLINT(cppcoreguidelines-owning-memory)
+  }
+};
+
+}  // namespace
+
+SourcePtr open_buffer(const py::object& bytes_like, std::string name) {
+  auto buffer = std::make_unique<Py_buffer>();
+  if (PyObject_GetBuffer(bytes_like.ptr(), buffer.get(), PyBUF_SIMPLE) != 0) throw py::error_already_set();
+  const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(buffer->buf), static_cast<size_t>(buffer->len));
+  return open_memory(bytes, std::shared_ptr<Py_buffer>(buffer.release(), ReleaseBuffer()), std::move(name));
+}
+
+SourcePtr open_file_like(py::object file, std::string name) {
+  return std::make_shared<FileLikeSource>(std::move(file), std::move(name));
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,8 @@
+"""In what form decoded frames are handed out."""
+
+from flashcodec.layouts.base import Frame, Interpolation, Layout, join_parts
+from flashcodec.layouts.patches import PatchLayout
+from flashcodec.layouts.rgb import Color, RGBLayout
+from flashcodec.layouts.tiles import TileLayout
+
+__all__ = ["Color", "Frame", "Interpolation", "Layout", "PatchLayout", "RGBLayout", "TileLayout", "join_parts"]

@@ -1,0 +1,70 @@
+"""What all layouts have in common."""
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from flashcodec import _core
+
+Interpolation = Literal["bicubic", "bilinear", "area"]
+"""How frames are resized, always antialiased. "bicubic" and "bilinear" equal torch.nn.functional.interpolate(uint8,
+antialias=True) on CPU; "area", the mean of the pixels that an output pixel covers, is within 1 of Pillow's BOX."""
+
+Frame = npt.NDArray[np.uint8]
+"""A frame to look at: uint8 [height, width, 3] in RGB."""
+
+_INTERPOLATIONS = {
+    "bicubic": _core.Interpolation.BICUBIC,
+    "bilinear": _core.Interpolation.BILINEAR,
+    "area": _core.Interpolation.AREA,
+}
+
+
+class Layout(ABC):
+    """Form in which decoded frames are handed out: groups of `group_frames` frames, each an array of uint8."""
+
+    @property
+    def group_frames(self) -> int:
+        """The number of frames in a group."""
+        return 1
+
+    def sized(self, height: int, width: int) -> "Layout":
+        """Return the same layout for frames of height x width pixels, where it keeps their own size."""
+        return self
+
+    @abstractmethod
+    def group_shape(self, groups: int) -> tuple[int, ...]:
+        """Return the shape of so many groups in one array."""
+
+    @abstractmethod
+    def frames_of(self, group: npt.NDArray[np.uint8]) -> list[Frame]:
+        """Return the frames of one group, as the layout shows them: resized, cropped, padded.
+
+        `group` has the elements of `group_shape(1)`, in any shape; the frames may be views of it.
+        """
+
+    @abstractmethod
+    def to_core(self) -> _core.Layout:
+        """Return the C++ core's description of the layout. Raises ValueError if sizes do not fit each other."""
+
+
+def core_interpolation(name: str) -> _core.Interpolation:
+    """Return the C++ core's name for an interpolation. Raises ValueError for an unknown one."""
+    if name not in _INTERPOLATIONS:
+        raise ValueError(f"interpolation must be one of {', '.join(_INTERPOLATIONS)}, not {name!r}")
+    return _INTERPOLATIONS[name]
+
+
+def check_within(name: str, part: tuple[int, int], whole: tuple[int, int]) -> None:
+    """Raise ValueError unless `part` (height, width) is positive and not larger than `whole`."""
+    if not (0 < part[0] <= whole[0] and 0 < part[1] <= whole[1]):
+        raise ValueError(f"{name} {part} does not lie within {whole}")
+
+
+def join_parts(parts: npt.NDArray[np.uint8], rows: int, columns: int) -> Frame:
+    """Return the frame that was cut into a grid of parts, uint8 [rows * columns, 3, height, width], row by row."""
+    _, channels, height, width = parts.shape
+    grid = parts.reshape(rows, columns, channels, height, width)
+    return grid.transpose(0, 3, 1, 4, 2).reshape(rows * height, columns * width, channels)

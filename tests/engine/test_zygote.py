@@ -1,0 +1,219 @@
+"""The zygote forks workers, says how they ended, and leaves nothing behind, whoever dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+from daemon import Daemon
+
+from unifiedserve.config import EngineConfig, Stage
+from unifiedserve.engine.zygote import WorkerProcess, Zygote, ZygoteError
+from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory
+from unifiedserve.messages.wire import Ready, Shutdown, pack, unpack
+from unifiedserve.worker.spec import WorkerSpec
+
+Fork = Callable[..., WorkerProcess]
+
+CONFIG = EngineConfig(placement="shared")
+VISION = next(instance for instance in CONFIG.workers.instances if instance.stages == (Stage.VISION,))
+SECONDS = 60.0
+WITH_A_THREAD = """
+import threading
+from unifiedserve.worker import zygote
+threading.Thread(target=threading.Event().wait, name="stranger", daemon=True).start()
+zygote.main()
+"""
+#: Its workers end with a code that their environment names.
+WITH_ITS_OWN_WORKERS = """
+import os
+from unifiedserve.worker import loop, zygote
+loop.run = lambda spec: os._exit(int(os.environ["CODE"]))
+zygote.main()
+"""
+#: A process with a zygote and a worker of it; their ids are its output.
+OWNER = """
+import sys, time
+import msgspec
+from unifiedserve.engine.zygote import shared_zygote
+from unifiedserve.worker.spec import WorkerSpec
+zygote = shared_zygote()
+worker = zygote.fork(msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSpec))
+print(worker.pid, flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture(scope="module")
+def memory() -> Iterator[SharedMemory]:
+    size = PoolSize(4, 4096)
+    layout = MemoryLayout(f"test-zygote-{uuid.uuid4().hex[:12]}", "", size, size, size, (VISION.name,))
+    memory = SharedMemory.create(layout)
+    yield memory
+    memory.unlink()
+
+
+@pytest.fixture(scope="module")
+def spec(memory: SharedMemory) -> WorkerSpec:
+    """A worker that only decodes videos: it needs no model."""
+    return WorkerSpec(
+        config=CONFIG,
+        placement=CONFIG.workers,
+        instance=VISION,
+        number=1,
+        layout=memory.layout,
+        model_dir="",
+        dtype="float32",
+        patch_row_bytes=64,
+        visual_dim=64,
+        vocab_size=64,
+        eos_token_ids=(0,),
+    )
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    zygote = Zygote()
+    yield zygote
+    zygote.close()
+
+
+def await_ready(memory: SharedMemory) -> None:
+    (data,) = memory.inboxes[ENGINE_INBOX].receive_many(1, timeout=SECONDS)
+    assert isinstance(unpack(data), Ready)
+
+
+def has_ended(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def await_end(*pids: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not all(has_ended(pid) for pid in pids):
+        assert time.monotonic() < deadline, "processes are left"
+        time.sleep(0.01)
+
+
+def test_a_worker_that_is_told_to_end_ends_with_code_0(zygote: Zygote, spec: WorkerSpec, memory: SharedMemory) -> None:
+    worker = zygote.fork(spec)
+    await_ready(memory)
+    assert worker.wait(timeout=0) is None
+    memory.inboxes[VISION.name].send(pack(Shutdown()))
+    assert worker.wait(SECONDS) == 0
+
+
+def test_a_killed_worker_s_code_is_minus_the_signal(zygote: Zygote, spec: WorkerSpec, memory: SharedMemory) -> None:
+    workers = [zygote.fork(spec) for _ in range(3)]
+    assert len({worker.pid for worker in workers}) == 3
+    for _ in workers:
+        await_ready(memory)
+    os.kill(workers[1].pid, signal.SIGKILL)
+    assert workers[1].wait(SECONDS) == -signal.SIGKILL
+    assert [workers[index].wait(timeout=0) for index in (0, 2)] == [None, None]
+    for worker in workers:
+        worker.kill()
+    assert [worker.wait(SECONDS) for worker in workers] == [-signal.SIGKILL] * 3
+
+
+def test_a_worker_that_fails_ends_with_code_1_and_its_traceback(
+    zygote: Zygote, spec: WorkerSpec, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lost = msgspec.structs.replace(spec, patch_row_bytes=-1)
+    assert zygote.fork(lost).wait(SECONDS) == 1
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_a_worker_has_its_own_name_environment_and_directory(
+    zygote: Zygote, spec: WorkerSpec, memory: SharedMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    worker = zygote.fork(spec)
+    await_ready(memory)
+    process = psutil.Process(worker.pid)
+    assert process.name() == f"us:{VISION.name}"
+    assert process.cwd() == str(tmp_path)
+    assert process.environ()["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert process.nice() == min(19, psutil.Process().nice() + VISION.nice)
+    assert [file for file in os.listdir(f"/proc/{worker.pid}/fd") if is_socket(worker.pid, file)] == []
+    worker.kill()
+    worker.wait(SECONDS)
+
+
+def is_socket(pid: int, descriptor: str) -> bool:
+    return os.readlink(f"/proc/{pid}/fd/{descriptor}").startswith("socket:")
+
+
+def test_workers_end_with_the_zygote_and_that_is_noticed(spec: WorkerSpec, memory: SharedMemory) -> None:
+    zygote = Zygote()
+    workers = [zygote.fork(spec) for _ in range(2)]
+    for _ in workers:
+        await_ready(memory)
+    parent = psutil.Process(workers[0].pid).parent()
+    assert parent is not None
+    parent.kill()
+    assert [worker.wait(SECONDS) for worker in workers] == [-signal.SIGKILL] * 2
+    assert all(has_ended(worker.pid) for worker in workers)
+    assert not zygote.alive
+    with pytest.raises(ZygoteError, match="has ended"):
+        zygote.fork(spec)
+    zygote.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_everything_ends_with_the_engine_s_process(
+    spec: WorkerSpec, memory: SharedMemory, number: signal.Signals
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdin is not None
+        assert owner.stdout is not None
+        owner.stdin.write(msgspec.json.encode(spec))
+        owner.stdin.close()
+        worker = int(owner.stdout.readline())
+        await_ready(memory)
+        parent = psutil.Process(worker).ppid()
+        os.kill(owner.pid, number)
+        assert owner.wait(SECONDS) == -number
+    await_end(worker, parent)
+
+
+def test_a_process_with_a_second_thread_refuses_to_fork(spec: WorkerSpec) -> None:
+    zygote = Zygote(("-c", WITH_A_THREAD))
+    with pytest.raises(ZygoteError, match=r"cannot be forked: thread stranger \(.+, \d+\) runs"):
+        zygote.fork(spec)
+    zygote.close()
+
+
+def test_a_worker_s_environment_is_the_zygote_s_and_what_it_is_given(spec: WorkerSpec) -> None:
+    zygote = Zygote(("-c", WITH_ITS_OWN_WORKERS))
+    workers = [zygote.fork(spec, {"CODE": code}) for code in ("7", "8")]
+    assert [worker.wait(SECONDS) for worker in workers] == [7, 8]
+    zygote.close()
+
+
+def test_a_zygote_that_cannot_start_says_so(spec: WorkerSpec) -> None:
+    zygote = Zygote(("-c", "raise SystemExit(3)"))
+    with pytest.raises(ZygoteError, match="ended with code 3"):
+        zygote.fork(spec)
+    zygote.close()
+
+
+@pytest.mark.daemon("its workers die with the zygote")
+def test_an_engine_survives_the_death_of_its_zygote(daemon: Daemon) -> None:
+    pids = daemon.engine.observation.worker_pids()
+    zygote = psutil.Process(pids["vision"]).parent()
+    assert zygote is not None
+    zygote.kill()
+    daemon.wait_healthy(False)
+    daemon.wait_healthy()
+    assert all(has_ended(pid) for pid in pids.values())
+    assert not set(pids.values()) & set(daemon.engine.observation.worker_pids().values())
+    completion = daemon.client.completions.create(model=daemon.engine.model_name, prompt="A river", max_tokens=4)
+    assert completion.choices[0].text
+    daemon.wait_idle()

@@ -1,0 +1,71 @@
+"""The table forgets an attempt with its last answer, and a request when it is released."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.table import RequestTable
+
+
+@pytest.fixture
+def released() -> list[int]:
+    """How many requests were in the table after each release."""
+    return []
+
+
+@pytest.fixture
+def table(released: list[int]) -> RequestTable:
+    table: RequestTable = RequestTable(lambda: released.append(len(table)))
+    return table
+
+
+def request(table: RequestTable) -> ActiveRequest:
+    active = ActiveRequest(planned=cast(Any, SimpleNamespace()), arrival=0.0, answers=[])
+    table.add(active)
+    return active
+
+
+def test_an_attempt_is_over_when_its_last_answer_has_left(table: RequestTable) -> None:
+    active, uid = request(table), table.new_uid()
+    table.begin(uid, active, [0, 1])
+    table.leave(uid, 0)
+    assert table.find(uid) is active
+    table.leave(uid, 1)
+    table.leave(uid, 1)
+    assert table.find(uid) is None
+    assert active.attempts == {}
+
+
+def test_an_attempt_that_is_drained_has_no_answers_but_a_request(table: RequestTable) -> None:
+    active, uid = request(table), table.new_uid()
+    table.begin(uid, active, [1, 0])
+    assert table.empty(uid) == [0, 1]
+    assert table.find(uid) is active
+    assert table.end_attempt(uid) is active
+    assert table.end_attempt(uid) is None
+
+
+def test_a_request_that_ends_is_found_but_not_served(table: RequestTable) -> None:
+    active, uid = request(table), table.new_uid()
+    table.begin(uid, active, [0])
+    active.ending = True
+    assert table.find(uid) is active
+    assert table.serving(uid) is None
+
+
+def test_lost_attempts_are_forgotten_and_their_requests_stay(table: RequestTable) -> None:
+    active, waiting, uid = request(table), request(table), table.new_uid()
+    table.begin(uid, active, [0])
+    assert table.lose_attempts() == [active]
+    assert table.find(uid) is None
+    assert set(table) == {active, waiting}
+
+
+def test_a_release_takes_the_request_and_its_attempts(table: RequestTable, released: list[int]) -> None:
+    active, uid = request(table), table.new_uid()
+    table.begin(uid, active, [0])
+    table.release(active)
+    assert released == [0]
+    assert table.find(uid) is None

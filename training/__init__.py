@@ -1,0 +1,1 @@
+"""The bundled model: the world it knows, how it is trained, and what it is asked."""

@@ -1,0 +1,1 @@
+"""The recipe: lessons, network, losses and the loop."""

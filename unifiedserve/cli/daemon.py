@@ -1,0 +1,52 @@
+"""A daemon as a process of its own, for as long as a command, a benchmark or a test needs it."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from unifiedserve.errors import ConfigError
+
+_READY = re.compile(r"^Serving .* at (http://\S+)$")
+
+
+class Daemon(NamedTuple):
+    """A daemon that is ready to answer."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+
+def serve_command(model: str | Path = "", *options: str) -> list[str]:
+    """Return the command line that serves `model`, without a port; an empty model is the bundled one."""
+    return [sys.executable, "-m", "unifiedserve.cli", "serve", *([str(model)] if model else []), *options]
+
+
+@contextmanager
+def daemon(model: str | Path = "", *options: str) -> Iterator[Daemon]:
+    """Start a daemon on a free port, yield it when it is ready, end it with SIGTERM and wait for it.
+
+    Its log and its errors go to this process's stderr. Raises ConfigError if it ends before it is ready, or does not
+    end cleanly.
+    """
+    process = subprocess.Popen([*serve_command(model, *options), "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        yield Daemon(_wait_ready(process), process)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.communicate()
+    if process.returncode != 0:
+        raise ConfigError(f"the daemon ended with code {process.returncode}")
+
+
+def _wait_ready(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if match := _READY.match(line):
+            return match[1]
+    raise ConfigError(f"the daemon ended with code {process.wait()} before it was ready")

@@ -1,0 +1,46 @@
+"""Command-line options made from the fields of a msgspec struct, so that each is defined once."""
+
+import inspect
+from collections.abc import Collection
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+import typer
+
+from unifiedserve.errors import ConfigError
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def signature_of(struct: type[msgspec.Struct], positional: Collection[str] = ()) -> inspect.Signature:
+    """Make a signature for Typer: an option (or an argument, if `positional`) for each field of `struct`.
+
+    The field's `Meta(description=…)` is its help; a tuple becomes an option that may be repeated.
+    """
+    hints = get_type_hints(struct, include_extras=True)
+    parameters = [
+        _parameter(field, hints[field.name], field.name in positional) for field in msgspec.structs.fields(struct)
+    ]
+    return inspect.Signature(parameters)
+
+
+def from_options(struct: type[S], given: dict[str, Any]) -> S:
+    """Make the struct; raises ConfigError naming the option that is out of range."""
+    try:
+        return msgspec.convert(given, struct)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).rpartition(" - at `$.")
+        option = "--" + path.rstrip("`").replace("_", "-")
+        raise ConfigError(f"{option}: {reason[:1].lower()}{reason[1:]}") from error
+
+
+def _parameter(field: msgspec.structs.FieldInfo, hint: Any, positional: bool) -> inspect.Parameter:
+    kind, meta = get_args(hint)
+    default: Any = field.default
+    if get_origin(kind) is tuple:
+        kind, default = list[get_args(kind)[0]], list(default)  # type: ignore[misc]
+    show_default = default not in ("", [])
+    declare = typer.Argument if positional else typer.Option
+    names = ["--" + field.name.replace("_", "-")] if kind is bool else []  # no --no-… twin
+    declared = Annotated[kind, declare(*names, help=meta.description, show_default=show_default)]  # type: ignore[valid-type]
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=declared)

@@ -1,0 +1,102 @@
+#include <array>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "batch.h"
+#include "bindings.h"
+#include "paged_attention.h"
+#include "sequence_attention.h"
+
+namespace py = pybind11;
+
+namespace unified {
+
+namespace {
+
+using Group = std::array<std::int64_t, 3>;
+
+void bound_linear(ThreadPool& pool, const TensorView& x, const WeightTensors& weight, const TensorView& y) {
+  with_element_type(x.type(), "x", [&]<class T>() {
+    Size rows("rows");
+    Size outputs("outputs");
+    Size inputs("inputs");
+    const Weight<T> typed = weight.as<T>("weight", outputs, inputs);
+    const T* const from = x.as<const T>("x", {rows, inputs});
+    linear(pool, from, rows.value(), typed, y.as<float>("y", {rows, outputs}), false);
+  });
+}
+
+void bound_attend(ThreadPool& pool, std::int64_t layer, const Batch& batch, const KvCache& cache, const TensorView& q,
+                  const TensorView& out, float scale, std::optional<std::int64_t> window) {
+  batch.check(cache);
+  if (layer < 0 || layer >= cache.layers) throw std::invalid_argument("no layer " + std::to_string(layer));
+  if (window && *window < 1) throw std::invalid_argument("a window of " + std::to_string(*window) + " keys");
+  with_element_type(q.type(), "q", [&]<class T>() {
+    Size tokens("tokens", batch.tokens());
+    Size heads("heads");
+    Size head_dim("head_dim", cache.head_dim);
+    const T* const queries = q.as<const T>("q", {tokens, heads, head_dim});
+    T* const attended = out.as<T>("out", {tokens, heads, head_dim});
+    PagedAttention<T> attention(pool, heads.value(), cache.kv_heads, cache.head_dim, scale,
+                                window.value_or(PagedAttention<T>::kEverything));
+    attention.plan(batch);
+    attention.run(batch, cache_of<T>(cache), layer, queries, attended);
+  });
+}
+
+void bound_attend_sequences(ThreadPool& pool, const TensorView& qkv, const TensorView& cosine, const TensorView& sine,
+                            const std::vector<Group>& groups, const TensorView& out, float scale) {
+  std::vector<SequenceGroup> typed;
+  typed.reserve(groups.size());
+  for (const auto& [start, sequences, length] : groups) typed.push_back({start, sequences, length});
+  with_element_type(qkv.type(), "qkv", [&]<class T>() {
+    Size rows("rows");
+    Size kinds("kinds", 3);
+    Size heads("heads");
+    Size head_dim("head_dim");
+    const T* const from = qkv.as<const T>("qkv", {rows, kinds, heads, head_dim});
+    Size angles("head_dim / 2", head_dim.value() / 2);
+    const auto* const cosines = cosine.as<const float>("cosine", {rows, angles});
+    const auto* const sines = sine.as<const float>("sine", {rows, angles});
+    attend_sequences<T>(pool, {from, rows.value(), heads.value(), head_dim.value(), cosines, sines, scale}, typed,
+                        out.as<T>("out", {rows, heads, head_dim}));
+  });
+}
+
+void bound_rms_norm(ThreadPool& pool, const TensorView& x, const TensorView& weight, float epsilon,
+                    const TensorView& out) {
+  with_element_type(x.type(), "x", [&]<class T>() {
+    Size rows("rows");
+    Size width("width");
+    const T* const from = x.as<const T>("x", {rows, width});
+    const T* const factors = weight.as<const T>("weight", {width});
+    rms_norm(pool, from, rows.value(), width.value(), factors, epsilon, out.as<T>("out", {rows, width}));
+  });
+}
+
+}  // namespace
+
+void bind_kernels(py::module_& module) {
+  module.def("linear", &bound_linear, py::arg("pool"), py::arg("x"), py::arg("weight"), py::arg("y"), Release(),
+             "Write y float32 [rows, outputs]: x [rows, inputs] times the transposed weight, plus its bias.");
+  module.def("attend", &bound_attend, py::arg("pool"), py::arg("layer"), py::arg("batch"), py::arg("cache"),
+             py::arg("q"), py::arg("out"), py::arg("scale"), py::arg("window") = py::none(), Release(),
+             R"(Attend causally over one layer's pages of a ragged batch's T tokens; q and out are [T, heads, head_dim].
+
+A token sees the last `window` keys up to its own, by default all. Raises ValueError if there is no such layer, the
+window is not positive, or the batch does not fit the cache.)");
+  module.def("attend_sequences", &bound_attend_sequences, py::arg("pool"), py::arg("qkv"), py::arg("cosine"),
+             py::arg("sine"), py::arg("groups"), py::arg("out"), py::arg("scale"), Release(),
+             R"(Attend from all rows of a sequence to all of them.
+
+qkv are queries, keys and values [rows, 3, heads, head_dim] before rotation, out is [rows, heads, head_dim]. cosine and
+sine are float32 [rows, head_dim / 2]: an element of a head's first half turns with that of the second half. `groups`
+are (first row, number of sequences, rows of each). Raises ValueError for an odd head_dim, or groups outside the rows.)");
+  module.def("rms_norm", &bound_rms_norm, py::arg("pool"), py::arg("x"), py::arg("weight"), py::arg("epsilon"),
+             py::arg("out"), Release(),
+             "Write out: each row of x [rows, width] by its root mean square, times weight [width]; rounded once.");
+}
+
+}  // namespace unified

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "bfloat16.h"
+
+namespace unified {
+
+// The type of a tensor's elements, as DLPack writes it.
+struct ElementType {
+  std::uint8_t code;
+  std::uint8_t bits;
+  std::uint16_t lanes;
+
+  bool operator==(const ElementType&) const = default;
+};
+
+template <class T>
+inline constexpr ElementType kElementType = kElementType<std::remove_const_t<T>>;
+template <>
+inline constexpr ElementType kElementType<std::int32_t>{0, 32, 1};
+template <>
+inline constexpr ElementType kElementType<std::int64_t>{0, 64, 1};
+template <>
+inline constexpr ElementType kElementType<float>{2, 32, 1};
+template <>
+inline constexpr ElementType kElementType<BFloat16>{4, 16, 1};
+
+// As torch names it: "float32".
+std::string name_of(ElementType type);
+
+}  // namespace unified

@@ -1,1 +1,0 @@
-"""How the bundled model is trained: on scenes drawn and questions asked as it goes."""

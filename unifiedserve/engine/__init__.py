@@ -1,0 +1,1 @@
+"""Requests from arrival to end, and the workers that serve them."""

@@ -1,0 +1,103 @@
+"""Admission: checks a request and plans what is done for it.
+
+Everything that can be wrong with a request is found here, before any stage sees it: media that cannot be
+read, prompts that are too long, buffers that are too small for it even when all else is idle.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import msgspec
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.admission.buffers import check_buffers
+from unifiedserve.engine.admission.context import Context
+from unifiedserve.engine.admission.grammar_check import GrammarChecker
+from unifiedserve.engine.admission.media import frame_seconds, inspect, plan
+from unifiedserve.errors import RequestError
+from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.messages.api import GenerateRequest
+from unifiedserve.messages.sampling_params import ParamError, SamplingParams
+from unifiedserve.models.base import ExpandedPrompt, Processor, PromptError
+from unifiedserve.sampling.grammar import GrammarError, tokenizer_json
+
+
+@dataclass(frozen=True)
+class PlannedRequest:
+    """A request that can be served: its prompt with media plans (in prompt order) and complete sampling parameters.
+
+    `frame_seconds` are the times of the sampled frames of each of these media; none for an image.
+    """
+
+    request: GenerateRequest
+    prompt: ExpandedPrompt
+    sampling: SamplingParams
+    frame_seconds: list[list[float]]
+
+
+class Admission:
+    """Checks and plans requests. Blocking (media are analysed): call it from a thread."""
+
+    def __init__(self, config: EngineConfig, processor: Processor, layout: MemoryLayout) -> None:
+        self._config = config
+        self._processor = processor
+        self._layout = layout
+        self._grammars = GrammarChecker(
+            lambda: tokenizer_json(processor.tokenizer), processor.vocab_size, processor.eos_token_ids
+        )
+        longest = processor.max_position_embeddings
+        self.max_model_len = min(config.max_model_len or longest, longest)
+        self._context = Context(processor, self.max_model_len)
+
+    def admit(self, request: GenerateRequest) -> PlannedRequest:
+        """Return the plan of a request. Raises RequestError saying what is wrong, with the numbers."""
+        self._check_task(request)
+        try:
+            self._check_sampling(request.sampling)
+            return self._plan(request)
+        except GrammarError as error:
+            raise RequestError(f"the grammar of the answer: {error}", param=request.grammar_param) from error
+        except ParamError as error:
+            raise RequestError(str(error), param=error.param) from error
+        except PromptError as error:
+            raise RequestError(str(error), param=error.param or "messages") from error
+
+    def close(self) -> None:
+        """End the process that checks grammars."""
+        self._grammars.close()
+
+    def _check_task(self, request: GenerateRequest) -> None:
+        if (self._processor.pooling is not None) != request.embed:
+            raise RequestError(
+                "this model generates text and makes no embeddings"
+                if request.embed
+                else "this model makes embeddings (POST /v1/embeddings) and generates no text",
+                param="model",
+                code="unsupported",
+            )
+
+    def _check_sampling(self, sampling: SamplingParams) -> None:
+        sampling.check()
+        highest = max(sampling.logit_bias, default=0)
+        if highest >= self._processor.vocab_size:
+            vocabulary = self._processor.vocab_size
+            raise ParamError("logit_bias", f"has token {highest}, which is not in the vocabulary of {vocabulary}")
+        if sampling.grammar is not None:
+            self._grammars.check(sampling.grammar)
+
+    def _plan(self, request: GenerateRequest) -> PlannedRequest:
+        infos = inspect(request.media, self._config.max_image_megapixels)
+        plans = plan(self._processor, request.media, infos)
+        prompt = self._context.prompt(request, infos, plans)
+        sampling = self._complete(request.sampling, len(prompt.token_ids))
+        check_buffers(self._config, self._layout, prompt, sampling)
+        return PlannedRequest(request, prompt, sampling, [frame_seconds(plans[i], infos[i]) for i in prompt.order])
+
+    def _complete(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
+        """Resolve `max_tokens` and `seed`. Raises RequestError for an answer that the context does not hold."""
+        room = self._context.room(sampling, prompt_tokens)
+        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed  # a recomputation draws alike
+        cached = (self._layout.kv.pages // sampling.n - self._layout.state_pages) * self._config.kv_page_tokens
+        longest = max(1, min(room, cached - prompt_tokens + 1))
+        max_tokens = longest if sampling.max_tokens is None else sampling.max_tokens
+        return msgspec.structs.replace(sampling, max_tokens=max_tokens, seed=seed)

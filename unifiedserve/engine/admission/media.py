@@ -1,0 +1,88 @@
+"""Media as they come in: what they are, and which of their frames and pixels are looked at."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from flashcodec.image import image_size
+
+import flashcodec
+from unifiedserve.errors import RequestError
+from unifiedserve.messages.api import MediaInput
+from unifiedserve.models.base import MediaPlan, Processor, PromptError, VideoInfo
+
+
+class ImageSize(NamedTuple):
+    """Pixels of an image."""
+
+    width: int
+    height: int
+
+
+MediaInfo = ImageSize | VideoInfo
+
+
+def media_name(number: int, media: MediaInput) -> str:
+    """Return how errors name a medium: its kind, and its place among the request's media from 1."""
+    return f"{media.kind} {number + 1}"
+
+
+def inspect(media: Sequence[MediaInput], max_image_megapixels: int) -> list[MediaInfo]:
+    """Return what the processor must know of each medium. Raises RequestError for one that cannot be taken."""
+    return [_inspect(media_name(number, medium), medium, max_image_megapixels) for number, medium in enumerate(media)]
+
+
+def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[MediaInfo]) -> list[MediaPlan]:
+    """Return how each medium is looked at. Raises RequestError for options that do not go with it."""
+    return [
+        _plan(processor, media_name(number, medium), medium, info)
+        for number, (medium, info) in enumerate(zip(media, infos, strict=True))
+    ]
+
+
+def frame_seconds(plan: MediaPlan, info: MediaInfo) -> list[float]:
+    """Return the seconds from the video's beginning at which the frames of a plan are shown; none for an image."""
+    if not isinstance(info, VideoInfo):
+        return []
+    times = info.pts_seconds
+    return [round(times[frame] - times[0], 3) for frame in plan.frame_indices]
+
+
+def _inspect(name: str, media: MediaInput, max_megapixels: int) -> MediaInfo:
+    source = media.data if media.data is not None else Path(media.path or "")
+    try:
+        if media.kind == "video":
+            return _video_info(source)
+        size = ImageSize(*image_size(source))
+    except flashcodec.DecodeError as error:
+        raise RequestError(f"{name}: {error}", param="messages") from error
+    if size.width * size.height > max_megapixels * 1_000_000:
+        raise RequestError(
+            f"{name} is {size.width}x{size.height} pixels; at most {max_megapixels} megapixels are allowed",
+            param="messages",
+        )
+    return size
+
+
+def _plan(processor: Processor, name: str, media: MediaInput, info: MediaInfo) -> MediaPlan:
+    try:
+        if isinstance(info, VideoInfo):
+            return processor.plan_video(info, media.options)
+        return processor.plan_image(*info, media.options)
+    except PromptError as error:
+        raise RequestError(f"{name}: {error}", param=error.param or "messages") from error
+
+
+def _video_info(source: bytes | Path) -> VideoInfo:
+    """Return what the processor must know of a video. Raises flashcodec.DecodeError."""
+    bitstream = flashcodec.analyse_bitstream(source)
+    last = bitstream.num_frames - 1
+    duration = float(bitstream.pts_seconds[last] + bitstream.durations_seconds[last] - bitstream.pts_seconds[0])
+    return VideoInfo(
+        num_frames=bitstream.num_frames,
+        fps=bitstream.metadata.average_fps or bitstream.num_frames / max(duration, 1e-6),
+        duration=duration,
+        width=bitstream.width,
+        height=bitstream.height,
+        pts_seconds=bitstream.pts_seconds.tolist(),
+    )

@@ -1,0 +1,101 @@
+"""What need not be computed again: KV pages of prompts that began alike, visual tokens of media seen before.
+
+The pages are where they were computed, and free: workers take them anew when they need them, the least recently used
+first. Only where to look is kept here, in the engine, which sees every request before it is anywhere else.
+"""
+
+import sys
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import msgspec
+
+from ipc_buffers import PagePool
+from unifiedserve.config import EngineConfig
+from unifiedserve.memory.content_index import ContentIndex
+from unifiedserve.memory.content_keys import MediaTokens, medium_key, page_keys, unit_key
+from unifiedserve.messages.media import ExpandedPrompt
+from unifiedserve.messages.wire import CachedBuffer, Kept, Reuse
+from unifiedserve.models.base import Processor
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContents:
+    """A prompt's contents, as the caches know them."""
+
+    page_tokens: int
+    media: MediaTokens
+    page_keys: list[bytes]  # of the full KV pages
+    unit_keys: list[bytes]
+    unit_ends: list[int]  # a prefix of so many tokens makes each unit superfluous, ascending
+
+
+def contents_of(
+    prompt: ExpandedPrompt,
+    visual_ids: Collection[int],
+    digests: Sequence[bytes],
+    page_tokens: int,
+    attended: bool = False,
+) -> PromptContents:
+    """Return the contents of a prompt; `digests` are those of the media's bytes, in the order of the prompt.
+
+    Takes milliseconds for a long prompt. Media that are `attended` to from anywhere count from the first token on, and
+    no prefix makes them superfluous.
+    """
+    plans = prompt.media
+    keys = [medium_key(digest, msgspec.msgpack.encode(plan)) for digest, plan in zip(digests, plans, strict=True)]
+    unit_keys = [unit_key(key, unit) for key, plan in zip(keys, plans, strict=True) for unit in range(plan.units)]
+    if attended:
+        media = MediaTokens([0] * len(keys), [(key, 1) for key in keys])
+        unit_ends = [sys.maxsize] * len(unit_keys)
+    else:
+        positions = [i for i, token in enumerate(prompt.token_ids) if token in visual_ids] if plans else []
+        media = MediaTokens(positions, [(key, plan.tokens) for key, plan in zip(keys, plans, strict=True)])
+        rows = accumulate(plan.unit_tokens(unit) for plan in plans for unit in range(plan.units))
+        unit_ends = [positions[row - 1] + 1 for row in rows]
+    return PromptContents(page_tokens, media, page_keys(prompt.token_ids, page_tokens, media), unit_keys, unit_ends)
+
+
+class Caches:
+    """The prefix cache and the visual cache of one engine: where to look, not what is there."""
+
+    def __init__(self, config: EngineConfig, pools: Mapping[str, PagePool], processor: Processor) -> None:
+        self._indexes: dict[CachedBuffer, ContentIndex] = {}
+        if not (config.no_prefix_cache or processor.recurrent):  # a prefix's pages do not hold the state after it
+            self._indexes["kv"] = ContentIndex(pools["kv"])
+        if config.visual_cache_mib:
+            self._indexes["visual"] = ContentIndex(pools["visual"])
+
+    def page_keys(self, token_ids: Sequence[int], contents: PromptContents) -> list[bytes] | None:
+        """Return the keys of the full KV pages of a prompt and what was generated; None if they are not kept."""
+        if "kv" not in self._indexes:
+            return None
+        return page_keys(token_ids, contents.page_tokens, contents.media, contents.page_keys)
+
+    def tail_media(self, token_ids: Sequence[int], contents: PromptContents) -> list[bytes]:
+        """Return the keys of the media with tokens behind the full pages."""
+        return contents.media.within(len(token_ids) // contents.page_tokens * contents.page_tokens, len(token_ids))
+
+    def unit_keys(self, contents: PromptContents) -> list[bytes]:
+        """Return the keys of the encode units; none if they are not kept."""
+        return contents.unit_keys if "visual" in self._indexes else []
+
+    def find(self, num_tokens: int, keys: Sequence[bytes] | None, contents: PromptContents) -> Reuse:
+        """Return what is there now of a sequence of `num_tokens` with these page keys; the last one is never reused."""
+        page_tokens = contents.page_tokens
+        prefix = self._indexes["kv"].prefix(keys[: (num_tokens - 1) // page_tokens]) if keys else Reuse().prefix
+        covered = bisect_right(contents.unit_ends, len(prefix.numbers) * page_tokens)
+        visual = self._indexes.get("visual")
+        there = {
+            unit: pages
+            for unit in range(covered, len(contents.unit_ends))
+            if visual is not None and (pages := visual.get(contents.unit_keys[unit])) is not None
+        }
+        return Reuse(prefix=prefix, covered=covered, units=there)
+
+    def learn(self, kept: Iterable[Kept]) -> None:
+        """Note what workers have computed."""
+        for each in kept:
+            self._indexes[each.buffer].put(each.key, each.pages)

@@ -1,0 +1,29 @@
+"""The checkpoint that an engine is to serve."""
+
+from pathlib import Path
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.zygote import shared_zygote
+from unifiedserve.errors import ConfigError
+from unifiedserve.models.base import Processor
+from unifiedserve.models.default import DEFAULT_CHECKPOINT
+from unifiedserve.models.hub import resolve_model
+from unifiedserve.models.registry import load_processor
+
+
+def load_checkpoint(config: EngineConfig) -> tuple[Path, Processor]:
+    """Return the checkpoint's directory and its prompt and media side. Raises ConfigError; may take seconds."""
+    zygote = shared_zygote()  # it imports while this process loads
+    model_dir = resolve_model(config.model) if config.model else DEFAULT_CHECKPOINT
+    zygote.preload(model_dir)
+    return model_dir, load_processor(model_dir, _chat_template(config.chat_template))
+
+
+def _chat_template(path: str) -> str | None:
+    """Return the template that replaces the checkpoint's; None for no path."""
+    if not path:
+        return None
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--chat-template {path}: {error}") from error

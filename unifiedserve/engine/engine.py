@@ -1,0 +1,185 @@
+"""The engine: the asynchronous request API over the supervisor's workers.
+
+It keeps every request until its last answer is complete, so that what is lost (pages given back in a
+preemption, or a whole worker) is recomputed from the prompt and the tokens seen so far.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.checkpoint import load_checkpoint
+from unifiedserve.engine.health import Health
+from unifiedserve.engine.observation import Observation
+from unifiedserve.engine.recovery import Recovery
+from unifiedserve.engine.running import Running, assemble
+from unifiedserve.engine.threads import in_thread, on_loop
+from unifiedserve.engine.workers import WorkerEvents, Workers
+from unifiedserve.errors import ConfigError, RequestError
+from unifiedserve.messages.api import Delta, GenerateRequest
+from unifiedserve.messages.wire import Message, Ready, Unfit
+from unifiedserve.models.base import Processor
+from unifiedserve.models.default import DEFAULT_MODEL
+from unifiedserve.observe.live import Live
+from unifiedserve.observe.metrics import Metrics
+from unifiedserve.observe.watching import Watching
+
+_log = logging.getLogger(__name__)
+_RELEASE_SECONDS = 60.0  # after which a page that is still in use, with no request in flight, is held to be lost
+
+
+class Engine:
+    """Serves one model. All methods belong to the event loop that `start` ran on."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.live = Live()
+        self._watching = Watching.of(self.metrics, self.live)
+        self._health = Health(config)
+        self._recovery = Recovery(self._health, config.startup_timeout, self.fail_all)
+        self._running: Running | None = None
+        self._changed = asyncio.Event()  # something was reported or released
+        self.observation = Observation(self._health, self._watching.timeline, lambda: self._running)
+
+    # The model
+
+    @property
+    def model_name(self) -> str:
+        """The model's name in the API."""
+        return self.config.served_model_name or self.config.model or DEFAULT_MODEL
+
+    @property
+    def processor(self) -> Processor:
+        """The prompt and media side of the model."""
+        return self._started.processor
+
+    @property
+    def max_model_len(self) -> int:
+        """The context length in tokens."""
+        return self._started.intake.max_model_len
+
+    # Start and stop
+
+    @property
+    def healthy(self) -> bool:
+        """Whether all workers live."""
+        return self._health.healthy
+
+    async def start(self) -> None:
+        """Load the model and start the workers; returns when all are ready. Raises ConfigError."""
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        self.metrics.bind(self.observation)
+
+    async def stop(self) -> None:
+        """End the workers, fail what is in flight and leave nothing behind."""
+        self._health.worker_lost()
+        self.fail_all("the server is shutting down")
+        if self._running is not None:
+            await self._running.stop()
+        self._recovery.cancel()
+        if self.config.trace:
+            Path(self.config.trace).write_text(json.dumps(self.observation.trace()))
+
+    def fail_all(self, reason: str) -> None:
+        """End every request in flight with this error (UNAVAILABLE), and all that come later."""
+        self._health.end(reason)
+        if self._running is not None:
+            self._running.lifecycle.fail_all(reason)
+
+    # Requests
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        """Yield the answers' pieces as they come. Raises RequestError, before the first one if the request is bad.
+
+        Closing the iterator, or cancelling whoever awaits it, aborts the request and frees all it holds.
+        """
+        running = self._started
+        self.metrics.request_arrived()
+        active = await running.arrivals.take(request)
+        alarm = running.lifecycle.set_alarm(active, request.deadline)
+        try:
+            running.lifecycle.submit(active)
+            while not (active.complete and active.outputs.empty()):
+                item = await active.outputs.get()
+                if isinstance(item, RequestError):
+                    raise item
+                yield item
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            running.lifecycle.end(active)
+
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Return as soon as the condition holds; it is looked at whenever something changes."""
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def wait_idle(self) -> None:
+        """Return as soon as no request is in flight and all pages are free.
+
+        Raises PoolError, saying what is wrong, if pages stay in use or a pool's books do not balance.
+        """
+        seen = self.observation
+        await self.wait_for(lambda: not seen.in_flight)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self.wait_for(lambda: not seen.in_flight and not any(used for used, _ in seen.buffers().values()))
+        seen.check_integrity()
+
+    # Its parts
+
+    @property
+    def _started(self) -> Running:
+        if self._running is None:
+            raise RuntimeError("the engine has not been started")
+        return self._running
+
+    async def _start(self) -> None:
+        events = WorkerEvents(
+            messages=on_loop(self._handle_all),
+            exited=on_loop(self._worker_ended),
+            link_failed=on_loop(self._recovery.give_up),
+        )
+        model_dir, processor = await in_thread(load_checkpoint, self.config)
+        workers = await Workers.start(self.config, model_dir, processor, self._watching.broadcast, events)
+        self._running = assemble(self.config, processor, workers, self._health, self._watching, self._changed.set)
+        await self._health.wait_decided(self.config.startup_timeout)
+        if self._health.fatal:
+            raise ConfigError(self._health.fatal)
+
+    def _worker_ended(self, instance: str, code: int, generation: int) -> None:
+        self._recovery.begin(self._running, instance, code, generation)
+        self._changed.set()
+
+    def _handle_all(self, messages: list[Message]) -> None:
+        for message in messages:
+            try:
+                self._handle(message)
+            except Exception:  # one message must not cost the others their turn
+                _log.exception("could not handle %s", type(message).__name__)
+        self._changed.set()
+
+    def _handle(self, message: Message) -> None:
+        match message:
+            case Ready():
+                self._worker_ready(message)
+            case Unfit():
+                self.fail_all(message.reason)
+            case _:
+                self._started.messages.handle(message)
+
+    def _worker_ready(self, message: Ready) -> None:
+        try:
+            self._health.worker_ready(message)
+        except ConfigError as error:
+            self.fail_all(str(error))

@@ -1,0 +1,73 @@
+"""Whether the engine has workers, and why it never will again."""
+
+import asyncio
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.resources import check_target
+from unifiedserve.errors import ConfigError, ErrorKind, RequestError
+from unifiedserve.messages.wire import Ready
+
+
+class Health:
+    """The state of the workers as a whole. Belongs to the engine's event loop."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self.healthy = False  # all workers live
+        self.fatal: str | None = None  # why the engine serves nothing any more
+        self.target_between_tokens: float | None = None  # seconds; known when the workers are up
+        self._instances = frozenset(instance.name for instance in config.workers.instances)
+        self._ready: set[str] = set()
+        self._decided = asyncio.Event()  # the workers are up, or never will be
+
+    @property
+    def decided(self) -> bool:
+        """Whether the workers are up, or never will be."""
+        return self._decided.is_set()
+
+    def worker_ready(self, message: Ready) -> None:
+        """Note that a worker is up. Raises ConfigError if streams cannot hold their target with it."""
+        if message.decode_step is not None:
+            self._set_target(message.decode_step)
+        self._ready.add(message.instance)
+        if self._ready == self._instances:
+            self.healthy = True
+            self._decided.set()
+
+    def worker_lost(self) -> None:
+        """Note that a worker died."""
+        self.healthy = False
+
+    def restarting(self) -> None:
+        """Wait for all workers anew."""
+        self._ready.clear()
+        self._decided.clear()
+
+    def end(self, reason: str) -> None:
+        """Note why the engine serves nothing any more; the first reason stays."""
+        self.fatal = self.fatal or reason
+        self._decided.set()
+
+    def check(self) -> None:
+        """Raise RequestError (UNAVAILABLE) if the engine serves nothing any more."""
+        if self.fatal:
+            raise RequestError(self.fatal, ErrorKind.UNAVAILABLE)
+
+    async def wait(self) -> None:
+        """Return when the workers are up. Raises RequestError (UNAVAILABLE) if they never will be."""
+        await self._decided.wait()
+        self.check()
+
+    async def wait_decided(self, seconds: float) -> None:
+        """Return when the workers are up, or never will be. Raises ConfigError if that takes longer than `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._decided.wait()
+        except TimeoutError as error:
+            waiting = ", ".join(sorted(self._instances - self._ready))
+            raise ConfigError(f"workers {waiting} were not ready after {seconds:g} s") from error
+
+    def _set_target(self, decode_step: float) -> None:
+        if self.target_between_tokens is None:  # the engine starts: later it makes do with what there is
+            check_target(self._config, decode_step)
+        self.target_between_tokens = self._config.seconds_between_tokens(decode_step)

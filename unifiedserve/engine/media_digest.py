@@ -1,0 +1,44 @@
+"""Which media are the same: digests of their bytes."""
+
+import os
+import threading
+from hashlib import blake2b, file_digest
+from pathlib import Path
+
+from cachetools import LRUCache
+
+from unifiedserve.memory.content_keys import KEY_BYTES
+from unifiedserve.messages.api import MediaInput
+
+_MOST_FILES = 4096
+
+_Version = tuple[str, int, int, int, int]  # path, device, inode, bytes, nanoseconds of the last change
+
+
+class MediaDigests:
+    """Digests of media by their contents; those of files are kept as long as the files do not change.
+
+    Blocking for as long as it takes to read the bytes, with the GIL released: call it from a thread.
+    """
+
+    def __init__(self) -> None:
+        self._files: LRUCache[_Version, bytes] = LRUCache(_MOST_FILES)
+        self._lock = threading.Lock()
+
+    def of(self, media: MediaInput) -> bytes:
+        """Return the digest of a medium, 16 bytes. Raises OSError for a file that cannot be read."""
+        if media.data is not None:
+            return blake2b(media.data, digest_size=KEY_BYTES).digest()
+        return self._of_file(Path(media.path or ""))
+
+    def _of_file(self, path: Path) -> bytes:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            version = str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+            with self._lock:
+                if known := self._files.get(version):
+                    return bytes(known)
+            digest = file_digest(file, lambda: blake2b(digest_size=KEY_BYTES)).digest()
+        with self._lock:
+            self._files[version] = digest
+        return digest

@@ -1,0 +1,80 @@
+"""What can be seen of an engine."""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from unifiedserve.config import Stage
+from unifiedserve.engine.health import Health
+from unifiedserve.engine.running import Running
+from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.messages.wire import CachedBuffer, Span
+from unifiedserve.observe.tracing import Timeline
+
+
+class Observation:
+    """What can be seen of an engine at any time; nothing here changes it."""
+
+    def __init__(self, health: Health, timeline: Timeline, running: Callable[[], Running | None]) -> None:
+        self._health = health
+        self._timeline = timeline
+        self._running = running
+
+    @property
+    def target_between_tokens(self) -> float | None:
+        """Seconds between the tokens of a stream beside heavy work; None until the workers are up."""
+        return self._health.target_between_tokens
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that have not ended, aborted ones that are still being drained included."""
+        running = self._running()
+        return len(running.table) if running else 0
+
+    def stages(self) -> dict[str, tuple[int, int]]:
+        """Return the requests running and waiting in each stage."""
+        running = self._running()
+        return {stage.value: counts for stage, counts in running.reports.stages.items()} if running else {}
+
+    def buffers(self) -> dict[str, tuple[int, int]]:
+        """Return the used and total pages of each buffer; empty while there are none."""
+        memory = self._memory()
+        return {name: (pool.used_pages(), pool.num_pages) for name, pool in memory.pools.items()} if memory else {}
+
+    def cached(self) -> dict[str, int]:
+        """Return the free pages of each buffer that hold what later requests may reuse."""
+        memory = self._memory()
+        return {name: memory.pools[name].remembered_pages() for name in get_args(CachedBuffer)} if memory else {}
+
+    def peaks(self) -> dict[str, int]:
+        """Return the most pages of each buffer that were in use at once since the workers started."""
+        memory = self._memory()
+        if memory is None:
+            return {}
+        peak = memory.status.peak
+        return {
+            "patch": peak(Stage.VISION),
+            "visual": peak(Stage.ENCODE),
+            "kv": max(peak(Stage.PREFILL), peak(Stage.DECODE)),
+        }
+
+    def trace(self, request_id: str | None = None) -> dict[str, Any]:
+        """Return the Chrome/Perfetto trace JSON of the latest work, or of one request's."""
+        return self._timeline.chrome_trace(request_id)
+
+    def timeline(self, request_id: str) -> list[Span]:
+        """Return the spans of one request, by start time."""
+        return self._timeline.of(request_id)
+
+    def worker_pids(self) -> dict[str, int]:
+        """Return the process ids of the workers, by instance."""
+        running = self._running()
+        return running.workers.pids() if running else {}
+
+    def check_integrity(self) -> None:
+        """Raise PoolError, saying what is wrong, if a pool is not as it must be while no request is in flight."""
+        if memory := self._memory():
+            memory.check_integrity()
+
+    def _memory(self) -> SharedMemory | None:
+        running = self._running()
+        return running.workers.memory if running and self._health.healthy else None

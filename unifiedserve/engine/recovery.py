@@ -1,0 +1,78 @@
+"""What becomes of an engine whose workers die."""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from unifiedserve.engine.health import Health
+from unifiedserve.engine.running import Running
+
+_log = logging.getLogger(__name__)
+_MOST_RESTARTS = 5  # within
+_RESTART_SECONDS = 120.0
+
+
+class Recovery:
+    """Restarts workers that died, and gives up where that is of no use. Belongs to the engine's event loop."""
+
+    def __init__(self, health: Health, startup_timeout: float, fail_all: Callable[[str], None]) -> None:
+        """Watch over `health`; `fail_all` ends all requests, now and later, for a reason."""
+        self._health = health
+        self._startup_timeout = startup_timeout
+        self._fail_all = fail_all
+        self._lost_generation = -1
+        self._restarts: deque[float] = deque(maxlen=_MOST_RESTARTS)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, running: Running | None, instance: str, code: int, generation: int) -> None:
+        """Replace all workers of this generation, one of which ended, unless that is under way already."""
+        if self._health.fatal or generation <= self._lost_generation:
+            return  # the end has come, or another worker of it died before and all are being replaced
+        self._lost_generation = generation
+        self._health.worker_lost()
+        if running is None or (generation == 0 and not self._health.decided):
+            self.give_up(f"worker {instance} ended with code {code} at start; its log is above")
+        elif self._restarts_too_often():
+            self.give_up(
+                f"worker {instance} ended with code {code}, after {_MOST_RESTARTS} restarts in {_RESTART_SECONDS:g} s"
+            )
+        else:
+            _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
+            self._health.restarting()
+            self._keep(asyncio.create_task(self._recover(running)))
+
+    def give_up(self, reason: str) -> None:
+        """End it all."""
+        _log.error("%s", reason)
+        self._health.worker_lost()
+        self._fail_all(reason)
+
+    def cancel(self) -> None:
+        """Stop what is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _restarts_too_often(self) -> bool:
+        now = time.monotonic()
+        often = len(self._restarts) == _MOST_RESTARTS and now - self._restarts[0] < _RESTART_SECONDS
+        self._restarts.append(now)
+        return often
+
+    async def _recover(self, running: Running) -> None:
+        """Restart the workers over fresh pools, then send every unfinished answer through again."""
+        lost = running.lifecycle.workers_lost()
+        try:
+            await running.workers.restart()
+            await self._health.wait_decided(self._startup_timeout)
+        except Exception as error:
+            _log.exception("the restart failed")
+            self.give_up(f"the workers could not be restarted: {error}")
+        for active in lost:
+            if active.ending or not self._health.fatal:
+                running.lifecycle.resume(active)

@@ -1,0 +1,1 @@
+"""Requests between their arrival and their end: one record each, in one table."""

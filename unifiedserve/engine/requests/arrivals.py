@@ -1,0 +1,64 @@
+"""Where requests come in, without blocking the event loop."""
+
+import asyncio
+import time
+
+from unifiedserve.engine.health import Health
+from unifiedserve.engine.requests.intake import Intake
+from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.api import GenerateRequest
+from unifiedserve.observe.broadcast import Broadcast
+
+
+class Arrivals:
+    """Takes requests in, up to a limit of those that are in the engine at once."""
+
+    def __init__(self, limit: int, intake: Intake, table: RequestTable, health: Health, broadcast: Broadcast) -> None:
+        self._limit = limit
+        self._intake = intake
+        self._table = table
+        self._health = health
+        self._broadcast = broadcast
+        self._admitting = 0
+
+    async def take(self, request: GenerateRequest) -> ActiveRequest:
+        """Return the request's record, in the table, when there are workers for it.
+
+        Raises RequestError for a request that is wrong, or when the engine is full or has come to its end.
+        """
+        self._health.check()
+        if len(self._table) + self._admitting >= self._limit:
+            message = f"the server is busy with {self._limit} requests; try again later"
+            raise RequestError(message, ErrorKind.UNAVAILABLE)
+        active = await self._admit(request)
+        self._table.add(active)
+        try:
+            await self._health.wait()
+        except BaseException:
+            self._table.release(active)
+            raise
+        self._announce(active)
+        return active
+
+    async def _admit(self, request: GenerateRequest) -> ActiveRequest:
+        preparing = asyncio.ensure_future(asyncio.to_thread(self._intake.take, request, time.monotonic()))
+        self._admitting += 1
+        try:
+            return await asyncio.shield(preparing)
+        except asyncio.CancelledError:
+            preparing.add_done_callback(_discard)
+            raise
+        finally:
+            self._admitting -= 1
+
+    def _announce(self, active: ActiveRequest) -> None:
+        planned = active.planned
+        self._broadcast.admitted(active.viewer, active.id, active.arrival, planned.prompt, planned.frame_seconds)
+
+
+def _discard(preparing: "asyncio.Future[ActiveRequest]") -> None:
+    """Close a request whose client left while it was being admitted."""
+    if not preparing.cancelled() and preparing.exception() is None:
+        preparing.result().close()

@@ -1,0 +1,101 @@
+"""Makes the records of requests: checked, planned, their media identified and where the vision stage can read them."""
+
+import itertools
+from collections.abc import Callable
+
+from ipc_buffers import Arena, ArenaError
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.admission.admission import Admission, PlannedRequest
+from unifiedserve.engine.admission.media import media_name
+from unifiedserve.engine.caches import PromptContents, contents_of
+from unifiedserve.engine.media_digest import MediaDigests
+from unifiedserve.engine.requests.answer import Answer
+from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.messages.api import GenerateRequest, TokenLogprob
+from unifiedserve.messages.wire import MediaSource
+from unifiedserve.models.base import Processor
+
+_COPY_BYTES = 1 << 20
+
+
+class Intake:
+    """Takes requests in. Blocking (media are analysed, hashed and copied): call it from threads."""
+
+    def __init__(
+        self, config: EngineConfig, processor: Processor, layout: MemoryLayout, arena_name: Callable[[str], str]
+    ) -> None:
+        """Create an intake for pools of this `layout`; `arena_name` makes names for arenas of the engine."""
+        self._admission = Admission(config, processor, layout)
+        self._processor = processor
+        self._arena_name = arena_name
+        self._cached = not config.no_prefix_cache or config.visual_cache_mib
+        self._page_tokens = config.kv_page_tokens
+        self._digests = MediaDigests()
+        self._numbers = itertools.count(1)
+        self.max_model_len = self._admission.max_model_len
+
+    def take(self, request: GenerateRequest, arrival: float) -> ActiveRequest:
+        """Return the request's record. Raises RequestError saying what is wrong with it; then nothing is held."""
+        active = self._record(self._admission.admit(request), arrival)
+        try:
+            if self._cached:
+                active.contents = self._contents(active.planned)
+            self._spool(active)
+        except OSError as error:
+            active.close()
+            raise RequestError(f"a medium cannot be read: {error}", param="messages") from error
+        except ArenaError as error:
+            active.close()
+            raise RequestError(f"no shared memory for the request's media: {error}", ErrorKind.NO_ROOM) from error
+        return active
+
+    def close(self) -> None:
+        """End the process that checks grammars."""
+        self._admission.close()
+
+    def _record(self, planned: PlannedRequest, arrival: float) -> ActiveRequest:
+        prompt, sampling = planned.prompt, planned.sampling
+        scored = sampling.prompt_logprobs is not None
+        prompt_logprobs = [TokenLogprob(token) for token in prompt.token_ids] if scored else None
+        answers = [
+            Answer(
+                self._processor.tokenizer,
+                sampling,
+                len(prompt.token_ids),
+                special_text=planned.request.special_text,
+                prompt_logprobs=prompt_logprobs,
+            )
+            for _ in range(sampling.n)
+        ]
+        return ActiveRequest(planned, arrival, answers, prompt_logprobs=prompt_logprobs)
+
+    def _contents(self, planned: PlannedRequest) -> PromptContents:
+        prompt, media = planned.prompt, planned.request.media
+        digests = [self._digests.of(media[i]) for i in prompt.order]
+        visual_ids = set(self._processor.visual_ids.values())
+        return contents_of(prompt, visual_ids, digests, self._page_tokens, self._processor.keeps_visual_rows)
+
+    def _spool(self, active: ActiveRequest) -> None:
+        """Put the media that came as bytes into shared memory."""
+        number, first_unit = next(self._numbers), 0
+        request, prompt = active.planned.request, active.planned.prompt
+        for i, plan in zip(prompt.order, prompt.media, strict=True):
+            medium = request.media[i]
+            source = MediaSource(plan=plan, name=media_name(i, medium), path=medium.path, first_unit=first_unit)
+            first_unit += plan.units
+            if medium.data is not None:
+                arena = Arena.create(self._arena_name(f"media-{number}-{i}"), len(medium.data))
+                active.arenas.append(arena)
+                _copy(medium.data, arena.buffer())
+                source.arena, source.size = arena.name, len(medium.data)
+                medium.data = None  # from here on it is in the arena
+            active.sources.append(source)
+
+
+def _copy(data: bytes, buffer: memoryview) -> None:
+    """Copy in pieces, so that other threads get their turns."""
+    for start in range(0, len(data), _COPY_BYTES):
+        piece = data[start : start + _COPY_BYTES]
+        buffer[start : start + len(piece)] = piece

@@ -1,0 +1,84 @@
+"""A request in flight, as the engine keeps it."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from ipc_buffers import Arena
+from unifiedserve.engine.admission.admission import PlannedRequest
+from unifiedserve.engine.caches import PromptContents
+from unifiedserve.engine.requests.answer import Answer
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.api import Delta, TokenLogprob
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import MediaSource, PromptLogprobs, PromptVector
+
+
+@dataclass(slots=True, eq=False)
+class ActiveRequest:
+    """A request in flight: what a recomputation needs, and where the client reads.
+
+    An *attempt* is one run of some of the answers through the stages under a uid of its own; a preempted
+    answer gets a further one. A request has ended when it has no attempts left.
+    """
+
+    planned: PlannedRequest
+    arrival: float  # monotonic seconds
+    answers: list[Answer]
+    sources: list[MediaSource] = field(default_factory=list)
+    arenas: list[Arena] = field(default_factory=list)
+    contents: PromptContents | None = None  # None: nothing of it is cached
+    prompt_logprobs: list[TokenLogprob] | None = None  # of every token, as they come; None: not asked for
+    outputs: asyncio.Queue[Delta | RequestError] = field(default_factory=asyncio.Queue)
+    attempts: dict[int, set[int]] = field(default_factory=dict)  # uid -> answers still in it; RequestTable's
+    pooled: bytes | None = None  # float32, of a request to embed
+    cached_tokens: int = 0  # of the prompt, at the first attempt
+    stale: bool = False  # what it was to reuse was gone when its turn came: it is computed in full
+    crashes: int = 0  # workers that died while it was in flight
+    ending: bool = False  # failed or aborted: only to be drained
+
+    @property
+    def id(self) -> str:
+        """The client's name of it."""
+        return self.planned.request.id
+
+    @property
+    def viewer(self) -> str | None:
+        """The name of those who may see it live."""
+        return self.planned.request.viewer
+
+    @property
+    def complete(self) -> bool:
+        """Whether all its answers are."""
+        return all(answer.finished for answer in self.answers)
+
+    @property
+    def begun(self) -> bool:
+        """Whether any token has come."""
+        return any(answer.last_token is not None for answer in self.answers)
+
+    @property
+    def unfinished(self) -> list[int]:
+        """The numbers of the answers that are not complete."""
+        return [index for index, answer in enumerate(self.answers) if not answer.finished]
+
+    def ticket(self, uid: int) -> Ticket:
+        """Return the place in the queues of an attempt."""
+        return Ticket(uid, self.arrival, self.planned.request.priority)
+
+    def learn(self, told: PromptLogprobs | PromptVector) -> None:
+        """Take what was read off the prompt; that from before a worker died may come again."""
+        if isinstance(told, PromptVector):
+            self.pooled = told.data
+        elif self.prompt_logprobs is not None:
+            self.prompt_logprobs[told.start : told.start + len(told.tokens)] = told.tokens
+
+    def tell_error(self, message: str, kind: ErrorKind) -> None:
+        """End what the client reads with an error."""
+        self.outputs.put_nowait(RequestError(message, kind))
+
+    def close(self) -> None:
+        """Remove the media from shared memory."""
+        for arena in self.arenas:
+            arena.close()
+            arena.unlink()
+        self.arenas.clear()

@@ -1,0 +1,62 @@
+"""What the workers' steps have produced."""
+
+import time
+from collections.abc import Sequence
+
+from unifiedserve.config import Stage
+from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.engine.requests.tokens import TokenFlow
+from unifiedserve.engine.workers import Workers
+from unifiedserve.messages.wire import Lookup, Report, Span, WatchedUnits
+from unifiedserve.observe.watching import Watching
+
+
+class Reports:
+    """Passes the parts of each report to those that they are for; `stages` are the latest loads."""
+
+    def __init__(
+        self,
+        table: RequestTable,
+        tokens: TokenFlow,
+        workers: Workers,
+        watching: Watching,
+    ) -> None:
+        self.stages: dict[Stage, tuple[int, int]] = {}  # requests running and waiting in each
+        self._table = table
+        self._tokens = tokens
+        self._workers = workers
+        self._metrics = watching.metrics
+        self._timeline = watching.timeline
+        self._broadcast = watching.broadcast
+
+    def take(self, report: Report) -> None:
+        """Take all that is in a report."""
+        self.stages.update(report.counts)
+        self._workers.caches.learn(report.kept)
+        self._count(report.lookups)
+        self._time(report.spans)
+        now = time.monotonic()
+        for uid in report.through:
+            self._tokens.finish_without(uid, now)
+        for token in report.tokens:
+            self._tokens.take(token, now)
+        self._broadcast.worked(report.spans)
+        self._show(report.decoded)
+
+    def _count(self, lookups: Sequence[Lookup]) -> None:
+        for lookup in lookups:
+            self._metrics.looked_up(lookup.buffer, lookup.tokens, lookup.hits)
+            active = self._table.find(lookup.uid)
+            if active is not None and lookup.buffer == "kv" and not active.begun:
+                active.cached_tokens = lookup.hits
+
+    def _time(self, spans: Sequence[Span]) -> None:
+        self._timeline.add(spans)
+        for span in spans:
+            seconds = span.end - span.start
+            self._metrics.stage_time(span.stage.value, "queue" if span.name == "queue" else "run", seconds)
+
+    def _show(self, decoded: Sequence[WatchedUnits]) -> None:
+        for units in decoded:
+            if (active := self._table.find(units.uid)) is not None:
+                self._broadcast.decoded(active.viewer, active.id, active.planned.prompt.media, units)

@@ -1,0 +1,83 @@
+"""The table of the requests in flight, and of the attempts at them."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+
+from unifiedserve.engine.requests.record import ActiveRequest
+
+
+class RequestTable:
+    """All requests in flight. Belongs to the engine's event loop; `on_release` is called when a request has ended."""
+
+    def __init__(self, on_release: Callable[[], None]) -> None:
+        self._on_release = on_release
+        self._uids = itertools.count(1)
+        self._requests: set[ActiveRequest] = set()
+        self._by_attempt: dict[int, ActiveRequest] = {}
+
+    def __len__(self) -> int:
+        """Count the requests, aborted ones that are still being drained included."""
+        return len(self._requests)
+
+    def __iter__(self) -> Iterator[ActiveRequest]:
+        return iter(list(self._requests))
+
+    def add(self, active: ActiveRequest) -> None:
+        """Keep a request until it is released."""
+        self._requests.add(active)
+
+    def release(self, active: ActiveRequest) -> None:
+        """Forget a request that is in no stage any more."""
+        active.close()
+        self._requests.discard(active)
+        for uid in active.attempts:
+            self._by_attempt.pop(uid, None)
+        self._on_release()
+
+    def new_uid(self) -> int:
+        """Return the uid of a further attempt."""
+        return next(self._uids)
+
+    def begin(self, uid: int, active: ActiveRequest, indices: Iterable[int]) -> None:
+        """Note an attempt at these answers."""
+        active.attempts[uid] = set(indices)
+        self._by_attempt[uid] = active
+
+    def find(self, uid: int) -> ActiveRequest | None:
+        """Return the request of an attempt; None if the attempt is over."""
+        return self._by_attempt.get(uid)
+
+    def serving(self, uid: int) -> ActiveRequest | None:
+        """Return the request of an attempt; None if the attempt is over or the request is only to be drained."""
+        active = self._by_attempt.get(uid)
+        return None if active is None or active.ending else active
+
+    def leave(self, uid: int, index: int) -> None:
+        """Take an answer out of an attempt, which is over with its last one."""
+        active = self._by_attempt.get(uid)
+        if active is None:
+            return
+        active.attempts[uid].discard(index)
+        if not active.attempts[uid]:
+            self.end_attempt(uid)
+
+    def empty(self, uid: int) -> list[int]:
+        """Take all answers out of an attempt that is to be drained, and return them."""
+        active = self._by_attempt[uid]
+        indices, active.attempts[uid] = active.attempts[uid], set()
+        return sorted(indices)
+
+    def end_attempt(self, uid: int) -> ActiveRequest | None:
+        """Forget an attempt that has left every stage; returns its request."""
+        active = self._by_attempt.pop(uid, None)
+        if active is not None:
+            active.attempts.pop(uid, None)
+        return active
+
+    def lose_attempts(self) -> list[ActiveRequest]:
+        """Forget all attempts, for their workers died, and return the requests that were in one."""
+        lost = [active for active in self._requests if active.attempts]
+        for active in lost:
+            active.attempts.clear()
+        self._by_attempt.clear()
+        return lost

@@ -1,0 +1,75 @@
+"""Whether the machine has what the configuration asks for: cores, memory, speed."""
+
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from unifiedserve.attention import cpu_features
+from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.errors import ConfigError
+
+WORKER_MIB = 300  # of its own for each process: interpreter, libraries, activations
+_SHM = "/dev/shm"
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def check_threads(config: EngineConfig) -> None:
+    """Raise ConfigError if a worker is to have more threads than there are cores, which slows it down."""
+    cores = len(os.sched_getaffinity(0))
+    for option, threads in (("--torch-threads", config.torch_threads), ("--vision-threads", config.vision_threads)):
+        if threads > cores:
+            raise ConfigError(f"{option} {threads}: this process may use {cores} cores; ask for {cores} or fewer")
+
+
+def check_memory(shared: Mapping[str, int], workers: int) -> None:
+    """Raise ConfigError, with the sum, if the shared segments (name to bytes) and the workers do not fit in memory."""
+    needed = {name: -(-size // MIB) for name, size in shared.items()}
+    _check_room(needed, shutil.disk_usage(_SHM).free, f"{_SHM} has", f"enlarge it (mount -o remount,size=… {_SHM})")
+    needed[f"{workers} workers"] = workers * WORKER_MIB
+    _check_room(needed, _available_bytes(), "the machine has", "free memory")
+
+
+def check_target(config: EngineConfig, decode_step: float) -> None:
+    """Raise ConfigError if streams cannot hold their target, given the seconds of a lone decode step."""
+    least = decode_step * (1 + config.rest_between_steps)
+    if config.seconds_between_tokens(decode_step) < least:
+        raise ConfigError(
+            f"--slo-tbt {config.slo_tbt:g} is out of reach: a decode step takes {decode_step * 1e3:.1f} ms "
+            f"here with nothing beside it, so {math.ceil(least * 1e3)} is the least; without the option streams "
+            "and videos share the cores about equally"
+        )
+
+
+def best_dtype() -> str:
+    """Return bfloat16 where the processor multiplies it, which takes half the memory traffic; float32 elsewhere."""
+    return "bfloat16" if cpu_features() & {"avx512_bf16", "amx_bf16"} else "float32"
+
+
+def _check_room(needed: Mapping[str, int], free_bytes: int, who: str, remedy: str) -> None:
+    total, free = sum(needed.values()), free_bytes // MIB
+    if total > free:
+        parts = " + ".join(f"{name} {mib:,}" for name, mib in needed.items())
+        raise ConfigError(
+            f"not enough memory: {parts} = {total:,} MiB, but {who} {free:,} MiB free; {remedy}, or ask for smaller "
+            "buffers (--kv-cache-mib, --patch-buffer-mib, --visual-buffer-mib, --visual-cache-mib)"
+        )
+
+
+def _available_bytes() -> int:
+    """Return the free bytes of the machine, or of the container if that allows less."""
+    machine = int(_fields(Path("/proc/meminfo"))["MemAvailable:"]) * 1024
+    try:
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+        reclaimable = int(_fields(_CGROUP / "memory.stat")["inactive_file"])
+    except (OSError, ValueError, KeyError):  # no container, or no limit ("max")
+        return machine
+    return min(machine, limit - used + reclaimable)
+
+
+def _fields(path: Path) -> dict[str, str]:
+    """Return the second word of each line, by the first."""
+    lines = (line.split() for line in path.read_text().splitlines())
+    return {words[0]: words[1] for words in lines if len(words) > 1}

@@ -1,0 +1,68 @@
+"""What an engine has once its workers are started."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.health import Health
+from unifiedserve.engine.requests.arrivals import Arrivals
+from unifiedserve.engine.requests.dispatch import Dispatch
+from unifiedserve.engine.requests.intake import Intake
+from unifiedserve.engine.requests.lifecycle import Lifecycle
+from unifiedserve.engine.requests.reports import Reports
+from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.engine.requests.tokens import TokenFlow
+from unifiedserve.engine.requests.worker_messages import WorkerMessages
+from unifiedserve.engine.workers import Workers
+from unifiedserve.models.base import Processor
+from unifiedserve.observe.watching import Watching
+
+
+@dataclass(frozen=True)
+class Running:
+    """The parts of an engine that serves, made at once."""
+
+    processor: Processor
+    workers: Workers
+    intake: Intake
+    arrivals: Arrivals
+    table: RequestTable
+    lifecycle: Lifecycle
+    reports: Reports
+    messages: WorkerMessages
+
+    async def stop(self) -> None:
+        """End the workers, forget all requests and leave nothing behind."""
+        try:
+            await asyncio.to_thread(self.intake.close)
+        finally:
+            await self.workers.stop()
+        self.lifecycle.release_all()
+
+
+def assemble(
+    config: EngineConfig,
+    processor: Processor,
+    workers: Workers,
+    health: Health,
+    watching: Watching,
+    on_release: Callable[[], None],
+) -> Running:
+    """Return the parts over workers that have been started; `on_release` is called when a request has ended."""
+    placement, metrics, timeline, broadcast = config.workers, watching.metrics, watching.timeline, watching.broadcast
+    table = RequestTable(on_release)
+    dispatch = Dispatch(placement, table, workers, timeline, broadcast)
+    lifecycle = Lifecycle(table, dispatch, metrics)
+    reports = Reports(table, TokenFlow(table, lifecycle, dispatch, metrics), workers, watching)
+    intake = Intake(config, processor, workers.memory.layout, workers.arena_name)
+    return Running(
+        processor=processor,
+        workers=workers,
+        intake=intake,
+        arrivals=Arrivals(config.max_requests, intake, table, health, broadcast),
+        table=table,
+        lifecycle=lifecycle,
+        reports=reports,
+        messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, metrics),
+    )

@@ -1,0 +1,111 @@
+"""The workers, and the engine's connection to them."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.caches import Caches
+from unifiedserve.engine.link import Link
+from unifiedserve.engine.supervisor import Supervisor
+from unifiedserve.engine.threads import open_in_thread
+from unifiedserve.engine.worker_processes import OnExit
+from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.messages.wire import Message
+from unifiedserve.models.base import Processor
+from unifiedserve.observe.broadcast import Broadcast
+
+
+@dataclass(frozen=True)
+class WorkerEvents:
+    """Whom to tell of the workers; called from threads."""
+
+    messages: Callable[[list[Message]], None]
+    exited: OnExit
+    link_failed: Callable[[str], None]
+
+
+class Workers:
+    """The running workers of one engine. Belongs to the engine's event loop; a restart replaces the pools, too."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        processor: Processor,
+        supervisor: Supervisor,
+        broadcast: Broadcast,
+        events: WorkerEvents,
+    ) -> None:
+        """Connect to workers that have been started."""
+        self._config = config
+        self._processor = processor
+        self._supervisor = supervisor
+        self._broadcast = broadcast
+        self._events = events
+        self._changing = asyncio.Lock()
+        self._link, self.caches = self._connect()
+
+    @classmethod
+    async def start(
+        cls, config: EngineConfig, model_dir: Path, processor: Processor, broadcast: Broadcast, events: WorkerEvents
+    ) -> "Workers":
+        """Allocate all memory, load the weights and start the workers. Raises ConfigError; then nothing is held."""
+        supervisor = await open_in_thread(partial(_supervise, config, model_dir, processor, events), Supervisor.stop)
+        return cls(config, processor, supervisor, broadcast, events)
+
+    @property
+    def memory(self) -> SharedMemory:
+        """The pools and queues of the present workers."""
+        return self._supervisor.memory
+
+    def arena_name(self, name: str) -> str:
+        """Return a name for a further arena of this engine."""
+        return self._supervisor.arena_name(name)
+
+    def pids(self) -> dict[str, int]:
+        """Return the process ids of the workers, by instance."""
+        return self._supervisor.pids()
+
+    def send(self, instance: str, message: Message) -> None:
+        """Queue a message for an instance. Raises RequestError for one that is too large for its inbox."""
+        self._link.send(instance, message)
+
+    async def restart(self) -> None:
+        """Replace the workers, their queues and pools; all that these held is lost."""
+        async with self._changing:
+            await asyncio.to_thread(self._replace)
+            self._link, self.caches = self._connect()
+
+    async def stop(self) -> None:
+        """End the workers and remove all shared memory."""
+        async with self._changing:
+            await asyncio.to_thread(self._shut_down)
+
+    def _connect(self) -> tuple[Link, Caches]:
+        pools = self.memory.pools
+        self._broadcast.show_frames_of(pools["patch"], self._processor.patch_row_bytes)
+        link = Link(self.memory, self._events.messages, self._events.link_failed)
+        return link, Caches(self._config, pools, self._processor)
+
+    def _replace(self) -> None:
+        self._link.close()
+        self._supervisor.restart(self._events.exited)
+
+    def _shut_down(self) -> None:
+        try:
+            self._link.close()
+        finally:
+            self._broadcast.close()
+            self._supervisor.stop()
+
+
+def _supervise(config: EngineConfig, model_dir: Path, processor: Processor, events: WorkerEvents) -> Supervisor:
+    supervisor = Supervisor(config, model_dir, processor)
+    try:
+        supervisor.start(events.exited)
+    except BaseException:
+        supervisor.stop()
+        raise
+    return supervisor

@@ -1,0 +1,227 @@
+"""The engine's side of the zygote (worker/zygote.py): one for all engines of this process, started when first needed.
+
+Nothing heavy is imported here: a command starts the zygote before its own imports, so that both go on at once.
+"""
+
+import atexit
+import os
+import queue
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from unifiedserve.worker.spec import WorkerSpec
+from unifiedserve.worker.zygote_messages import (
+    Exited,
+    Fork,
+    Forked,
+    FromZygote,
+    Preload,
+    Refused,
+    ToZygote,
+    receive,
+)
+
+_MODULE = "unifiedserve.worker.zygote"
+_STDERR = 2
+_LAST_SECONDS = 0.5  # for a zygote that closed its socket
+
+
+class ZygoteError(Exception):
+    """No worker can be forked: the zygote is gone, or refuses."""
+
+
+class WorkerProcess:
+    """A worker's process, a child of the zygote, which says how it ended."""
+
+    def __init__(self, pid: int, pidfd: int) -> None:
+        self.pid = pid
+        self._pidfd = pidfd
+        self._code: int | None = None
+        self._ended = threading.Event()
+        self._lock = threading.Lock()  # nobody closes the descriptor while another uses it
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Return the exit code (-N if signal N killed it) once it has ended, None if it has not within `timeout` s."""
+        self._ended.wait(timeout)
+        return self._code
+
+    def kill(self) -> None:
+        """Kill it, unless it has ended."""
+        with self._lock, suppress(ProcessLookupError):
+            if self._code is None:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def end(self, code: int) -> None:
+        """Record its exit code and wake who waits."""
+        with self._lock:
+            self._code = code
+            os.close(self._pidfd)
+        self._ended.set()
+
+    def end_with_zygote(self) -> None:
+        """Make sure that it has ended with the zygote, after which nobody can tell its exit code."""
+        self.kill()
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        poll.poll()
+        self.end(-signal.SIGKILL)
+
+
+class Zygote:
+    """A zygote process, and the workers that it forked. Safe to use from several threads."""
+
+    def __init__(self, program: tuple[str, ...] = ("-m", _MODULE)) -> None:
+        """Start the process; returns at once. `program` is what Python runs, with the socket's descriptor appended."""
+        self.alive = True
+        self._closing = False
+        self._program = program
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._workers: dict[int, WorkerProcess] = {}
+        self._replies: queue.SimpleQueue[WorkerProcess | ZygoteError] = queue.SimpleQueue()
+        self._asking = threading.Lock()
+        self._thread = threading.Thread(target=self._run, args=(theirs,), name="zygote", daemon=True)
+        self._thread.start()
+
+    def preload(self, model_dir: Path) -> None:
+        """Have it import what the workers of this checkpoint will need; returns at once."""
+        with suppress(OSError):  # it is gone, as who asks for a worker will learn
+            self._send(Preload(str(model_dir.absolute())))
+
+    def fork(self, spec: WorkerSpec, environment: dict[str, str] | None = None) -> WorkerProcess:
+        """Start a worker with these additions to its environment. Raises ZygoteError."""
+        request = Fork(spec, os.getcwd(), environment or {})
+        with self._asking:
+            if not self.alive:
+                raise ZygoteError("the process that starts workers has ended")
+            with suppress(OSError):  # it is gone, as the reply says
+                self._send(request, *_standard_error())
+            reply = self._replies.get()
+        if isinstance(reply, ZygoteError):
+            raise reply
+        return reply
+
+    def close(self) -> None:
+        """End it, and all its workers with it. Safe to call twice."""
+        self._closing = True
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+
+    def _send(self, message: ToZygote, *descriptors: int) -> None:
+        socket.send_fds(self._socket, [msgspec.msgpack.encode(message)], descriptors)
+
+    def _run(self, theirs: socket.socket) -> None:
+        """Start the process and read what it says. The kernel ends the process with this thread."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # in the child until it ignores them
+        try:
+            with theirs:
+                process = self._start(theirs.fileno())
+        except OSError as error:
+            self._bury(f"the process that starts workers cannot be started: {error}")
+            return
+        try:
+            self._receive_all()
+        finally:
+            self._bury(f"the process that starts workers ended with code {self._end(process)}; its log is above")
+
+    def _start(self, descriptor: int) -> "subprocess.Popen[bytes]":
+        return subprocess.Popen(
+            [sys.executable, *self._program, str(descriptor)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[descriptor],
+            env=_environment(),
+        )
+
+    def _end(self, process: "subprocess.Popen[bytes]") -> int:
+        """The exit code of the process, which is about to end; it is killed if it does not."""
+        try:
+            return process.wait(0 if self._closing else _LAST_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+
+    def _receive_all(self) -> None:
+        while True:
+            data, descriptors = receive(self._socket)
+            if not data:
+                return
+            self._handle(msgspec.msgpack.decode(data, type=FromZygote), descriptors)
+
+    def _handle(self, message: FromZygote, descriptors: list[int]) -> None:
+        match message:
+            case Forked(pid):
+                self._workers[pid] = process = WorkerProcess(pid, *descriptors)
+                self._replies.put(process)
+            case Refused(reason):
+                self._replies.put(ZygoteError(reason))
+            case Exited(pid, code):
+                self._workers.pop(pid).end(code)
+
+    def _bury(self, reason: str) -> None:
+        self.alive = False
+        self._socket.close()
+        self._replies.put(ZygoteError(reason))
+        for process in self._workers.values():
+            process.end_with_zygote()
+
+
+class _Shared:
+    """The zygote of this process."""
+
+    def __init__(self) -> None:
+        self._zygote: Zygote | None = None
+        self._lock = threading.Lock()
+
+    def get(self) -> Zygote:
+        with self._lock:
+            if self._zygote is None or not self._zygote.alive:
+                self._zygote = Zygote()
+            return self._zygote
+
+    def close(self) -> None:
+        with self._lock:
+            if self._zygote is not None:
+                self._zygote.close()
+
+
+_shared = _Shared()
+
+
+def shared_zygote() -> Zygote:
+    """Return the zygote of this process; start one if there is none, or if it died."""
+    return _shared.get()
+
+
+def _close_shared() -> None:
+    _shared.close()
+
+
+def _forget_shared() -> None:
+    global _shared
+    _shared = _Shared()  # the old one's socket closes with it
+
+
+def _environment() -> dict[str, str]:
+    """That of this process, with what libraries read when they are imported."""
+    return {
+        "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads take the cores of other workers
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",  # numpy's starts threads when it is imported, and nothing uses them
+    }
+
+
+def _standard_error() -> list[int]:
+    """The descriptor to pass on, if there is one: a worker's log goes where ours goes now."""
+    return [_STDERR] if sys.__stderr__ is not None else []
+
+
+atexit.register(_close_shared)
+os.register_at_fork(after_in_child=_forget_shared)  # a forked process must not talk with its parent's zygote

@@ -1,0 +1,68 @@
+"""What those who use the engine give it and get from it."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from unifiedserve.messages.media import MediaOptions
+from unifiedserve.messages.sampling_params import SamplingParams
+
+FinishReason = Literal["stop", "length"]
+
+
+class MediaInput(msgspec.Struct, kw_only=True):
+    """One image or video of a request: its bytes, or the path of a local file."""
+
+    kind: Literal["image", "video"]
+    data: bytes | None = None
+    path: str | None = None
+    options: MediaOptions = msgspec.field(default_factory=MediaOptions)
+
+
+class GenerateRequest(msgspec.Struct, kw_only=True):
+    """What a client asks of the engine. `media` is in the order of the parts in `messages`.
+
+    `grammar_param` is the client's own name of what became `sampling.grammar`. With `special_text`
+    the answers show special tokens, too. The lowest `priority` goes first.
+    What is not complete `deadline` seconds after its arrival ends with an error. To `embed` is to
+    ask for the prompt's pooled hidden state instead of tokens: `sampling.max_tokens` is 0.
+    A `viewer` of this name sees it live.
+    """
+
+    id: str
+    messages: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    media: list[MediaInput] = msgspec.field(default_factory=list)
+    sampling: SamplingParams = msgspec.field(default_factory=SamplingParams)
+    template: dict[str, Any] = msgspec.field(default_factory=dict)
+    prompt_token_ids: list[int] | None = None
+    grammar_param: str = "grammar"
+    special_text: bool = False
+    priority: int = 0
+    deadline: float | None = None
+    embed: bool = False
+    viewer: str | None = None
+
+
+class TokenLogprob(msgspec.Struct):
+    """A token with its log probability and the likeliest ones in its place; one of a prompt also with its rank."""
+
+    token: int
+    logprob: float | None = None
+    top: list[tuple[int, float]] = []
+    rank: int | None = None  # from 1
+
+
+class Delta(msgspec.Struct, kw_only=True):
+    """A piece of answer number `index` of a request. The first one of each has what was asked about the prompt."""
+
+    index: int
+    text: str
+    token_ids: list[int]
+    logprobs: list[TokenLogprob] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: str | int | None = None
+    prompt_tokens: int
+    cached_tokens: int = 0  # of the prompt, which need not be computed
+    generated_tokens: int
+    prompt_logprobs: list[TokenLogprob] | None = None  # none of the first token
+    pooled: bytes | None = None  # float32

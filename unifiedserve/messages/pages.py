@@ -1,0 +1,22 @@
+"""References to pages of the shared buffers."""
+
+from typing import NamedTuple
+
+
+class Pages(NamedTuple):
+    """Pages of one pool and the epochs in which they hold something."""
+
+    numbers: tuple[int, ...] = ()
+    epochs: tuple[int, ...] = ()
+
+    def first(self, count: int) -> "Pages":
+        """The leading pages."""
+        return Pages(self.numbers[:count], self.epochs[:count])
+
+
+class PageSlice(NamedTuple):
+    """Rows [first, last) of a page."""
+
+    page: int
+    first: int
+    last: int

@@ -1,0 +1,16 @@
+"""A request's place in every queue: what all schedulers may know of who goes first."""
+
+import msgspec
+
+
+class Ticket(msgspec.Struct, frozen=True):
+    """Who a request is, since when it waits (monotonic seconds), and how urgent it is: the lowest `priority` first."""
+
+    uid: int
+    arrival: float
+    priority: int = 0
+
+    @property
+    def turn(self) -> tuple[int, float, int]:
+        """Sorts requests: by priority, then first come, first served."""
+        return self.priority, self.arrival, self.uid

@@ -1,0 +1,313 @@
+"""What travels between the processes: page numbers and small structs, as MessagePack.
+
+Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to
+the engine. `Abort` of a whole request goes to the hosts of all stages in this order, each time behind what the stage
+before has sent: it can never overtake the pages that it must free. After decode it comes back as `Drained`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from unifiedserve.config import Stage
+from unifiedserve.errors import ErrorKind
+from unifiedserve.messages.api import FinishReason, TokenLogprob
+from unifiedserve.messages.layouts import decode_layout
+from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.pages import Pages, PageSlice
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.ticket import Ticket
+
+CachedBuffer = Literal["kv", "visual"]
+
+
+class Span(msgspec.Struct):
+    """A piece of work on the timeline; times are seconds of the system-wide monotonic clock.
+
+    `track` tells apart what one stage does at the same time: the decoder engines of vision.
+    """
+
+    stage: Stage
+    name: str
+    start: float
+    end: float
+    requests: list[int]
+    track: int = 0
+
+
+class Reuse(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request need not compute, unless others take the pages before it can: nothing is held for it.
+
+    `prefix` are KV pages of its first tokens, the first `covered` encode units have tokens in these only, and `units`
+    are pages of the visual buffer that hold further units' tokens.
+    """
+
+    prefix: Pages = Pages()
+    covered: int = 0
+    units: dict[int, Pages] = {}
+
+
+class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
+    """A request as the language stages see it. `indices` are the answers (of n) it must produce.
+
+    After a preemption `token_ids` ends with what had been generated; `num_prompt` tells where.
+    """
+
+    ticket: Ticket
+    token_ids: list[int]
+    num_prompt: int
+    media: list[MediaPlan]
+    sampling: SamplingParams
+    indices: list[int]
+    embed: bool = False
+    page_keys: list[bytes] | None = None  # of the full KV pages of `token_ids`; None: they are not to be remembered
+    tail_media: list[bytes] = []  # keys of the media that have tokens after these pages
+    unit_keys: list[bytes] = []  # of each encode unit; empty: they are not to be remembered
+    reuse: Reuse = Reuse()
+
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether the hidden states of all its tokens are wanted."""
+        return self.embed or self.sampling.prompt_logprobs is not None
+
+
+class MediaSource(msgspec.Struct, kw_only=True):
+    """Where the vision stage finds the bytes: an arena (the first `size` bytes) or a file.
+
+    Of the plan's units `units` are wanted, ascending (None: all); its first one is number `first_unit` of the request.
+    """
+
+    plan: MediaPlan
+    name: str
+    first_unit: int = 0
+    units: list[int] | None = None
+    arena: str | None = None
+    path: str | None = None
+    size: int = 0
+
+    @property
+    def wanted(self) -> list[int]:
+        """The units to decode."""
+        return list(range(self.plan.units)) if self.units is None else self.units
+
+
+class VisionRequest(msgspec.Struct, tag=True, kw_only=True):
+    """Vision's part of a request: media in prompt order. If it is `watched`, the engine is told of what is decoded."""
+
+    ticket: Ticket
+    media: list[MediaSource]
+    watched: bool = False
+
+
+class Patches(msgspec.Struct, tag=True, kw_only=True):
+    """Encode units (counted over the whole request) whose patches are in these pages, one list a unit."""
+
+    uid: int
+    units: list[int]
+    pages: list[list[int]]
+
+
+class Embeddings(msgspec.Struct, tag=True, kw_only=True):
+    """An encoded unit (counted over the whole request): pages of the visual buffer with its tokens."""
+
+    uid: int
+    unit: int
+    pages: list[int]
+
+
+class Generation(msgspec.Struct, tag=True, kw_only=True):
+    """One answer: its tokens so far, and the KV pages that hold all but the last.
+
+    Prefill hands it to decode: the KV stays where it is, only the page table travels. `visual` are rows of
+    the visual buffer that its tokens attend to, page by page. The first `keyed` pages are remembered, the last of them
+    by `last_key` (empty: none are to be); `tail_media` has tokens in the next one.
+    """
+
+    ticket: Ticket
+    index: int
+    token_ids: list[int]
+    num_prompt: int
+    pages: list[int]
+    visual: list[PageSlice] = []
+    position_offset: int
+    sampling: SamplingParams
+    keyed: int = 0
+    last_key: bytes = b""
+    tail_media: list[bytes] = []
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Uid of the request and number of the answer."""
+        return self.ticket.uid, self.index
+
+    @property
+    def num_generated(self) -> int:
+        return len(self.token_ids) - self.num_prompt
+
+    @property
+    def visual_pages(self) -> list[int]:
+        return [part.page for part in self.visual]
+
+
+class Abort(msgspec.Struct, tag=True):
+    """Drop what `stage` holds of a request and go on to the next stage; or drop one finished answer of it in decode."""
+
+    uid: int
+    index: int | None = None
+    stage: Stage = Stage.VISION
+
+
+class PagesFreed(msgspec.Struct, tag=True):
+    """Pages came free that the receiver may be waiting for."""
+
+
+class OutputReady(msgspec.Struct, tag=True):
+    """A media decoding thread of the receiver has finished something."""
+
+
+class Shutdown(msgspec.Struct, tag=True):
+    """Leave the loop."""
+
+
+class Token(msgspec.Struct):
+    """Token `number` (from 0) of one answer; `finish` ends it, `error` the whole request: its grammar cannot go on.
+
+    The first comes from prefill and the next from decode, so they may arrive the wrong way round.
+    """
+
+    uid: int
+    index: int
+    number: int
+    token: TokenLogprob
+    finish: FinishReason | None = None
+    stop_reason: int | None = None
+    error: str | None = None
+
+
+class Ready(msgspec.Struct, tag=True):
+    """A worker is up; `decode_step` are the seconds of a lone decode step, if it hosts decode."""
+
+    instance: str
+    decode_step: float | None = None
+
+
+class Unfit(msgspec.Struct, tag=True):
+    """A worker cannot be: what it was told to load or to use is wrong, and a restart would not help."""
+
+    reason: str
+
+
+class Kept(msgspec.Struct):
+    """Pages that hold what `key` stands for, also when they are free, until they are taken anew."""
+
+    buffer: CachedBuffer
+    key: bytes
+    pages: Pages
+
+
+class WatchedUnits(msgspec.Struct):
+    """Units of a watched request (counted over the whole of it) that were decoded, and the pages that they fill."""
+
+    uid: int
+    units: list[int]
+    pages: list[Pages]
+
+
+class Lookup(msgspec.Struct):
+    """Tokens of a request that a cache was asked for, and how many of them it had."""
+
+    uid: int
+    buffer: CachedBuffer
+    tokens: int
+    hits: int
+
+
+class PromptLogprobs(msgspec.Struct, tag=True):
+    """Log probabilities of a prompt's tokens from position `start` on; all come before the prompt's end is reported."""
+
+    uid: int
+    start: int
+    tokens: list[TokenLogprob]
+
+
+class PromptVector(msgspec.Struct, tag=True):
+    """A prompt's pooled hidden state, float32; it comes before the prompt's end is reported."""
+
+    uid: int
+    data: bytes
+
+
+class Report(msgspec.Struct, tag=True, kw_only=True):
+    """What a worker's step produced, and how many requests each of its stages holds.
+
+    `through` are requests that want no tokens, at the ends of their prompts.
+    """
+
+    instance: str
+    tokens: list[Token] = []
+    through: list[int] = []
+    spans: list[Span] = []
+    kept: list[Kept] = []
+    lookups: list[Lookup] = []
+    decoded: list[WatchedUnits] = []
+    counts: dict[Stage, tuple[int, int]] = {}
+
+
+class Preempted(msgspec.Struct, tag=True):
+    """Decode gave this answer's pages back; it must be recomputed."""
+
+    uid: int
+    index: int
+
+
+class Stale(msgspec.Struct, tag=True):
+    """Pages that the request was to reuse instead of its media were taken by others: it must start anew."""
+
+    uid: int
+
+
+class Failed(msgspec.Struct, tag=True):
+    """The request cannot go on."""
+
+    uid: int
+    message: str
+    kind: ErrorKind
+
+
+class Drained(msgspec.Struct, tag=True):
+    """An aborted request has left every stage."""
+
+    uid: int
+
+
+Message = (
+    PrefillRequest
+    | VisionRequest
+    | Patches
+    | Embeddings
+    | Generation
+    | Abort
+    | PagesFreed
+    | OutputReady
+    | Shutdown
+    | Ready
+    | Unfit
+    | PromptLogprobs
+    | PromptVector
+    | Report
+    | Preempted
+    | Stale
+    | Failed
+    | Drained
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message, dec_hook=decode_layout)
+
+
+def pack(message: Message) -> bytes:
+    return _encoder.encode(message)
+
+
+def unpack(data: bytes) -> Message:
+    return _decoder.decode(data)

@@ -1,0 +1,1 @@
+"""What can be seen of the engine: timeline, metrics, live events, frames."""

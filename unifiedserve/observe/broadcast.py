@@ -1,0 +1,64 @@
+"""What of an engine's work is told to those who watch it."""
+
+from collections.abc import Sequence
+
+from ipc_buffers import PagePool
+from unifiedserve.messages.media import ExpandedPrompt, MediaPlan
+from unifiedserve.messages.wire import Span, WatchedUnits
+from unifiedserve.observe.contact_sheet import ContactSheet
+from unifiedserve.observe.live import Admitted, Live, Medium, Spans
+from unifiedserve.observe.tracing import Timeline
+
+
+class Broadcast:
+    """Tells viewers of work, and of their own requests. Belongs to the event loop; free while nobody watches."""
+
+    def __init__(self, live: Live, timeline: Timeline) -> None:
+        self._live = live
+        self._timeline = timeline
+        self._sheet: ContactSheet | None = None
+
+    def show_frames_of(self, patches: PagePool, row_bytes: int) -> None:
+        """Read frames from this patch buffer from now on."""
+        self.close()
+        self._sheet = ContactSheet(patches, row_bytes, self._live)
+
+    def close(self) -> None:
+        """Read no frames any more."""
+        if self._sheet is not None:
+            self._sheet.close()
+
+    def watches(self, viewer: str | None) -> bool:
+        """Return whether a viewer of this name is there, who wants to see the request's frames."""
+        return self._live.watches(viewer)
+
+    def admitted(
+        self, viewer: str | None, request: str, arrival: float, prompt: ExpandedPrompt, seconds: Sequence[list[float]]
+    ) -> None:
+        """Tell that a request was taken in at `arrival` (monotonic seconds).
+
+        `seconds` are the times of each medium's frames, from the beginning of the video.
+        """
+        if viewer is None or not self.watches(viewer):
+            return
+        event = Admitted(
+            request=request,
+            arrival=self._timeline.microseconds(arrival),
+            prompt_tokens=len(prompt.token_ids),
+            media=[_medium(plan, times) for plan, times in zip(prompt.media, seconds, strict=True)],
+        )
+        self._live.tell(viewer, event)
+
+    def worked(self, spans: Sequence[Span]) -> None:
+        """Tell what work has ended."""
+        if spans and self._live.watched:
+            self._live.tell_all(Spans(self._timeline.events(spans)))
+
+    def decoded(self, viewer: str | None, request: str, media: Sequence[MediaPlan], units: WatchedUnits) -> None:
+        """Show the frames in these units of a request."""
+        if viewer is not None and self._sheet is not None:
+            self._sheet.show(viewer, request, media, units)
+
+
+def _medium(plan: MediaPlan, seconds: list[float]) -> Medium:
+    return Medium(plan.kind, max(1, len(plan.frame_indices)), plan.tokens, list(plan.frame_indices), seconds)

@@ -1,0 +1,147 @@
+"""Prometheus metrics of one engine, named in the spirit of vLLM's (`vllm:x` is `unifiedserve:x` here)."""
+
+from collections.abc import Iterator, Mapping
+from typing import Literal, Protocol
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+_PREFIX = "unifiedserve:"
+_LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0)
+_GAP = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0)
+
+
+class Observed(Protocol):
+    """The figures that are read at scrape time."""
+
+    def stages(self) -> Mapping[str, tuple[int, int]]: ...
+    def buffers(self) -> Mapping[str, tuple[int, int]]: ...
+    def peaks(self) -> Mapping[str, int]: ...
+    def cached(self) -> Mapping[str, int]: ...
+    @property
+    def target_between_tokens(self) -> float | None: ...
+
+
+class Metrics:
+    """Counters and histograms that the engine feeds; gauges are read from the engine at each scrape."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._ttft = self._histogram("time_to_first_token_seconds", "Arrival to first token", _LATENCY)
+        self._gap = self._histogram("inter_token_latency_seconds", "Time between tokens of an answer", _GAP)
+        self._e2e = self._histogram("e2e_request_latency_seconds", "Arrival to last token", _LATENCY)
+        self._stage_time = {
+            "queue": self._stage_histogram("request_queue_time_seconds", "Time waiting for a stage"),
+            "run": self._stage_histogram("request_stage_time_seconds", "Time being served by a stage"),
+        }
+        self._arrived = self._counter("requests_total", "Requests received")
+        self._prompt_tokens = self._counter("prompt_tokens_total", "Prompt tokens of finished requests")
+        self._generated_tokens = self._counter("generation_tokens_total", "Tokens generated")
+        self._preempted = self._counter("num_preemptions_total", "Sequences preempted for want of KV pages")
+        self._lookups = {
+            "kv": (
+                self._counter("prefix_cache_queries_total", "Tokens that were looked for in the prefix cache"),
+                self._counter("prefix_cache_hits_total", "Tokens that were found in the prefix cache"),
+            ),
+            "visual": (
+                self._counter("mm_cache_queries_total", "Visual tokens that were looked for in the visual cache"),
+                self._counter("mm_cache_hits_total", "Visual tokens that were found in the visual cache"),
+            ),
+        }
+        self._aborted = self._counter("num_aborted_requests_total", "Requests whose client went away")
+        self._finished = Counter(
+            _PREFIX + "request_success_total",
+            "Requests answered in full",
+            ["finished_reason"],
+            registry=self.registry,
+        )
+
+    def bind(self, engine: Observed) -> None:
+        """Report the running/waiting requests and the page use of `engine` from now on. Call once."""
+        self.registry.register(_Gauges(engine))
+
+    def request_arrived(self) -> None:
+        """Count a request."""
+        self._arrived.inc()
+
+    def first_token(self, ttft_s: float) -> None:
+        """Note the seconds from a request's arrival to an answer's first token."""
+        self._ttft.observe(ttft_s)
+
+    def token_gap(self, seconds: float) -> None:
+        """Note the time between two tokens of an answer."""
+        self._gap.observe(seconds)
+
+    def request_finished(self, reason: str, e2e_s: float, prompt_tokens: int, generated_tokens: int) -> None:
+        """Count an answer that is complete, `e2e_s` seconds after its request's arrival."""
+        self._finished.labels(reason).inc()
+        self._e2e.observe(e2e_s)
+        self._prompt_tokens.inc(prompt_tokens)
+        self._generated_tokens.inc(generated_tokens)
+
+    def stage_time(self, stage: str, kind: Literal["queue", "run"], seconds: float) -> None:
+        """Note the time that requests waited for a stage, or were served by it."""
+        self._stage_time[kind].labels(stage).observe(seconds)
+
+    def looked_up(self, buffer: Literal["kv", "visual"], tokens: int, hits: int) -> None:
+        """Count the `tokens` of a request, of which `hits` were found in the cache."""
+        queried, found = self._lookups[buffer]
+        queried.inc(tokens)
+        found.inc(hits)
+
+    def preempted(self) -> None:
+        """Count a preemption."""
+        self._preempted.inc()
+
+    def aborted(self) -> None:
+        """Count a request whose client went away."""
+        self._aborted.inc()
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, help: str) -> Counter:
+        return Counter(_PREFIX + name, help, registry=self.registry)
+
+    def _histogram(self, name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
+        return Histogram(_PREFIX + name, help, buckets=buckets, registry=self.registry)
+
+    def _stage_histogram(self, name: str, help: str) -> Histogram:
+        return Histogram(_PREFIX + name, help, ["stage"], buckets=_LATENCY, registry=self.registry)
+
+
+class _Gauges(Collector):
+    def __init__(self, engine: Observed) -> None:
+        self._engine = engine
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        return []  # registering must not scrape an engine that has not started
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        running = _gauge("num_requests_running", "Requests being served", "stage")
+        waiting = _gauge("num_requests_waiting", "Requests waiting", "stage")
+        for stage, (now_running, now_waiting) in self._engine.stages().items():
+            running.add_metric([str(stage)], now_running)
+            waiting.add_metric([str(stage)], now_waiting)
+        ratio = _gauge("buffer_usage_ratio", "Used share of a buffer's pages", "buffer")
+        used = _gauge("buffer_used_pages", "Pages in use", "buffer")
+        total = _gauge("buffer_total_pages", "Pages in all", "buffer")
+        for buffer, (now_used, pages) in self._engine.buffers().items():
+            ratio.add_metric([buffer], now_used / pages if pages else 0.0)
+            used.add_metric([buffer], now_used)
+            total.add_metric([buffer], pages)
+        peak = _gauge("buffer_peak_pages", "Most pages in use at once since the workers started", "buffer")
+        for buffer, pages in self._engine.peaks().items():
+            peak.add_metric([buffer], pages)
+        cached = _gauge("buffer_cached_pages", "Free pages with what later requests may reuse", "buffer")
+        for buffer, pages in self._engine.cached().items():
+            cached.add_metric([buffer], pages)
+        yield from (running, waiting, ratio, used, total, peak, cached)
+        if (target := self._engine.target_between_tokens) is not None:
+            yield _gauge("slo_tbt_seconds", "Target time between tokens beside heavy work", value=target)
+
+
+def _gauge(name: str, help: str, *labels: str, value: float | None = None) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_PREFIX + name, help, labels=labels or None, value=value)

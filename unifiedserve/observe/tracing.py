@@ -1,0 +1,70 @@
+"""The timeline of the engine: spans of every stage, as Chrome/Perfetto trace JSON.
+
+Times are seconds of the system-wide monotonic clock, which all processes of a machine share; the trace
+counts microseconds from the engine's start.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from unifiedserve.config import Stage
+from unifiedserve.messages.wire import Span
+
+_KEPT_SPANS = 20_000
+_ROWS = {stage: row for row, stage in enumerate(Stage)}
+
+
+class Timeline:
+    """The latest spans of all requests, and the names under which clients know the requests."""
+
+    def __init__(self, origin: float) -> None:
+        self._origin = origin
+        self._spans: deque[Span] = deque(maxlen=_KEPT_SPANS)
+        self._names: dict[int, str] = {}
+        self._order: deque[int] = deque()
+
+    def name(self, uid: int, request_id: str) -> None:
+        """Remember the client's id of a request, for as many requests as there can be spans."""
+        self._names[uid] = request_id
+        self._order.append(uid)
+        if len(self._order) > _KEPT_SPANS:
+            self._names.pop(self._order.popleft(), None)
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Keep these spans, in place of the oldest."""
+        self._spans.extend(spans)
+
+    def of(self, request_id: str) -> list[Span]:
+        """Return the spans of one request, by start time."""
+        uids = {uid for uid, name in self._names.items() if name == request_id}
+        return sorted((s for s in self._spans if uids.intersection(s.requests)), key=lambda s: s.start)
+
+    def chrome_trace(self, request_id: str | None = None) -> dict[str, Any]:
+        """Return a trace (Trace Event Format): a process a stage, a thread for its queue and each of its tracks."""
+        spans = self.of(request_id) if request_id is not None else list(self._spans)
+        names = [
+            {"ph": "M", "name": "process_name", "pid": row, "tid": 0, "args": {"name": stage.value}}
+            for stage, row in _ROWS.items()
+        ]
+        return {"traceEvents": names + self.events(spans), "displayTimeUnit": "ms"}
+
+    def events(self, spans: Iterable[Span]) -> list[dict[str, Any]]:
+        """Return the spans as complete events of that format."""
+        return [
+            {
+                "ph": "X",
+                "name": span.name,
+                "cat": span.stage.value,
+                "pid": _ROWS[span.stage],
+                "tid": 0 if span.name == "queue" else 1 + span.track,
+                "ts": self.microseconds(span.start),
+                "dur": round((span.end - span.start) * 1e6, 1),
+                "args": {"requests": [self._names.get(uid, str(uid)) for uid in span.requests]},
+            }
+            for span in spans
+        ]
+
+    def microseconds(self, time: float) -> float:
+        """Return a time of the monotonic clock as the trace counts it."""
+        return round((time - self._origin) * 1e6, 1)

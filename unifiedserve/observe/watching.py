@@ -1,0 +1,24 @@
+"""All who are told what an engine does."""
+
+import time
+from dataclasses import dataclass
+
+from unifiedserve.observe.broadcast import Broadcast
+from unifiedserve.observe.live import Live
+from unifiedserve.observe.metrics import Metrics
+from unifiedserve.observe.tracing import Timeline
+
+
+@dataclass(frozen=True)
+class Watching:
+    """The metrics, the timeline and the viewers of one engine."""
+
+    metrics: Metrics
+    timeline: Timeline
+    broadcast: Broadcast
+
+    @classmethod
+    def of(cls, metrics: Metrics, live: Live) -> "Watching":
+        """Begin a timeline now, and tell it to those who watch live."""
+        timeline = Timeline(time.monotonic())
+        return cls(metrics, timeline, Broadcast(live, timeline))

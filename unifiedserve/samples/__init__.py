@@ -1,0 +1,14 @@
+"""Clips and pictures that come with the package, and what the bundled model can be asked about them."""
+
+from pathlib import Path
+
+import msgspec
+
+import unifiedserve
+
+FOLDER = Path(unifiedserve.__file__).parent / "samples"
+
+
+def sample_questions() -> dict[str, list[str]]:
+    """Read the questions about each file in FOLDER; the first file is the best one to begin with."""
+    return msgspec.json.decode((FOLDER / "questions.json").read_bytes(), type=dict[str, list[str]])

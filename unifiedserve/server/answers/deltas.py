@@ -1,0 +1,27 @@
+"""The engine's answer to one request, held so that nothing of it can be left running."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from unifiedserve.messages.api import Delta
+
+
+class HeldDeltas:
+    """Deltas whose first one is awaited apart, while a failure can still be a proper HTTP status."""
+
+    def __init__(self, deltas: AsyncGenerator[Delta, None]) -> None:
+        self._deltas = deltas
+        self._first: Delta | None = None
+
+    async def start(self) -> None:
+        """Wait for the first delta; raises what the engine raises."""
+        self._first = await anext(self._deltas, None)
+
+    async def __aiter__(self) -> AsyncIterator[Delta]:
+        if self._first is not None:
+            yield self._first
+        async for delta in self._deltas:
+            yield delta
+
+    async def aclose(self) -> None:
+        """Abort what has not been generated yet."""
+        await self._deltas.aclose()

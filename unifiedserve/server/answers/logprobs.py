@@ -1,0 +1,50 @@
+"""Log probabilities as JSON has them, and lists of pieces of an answer in one."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from unifiedserve.messages.api import TokenLogprob
+
+T = TypeVar("T")
+
+_LOWEST = -9999.0  # JSON has no infinity
+
+
+class PromptLogprob(msgspec.Struct):
+    """`rank` counts from 1, in the model's whole distribution."""
+
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+# Of each of a prompt's tokens the token itself and the likeliest ones in its place, by token id; None of the first.
+PromptLogprobs = list[dict[int, PromptLogprob] | None]
+
+
+def prompt_logprobs(entries: Sequence[TokenLogprob], tokenizer: Any, count: int | None = None) -> PromptLogprobs:
+    """With `count` of the likeliest tokens each; all that there are if it is None."""
+
+    def described(token: int, logprob: float, rank: int) -> tuple[int, PromptLogprob]:
+        return token, PromptLogprob(finite(logprob), rank, tokenizer.decode([token]))
+
+    described_entries: PromptLogprobs = []
+    for entry in entries:
+        if entry.logprob is None or entry.rank is None:
+            described_entries.append(None)
+            continue
+        top = [described(token, logprob, rank) for rank, (token, logprob) in enumerate(entry.top[:count], 1)]
+        described_entries.append(dict([described(entry.token, entry.logprob, entry.rank), *top]))
+    return described_entries
+
+
+def finite(logprob: float) -> float:
+    return max(logprob, _LOWEST)
+
+
+def joined(parts: Iterable[Sequence[T] | None]) -> list[T] | None:
+    """The lists in one; None if there are none."""
+    given = [part for part in parts if part is not None]
+    return [item for part in given for item in part] if given else None

@@ -1,0 +1,32 @@
+"""Replies as all endpoints know them: made from deltas, whole or in chunks."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from unifiedserve.messages.api import Delta
+from unifiedserve.server.answers.tally import Usage
+
+
+class WholeReply(Protocol):
+    """The answers to a request as they come, gathered."""
+
+    def take(self, delta: Delta) -> Sequence[Any]:
+        """Return the choices that a delta adds."""
+
+    def keep(self, choices: Any) -> None:
+        """Remember these choices for `completion`."""
+
+    def completion(self) -> msgspec.Struct:
+        """Return all that was kept, at the end."""
+
+
+class GrowingReply(WholeReply, Protocol):
+    """The same, also in chunks, which hold choices."""
+
+    def opening(self) -> Sequence[Any]:
+        """Return the choices that a stream begins with."""
+
+    def chunk(self, *choices: Any, usage: Usage | None = None) -> msgspec.Struct: ...
+    def usage(self) -> Usage: ...

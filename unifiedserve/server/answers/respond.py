@@ -1,0 +1,90 @@
+"""The HTTP response that a reply becomes: whole, or in chunks as it grows."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unifiedserve.messages.api import Delta
+from unifiedserve.server.answers.deltas import HeldDeltas
+from unifiedserve.server.answers.event_stream import EventStream, ending, event
+from unifiedserve.server.answers.reply import GrowingReply, WholeReply
+from unifiedserve.server.disconnect import unless_disconnected
+from unifiedserve.server.errors import error_body
+from unifiedserve.server.requests.generation import GenerationOptions, StreamOptions
+
+_DONE = b"data: [DONE]\n\n"
+
+
+async def respond(
+    request: Request, asked: GenerationOptions, id: str, deltas: AsyncGenerator[Delta, None], reply: GrowingReply
+) -> Response:
+    """Return the reply as it was asked for: whole, or as a stream of chunks."""
+    if not asked.stream:
+        return await respond_whole(request, id, deltas, reply)
+    options = asked.stream_options or StreamOptions()
+    return await respond_in_events(request, id, deltas, lambda held: _chunk_events(held, reply, options))
+
+
+async def respond_whole(request: Request, id: str, deltas: AsyncGenerator[Delta, None], reply: WholeReply) -> Response:
+    """Return the whole reply; raise ClientGoneError if nobody waits for it any more."""
+    held = HeldDeltas(deltas)
+    try:
+        completion = await unless_disconnected(request.receive, _complete(held, reply))
+    except BaseException:
+        await held.aclose()
+        raise
+    return Response(msgspec.json.encode(completion), 200, _headers(id), "application/json")
+
+
+async def respond_in_events(
+    request: Request,
+    id: str,
+    deltas: AsyncGenerator[Delta, None],
+    events: Callable[[HeldDeltas], AsyncIterator[bytes]],
+) -> Response:
+    """Return a stream of events. It begins after the first delta, so that bad requests get their 4xx."""
+    held = HeldDeltas(deltas)
+    try:
+        await unless_disconnected(request.receive, held.start())
+    except BaseException:
+        await held.aclose()
+        raise
+    return EventStream(events(held), held, _headers(id))
+
+
+def _chunk_events(held: HeldDeltas, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
+    """Return the events of a reply: its opening, then text and ends as they come, usage if asked for, [DONE]."""
+    return ending(_chunks(held, reply, options), lambda error: event(error_body(error)))
+
+
+async def _chunks(held: HeldDeltas, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
+    def chunk(choice: Any) -> bytes:
+        return event(reply.chunk(choice, usage=reply.usage() if options.continuous_usage_stats else None))
+
+    for choice in reply.opening():
+        yield chunk(choice)
+    async for delta in held:
+        for choice in await _taken(reply, delta):
+            yield chunk(choice)
+    if options.include_usage:
+        yield event(reply.chunk(usage=reply.usage()))
+    yield _DONE
+
+
+async def _taken(reply: WholeReply, delta: Delta) -> Sequence[Any]:
+    """Return what a delta adds to a reply; decode the many tokens of a whole prompt beside the event loop."""
+    return reply.take(delta) if delta.prompt_logprobs is None else await asyncio.to_thread(reply.take, delta)
+
+
+async def _complete(held: HeldDeltas, reply: WholeReply) -> msgspec.Struct:
+    async for delta in held:
+        reply.keep(await _taken(reply, delta))
+    return reply.completion()
+
+
+def _headers(id: str) -> dict[str, str]:
+    return {"X-Request-Id": id}

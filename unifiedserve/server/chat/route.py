@@ -1,0 +1,51 @@
+"""POST /v1/chat/completions: one request from its bytes to its answer."""
+
+from collections.abc import AsyncGenerator
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unifiedserve.messages.api import Delta
+from unifiedserve.server.answers.respond import respond
+from unifiedserve.server.chat.conversion import generate_request
+from unifiedserve.server.chat.objects import ChatCompletion, ChatCompletionChunk
+from unifiedserve.server.chat.reading import reading
+from unifiedserve.server.chat.reply import Reply
+from unifiedserve.server.chat.request import ChatRequest
+from unifiedserve.server.chat.tools import tool_use
+from unifiedserve.server.disconnect import unless_disconnected
+from unifiedserve.server.endpoint import Endpoint, Services
+from unifiedserve.server.requests.receive import receive, request_id
+
+
+async def post_chat_completions(services: Services, request: Request) -> Response:
+    """Answer a conversation; raises RequestError."""
+    chat = await receive(request, services.engine, ChatRequest)
+    id = request_id(request, "chatcmpl-")
+    deltas, reply = await begin_chat(request, chat, id, services)
+    return await respond(request, chat, id, deltas, reply)
+
+
+async def begin_chat(
+    request: Request, chat: ChatRequest, id: str, services: Services
+) -> tuple[AsyncGenerator[Delta, None], Reply]:
+    """Return the engine's answer to a conversation, and the reply that reads it."""
+    engine = services.engine
+    tools = tool_use(chat, engine)
+    work = await unless_disconnected(request.receive, generate_request(chat, id, services.fetcher, tools))
+    work.viewer = request.headers.get("x-viewer")
+    chat.messages.clear()  # media in base64 must not live as long as the answer
+    how = await reading(work, tools, engine, streamed=bool(chat.stream))
+    reply = Reply(id, engine.model_name, engine.processor.tokenizer, how, token_ids=bool(chat.return_token_ids))
+    return engine.generate(work), reply
+
+
+ENDPOINT = Endpoint(
+    "POST",
+    "/v1/chat/completions",
+    "Answer a conversation",
+    post_chat_completions,
+    body=ChatRequest,
+    answer=ChatCompletion,
+    event=ChatCompletionChunk,
+)

@@ -1,0 +1,34 @@
+"""POST /v1/completions: prompts from their bytes to their answers."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unifiedserve.server.answers.merge import merged
+from unifiedserve.server.answers.respond import respond
+from unifiedserve.server.completions.conversion import echoes, text_requests
+from unifiedserve.server.completions.reply import Completion, TextReply
+from unifiedserve.server.completions.request import CompletionRequest
+from unifiedserve.server.endpoint import Endpoint, Services
+from unifiedserve.server.requests.receive import receive, request_id
+
+
+async def post_completions(services: Services, request: Request) -> Response:
+    """Go on with some texts; raises RequestError."""
+    engine, tokenizer = services.engine, services.engine.processor.tokenizer
+    asked = await receive(request, engine, CompletionRequest)
+    id = request_id(request, "cmpl-")
+    work = await text_requests(asked, id, tokenizer)
+    best_of = work[0].sampling.n
+    reply = TextReply(asked, id, engine.model_name, tokenizer, echoes(asked, tokenizer), best_of)
+    return await respond(request, asked, id, merged([engine.generate(one) for one in work], best_of), reply)
+
+
+ENDPOINT = Endpoint(
+    "POST",
+    "/v1/completions",
+    "Go on with a text",
+    post_completions,
+    body=CompletionRequest,
+    answer=Completion,
+    event=Completion,
+)

@@ -1,0 +1,58 @@
+"""The embeddings of a request as they come: OpenAI's list of vectors."""
+
+import base64
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from unifiedserve.messages.api import Delta
+from unifiedserve.models.pooling import Pooling
+from unifiedserve.server.embeddings.request import EmbeddingRequest
+
+
+class Embedding(msgspec.Struct):
+    """Numbers, or float32 (little-endian) in base64."""
+
+    index: int
+    embedding: list[float] | str
+    object: Literal["embedding"] = "embedding"
+
+
+class EmbeddingUsage(msgspec.Struct):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(msgspec.Struct, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[Embedding]
+    model: str
+    usage: EmbeddingUsage
+
+
+class EmbeddingReply:
+    """The embeddings of one request, as they come."""
+
+    def __init__(self, asked: EmbeddingRequest, model: str, pooling: Pooling) -> None:
+        self._in_base64 = asked.encoding_format == "base64"
+        self._dimensions = asked.dimensions
+        self._model = model
+        self._pooling = pooling
+        self._tokens = 0
+        self._embeddings: list[Embedding] = []
+
+    def take(self, delta: Delta) -> list[Embedding]:
+        self._tokens += delta.prompt_tokens
+        vector = self._pooling.finish(np.frombuffer(delta.pooled or b"", np.float32), self._dimensions)
+        written = base64.b64encode(vector.astype("<f4").tobytes()).decode() if self._in_base64 else vector.tolist()
+        return [Embedding(delta.index, written)]
+
+    def keep(self, embeddings: Sequence[Embedding]) -> None:
+        """Remember them for `completion`."""
+        self._embeddings += embeddings
+
+    def completion(self) -> EmbeddingList:
+        data = sorted(self._embeddings, key=lambda embedding: embedding.index)
+        return EmbeddingList(data=data, model=self._model, usage=EmbeddingUsage(self._tokens, self._tokens))

@@ -1,0 +1,66 @@
+"""What the stages do, live, as server-sent events."""
+
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+
+from unifiedserve.server.answers.event_stream import event
+from unifiedserve.server.protocol import Observation, ServingEngine
+
+_COUNTERS_SECONDS = 0.2  # between looks at the counters
+_MOST_LOOKS = 25  # without a word: then the same counters are sent again, to show that the connection lives
+
+
+class Buffer(msgspec.Struct):
+    """Pages of a buffer; those `cached` are free, too, and at the `peak` so many were used at once."""
+
+    used: int
+    cached: int
+    peak: int
+    total: int
+
+
+class Load(msgspec.Struct):
+    """Requests in a stage."""
+
+    running: int
+    waiting: int
+
+
+class Counters(msgspec.Struct, tag_field="type", tag="counters"):
+    """State of the buffers, and what the stages hold, now."""
+
+    buffers: Mapping[str, Buffer]
+    stages: Mapping[str, Load]
+
+
+class LiveEvents:
+    """Events for one viewer, until it goes or the server stops; counters when they change."""
+
+    def __init__(self, engine: ServingEngine, name: str | None) -> None:
+        """Join the viewers; raise RequestError 503 if that is one viewer too many."""
+        self._engine = engine
+        self._viewer = engine.live.join(name)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        last, looks = None, 0
+        while not self._viewer.closed:
+            counters = _counters(self._engine.observation)
+            if counters != last or looks == _MOST_LOOKS:
+                yield event(counters)
+                last, looks = counters, 0
+            looks += 1
+            for happened in await self._viewer.take(_COUNTERS_SECONDS):
+                yield event(happened)
+
+    async def aclose(self) -> None:
+        self._engine.live.leave(self._viewer)
+
+
+def _counters(seen: Observation) -> Counters:
+    cached, peaks = seen.cached(), seen.peaks()
+    buffers = {
+        name: Buffer(used, cached.get(name, 0), peaks.get(name, 0), total)
+        for name, (used, total) in seen.buffers().items()
+    }
+    return Counters(buffers, {stage: Load(*counts) for stage, counts in seen.stages().items()})

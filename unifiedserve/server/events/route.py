@@ -1,0 +1,19 @@
+"""GET /v1/events: a viewer from its arrival to its end."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unifiedserve.server.answers.event_stream import EventStream
+from unifiedserve.server.endpoint import EVENTS, Endpoint, Services
+from unifiedserve.server.events.live_events import LiveEvents
+from unifiedserve.server.requests.receive import check_origin
+
+
+async def get_events(services: Services, request: Request) -> Response:
+    """Return what the stages do, live; raises RequestError."""
+    check_origin(request)
+    events = LiveEvents(services.engine, request.query_params.get("viewer"))
+    return EventStream(events, events)
+
+
+ENDPOINT = Endpoint("GET", "/v1/events", "What the stages do, live", get_events, query="viewer", media_type=EVENTS)

@@ -1,0 +1,1 @@
+"""POST /v1/files and DELETE /v1/files/{id}."""

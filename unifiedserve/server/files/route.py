@@ -1,0 +1,43 @@
+"""POST /v1/files and DELETE /v1/files/{id}."""
+
+from typing import Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unifiedserve.server.endpoint import Endpoint, Services, json_response
+from unifiedserve.server.files.upload import FileObject, upload
+from unifiedserve.server.requests.receive import check_origin
+
+
+class FileDeleted(msgspec.Struct):
+    id: str
+    object: Literal["file"] = "file"
+    deleted: bool = True
+
+
+async def post_file(services: Services, request: Request) -> Response:
+    """Keep an uploaded file for a while; raises RequestError."""
+    check_origin(request)
+    with services.files.uploading():
+        return json_response(await upload(request, services.files))
+
+
+async def delete_file(services: Services, request: Request) -> Response:
+    """Forget an uploaded file; raises RequestError 404 if there is none."""
+    id: str = request.path_params["id"]
+    services.files.delete(id)
+    return json_response(FileDeleted(id))
+
+
+ENDPOINTS = [
+    Endpoint(
+        "POST",
+        "/v1/files",
+        "Upload an image or a video, to name it by its id in messages",
+        post_file,
+        answer=FileObject,
+    ),
+    Endpoint("DELETE", "/v1/files/{id}", "Forget an uploaded file", delete_file, answer=FileDeleted),
+]

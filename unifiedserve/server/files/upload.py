@@ -1,0 +1,82 @@
+"""A form with a file, read from a request within the limits."""
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Literal
+
+import msgspec
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.media.file_store import FileStore
+from unifiedserve.server.requests.receive import announced_length
+
+_MOST_FIELDS = 8
+_FORM_BYTES = 1 << 16  # of a body, beside the file
+
+
+class FileObject(msgspec.Struct, kw_only=True):
+    """A file as OpenAI's API describes it."""
+
+    id: str
+    object: Literal["file"] = "file"
+    bytes: int
+    created_at: int
+    filename: str
+    purpose: str
+    status: Literal["processed"] = "processed"
+
+
+async def upload(request: Request, files: FileStore) -> FileObject:
+    """Keep the file of a form with the fields `file` and `purpose`.
+
+    Raises RequestError: 413 above the limit, before the body is read if its length is announced.
+    """
+    form = await _parse(request, files.max_bytes)
+    file, purpose = form.get("file"), form.get("purpose")
+    if not isinstance(file, UploadFile) or not isinstance(purpose, str):
+        await form.close()
+        field = "purpose" if isinstance(file, UploadFile) else "file"
+        raise RequestError(f"The form lacks the field `{field}`.", param=field)
+    if not file.size:
+        await form.close()
+        raise RequestError(f"The file {file.filename or ''} is empty.", param="file")
+    return FileObject(
+        id=files.keep(file.file, file.size),
+        bytes=file.size,
+        created_at=int(time.time()),
+        filename=file.filename or "",
+        purpose=purpose,
+    )
+
+
+async def _parse(request: Request, max_bytes: int) -> FormData:
+    if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        raise RequestError("A file must be sent as multipart/form-data.", ErrorKind.CONTENT_TYPE)
+    if announced_length(request) > max_bytes + _FORM_BYTES:
+        raise _too_large(max_bytes)
+    try:
+        pieces = _limited(request, max_bytes)
+        return await MultiPartParser(request.headers, pieces, max_files=1, max_fields=_MOST_FIELDS).parse()
+    except (MultiPartException, KeyError) as error:
+        raise RequestError(f"The form is malformed: {error}.") from None
+
+
+async def _limited(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
+    received = 0
+    async for piece in request.stream():
+        received += len(piece)
+        if received > max_bytes + _FORM_BYTES:
+            raise _too_large(max_bytes)
+        yield piece
+
+
+def _too_large(max_bytes: int) -> RequestError:
+    return RequestError(
+        f"The file is larger than {max_bytes >> 20} MiB (see --max-media-mib).",
+        ErrorKind.TOO_LARGE,
+        param="file",
+        code="request_too_large",
+    )

@@ -1,0 +1,156 @@
+"""Downloads for clients: addresses checked and pinned on every hop, bytes and time capped."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Collection
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from unifiedserve import __version__
+from unifiedserve.errors import RequestError
+from unifiedserve.server.media.network import ForbiddenAddressError, check_public, resolve
+
+_MAX_REDIRECTS = 5
+_HEADERS = {"User-Agent": f"unifiedserve/{__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
+
+
+class Downloader:
+    """Fetcher of http(s) URLs.
+
+    A host name is resolved once a hop, all its addresses are checked, and the connection goes to a checked
+    address (`Host`, SNI and the certificate are still the name's), so that a name server cannot answer
+    differently the second time. Connections are not reused: they belong to an address, not to a name.
+    """
+
+    def __init__(
+        self, *, max_bytes: int, timeout: float, allow_private: bool, allowed_domains: Collection[str] = ()
+    ) -> None:
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._allow_private = allow_private
+        self._allowed_domains = {domain.lower() for domain in allowed_domains}
+        self._client = httpx.AsyncClient(
+            timeout=timeout,
+            trust_env=False,
+            follow_redirects=False,
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.aclose()
+
+    async def fetch(self, url: str) -> bytes:
+        """Return the bytes at `url`; raise RequestError 400 that names the host and the reason."""
+        parsed = _parse(url)
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._fetch(parsed)
+        except TimeoutError:
+            raise _failed(parsed, f"took longer than {self._timeout:g} s") from None
+
+    async def _fetch(self, url: httpx.URL) -> bytes:
+        for _ in range(_MAX_REDIRECTS + 1):
+            async with self._get(url) as response:
+                if response.has_redirect_location:
+                    url = _redirected(url, response.headers["location"])
+                elif response.status_code == HTTPStatus.OK:
+                    return await self._read(url, response)
+                else:
+                    raise _failed(url, f"the server answered {response.status_code} {response.reason_phrase}")
+        raise _failed(url, f"more than {_MAX_REDIRECTS} redirects")
+
+    @contextlib.asynccontextmanager
+    async def _get(self, url: httpx.URL) -> AsyncIterator[httpx.Response]:
+        try:
+            response = await self._connect(url, await self._addresses(url))
+            try:
+                yield response
+            finally:
+                await response.aclose()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _failed(url, _reason(error)) from None
+
+    async def _addresses(self, url: httpx.URL) -> list[str]:
+        if self._allowed_domains and url.host.lower() not in self._allowed_domains:
+            raise _failed(url, "the host is not in --allowed-media-domains")
+        try:
+            addresses = await resolve(url.raw_host.decode(), url.port or _default_port(url))
+            if not self._allow_private:
+                check_public(addresses)
+        except ForbiddenAddressError as error:
+            raise _failed(url, f"the host {error} (see --allow-private-media)") from None
+        except (OSError, UnicodeError) as error:
+            raise _failed(url, f"the name cannot be resolved ({error})") from None
+        return addresses
+
+    async def _connect(self, url: httpx.URL, addresses: list[str]) -> httpx.Response:
+        """The response of the first address that accepts the connection."""
+        *others, last = addresses
+        for address in others:
+            with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
+                return await self._send(url, address)
+        return await self._send(url, last)
+
+    async def _send(self, url: httpx.URL, address: str) -> httpx.Response:
+        request = self._client.build_request(
+            "GET",
+            url.copy_with(host=address),
+            headers={**_HEADERS, "Host": url.netloc.decode()},
+            extensions={"sni_hostname": url.raw_host.decode()},
+        )
+        return await self._client.send(request, stream=True)
+
+    async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
+        """The body, counted as it comes: Content-Length may be missing or wrong."""
+        announced = response.headers.get("content-length", "0")
+        if announced.isdecimal() and int(announced) > self._max_bytes:
+            raise _failed(url, self._too_large())
+        body = bytearray()
+        async for piece in response.aiter_raw():
+            body += piece
+            if len(body) > self._max_bytes:
+                raise _failed(url, self._too_large())
+        return bytes(body)
+
+    def _too_large(self) -> str:
+        return f"larger than {self._max_bytes} bytes (see --max-media-mib)"
+
+
+def _parse(url: str) -> httpx.URL:
+    try:
+        parsed = httpx.URL(url)
+        host = parsed.host  # decodes xn--, which may be no name at all
+    except (httpx.InvalidURL, ValueError) as error:
+        raise RequestError(f"Not a valid URL: {error}.", code="invalid_media_url") from None
+    if parsed.scheme not in ("http", "https") or not host:
+        raise RequestError("A media URL must be http(s)://HOST/….", code="invalid_media_url")
+    if parsed.userinfo:
+        raise RequestError("A media URL must not contain a user or password.", code="invalid_media_url")
+    return parsed
+
+
+def _redirected(url: httpx.URL, location: str) -> httpx.URL:
+    try:
+        return _parse(str(url.join(location)))
+    except (httpx.InvalidURL, ValueError):
+        raise _failed(url, "redirected to an invalid URL") from None
+
+
+def _default_port(url: httpx.URL) -> int:
+    return 443 if url.scheme == "https" else 80
+
+
+def _reason(error: Exception) -> str:
+    return str(error).rstrip(".") or type(error).__name__
+
+
+def _failed(url: httpx.URL, reason: str) -> RequestError:
+    return RequestError(f"Cannot fetch media from {url.host}: {reason}.", code="media_unavailable")

@@ -1,0 +1,100 @@
+"""The bytes behind a media URL: inline (data:), local (file:), remote (http:, https:) or uploaded (an id)."""
+
+import asyncio
+import base64
+import binascii
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import unquote, urlsplit
+
+from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.errors import RequestError
+from unifiedserve.messages.api import MediaInput
+from unifiedserve.messages.media import MediaKind, MediaOptions
+from unifiedserve.server.media.download import Downloader
+from unifiedserve.server.media.file_store import FILE_ID, FileStore
+
+
+class MediaFetcher:
+    """Fetcher of media: turns URLs into inputs of the engine, within the limits of the configuration."""
+
+    def __init__(self, config: EngineConfig, files: FileStore) -> None:
+        self._files = files
+        self._max_bytes = config.max_media_mib * MIB
+        self._root = config.allowed_local_media_path
+        self._downloader = Downloader(
+            max_bytes=self._max_bytes,
+            timeout=config.media_timeout,
+            allow_private=config.allow_private_media,
+            allowed_domains=config.allowed_media_domains,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._downloader.__aexit__(kind, error, trace)
+
+    async def fetch(self, kind: MediaKind, url: str, options: MediaOptions) -> MediaInput:
+        """Return what is at a URL; raise RequestError 400 if that is malformed, forbidden, unreachable or too large."""
+        scheme = url.partition(":")[0].lower()
+        source = MediaInput(kind=kind, options=options)
+        if scheme == "data":
+            source.data = await asyncio.to_thread(self._inline, kind, url)
+        elif scheme == "file":
+            source.path = await asyncio.to_thread(self._local, url)
+        elif scheme in ("http", "https"):
+            source.data = await self._downloader.fetch(url)
+        elif url.startswith(FILE_ID):
+            source.data = await self._files.read(url)
+        else:
+            raise _invalid(
+                "A media URL must begin with data:, http://, https:// or file://, or be the id of an uploaded file."
+            )
+        return source
+
+    def _inline(self, kind: MediaKind, url: str) -> bytes:
+        head, comma, payload = url[len("data:") :].partition(",")
+        media_type, *parameters = head.lower().split(";")
+        if not comma or "base64" not in (parameter.strip() for parameter in parameters):
+            raise _invalid("A data: URL must have the form data:TYPE;base64,DATA.")
+        if media_type.partition("/")[0] in {"image", "video"} - {kind}:
+            raise _invalid(f"The data: URL is of type {media_type}, the part that holds it is for {kind}.")
+        if len(payload) // 4 * 3 > self._max_bytes + 2:
+            raise self._too_large(kind)
+        try:
+            data = base64.b64decode(unquote(payload) if "%" in payload else payload, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise _invalid(f"The data: URL is not valid base64: {error}.") from None
+        if not data:
+            raise _invalid("The data: URL is empty.")
+        if len(data) > self._max_bytes:
+            raise self._too_large(kind)
+        return data
+
+    def _too_large(self, kind: MediaKind) -> RequestError:
+        return _invalid(f"The {kind} is larger than {self._max_bytes} bytes (see --max-media-mib).")
+
+    def _local(self, url: str) -> str:
+        if not self._root:
+            raise _invalid("file:// URLs are refused: the server runs without --allowed-local-media-path.")
+        try:
+            parts = urlsplit(url)
+            path = Path(unquote(parts.path, errors="strict")).resolve()
+            inside = path.is_relative_to(Path(self._root).resolve())
+            readable = inside and path.is_file() and os.access(path, os.R_OK)
+        except (OSError, ValueError, RuntimeError):
+            raise _invalid("Not a valid file:// URL.") from None
+        if parts.netloc not in ("", "localhost") or not inside:
+            raise _invalid("The file:// URL is outside --allowed-local-media-path.")
+        if not readable:
+            raise _invalid("The file:// URL names no readable file.")
+        return str(path)
+
+
+def _invalid(message: str) -> RequestError:
+    return RequestError(message, code="invalid_media_url")

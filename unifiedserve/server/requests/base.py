@@ -1,0 +1,71 @@
+"""The base of every request: strict fields, the model's name, and a turn among others."""
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from unifiedserve.messages.sampling_params import INT_LIMIT
+
+PositiveInt = Annotated[int, Meta(ge=1, le=INT_LIMIT)]
+TokenId = Annotated[int, Meta(ge=0, le=INT_LIMIT)]
+
+# Options of OpenAI's and vLLM's APIs that are not served, with the values at which they ask for nothing.
+_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "add_special_tokens": (None, False),
+    "allowed_token_ids": (None,),
+    "audio": (None,),
+    "bad_words": (None, []),
+    "continue_final_message": (None, False),
+    "documents": (None,),
+    "best_of": (None, 1),
+    "echo": (None, False),
+    "function_call": (None, "none"),
+    "functions": (None, []),
+    "guided_decoding_backend": (None,),
+    "include_stop_str_in_output": (None, False),
+    "length_penalty": (None, 1),
+    "modalities": (None, ["text"]),
+    "prediction": (None,),
+    "reasoning_effort": (None,),
+    "skip_special_tokens": (None, True),
+    "spaces_between_special_tokens": (None, True),
+    "store": (None, False),
+    "suffix": (None, ""),
+    "truncate_prompt_tokens": (None,),
+    "use_beam_search": (None, False),
+    "verbosity": (None,),
+    "web_search_options": (None,),
+}
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """An object whose unknown fields are an error: a misspelt option must not be silently without effect."""
+
+
+class ModelRequest(Strict):
+    """A request to the model that is served, by its name if given.
+
+    `unsupported` are options of OpenAI's and vLLM's APIs that are not served, with the values at which they ask for
+    nothing: with these they are let pass.
+    """
+
+    unsupported: ClassVar[Mapping[str, Collection[Any]]] = {}
+
+    model: str | None = None
+
+
+class QueuedRequest(ModelRequest):
+    """A request that takes its turn among others."""
+
+    unsupported: ClassVar[Mapping[str, Collection[Any]]] = _UNSUPPORTED
+
+    priority: Annotated[int, Meta(ge=-(2**31), le=INT_LIMIT, description="The lowest goes first")] | None = None
+    deadline: Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")] | None = None
+
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    service_tier: Literal["auto", "default"] | None = None

@@ -1,0 +1,180 @@
+"""Messages as the engine takes them: turns with placeholders, their media fetched, the template's options."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from unifiedserve.errors import RequestError
+from unifiedserve.messages.api import MediaInput
+from unifiedserve.messages.media import MediaKind, MediaOptions
+from unifiedserve.server.errors import refuse_unless
+from unifiedserve.server.media.fetcher import MediaFetcher
+from unifiedserve.server.requests.media_options import MediaFields, media_options
+from unifiedserve.server.requests.messages import ImagePart, Message, TextPart, VideoPart
+
+# What apply_chat_template and the engine decide themselves; a template is code, so clients bring none.
+_RESERVED_TEMPLATE_KWARGS = {
+    "add_generation_prompt",
+    "chat_template",
+    "continue_final_message",
+    "conversation",
+    "conversations",
+    "documents",
+    "max_length",
+    "media",
+    "messages",
+    "padding",
+    "return_assistant_tokens_mask",
+    "return_dict",
+    "return_tensors",
+    "sanitize_control_tokens",
+    "self",
+    "tokenize",
+    "tokenizer_kwargs",
+    "tools",
+    "truncation",
+}
+_TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its own already
+
+
+class MediaReference(NamedTuple):
+    """A medium of a request, not fetched yet; `param` is the path of its URL in the request."""
+
+    kind: MediaKind
+    url: str
+    param: str
+
+
+class Conversation(MediaFields, Protocol):
+    """A request with the options that rule how messages become a prompt."""
+
+    chat_template_kwargs: dict[str, Any] | None
+    add_generation_prompt: bool | None
+
+
+async def conversation(asked: Conversation, messages: list[Message], fetcher: MediaFetcher) -> dict[str, Any]:
+    """Return the fields of a GenerateRequest that come of messages, their media fetched."""
+    template = _template_kwargs(asked)
+    options = media_options(asked)
+    turns, references = _split_media(messages)
+    return {"messages": turns, "media": await _fetch_all(references, options, fetcher), "template": template}
+
+
+def _template_kwargs(asked: Conversation) -> dict[str, Any]:
+    given = asked.chat_template_kwargs or {}
+    if reserved := sorted(_RESERVED_TEMPLATE_KWARGS & given.keys()):
+        raise RequestError(
+            f"`chat_template_kwargs` must not contain `{reserved[0]}`.",
+            param=f"chat_template_kwargs.{reserved[0]}",
+        )
+    refuse_unless(
+        not _deeper_than(_TEMPLATE_DEPTH, given),
+        "chat_template_kwargs",
+        f"`chat_template_kwargs` is nested deeper than {_TEMPLATE_DEPTH} levels.",
+    )
+    return {"add_generation_prompt": asked.add_generation_prompt is not False, **given}
+
+
+def _deeper_than(levels: int, value: Any) -> bool:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return isinstance(value, list) and (levels == 0 or any(_deeper_than(levels - 1, item) for item in value))
+
+
+def template_turn(number: int, message: Message) -> dict[str, Any]:
+    """Return a message as templates know it, less a list of parts; `developer`, OpenAI's newer name, as `system`."""
+    if message.content is None and not message.tool_calls:
+        raise RequestError(f"`messages[{number}].content` is missing.", param=f"messages[{number}].content")
+    turn: dict[str, Any] = {
+        "role": "system" if message.role == "developer" else message.role,
+        "content": message.content if isinstance(message.content, str) else "",
+    }
+    if message.role == "assistant":
+        turn |= _assistant_fields(number, message)
+    elif message.role == "tool":
+        given = {"tool_call_id": message.tool_call_id, "name": message.name}
+        turn |= {key: value for key, value in given.items() if value is not None}
+    return turn
+
+
+def _assistant_fields(number: int, message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if reasoning := message.reasoning_content or message.reasoning:
+        fields["reasoning_content"] = reasoning
+    if message.tool_calls:
+        fields["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {
+                    "name": call.function.name,
+                    "arguments": _arguments(call.function.arguments, f"messages[{number}].tool_calls[{position}]"),
+                },
+            }
+            for position, call in enumerate(message.tool_calls)
+        ]
+    return fields
+
+
+def _arguments(text: str, param: str) -> Any:
+    """Return a call's arguments parsed: templates write them as JSON themselves."""
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or _deeper_than(_TEMPLATE_DEPTH, value):
+        param += ".function.arguments"
+        raise RequestError(
+            f"`{param}` is not the text of a JSON object of at most {_TEMPLATE_DEPTH} levels.", param=param
+        )
+    return value
+
+
+def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[MediaReference]]:
+    """Return the messages with a bare placeholder for each medium, and the media in their order."""
+    references: list[MediaReference] = []
+    turns: list[dict[str, Any]] = []
+    for number, message in enumerate(messages):
+        turn = template_turn(number, message)
+        if isinstance(message.content, list):
+            turn["content"] = []
+            for position, part in enumerate(message.content):
+                if isinstance(part, TextPart):
+                    turn["content"].append({"type": "text", "text": part.text})
+                else:
+                    reference = _reference(part, f"messages[{number}].content[{position}]")
+                    references.append(reference)
+                    turn["content"].append({"type": reference.kind})
+        turns.append(turn)
+    return turns, references
+
+
+def _reference(part: ImagePart | VideoPart, param: str) -> MediaReference:
+    kind: MediaKind = "image" if isinstance(part, ImagePart) else "video"
+    location = part.image_url if isinstance(part, ImagePart) else part.video_url
+    param += f".{kind}_url"
+    if location is None:
+        raise RequestError(f"This server does not keep media by uuid: send the {kind}'s URL.", param=param)
+    return MediaReference(kind, location.url, param + ".url")
+
+
+async def _fetch_all(
+    references: list[MediaReference], options: Mapping[MediaKind, MediaOptions], fetcher: MediaFetcher
+) -> list[MediaInput]:
+    """Fetch all media at once; the first failure cancels the others."""
+
+    async def fetch(reference: MediaReference) -> MediaInput:
+        try:
+            return await fetcher.fetch(reference.kind, reference.url, options[reference.kind])
+        except RequestError as error:
+            error.param = reference.param
+            raise
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(fetch(reference)) for reference in references]
+    except* RequestError as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,107 @@
+"""JSON to a request struct, with errors that name the field and what to write instead."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from unifiedserve.errors import RequestError
+from unifiedserve.server.requests.base import ModelRequest
+
+R = TypeVar("R", bound=ModelRequest)
+
+_UNKNOWN = re.compile(r"^Object contains unknown field `(?P<field>.*?)`", re.DOTALL)
+_MISSING = re.compile(r"^Object missing required field `(?P<field>.*?)`")
+_LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
+
+
+def parse(body: bytes, struct: type[R]) -> R:
+    """Return the request that a body of JSON is, less the unsupported options that ask for nothing.
+
+    Raises RequestError 400 for malformed JSON and for fields that are unknown, missing or out of range.
+    """
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RequestError(f"The body is not valid JSON: {error}.", code="invalid_json") from None
+    if not isinstance(value, dict):
+        raise RequestError("The body must be a JSON object.", code="invalid_json")
+    converted: R = convert(_supported(value, struct), struct)
+    return converted
+
+
+def convert(value: Any, shape: Any, place: str = "") -> Any:
+    """Return a struct, or one of a union of them; `place` is where in the request the value is. Raises as `parse`."""
+    try:
+        return msgspec.convert(value, shape)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), shape, place) from None
+
+
+def _supported(value: dict[str, Any], struct: type[ModelRequest]) -> dict[str, Any]:
+    """Return `value` less the unsupported options that ask for nothing; raise RequestError for one that does."""
+    names = struct.unsupported.keys() - set(struct.__struct_fields__)
+    for name in names & value.keys():
+        if value[name] not in struct.unsupported[name]:
+            raise RequestError(f"`{name}` is not supported by this server.", param=name, code="unsupported")
+    return {name: item for name, item in value.items() if name not in names}
+
+
+def _explain(message: str, shape: Any, place: str) -> RequestError:
+    found = _LOCATION.search(message)
+    path = found["path"] if found else ""
+    reason = _LOCATION.sub("", message)
+    if unknown := _UNKNOWN.match(reason):
+        name = unknown["field"]
+        whole = _join(place, _join(path, name))
+        return RequestError(f"Unknown field `{whole}`.{_hint(name, path, shape)}", param=whole)
+    if missing := _MISSING.match(reason):
+        whole = _join(place, _join(path, missing["field"]))
+        return RequestError(f"`{whole}` is missing.", param=whole)
+    whole = _join(place, path) if path else place
+    return RequestError(f"`{whole}`: {reason}.", param=whole)
+
+
+def _hint(name: str, path: str, shape: Any) -> str:
+    """Return where the field belongs if it is one of another place; else the closest name there is."""
+    fields = fields_of(shape)
+    elsewhere = [field for field in fields if field.rpartition(".")[2] == name]
+    if elsewhere:
+        return f" It belongs at {' or '.join(f'`{field}`' for field in elsewhere)}."
+    if name == "extra_body":
+        return " Send its fields at the top level, as the openai client's extra_body= does."
+    here = re.sub(r"\[\d+\]", "[]", path)
+    siblings = [field for field in fields if field.rpartition(".")[0] == here]
+    for candidates in (siblings, fields):
+        by_name = {field.rpartition(".")[2]: field for field in candidates}
+        for match in difflib.get_close_matches(name, by_name, n=1):
+            return f" Did you mean `{match if candidates is siblings else by_name[match]}`?"
+    return ""
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+@cache
+def fields_of(shape: Any) -> tuple[str, ...]:
+    """Return the paths of all fields of a struct or union, those of its parts included: `messages[].content[].text`."""
+    return tuple(dict.fromkeys(_walk(inspect.type_info(shape), "")))
+
+
+def _walk(node: inspect.Type, path: str) -> Iterator[str]:
+    if isinstance(node, inspect.Metadata):
+        yield from _walk(node.type, path)
+    elif isinstance(node, inspect.UnionType):
+        for member in node.types:
+            yield from _walk(member, path)
+    elif isinstance(node, inspect.ListType):
+        yield from _walk(node.item_type, path + "[]")
+    elif isinstance(node, inspect.StructType):
+        for field in node.fields:
+            yield _join(path, field.encode_name)
+            yield from _walk(field.type, _join(path, field.encode_name))

@@ -1,0 +1,62 @@
+"""The engine's requests: their turn, and sampling parameters, checked against each other."""
+
+from typing import Any
+
+import msgspec
+
+from unifiedserve.errors import RequestError
+from unifiedserve.messages.api import GenerateRequest
+from unifiedserve.messages.sampling_params import ParamError, SamplingParams
+from unifiedserve.server.errors import refuse_unless
+from unifiedserve.server.requests.base import QueuedRequest
+from unifiedserve.server.requests.constraint import Constraint
+from unifiedserve.server.requests.generation import GenerationOptions
+
+_CONVERTED = {"max_tokens", "stop", "stop_token_ids", "logit_bias"}
+_SAME = set(SamplingParams.__struct_fields__) & set(GenerationOptions.__struct_fields__) - _CONVERTED
+
+
+def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
+    """Return the sampling parameters; raise RequestError 400 for values out of range or that contradict each other."""
+    refuse_unless(
+        options.stream_options is None or bool(options.stream),
+        "stream_options",
+        "`stream_options` needs `stream`: true.",
+    )
+    refuse_unless(
+        options.prompt_logprobs is None or not options.stream,
+        "prompt_logprobs",
+        "`prompt_logprobs` contradicts `stream`: chunks have no place for them.",
+    )
+    given = {name: value for name in _SAME if (value := getattr(options, name)) is not None}
+    params = SamplingParams(
+        **given,
+        max_tokens=max_tokens,
+        stop=(options.stop,) if isinstance(options.stop, str) else tuple(options.stop or ()),
+        stop_token_ids=tuple(options.stop_token_ids or ()),
+        logit_bias=_logit_bias(options.logit_bias or {}),
+        logprobs=logprobs,
+    )
+    try:
+        params.check()
+    except ParamError as error:
+        raise RequestError(f"{error}.", param=error.param) from None
+    return params
+
+
+def engine_request(
+    asked: QueuedRequest, id: str, sampling: SamplingParams, wanted: Constraint | None = None, **prompt: Any
+) -> GenerateRequest:
+    """Return the engine's request; `prompt` are its fields that say what is to be answered."""
+    request = GenerateRequest(id=id, sampling=sampling, priority=asked.priority or 0, deadline=asked.deadline, **prompt)
+    if wanted is not None:
+        request.sampling = msgspec.structs.replace(sampling, grammar=wanted.grammar)
+        request.grammar_param = wanted.param
+    return request
+
+
+def _logit_bias(biases: dict[str, float]) -> dict[int, float]:
+    for token in biases:
+        known = token.isascii() and token.isdecimal() and len(token) < 10
+        refuse_unless(known, "logit_bias", f"`logit_bias` has {token!r}, which is not a token id.")
+    return {int(token): bias for token, bias in biases.items()}

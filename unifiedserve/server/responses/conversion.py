@@ -1,0 +1,122 @@
+"""From a request to /v1/responses to a chat request: the same conversation, tools and limits."""
+
+from typing import Any, cast
+
+from unifiedserve.server.chat.request import ChatRequest, Function, FunctionName, NamedTool, Tool
+from unifiedserve.server.requests.formats import JsonSchema, NamedSchema, ResponseFormat
+from unifiedserve.server.requests.messages import (
+    FunctionCall,
+    ImagePart,
+    ImageURL,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    VideoPart,
+    VideoURL,
+)
+from unifiedserve.server.requests.parse import convert
+from unifiedserve.server.responses.request import (
+    Content,
+    FunctionCallItem,
+    FunctionOutputItem,
+    FunctionTool,
+    InputImage,
+    InputItem,
+    InputVideo,
+    MessageItem,
+    NamedFunction,
+    ReasoningItem,
+    ResponsesRequest,
+    SchemaFormat,
+    TextOptions,
+)
+
+_PARAMS = {"messages": "input", "max_tokens": "max_output_tokens", "response_format": "text.format"}
+
+
+def chat_request(asked: ResponsesRequest) -> ChatRequest:
+    """Return the same as a chat request; raise RequestError 400 for items that are malformed."""
+    messages = [Message(role="system", content=asked.instructions)] if asked.instructions else []
+    if isinstance(asked.input, str):
+        messages.append(Message(role="user", content=asked.input))
+    else:
+        for number, raw in enumerate(asked.input):
+            _add(messages, _item(number, raw))
+    choice = asked.tool_choice
+    return ChatRequest(
+        messages=messages,
+        max_completion_tokens=asked.max_output_tokens,
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        stream=asked.stream,
+        response_format=_response_format(asked.text or TextOptions()),
+        tools=[_tool(tool) for tool in asked.tools or ()],
+        tool_choice=NamedTool(type="function", function=FunctionName(name=choice.name))
+        if isinstance(choice, NamedFunction)
+        else choice,
+        parallel_tool_calls=asked.parallel_tool_calls,
+        media_io_kwargs=asked.media_io_kwargs,
+        mm_processor_kwargs=asked.mm_processor_kwargs,
+        chat_template_kwargs=asked.chat_template_kwargs,
+        priority=asked.priority,
+        deadline=asked.deadline,
+    )
+
+
+def response_param(param: str | None) -> str | None:
+    """Return the field of a request to /v1/responses that a chat request's became of."""
+    for chat, response in _PARAMS.items():
+        if param is not None and param.startswith(chat):
+            return response
+    return param
+
+
+def _item(number: int, raw: dict[str, Any]) -> InputItem:
+    return cast(InputItem, convert({"type": "message", **raw}, InputItem, f"input[{number}]"))
+
+
+def _add(messages: list[Message], item: InputItem) -> None:
+    """Append an item; what an assistant thought, said and called, one item each, is one message."""
+    last = messages[-1] if messages and messages[-1].role == "assistant" else None
+    match item:
+        case MessageItem():
+            content = item.content if isinstance(item.content, str) else [_part(part) for part in item.content]
+            if item.role == "assistant" and last is not None and not last.content and not last.tool_calls:
+                last.content = content
+            else:
+                messages.append(Message(role=item.role, content=content))
+        case ReasoningItem():
+            thought = "".join(part.text for part in item.content or ())
+            messages.append(Message(role="assistant", content="", reasoning_content=thought))
+        case FunctionCallItem():
+            call = ToolCall(id=item.call_id, function=FunctionCall(name=item.name, arguments=item.arguments))
+            if last is None:
+                messages.append(last := Message(role="assistant"))
+            last.tool_calls = [*(last.tool_calls or ()), call]
+        case FunctionOutputItem():
+            text = item.output if isinstance(item.output, str) else "".join(part.text for part in item.output)
+            messages.append(Message(role="tool", content=text, tool_call_id=item.call_id))
+
+
+def _part(content: Content) -> Part:
+    match content:
+        case InputImage():
+            return ImagePart(image_url=ImageURL(url=content.image_url, detail=content.detail))
+        case InputVideo():
+            return VideoPart(video_url=VideoURL(url=content.video_url))
+        case _:
+            return TextPart(text=content.text)
+
+
+def _tool(tool: FunctionTool) -> Tool:
+    function = Function(name=tool.name, description=tool.description, parameters=tool.parameters, strict=tool.strict)
+    return Tool(type="function", function=function)
+
+
+def _response_format(asked: TextOptions) -> ResponseFormat | None:
+    given = asked.format
+    if not isinstance(given, SchemaFormat):
+        return given
+    schema = NamedSchema(name=given.name, schema=given.schema, description=given.description, strict=given.strict)
+    return JsonSchema(json_schema=schema)

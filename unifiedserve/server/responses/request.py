@@ -1,0 +1,139 @@
+"""What clients may send to /v1/responses: OpenAI's fields that need nothing to be stored, and videos."""
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta
+
+from unifiedserve.messages.sampling_params import Temperature, TopP
+from unifiedserve.server.chat.request import FunctionName
+from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Strict
+from unifiedserve.server.requests.formats import JsonObject, NamedSchema, PlainText
+from unifiedserve.server.requests.media_options import MediaIO, ProcessorKwargs
+
+
+class InputText(Strict, tag_field="type", tag="input_text"):
+    text: str
+
+
+class InputImage(Strict, tag_field="type", tag="input_image"):
+    image_url: str
+    detail: Literal["auto", "low", "high"] | None = None
+    file_id: None = None
+
+
+class InputVideo(Strict, tag_field="type", tag="input_video"):
+    """Of this server, not of OpenAI."""
+
+    video_url: str
+
+
+class OutputText(Strict, tag_field="type", tag="output_text"):
+    """Text of an earlier answer, as clients send it back."""
+
+    text: str
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
+
+
+Content = InputText | InputImage | InputVideo | OutputText
+
+
+class ReasoningText(Strict, tag_field="type", tag="reasoning_text"):
+    text: str
+
+
+class MessageItem(Strict, tag_field="type", tag="message"):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[Content]
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+
+
+class ReasoningItem(Strict, tag_field="type", tag="reasoning"):
+    content: list[ReasoningText] | None = None
+    summary: list[Any] | None = None
+    encrypted_content: None = None
+    id: str | None = None
+    status: str | None = None
+
+
+class FunctionCallItem(Strict, tag_field="type", tag="function_call"):
+    """`arguments` is JSON text."""
+
+    call_id: str
+    name: str
+    arguments: str
+    id: str | None = None
+    status: str | None = None
+
+
+class FunctionOutputItem(Strict, tag_field="type", tag="function_call_output"):
+    call_id: str
+    output: str | list[InputText]
+    id: str | None = None
+    status: str | None = None
+
+
+InputItem = MessageItem | ReasoningItem | FunctionCallItem | FunctionOutputItem
+
+
+class FunctionTool(Strict):
+    type: Literal["function"]
+    name: Annotated[str, Meta(min_length=1, max_length=256)]
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    description: str | None = None
+
+
+class NamedFunction(FunctionName):
+    type: Literal["function"]
+
+
+class SchemaFormat(NamedSchema, tag_field="type", tag="json_schema"):
+    pass
+
+
+class TextOptions(Strict):
+    format: PlainText | JsonObject | SchemaFormat | None = None
+    verbosity: None = None
+
+
+# Options of OpenAI's API that are not served, with the values at which they ask for nothing.
+_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "background": (None, False),
+    "conversation": (None,),
+    "include": (None, []),
+    "max_tool_calls": (None,),
+    "previous_response_id": (None,),
+    "prompt": (None,),
+    "prompt_cache_retention": (None,),
+    "reasoning": (None, {}),
+    "store": (None, False),
+    "stream_options": (None,),
+    "top_logprobs": (None, 0),
+    "truncation": (None, "disabled"),
+}
+
+
+class ResponsesRequest(QueuedRequest, kw_only=True):
+    """`input` is a text or a conversation's items; a message among them may lack its type."""
+
+    unsupported: ClassVar[Mapping[str, Collection[Any]]] = _UNSUPPORTED
+
+    input: str | Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    instructions: str | None = None
+    max_output_tokens: PositiveInt | None = None
+    temperature: Temperature | None = None
+    top_p: TopP | None = None
+    stream: bool | None = False
+    text: TextOptions | None = None
+
+    tools: Annotated[list[FunctionTool], Meta(max_length=128)] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
+    parallel_tool_calls: bool | None = None
+
+    media_io_kwargs: MediaIO | None = None
+    mm_processor_kwargs: ProcessorKwargs | None = None
+    chat_template_kwargs: dict[str, Any] | None = None

@@ -1,0 +1,52 @@
+"""What is served, whether it is well, and what it did: models, health, metrics, version, trace."""
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unifiedserve import __version__
+from unifiedserve.server.endpoint import Endpoint, Services, json_response
+
+
+async def get_models(services: Services, request: Request) -> Response:
+    """Return the list of the only model."""
+    model = {
+        "id": services.engine.model_name,
+        "object": "model",
+        "created": services.started,
+        "owned_by": "unifiedserve",
+        "max_model_len": services.engine.max_model_len,
+    }
+    return json_response({"object": "list", "data": [model]})
+
+
+async def get_health(services: Services, request: Request) -> Response:
+    """Return 200 if all workers live, else 503."""
+    healthy = services.engine.healthy
+    return json_response({"status": "ok" if healthy else "a worker is down"}, 200 if healthy else 503)
+
+
+async def get_metrics(services: Services, request: Request) -> Response:
+    """Return the metrics in Prometheus' text format."""
+    return Response(services.engine.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def get_version(services: Services, request: Request) -> Response:
+    """Return the server's version."""
+    return json_response({"version": __version__})
+
+
+async def get_trace(services: Services, request: Request) -> Response:
+    """Return the stages' timeline, of one request if it is named."""
+    return json_response(services.engine.observation.trace(request.query_params.get("request_id")))
+
+
+ENDPOINTS = [
+    Endpoint("GET", "/v1/models", "The model that is served", get_models),
+    Endpoint("GET", "/health", "200 if all workers live, else 503", get_health),
+    Endpoint("GET", "/metrics", "Metrics in Prometheus' text format", get_metrics, media_type="text/plain"),
+    Endpoint("GET", "/version", "The server's version", get_version),
+    Endpoint(
+        "GET", "/debug/trace", "The stages' timeline, as Chrome/Perfetto trace JSON", get_trace, query="request_id"
+    ),
+]

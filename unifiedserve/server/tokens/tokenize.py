@@ -1,0 +1,74 @@
+"""Texts and messages to token ids, and back."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from unifiedserve.errors import RequestError
+from unifiedserve.messages.media import PromptError
+from unifiedserve.server.protocol import ServingEngine
+from unifiedserve.server.requests.conversation import template_turn
+from unifiedserve.server.requests.messages import Message, TextPart
+from unifiedserve.server.tokens.request import DetokenizeRequest, TokenizeRequest
+
+
+class TokenizeReply(msgspec.Struct, omit_defaults=True, kw_only=True):
+    tokens: list[int]
+    count: int
+    max_model_len: int
+    token_strs: list[str] | None = None
+
+
+class DetokenizeReply(msgspec.Struct):
+    prompt: str
+
+
+async def tokenize(asked: TokenizeRequest, engine: ServingEngine) -> TokenizeReply:
+    """Return the token ids; raise RequestError 400 unless exactly one of prompt and messages is given, as text."""
+    if (asked.prompt is None) == (asked.messages is None):
+        raise RequestError("Exactly one of `prompt` and `messages` is needed.", param="prompt")
+    tokens = await asyncio.to_thread(_encode, asked, engine.processor)
+    return TokenizeReply(
+        tokens=tokens,
+        count=len(tokens),
+        max_model_len=engine.max_model_len,
+        token_strs=engine.processor.tokenizer.convert_ids_to_tokens(tokens) if asked.return_token_strs else None,
+    )
+
+
+async def detokenize(asked: DetokenizeRequest, engine: ServingEngine) -> DetokenizeReply:
+    """Return the text; raise RequestError 400 for a token that is not in the vocabulary."""
+    vocabulary = engine.processor.vocab_size
+    for position, token in enumerate(asked.tokens):
+        if token >= vocabulary:
+            raise RequestError(f"Token {token} is not in the vocabulary of {vocabulary}.", param=f"tokens[{position}]")
+    return DetokenizeReply(await asyncio.to_thread(engine.processor.tokenizer.decode, asked.tokens))
+
+
+def _encode(asked: TokenizeRequest, processor: Any) -> list[int]:
+    if asked.prompt is not None:
+        encoded = processor.tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens is not False)
+        ids: list[int] = encoded["input_ids"]
+        return ids
+    turns = [_text_turn(number, message) for number, message in enumerate(asked.messages or ())]
+    try:
+        ids = processor.chat.encode(turns, add_generation_prompt=asked.add_generation_prompt is not False)
+    except PromptError as error:
+        raise RequestError(f"{error}.", param=error.param or "messages") from None
+    return ids
+
+
+def _text_turn(number: int, message: Message) -> dict[str, Any]:
+    turn = template_turn(number, message)
+    if not isinstance(message.content, list):
+        return turn
+    parts = []
+    for position, part in enumerate(message.content):
+        if not isinstance(part, TextPart):
+            raise RequestError(
+                "Only text can be tokenized: an image's or video's tokens depend on the whole request.",
+                param=f"messages[{number}].content[{position}]",
+            )
+        parts.append({"type": "text", "text": part.text})
+    return {**turn, "content": parts}

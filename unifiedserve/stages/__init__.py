@@ -1,1 +1,0 @@
-"""What one step of each stage does to a batch."""

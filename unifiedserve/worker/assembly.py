@@ -1,0 +1,89 @@
+"""From what a worker is told to the lanes that it runs."""
+
+from pathlib import Path
+
+import torch
+
+from unifiedserve.config import Stage
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.memory.weights import attach_weights
+from unifiedserve.messages.wire import OutputReady, pack
+from unifiedserve.models.chat import load_tokenizer
+from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.sampling.grammar import Grammars, tokenizer_json
+from unifiedserve.scheduling import Budget
+from unifiedserve.worker.lane import Lane
+from unifiedserve.worker.language.lane import LanguageLane
+from unifiedserve.worker.language.lone_step import measure_lone_step
+from unifiedserve.worker.language.model import LanguageModel
+from unifiedserve.worker.language.sampler import Sampler
+from unifiedserve.worker.language.stages import LanguageStages
+from unifiedserve.worker.port import Port
+from unifiedserve.worker.spec import WorkerSpec
+from unifiedserve.worker.vision.lane import VisionLane
+from unifiedserve.worker.vision.stage import VisionStage
+
+
+def build_lanes(spec: WorkerSpec, memory: SharedMemory, port: Port) -> tuple[list[Lane], float | None]:
+    """Return the lanes of the instance, and the seconds of a lone decode step if it hosts decode.
+
+    Raises ConfigError if the model or the machine is not what they need.
+    """
+    stages = frozenset(spec.instance.stages)
+    patches = RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8)
+    lanes: list[Lane] = []
+    decode_step = None
+    if Stage.VISION in stages:
+        lanes.append(_vision_lane(spec, memory, patches, port))
+    if stages - {Stage.VISION}:
+        lane, decode_step = _language_lane(spec, memory, patches, port)
+        lanes.append(lane)
+    return lanes, decode_step
+
+
+def _vision_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port) -> VisionLane:
+    inbox = memory.inboxes[spec.instance.name]
+    stage = VisionStage(patches, spec.number, spec.config.vision_threads, lambda: inbox.send(pack(OutputReady())))
+    return VisionLane(stage, port)
+
+
+def _language_lane(
+    spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port
+) -> tuple[LanguageLane, float | None]:
+    hosted = frozenset(spec.instance.stages)
+    grammars = Grammars(
+        lambda: tokenizer_json(load_tokenizer(Path(spec.model_dir))), spec.vocab_size, spec.eos_token_ids
+    )
+    model, visual = _load_model(spec, memory)
+    sampler = Sampler(grammars, spec.eos_token_ids)
+    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted)
+    generates = Stage.DECODE in hosted and model.adapter.pooling is None
+    decode_step = measure_lone_step(model, stages.decode) if generates else None
+    grammars.start()  # not beside the measurement
+    return LanguageLane(stages, hosted, _budget(spec, model.kv.pool.num_pages, decode_step), port), decode_step
+
+
+def _load_model(spec: WorkerSpec, memory: SharedMemory) -> tuple[LanguageModel, RowBuffer]:
+    """Return the model over the shared KV cache, and the visual buffer."""
+    dtype, model_dir = getattr(torch, spec.dtype), Path(spec.model_dir)
+    adapter = load_adapter(model_dir, attach_weights(spec.layout.weights), dtype)
+    visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype)
+    layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, dtype)
+    return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows)), visual
+
+
+def _budget(spec: WorkerSpec, kv_pages: int, decode_step: float | None) -> Budget:
+    config = spec.config
+    return Budget(
+        prefill_tokens=config.prefill_chunk_tokens,
+        encode_tokens=config.encode_budget_tokens,
+        max_running=config.max_running,
+        kv_page_tokens=config.kv_page_tokens,
+        kv_reserve=int(config.kv_growth_reserve * kv_pages),
+        rest=config.rest_between_steps,
+        stretch=config.stretch,
+        slo_tbt=config.seconds_between_tokens(decode_step or 0.0),
+        overlap=not config.no_overlap,
+    )

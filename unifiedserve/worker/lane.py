@@ -1,0 +1,28 @@
+"""A lane: stages that take turns in one worker's loop (vision, or the language stages)."""
+
+from typing import Protocol
+
+from unifiedserve.config import Stage
+from unifiedserve.messages.wire import Abort, Message
+
+AT_ONCE = float("-inf")
+ON_MESSAGE = float("inf")
+
+
+class Lane(Protocol):
+    """What the worker's loop needs of its stages."""
+
+    def accept(self, message: Message) -> None:
+        """Take a message in; those for other lanes are ignored."""
+
+    def step(self) -> float:
+        """Schedule and do one step; return the time (monotonic seconds) for the next, `AT_ONCE` or `ON_MESSAGE`."""
+
+    def drop(self, abort: Abort) -> None:
+        """Release what the stage that `abort` names, if it is in this lane, holds of its request."""
+
+    def counts(self) -> dict[Stage, tuple[int, int]]:
+        """Return how many requests run and wait in each stage."""
+
+    def close(self) -> None:
+        """Stop what runs beside the loop."""

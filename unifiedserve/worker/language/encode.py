@@ -1,0 +1,95 @@
+"""Encode: patches of the patch buffer through the vision encoder, into the visual buffer."""
+
+import torch
+
+from unifiedserve.memory.row_buffer import PageRows, RowBuffer
+from unifiedserve.messages.pages import Pages
+from unifiedserve.messages.wire import Embeddings, Patches
+from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.scheduling import EncodeWork
+from unifiedserve.worker.cache_log import CacheLog
+from unifiedserve.worker.language.prompt_table import PromptTable
+from unifiedserve.worker.language.staged_prompt import StagedPrompt
+
+Batch = list[tuple[StagedPrompt, int]]  # a prompt and one of its units
+
+
+class EncodeStage:
+    """Turns the patches of the table's prompts into rows of the visual buffer."""
+
+    def __init__(
+        self, adapter: LanguageAdapter, patches: RowBuffer, visual: RowBuffer, instance: int, prompts: PromptTable
+    ) -> None:
+        self._adapter = adapter
+        self._patches = patches
+        self._visual = visual
+        self._instance = instance
+        self._prompts = prompts
+        self.log = CacheLog("visual", visual.pool)
+
+    def accept(self, message: Patches) -> None:
+        """Take the patches of units in; those of a request that is gone are released."""
+        prompt = self._prompts.get(message.uid)
+        for unit, pages in zip(message.units, message.pages, strict=True):
+            if prompt is None:
+                self._patches.pool.release(pages)
+            else:
+                prompt.take_patches(unit, pages)
+
+    def recall(self, work: list[EncodeWork]) -> tuple[list[Embeddings], list[int]]:
+        """Take up the units whose tokens were there already; return them, and the requests for which some are gone."""
+        outputs, stale = [], []
+        for uid, units in work:
+            if (prompt := self._prompts.get(uid)) is None:
+                continue  # it left after this step was planned
+            for unit in (unit for unit in units if unit in prompt.request.reuse.units):
+                pages = prompt.request.reuse.units[unit]
+                if not self._take_up(uid, pages):
+                    stale.append(uid)
+                    break
+                prompt.reserve(prompt.state.visual_pages)
+                tokens = prompt.state.units[unit].tokens
+                self.log.looked_up(uid, tokens, tokens)
+                outputs.append(self._finished(prompt, unit, list(pages.numbers)))
+        return outputs, stale
+
+    @torch.inference_mode()
+    def step(self, work: list[EncodeWork]) -> list[Embeddings]:
+        """Encode the units in one batch and release their patches. Raises KeyError for prompts that have left."""
+        batch = [(self._prompts[uid], unit) for uid, units in work for unit in units]
+        parts = [prompt.units.parts[unit] for prompt, unit in batch]
+        visual = self._adapter.visual_tokens(self._gather(batch), [(plan, range(i, i + 1)) for plan, i in parts])
+        outputs = self._write(batch, visual)
+        self._patches.pool.release([page for prompt, unit in batch for page in prompt.patches.pop(unit)])
+        return outputs
+
+    def _take_up(self, uid: int, pages: Pages) -> bool:
+        recalled = self._visual.pool.recall(*pages, uid, self._instance)
+        if recalled < len(pages.numbers):
+            self._visual.pool.release(pages.numbers[:recalled])
+        return recalled == len(pages.numbers)
+
+    def _gather(self, batch: Batch) -> torch.Tensor:
+        """Return the patches of all units, one after the other."""
+        pages: list[PageRows] = []
+        for prompt, unit in batch:
+            pages += self._patches.spread(prompt.patches[unit], prompt.units.parts[unit][0].patches_per_unit)
+        return self._patches.get(pages, 0, sum(rows for _, rows in pages))
+
+    def _write(self, batch: Batch, visual: torch.Tensor) -> list[Embeddings]:
+        for prompt, _ in batch:
+            prompt.reserve(prompt.state.visual_pages)
+        parts = [(prompt.uid, len(prompt.units.rows_of(unit))) for prompt, unit in batch]
+        written = self._visual.put_all(visual, parts, self._instance)
+        if written is None:
+            raise RuntimeError("visual buffer: pages that were promised are gone")
+        for (prompt, unit), pages in zip(batch, written, strict=True):
+            if keys := prompt.request.unit_keys:
+                self.log.looked_up(prompt.uid, prompt.state.units[unit].tokens, 0)
+                self.log.keep(keys[unit], pages)
+        return [self._finished(prompt, unit, pages) for (prompt, unit), pages in zip(batch, written, strict=True)]
+
+    @staticmethod
+    def _finished(prompt: StagedPrompt, unit: int, pages: list[int]) -> Embeddings:
+        prompt.encoded(unit, len(pages))
+        return Embeddings(uid=prompt.uid, unit=unit, pages=pages)

@@ -1,0 +1,35 @@
+"""Who may be waiting for pages that come free."""
+
+from unifiedserve.config import Stage
+from unifiedserve.messages.wire import PagesFreed
+from unifiedserve.worker.outbox import Outbox
+
+
+class FreedPages:
+    """Tells the stages that take pages of a buffer that there are more: vision patch, encode visual, prefill KV pages.
+
+    With `keeps_visual` answers hold visual pages, too.
+    """
+
+    def __init__(self, outbox: Outbox, *, keeps_visual: bool) -> None:
+        self._outbox = outbox
+        self._keeps_visual = keeps_visual
+
+    def by_encode(self) -> None:
+        """Tell vision: patches were encoded."""
+        self._outbox.send(Stage.VISION, PagesFreed())
+
+    def by_prefill(self) -> None:
+        """Tell encode: visual tokens were prefilled."""
+        self._outbox.send(Stage.ENCODE, PagesFreed())
+
+    def by_dropped_prompt(self) -> None:
+        """Tell vision and encode: a prompt has left, or what came for it when it had."""
+        self.by_encode()
+        self.by_prefill()
+
+    def by_answers(self) -> None:
+        """Tell prefill, and encode where answers hold visual pages: answers have ended."""
+        self._outbox.send(Stage.PREFILL, PagesFreed())
+        if self._keeps_visual:
+            self._outbox.send(Stage.ENCODE, PagesFreed())

@@ -1,0 +1,180 @@
+"""The language lane: encode, prefill and decode, mixed by one policy.
+
+An instance that does not host a stage is never sent work for it, and plans none.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from unifiedserve.config import Stage
+from unifiedserve.errors import ErrorKind
+from unifiedserve.messages.wire import Abort, Embeddings, Generation, Message, Patches, Preempted, PrefillRequest, Stale
+from unifiedserve.scheduling import Budget, Plan, State, policy_for
+from unifiedserve.worker.lane import AT_ONCE
+from unifiedserve.worker.language.encode_step import EncodeStep
+from unifiedserve.worker.language.forward_step import ForwardStep
+from unifiedserve.worker.language.freed_pages import FreedPages
+from unifiedserve.worker.language.measured import Measured
+from unifiedserve.worker.language.prompt_table import PromptTable
+from unifiedserve.worker.language.sampler import Key
+from unifiedserve.worker.language.stages import LanguageStages
+from unifiedserve.worker.port import Port
+
+_log = logging.getLogger(__name__)
+
+
+class LanguageLane:
+    """One step is: run prompt chunks and decode tokens in one forward pass, then encode a batch of units."""
+
+    def __init__(self, stages: LanguageStages, hosted: frozenset[Stage], budget: Budget, port: Port) -> None:
+        model = stages.model
+        self._pool = model.kv.pool
+        self._prompts: PromptTable = stages.prompts
+        self._encode = stages.encode
+        self._prefill = stages.prefill
+        self._decode = stages.decode
+        self._hosted = hosted
+        self._policy = policy_for(hosted)
+        self._budget = budget
+        self._port = port
+        self._measured = Measured()
+        self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
+        shared = self._measured, self._freed, port
+        self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared)
+        self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared)
+
+    def accept(self, message: Message) -> None:
+        match message:
+            case PrefillRequest():
+                with self._guard([message.ticket.uid]):
+                    self._accept_request(message)
+            case Patches():
+                self._encode.accept(message)
+                self._wait(message.uid, Stage.ENCODE)
+            case Embeddings():
+                self._prefill.accept(message)
+                self._wait(message.uid, Stage.PREFILL)
+            case Generation():
+                self._decode.accept(message)
+
+    def step(self) -> float:
+        if Stage.PREFILL in self._hosted:
+            self._renew_prefixes()
+        plan = self._policy(self._state(), self._budget)
+        self._tell(plan)
+        if plan.preempt:
+            self._preempt(plan.preempt)
+        if plan.prefill or plan.decode:
+            with self._guard([chunk.uid for chunk in plan.prefill] + [uid for uid, _ in plan.decode]):
+                self._forward_step.run(plan)
+        self._report_caches()
+        if plan.encode:
+            self._port.reporter.flush(self.counts())  # tokens do not wait for the encoder
+            with self._guard(work.uid for work in plan.encode):
+                for uid in self._encode_step.recall(plan.encode):
+                    self._start_anew(uid)
+                self._encode_step.run(plan.encode)
+            self._report_caches()
+        return AT_ONCE if plan.has_work else plan.wait_until
+
+    def drop(self, abort: Abort) -> None:
+        if abort.index is not None or abort.stage is Stage.DECODE:
+            self._drop_answers(abort.uid, abort.index)
+        elif abort.stage in (Stage.ENCODE, Stage.PREFILL):
+            self._drop_prompt(abort.uid)
+
+    def counts(self) -> dict[Stage, tuple[int, int]]:
+        states = [prompt.state for prompt in self._prompts]
+        encoding = [state.reserved for state in states if not state.all_encoded]
+        prefilling = [state.admitted for state in states]
+        held = len(self._decode)
+        running = {
+            Stage.ENCODE: (sum(encoding), len(encoding)),
+            Stage.PREFILL: (sum(prefilling), len(prefilling)),
+            Stage.DECODE: (min(held, self._budget.max_running), held),
+        }
+        return {stage: (n, total - n) for stage, (n, total) in running.items() if stage in self._hosted}
+
+    def close(self) -> None:
+        """Do nothing: nothing runs beside the loop; pages are the engine's to reclaim."""
+
+    def _accept_request(self, request: PrefillRequest) -> None:
+        uid = request.ticket.uid
+        self._prompts.receive(request)
+        if uid in self._prompts and self._prompts[uid].state.all_encoded:
+            self._wait(uid, Stage.PREFILL)
+
+    def _wait(self, uid: int, stage: Stage) -> None:
+        if prompt := self._prompts.get(uid):
+            prompt.wait(stage)
+
+    def _renew_prefixes(self) -> None:
+        """What waiting requests may reuse is theirs only when they are let in: until then others may take it."""
+        waiting = [p for p in self._prompts if p.request.reuse.prefix.numbers and not p.state.admitted]
+        for prompt in waiting:
+            if not self._prefill.renew(prompt):
+                self._start_anew(prompt.uid)
+
+    def _start_anew(self, uid: int) -> None:
+        self._port.outbox.to_engine(Stale(uid))
+        self._drop_prompt(uid)
+
+    def _drop_prompt(self, uid: int) -> None:
+        self._prompts.drop(uid)
+        self._freed.by_dropped_prompt()
+
+    def _drop_answers(self, uid: int, index: int | None = None) -> None:
+        if self._decode.drop_request(uid, index):
+            self._freed.by_answers()
+
+    def _state(self) -> State:
+        neighbours = self._port.neighbours
+        return State(
+            prefills=[prompt.state for prompt in self._prompts],
+            decodes=self._decode.states(),
+            kv_free=self._pool.free_pages(),
+            kv_total=self._pool.num_pages,
+            visual_free=self._prompts.visual_free,
+            now=time.monotonic(),
+            pace=self._measured.pace._replace(
+                others_work=neighbours.work, waiting=neighbours.waiting, joining=neighbours.joining
+            ),
+            costs=self._measured.costs,
+        )
+
+    def _report_caches(self) -> None:
+        """In the same report as the tokens: a client's next request may need what this one left."""
+        for stage in (self._encode, self._prefill, self._decode):
+            self._port.reporter.cached(*stage.log.take())
+
+    def _tell(self, plan: Plan) -> None:
+        """Let the other workers know what this one is about to do, so that they can pace themselves."""
+        neighbours = self._port.neighbours
+        if Stage.ENCODE in self._hosted:
+            neighbours.tell_working(Stage.ENCODE, bool(plan.encode))
+        if Stage.PREFILL in self._hosted:
+            neighbours.tell_working(Stage.PREFILL, bool(plan.prefill))
+            states = [(chunk, self._prompts[chunk.uid].state) for chunk in plan.prefill]
+            joining = any(not state.admitted and chunk.stop == state.num_tokens for chunk, state in states)
+            neighbours.tell_waiting(len(self._prompts), joining)
+
+    def _preempt(self, keys: list[Key]) -> None:
+        for key in keys:
+            self._decode.drop(key)
+            self._port.outbox.to_engine(Preempted(*key))
+        self._freed.by_answers()
+
+    @contextmanager
+    def _guard(self, uids: Iterable[int]) -> Iterator[None]:
+        """A defect in a step ends the requests in its batch, never the worker."""
+        try:
+            yield
+        except Exception as error:
+            _log.exception("a step failed")
+            affected = sorted(set(uids))
+            self._port.outbox.fail(affected, f"internal error: {error}", ErrorKind.INTERNAL)
+            for uid in affected:
+                self._drop_answers(uid)
+                self._drop_prompt(uid)

@@ -1,0 +1,48 @@
+"""How long a decode step takes when it has the machine to itself: the yardstick for the target between tokens."""
+
+import time
+from collections.abc import Iterator
+
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import Generation
+from unifiedserve.worker.language.decode import DecodeStage
+from unifiedserve.worker.language.model import LanguageModel
+
+_UNTIMED = 2  # steps that fault pages in
+_STEPS = 10
+_SECONDS = 2.0
+
+
+def measure_lone_step(model: LanguageModel, decode: DecodeStage) -> float:
+    """Return the seconds of the quickest of a few steps of one short sequence, before there are any requests."""
+    pages = model.kv.pool.allocate(model.kv.pages_for(1), 0)
+    if pages is None:
+        raise RuntimeError("the KV cache is in use before there are any requests")
+    generation = Generation(
+        ticket=Ticket(uid=0, arrival=0.0),
+        index=0,
+        token_ids=[0],
+        num_prompt=1,
+        pages=pages.tolist(),
+        position_offset=0,
+        sampling=SamplingParams(temperature=0, ignore_eos=True),
+    )
+    decode.accept(generation)
+    try:
+        return min(list(_steps(model, decode, generation))[_UNTIMED:])
+    finally:
+        decode.drop(generation.key)
+
+
+def _steps(model: LanguageModel, decode: DecodeStage, generation: Generation) -> Iterator[float]:
+    """Take the same step again and again; yield the seconds of each."""
+    begin = time.monotonic()
+    for done in range(_UNTIMED + _STEPS):
+        start = time.monotonic()
+        if done > _UNTIMED and start - begin > _SECONDS:
+            return
+        batch = [rows for _, rows in decode.rows([generation.key])]
+        decode.finish([generation.key], model.next_logits(batch, model.run(batch)))
+        del generation.token_ids[1:]
+        yield time.monotonic() - start

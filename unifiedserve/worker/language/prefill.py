@@ -1,0 +1,133 @@
+"""Prefill: prompt chunks through the language model, up to the first token of every answer."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages.wire import Embeddings, Generation, Token
+from unifiedserve.models.scopes import cross_spans
+from unifiedserve.scheduling import Chunk
+from unifiedserve.worker.cache_log import CacheLog
+from unifiedserve.worker.language.handoff import hand_over
+from unifiedserve.worker.language.model import LanguageModel, Rows
+from unifiedserve.worker.language.prompt_table import PromptTable
+from unifiedserve.worker.language.sampler import Sampler
+from unifiedserve.worker.language.sequence import release_pages
+from unifiedserve.worker.language.staged_prompt import StagedPrompt
+
+
+class Finished(NamedTuple):
+    """What a step of prefill gave: first tokens, answers for decode, and the prompts without any that are through."""
+
+    tokens: list[Token]
+    generations: list[Generation]
+    without_tokens: list[int]
+
+
+class PrefillStage:
+    """Takes the table's prompts through the language model."""
+
+    def __init__(
+        self, model: LanguageModel, visual: RowBuffer, instance: int, sampler: Sampler, prompts: PromptTable
+    ) -> None:
+        self._model = model
+        self._visual = visual
+        self._kv = model.kv
+        self._instance = instance
+        self._sampler = sampler
+        self._prompts = prompts
+        self.log = CacheLog("kv", self._kv.pool)
+
+    def accept(self, message: Embeddings) -> None:
+        """Take an encoded unit in; that of a request that is gone is released."""
+        if prompt := self._prompts.get(message.uid):
+            prompt.take_visual(message.unit, message.pages)
+        else:
+            self._visual.pool.release(message.pages)
+
+    def renew(self, prompt: StagedPrompt) -> bool:
+        """See what is left of the prefix that a waiting request may reuse; whether that is enough to go on without
+        the media that were not decoded. The request then needs new pages for the rest only.
+        """
+        left, in_use = self._kv.pool.renew(*prompt.prefix)
+        prompt.begin_behind(prompt.prefix.first(left), left * self._kv.page_size, in_use)
+        return prompt.state.prefilled >= prompt.covered
+
+    def rows(self, chunks: list[Chunk]) -> list[tuple[Chunk, Rows]]:
+        """Return the chunks as model input, less those whose KV pages another process took meanwhile."""
+        batch = []
+        for chunk in chunks:
+            prompt = self._prompts.get(chunk.uid)
+            if prompt is None:
+                continue  # it left after this step was planned
+            if prompt.state.admitted or self._admit(prompt):
+                batch.append((chunk, self._chunk_rows(chunk, prompt)))
+        return batch
+
+    def finish(self, chunks: list[Chunk], logits: Tensor) -> Finished:
+        """Advance the prompts; those that are through leave, with the first token of each answer.
+
+        `logits` [k, vocab] are those of the k prompts that are through and want tokens, in order.
+        """
+        finished = Finished([], [], [])
+        rows = iter(logits)
+        for chunk in chunks:
+            prompt = self._prompts[chunk.uid]
+            prompt.advance(chunk.stop)
+            self._keep_full_pages(prompt)
+            prompt.visual.release(prompt.inputs.rows_needed(chunk.stop))
+            if prompt.complete and prompt.wants_tokens:
+                self._generate(prompt, next(rows), finished)
+            elif prompt.complete:
+                finished.without_tokens.append(chunk.uid)
+            self._prompts.drop_if_done(chunk.uid)
+        return finished
+
+    def _admit(self, prompt: StagedPrompt) -> bool:
+        pool, reused = self._kv.pool, prompt.prefix.numbers
+        recalled = pool.recall(*prompt.prefix, prompt.uid, self._instance)
+        whole = recalled == len(reused)
+        pages = pool.allocate(prompt.kv_needed - len(reused), prompt.uid, self._instance) if whole else None
+        if pages is None:
+            pool.release(reused[:recalled])
+            return False
+        prompt.admit([*reused, *pages.tolist()])
+        if prompt.request.page_keys is not None:
+            self.log.looked_up(prompt.uid, prompt.state.num_tokens, len(reused) * self._kv.page_size)
+        return True
+
+    def _keep_full_pages(self, prompt: StagedPrompt) -> None:
+        """Remember them: requests that begin alike can use them, also when this one is gone."""
+        keys = prompt.request.page_keys or []
+        while prompt.kept < min(len(keys), prompt.state.prefilled // self._kv.page_size):
+            self.log.keep(keys[prompt.kept], [prompt.kv[prompt.kept]])
+            prompt.kept += 1
+
+    @staticmethod
+    def _chunk_rows(chunk: Chunk, prompt: StagedPrompt) -> Rows:
+        span, inputs = slice(chunk.start, chunk.stop), prompt.inputs
+        next_token = chunk.stop == prompt.state.num_tokens and prompt.wants_tokens
+        visual = inputs.visual_rows(chunk.start, chunk.stop)
+        return Rows(
+            token_ids=prompt.request.token_ids[span],
+            positions=inputs.positions[:, span],
+            start=chunk.start,
+            pages=prompt.kv,
+            visual=prompt.visual.read(visual) if visual else None,
+            is_visual=inputs.is_visual[span],
+            wanted=None if prompt.request.reads_prompt else int(next_token),
+            next_token=next_token,
+            cross=cross_spans(inputs.scopes, chunk.start, chunk.stop, prompt.visual.find),
+        )
+
+    def _generate(self, prompt: StagedPrompt, logits: Tensor, finished: Finished) -> None:
+        """Begin the answers of a prompt; those that end with their first token release their pages."""
+        generations = hand_over(prompt, self._kv)
+        tokens = self._sampler.next_tokens(generations, logits.expand(len(generations), -1))
+        finished.tokens.extend(tokens)
+        for generation, token in zip(generations, tokens, strict=True):
+            if token.finish:
+                release_pages(generation, self._kv, self._visual)
+            else:
+                finished.generations.append(generation)

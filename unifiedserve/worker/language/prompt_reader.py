@@ -1,0 +1,69 @@
+"""What is asked about prompts themselves, read off their hidden states: log probabilities, and one pooled vector."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from unifiedserve.messages.api import TokenLogprob
+from unifiedserve.messages.wire import PrefillRequest, PromptLogprobs, PromptVector
+from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.worker.language.staged_prompt import StagedPrompt
+
+_ROWS = 64  # logits of a whole chunk, or what is said of them in one message, might be too large
+
+
+class PromptReader:
+    """Reads the chunks of each prompt in their order."""
+
+    def __init__(self, adapter: LanguageAdapter) -> None:
+        self._adapter = adapter
+
+    @torch.inference_mode()
+    def read(self, prompt: StagedPrompt, start: int, hidden: Tensor) -> Iterator[PromptLogprobs | PromptVector]:
+        """Yield what the hidden states [n, hidden] of the tokens from position `start` on tell."""
+        request = prompt.request
+        count = request.sampling.prompt_logprobs
+        if count is not None:
+            yield from self._logprobs(request, start, hidden, count)
+        if request.embed:
+            prompt.pooled = self._pool(prompt.pooled, start, hidden)
+            if start + len(hidden) == len(request.token_ids):
+                yield PromptVector(request.ticket.uid, prompt.pooled.numpy().tobytes())
+
+    def _logprobs(self, request: PrefillRequest, start: int, hidden: Tensor, count: int) -> Iterator[PromptLogprobs]:
+        """Score the tokens after these; nothing follows the prompt's last one yet."""
+        following = torch.tensor(request.token_ids[start + 1 : start + 1 + len(hidden)], dtype=torch.int64)
+        for first in range(0, len(following), _ROWS):
+            token_ids = following[first : first + _ROWS]
+            logits = self._adapter.logits(hidden[first : first + len(token_ids)])
+            yield PromptLogprobs(request.ticket.uid, start + 1 + first, _scored(logits, token_ids, count))
+
+    def _pool(self, before: Tensor | None, start: int, hidden: Tensor) -> Tensor:
+        """Return the vector float32 [hidden] of a prompt up to these states, from that of the `start` states before."""
+        assert self._adapter.pooling is not None, "admission lets such requests in only where there is one"
+        match self._adapter.pooling.mode:
+            case "lasttoken":
+                return hidden[-1].float()
+            case "cls":
+                return hidden[0].float() if before is None else before
+            case "mean":
+                total = hidden.sum(0, dtype=torch.float32)
+                return (total if before is None else before * start + total) / (start + len(hidden))
+
+
+def _scored(logits: Tensor, token_ids: Tensor, count: int) -> list[TokenLogprob]:
+    """Return token_ids int64 [n] scored by logits [n, vocab] before each; and the `count` likeliest in their places.
+
+    Placeholders of media may lie outside the vocabulary: they are less likely than anything in it.
+    """
+    logprobs = logits.log_softmax(-1)
+    known = token_ids < logprobs.shape[1]
+    own = logprobs.gather(1, token_ids.where(known, 0)[:, None])[:, 0].where(known, -torch.inf)
+    ranks = 1 + (logprobs > own[:, None]).sum(-1)
+    values, ids = logprobs.topk(min(count, logprobs.shape[1]))
+    columns = (token_ids.tolist(), own.tolist(), ids.tolist(), values.tolist(), ranks.tolist())
+    return [
+        TokenLogprob(token, logprob, list(zip(top, top_logprobs, strict=True)), rank)
+        for token, logprob, top, top_logprobs, rank in zip(*columns, strict=True)
+    ]

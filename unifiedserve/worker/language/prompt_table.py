@@ -1,0 +1,95 @@
+"""The prompts in a worker: one record each, from arrival until no stage hosted here has work for it."""
+
+from collections.abc import Iterator
+
+from unifiedserve.memory.kv_cache import KVCache
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages.wire import PrefillRequest
+from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.scheduling import PrefillState
+from unifiedserve.worker.language.prompt_units import PromptUnits
+from unifiedserve.worker.language.staged_prompt import StagedPrompt
+from unifiedserve.worker.language.token_inputs import TokenInputs
+from unifiedserve.worker.language.visual_pages import VisualPages
+
+
+class PromptTable:
+    """Owns the prompts, and releases the pages that they hold when they leave.
+
+    Where `prefills` is false prefill is another worker's: a prompt leaves when all of its units are encoded.
+    """
+
+    def __init__(
+        self, adapter: LanguageAdapter, kv: KVCache, patches: RowBuffer, visual: RowBuffer, *, prefills: bool = True
+    ) -> None:
+        self._adapter = adapter
+        self._kv = kv
+        self._patches = patches
+        self._visual = visual
+        self._prefills = prefills
+        self._prompts: dict[int, StagedPrompt] = {}
+
+    def __len__(self) -> int:
+        return len(self._prompts)
+
+    def __contains__(self, uid: int) -> bool:
+        return uid in self._prompts
+
+    def __iter__(self) -> Iterator[StagedPrompt]:
+        """Iterate over the prompts by their turn."""
+        return iter(sorted(self._prompts.values(), key=lambda prompt: prompt.state.ticket.turn))
+
+    def __getitem__(self, uid: int) -> StagedPrompt:
+        """Return a prompt. Raises KeyError if it is not here."""
+        return self._prompts[uid]
+
+    def get(self, uid: int) -> StagedPrompt | None:
+        """Return a prompt; None if it has left or never came."""
+        return self._prompts.get(uid)
+
+    @property
+    def visual_free(self) -> int:
+        """Return how many pages of the visual buffer no request uses or was promised."""
+        return self._visual.pool.free_pages() - sum(prompt.promised for prompt in self._prompts.values())
+
+    def receive(self, request: PrefillRequest) -> None:
+        """Make the record of a request that arrived, unless nothing is to be done for it here."""
+        prompt = self._record(request)
+        self._prompts[prompt.uid] = prompt
+        self.drop_if_done(prompt.uid)
+
+    def drop_if_done(self, uid: int) -> None:
+        """Drop a prompt for which no stage that is hosted here has work left."""
+        prompt = self._prompts[uid]
+        if prompt.complete or (prompt.state.all_encoded and not self._prefills):
+            self.drop(uid)
+
+    def drop(self, uid: int) -> None:
+        """Forget a prompt, if it is here, and release all that it holds."""
+        prompt = self._prompts.pop(uid, None)
+        if prompt is not None:
+            for pages in prompt.patches.values():
+                self._patches.pool.release(pages)
+            self._kv.pool.release(prompt.kv)
+            prompt.visual.release()
+
+    def _record(self, request: PrefillRequest) -> StagedPrompt:
+        units = PromptUnits.of(request, self._adapter.visual_ids)
+        needed = self._kv_pages(request)
+        states = units.states(request.reuse, self._visual.pages_for)
+        whole = self._adapter.whole_runs
+        return StagedPrompt(
+            request,
+            PrefillState(request.ticket, len(request.token_ids), needed, states, whole_units=whole),
+            units,
+            TokenInputs.of(self._adapter, request),
+            VisualPages(self._visual),
+            needed,
+            request.reuse.prefix,
+        )
+
+    def _kv_pages(self, request: PrefillRequest) -> int:
+        """Return how many pages the prompt needs with the pages of which each further answer needs its own."""
+        tokens = len(request.token_ids)
+        changing = self._kv.pages_for(tokens % self._kv.page_size)
+        return self._kv.pages_for(tokens) + changing * (len(request.indices) - 1)

@@ -1,0 +1,44 @@
+"""The language stages of one worker, over its model, its table of prompts and the buffers."""
+
+from typing import NamedTuple
+
+from unifiedserve.config import Stage
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.worker.language.decode import DecodeStage
+from unifiedserve.worker.language.encode import EncodeStage
+from unifiedserve.worker.language.model import LanguageModel
+from unifiedserve.worker.language.prefill import PrefillStage
+from unifiedserve.worker.language.prompt_table import PromptTable
+from unifiedserve.worker.language.sampler import Sampler
+
+
+class LanguageStages(NamedTuple):
+    """Encode, prefill and decode: all of them can run, those that are not hosted get no work."""
+
+    model: LanguageModel
+    visual: RowBuffer
+    prompts: PromptTable
+    encode: EncodeStage
+    prefill: PrefillStage
+    decode: DecodeStage
+
+    @classmethod
+    def build(
+        cls,
+        model: LanguageModel,
+        patches: RowBuffer,
+        visual: RowBuffer,
+        sampler: Sampler,
+        instance: int,
+        hosted: frozenset[Stage],
+    ) -> "LanguageStages":
+        """Return the stages of the `instance` whose number tags the pages that they take."""
+        prompts = PromptTable(model.adapter, model.kv, patches, visual, prefills=Stage.PREFILL in hosted)
+        return cls(
+            model,
+            visual,
+            prompts,
+            EncodeStage(model.adapter, patches, visual, instance, prompts),
+            PrefillStage(model, visual, instance, sampler, prompts),
+            DecodeStage(model, visual, instance, sampler),
+        )

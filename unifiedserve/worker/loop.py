@@ -1,0 +1,98 @@
+"""The loop that every worker process runs: receive, schedule, step, send.
+
+A worker owns nothing that a successor could not pick up: pages are tagged in shared memory, and the engine keeps
+the requests.
+"""
+
+import logging
+import os
+import time
+
+import torch
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.messages.wire import Abort, Message, Ready, Shutdown, Unfit, unpack
+from unifiedserve.worker.assembly import build_lanes
+from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE, Lane
+from unifiedserve.worker.port import Port
+from unifiedserve.worker.spec import WorkerSpec
+
+
+class Worker:
+    """The stages of one instance, and their connections."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        self._memory = SharedMemory.attach(spec.layout)
+        self._port = Port.connect(spec.placement, spec.instance.name, self._memory)
+        self._lanes: list[Lane] = []
+        self._serving = True
+        try:
+            self._lanes, decode_step = build_lanes(spec, self._memory, self._port)
+        except ConfigError as error:
+            self._port.outbox.to_engine(Unfit(str(error)))  # and wait for the engine to end what else has been started
+        else:
+            self._port.outbox.to_engine(Ready(spec.instance.name, decode_step))
+
+    def run(self) -> None:
+        """Serve until told to shut down."""
+        wake = ON_MESSAGE
+        while self._serving:
+            wake = self.turn(None if wake == ON_MESSAGE else max(0.0, wake - time.monotonic()))
+
+    def turn(self, timeout: float | None) -> float:
+        """Take messages in, waiting up to `timeout` seconds (None: for ever) for the first one, and do one step.
+
+        Returns the time (monotonic seconds) for the next one, `AT_ONCE` or `ON_MESSAGE`.
+        """
+        for data in self._port.outbox.receive(timeout):
+            message = unpack(data)
+            if isinstance(message, Shutdown):
+                self._serving = False
+                return AT_ONCE
+            self._accept(message)
+        self._deliver()
+        return self._step()
+
+    def close(self) -> None:
+        """Stop what runs beside the loop."""
+        for lane in self._lanes:
+            lane.close()
+
+    def _accept(self, message: Message) -> None:
+        if not isinstance(message, Abort):
+            for lane in self._lanes:
+                lane.accept(message)
+            return
+        for lane in self._lanes:
+            lane.drop(message)
+        if message.index is None:
+            self._port.outbox.pass_on(message)
+
+    def _deliver(self) -> bool:
+        """Take in what the stages here have sent to each other; return whether there was anything."""
+        delivered = False
+        for message in self._port.outbox.take_local():
+            self._accept(message)
+            delivered = True
+        return delivered
+
+    def _step(self) -> float:
+        wake = min((lane.step() for lane in self._lanes), default=ON_MESSAGE)
+        if self._deliver():
+            wake = AT_ONCE
+        self._port.reporter.flush({stage: count for lane in self._lanes for stage, count in lane.counts().items()})
+        return wake
+
+
+def run(spec: WorkerSpec) -> None:
+    """Run a worker in this process until it is told to shut down."""
+    form = f"%(asctime)s {spec.instance.name} %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.INFO, format=form)
+    os.nice(spec.instance.nice)
+    torch.set_num_threads(spec.config.torch_threads or len(os.sched_getaffinity(0)))
+    worker = Worker(spec)
+    try:
+        worker.run()
+    finally:
+        worker.close()

@@ -1,0 +1,75 @@
+"""What a worker sends: to stages, here or in other workers, and to the engine."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+
+from ipc_buffers import MessageQueue
+from unifiedserve.config import Placement, Stage
+from unifiedserve.errors import ErrorKind
+from unifiedserve.memory.shared import ENGINE_INBOX
+from unifiedserve.messages.wire import Abort, Drained, Failed, Message, pack
+
+_PATIENCE_SECONDS = 0.05
+_MOST_MESSAGES = 256
+
+
+class Outbox:
+    """The ways from one worker to the hosts of all stages."""
+
+    def __init__(self, placement: Placement, instance: str, inboxes: Mapping[str, MessageQueue]) -> None:
+        self._placement = placement
+        self._instance = instance
+        self._inboxes = inboxes
+        self._local: deque[Message] = deque()
+        self._early: list[bytes] = []
+
+    def send(self, stage: Stage, message: Message) -> None:
+        """Send to the instance that hosts `stage`; to this very one without a detour."""
+        host = self._placement.host(stage)
+        if host == self._instance:
+            self._local.append(message)
+        else:
+            self._put(host, message)
+
+    def take_local(self) -> Iterator[Message]:
+        """Yield what this worker's stages have sent to each other, and what they send meanwhile."""
+        while self._local:
+            yield self._local.popleft()
+
+    def receive(self, timeout: float | None) -> list[bytes]:
+        """Return the messages that came in; wait up to `timeout` seconds (None: for ever) for the first one."""
+        early, self._early = self._early, []
+        return early + self._inboxes[self._instance].receive_many(_MOST_MESSAGES, timeout=0 if early else timeout)
+
+    def to_engine(self, message: Message) -> None:
+        """Send to the engine."""
+        self._put(ENGINE_INBOX, message)
+
+    def fail(self, uids: Iterable[int], message: str, kind: ErrorKind) -> None:
+        """Tell the engine that these requests cannot go on."""
+        for uid in uids:
+            self.to_engine(Failed(uid, message, kind))
+
+    def pass_on(self, abort: Abort) -> None:
+        """Send a request's abort to the next stage, behind all that went there for it; after the last tell the engine.
+
+        Raises ValueError for one of a single answer, which ends where it arrives.
+        """
+        if abort.index is not None:
+            raise ValueError("the abort of an answer is not passed on")
+        following = abort.stage.following
+        if following is None:
+            self.to_engine(Drained(abort.uid))
+        else:
+            self.send(following, Abort(abort.uid, stage=following))
+
+    def _put(self, host: str, message: Message) -> None:
+        """Send, and keep receiving while it must wait: two workers with full inboxes must not block each other."""
+        data = pack(message)
+        while True:
+            try:
+                self._inboxes[host].send(data, timeout=_PATIENCE_SECONDS)
+            except TimeoutError:
+                self._early += self._inboxes[self._instance].receive_many(_MOST_MESSAGES, timeout=0)
+            else:
+                return

@@ -1,0 +1,23 @@
+"""The connections of one worker."""
+
+from typing import NamedTuple
+
+from unifiedserve.config import Placement
+from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.worker.neighbours import Neighbours
+from unifiedserve.worker.outbox import Outbox
+from unifiedserve.worker.reporter import Reporter
+
+
+class Port(NamedTuple):
+    """What the stages of a worker may do to the outside."""
+
+    outbox: Outbox
+    reporter: Reporter
+    neighbours: Neighbours
+
+    @classmethod
+    def connect(cls, placement: Placement, instance: str, memory: SharedMemory) -> "Port":
+        """Return the connections of `instance` to all that share this memory."""
+        outbox = Outbox(placement, instance, memory.inboxes)
+        return cls(outbox, Reporter(instance, outbox), Neighbours(placement, instance, memory.status))

@@ -1,0 +1,53 @@
+"""What a worker's steps produced, on its way to the engine."""
+
+import time
+from collections.abc import Iterable
+
+from unifiedserve.config import Stage
+from unifiedserve.messages.wire import Kept, Lookup, Report, Span, Token, WatchedUnits
+from unifiedserve.worker.outbox import Outbox
+
+
+class Reporter:
+    """Gathers tokens and spans into one report a step."""
+
+    def __init__(self, instance: str, outbox: Outbox) -> None:
+        self._instance = instance
+        self._outbox = outbox
+        self._report = Report(instance=instance)
+
+    def tokens(self, tokens: list[Token], through: Iterable[int] = ()) -> None:
+        """Report what was sampled, and which requests that want no tokens are at the ends of their prompts."""
+        self._report.tokens.extend(tokens)
+        self._report.through.extend(through)
+
+    def cached(self, kept: list[Kept], lookups: list[Lookup]) -> None:
+        """Report what can be found in the caches from now on, and what was found in them."""
+        self._report.kept.extend(kept)
+        self._report.lookups.extend(lookups)
+
+    def decoded(self, decoded: WatchedUnits) -> None:
+        """Report what was decoded of a request that somebody watches."""
+        self._report.decoded.append(decoded)
+
+    def span(self, stage: Stage, name: str, start: float, requests: list[int]) -> None:
+        """Record work that began at `start` (monotonic seconds) and has ended now."""
+        self.record(Span(stage, name, start, time.monotonic(), requests))
+
+    def record(self, span: Span) -> None:
+        """Record work on the timeline."""
+        self._report.spans.append(span)
+
+    def waited(self, stage: Stage, uid: int, since: float | None) -> None:
+        """Record that a request has waited for `stage`, from `since` (monotonic seconds; None: it has not) to now."""
+        if since is not None:
+            self.span(stage, "queue", since, [uid])
+
+    def flush(self, counts: dict[Stage, tuple[int, int]]) -> None:
+        """Send what was gathered, if anything happened since the last time."""
+        report = self._report
+        gathered = report.tokens or report.through or report.spans or report.kept or report.lookups
+        if gathered or counts != report.counts:
+            report.counts = counts
+            self._outbox.to_engine(report)
+            self._report = Report(instance=self._instance, counts=counts)

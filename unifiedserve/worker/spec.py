@@ -1,0 +1,22 @@
+"""What a worker process is told when it starts."""
+
+import msgspec
+
+from unifiedserve.config import EngineConfig, Instance, Placement
+from unifiedserve.memory.shared import MemoryLayout
+
+
+class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a worker needs to attach and begin. `number` tags the pages it takes."""
+
+    config: EngineConfig
+    placement: Placement
+    instance: Instance
+    number: int
+    layout: MemoryLayout
+    model_dir: str
+    dtype: str
+    patch_row_bytes: int
+    visual_dim: int
+    vocab_size: int
+    eos_token_ids: tuple[int, ...]

@@ -1,0 +1,1 @@
+"""The vision stage: media to patches."""

@@ -1,0 +1,88 @@
+"""Media to patches: videos on FlashCodec's engines, images and the analysis of videos on a small thread pool."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from flashcodec.image import image_in_layout
+
+import flashcodec
+from unifiedserve.errors import ErrorKind
+from unifiedserve.messages.layouts import Views
+from unifiedserve.messages.wire import MediaSource
+from unifiedserve.worker.vision.medium import Medium, Output, open_source
+from unifiedserve.worker.vision.videos import RunningVideos, Videos
+from unifiedserve.worker.vision.views import cut_views
+
+_THREADS = 2
+
+_log = logging.getLogger(__name__)
+
+
+class MediaReader:
+    """Reads the media of many requests at once; its threads hand whatever finishes to `on_output`."""
+
+    def __init__(self, threads: int, on_output: Callable[[Output], None]) -> None:
+        self._on_output = on_output
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="medium")
+        self._videos = Videos(threads, self._take_frames)
+
+    def start(self, uid: int, sources: Iterable[MediaSource]) -> RunningVideos:
+        """Begin to decode all media of a request; return what `cancel` takes."""
+        running = RunningVideos()
+        for source in sources:
+            medium = Medium.of(uid, source)
+            if source.plan.kind == "image":
+                self._pool.submit(self._guarded, medium, self._read_image, source)
+            else:
+                self._pool.submit(self._guarded, medium, self._videos.begin, source, running)
+        return running
+
+    def cancel(self, running: RunningVideos) -> None:
+        """Stop work on the videos of a request. Images are decoded all the same."""
+        self._videos.cancel(running)
+
+    def close(self) -> None:
+        """Stop all decoding and its threads."""
+        self._videos.close()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _guarded(self, medium: Medium, work: Callable[..., None], *given: Any) -> None:
+        """Do a step of one medium in a thread; whatever goes wrong ends its request, and nothing else."""
+        begin = time.monotonic()
+        output = Output(medium.uid, begin, begin)
+        try:
+            work(medium, *given)
+            return
+        except (flashcodec.DecodeError, OSError, ValueError, IndexError, MemoryError) as error:
+            output.error = f"{medium.name}: {error}"
+        except Exception as error:
+            _log.exception("%s", medium.name)
+            output.error, output.kind = f"{medium.name}: internal error: {error}", ErrorKind.INTERNAL
+        output.ended = time.monotonic()
+        self._on_output(output)
+
+    def _read_image(self, medium: Medium, source: MediaSource) -> None:
+        begin = time.monotonic()
+        patches = image_in_layout(open_source(source), medium.plan.layout)
+        if isinstance(medium.plan.layout, Views):
+            patches = cut_views(patches, medium.plan.layout)
+        self._on_output(medium.output(0, patches, begin, time.monotonic()))
+
+    def _take_frames(self, medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
+        """Hand on a group of frames, or why there is none, in the collector's thread."""
+        if decoded.error is not None:
+            now = time.monotonic()
+            self._on_output(Output(medium.uid, now, now, error=f"{medium.name}: {decoded.error}"))
+        elif isinstance(medium.plan.layout, Views):
+            self._pool.submit(self._guarded, medium, self._cut_frame, decoded)
+        elif decoded.data is not None:
+            group = medium.groups[decoded.first_group]
+            self._on_output(medium.output(group, decoded.data, decoded.began, decoded.ended, decoded.engine))
+
+    def _cut_frame(self, medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
+        if decoded.data is not None and isinstance(medium.plan.layout, Views):
+            patches, group = cut_views(decoded.data, medium.plan.layout), medium.groups[decoded.first_group]
+            self._on_output(medium.output(group, patches, decoded.began, time.monotonic(), decoded.engine))

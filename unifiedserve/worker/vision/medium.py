@@ -1,0 +1,62 @@
+"""An image or a video on its way to patches."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ipc_buffers import Arena
+from unifiedserve.errors import ErrorKind
+from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.wire import MediaSource
+
+
+@dataclass(slots=True)
+class Output:
+    """Decoded units of a request, or why there are none; times are monotonic seconds."""
+
+    uid: int
+    started: float
+    ended: float
+    units: list[int] = field(default_factory=list)
+    plan: MediaPlan | None = None
+    patches: np.ndarray | None = None  # uint8 [units * patches_per_unit, row bytes]
+    engine: int = 0
+    error: str = ""
+    kind: ErrorKind = ErrorKind.INVALID  # of the error
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """An image or a video that is being decoded: the units in `wanted`, in `groups` of frames."""
+
+    uid: int
+    name: str
+    plan: MediaPlan
+    first_unit: int  # of the request
+    wanted: Collection[int]
+    groups: list[int]
+
+    @classmethod
+    def of(cls, uid: int, source: MediaSource) -> "Medium":
+        """Return what is to be decoded of a source."""
+        groups = sorted({unit // source.plan.units_per_group for unit in source.wanted})
+        return cls(uid, source.name, source.plan, source.first_unit, set(source.wanted), groups)
+
+    def output(self, group: int, patches: np.ndarray, began: float, ended: float, engine: int = 0) -> Output:
+        """Return the units that are wanted of a group of frames, or of an image, whose patches these are."""
+        count = self.plan.units_per_group
+        wanted = [unit for unit in range(count) if group * count + unit in self.wanted]
+        rows = patches.reshape(count, -1)
+        if len(wanted) < count:
+            rows = rows[wanted]
+        units = [self.first_unit + group * count + unit for unit in wanted]
+        return Output(self.uid, began, ended, units, self.plan, rows, engine)
+
+
+def open_source(source: MediaSource) -> memoryview | Path:
+    """Return the bytes of a medium, without a copy, or the file that has them."""
+    if source.arena is None:
+        return Path(source.path or "")
+    return Arena.attach(source.arena).buffer()[: source.size]  # the view keeps the memory mapped
