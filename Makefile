@@ -130,7 +130,7 @@ $(VENV)/.environment: pyproject.toml
 	python=$$(tools/find-python)
 	PYTHON=$$python tools/system-packages
 	[[ -x $(PY) ]] || $$python -m venv $(VENV_FLAGS) $(VENV)
-	$(PIP) 'pip>=24' 'scikit-build-core>=0.11' 'pybind11>=2.13' 'cmake>=3.22' ninja
+	$(PIP) 'pip>=24' 'scikit-build-core>=0.11' 'pybind11>=3.1' 'cmake>=3.22' ninja
 	$(PY) -c 'import torch' 2>/dev/null || \
 	  $(PIP) torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(PY) -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >$(VENV)/constraints.txt

@@ -1,7 +1,6 @@
 """Every family with real files: greedy float32 answers equal transformers' generate.
 
-One checkpoint of each kind of layout is asked over HTTP; the others' files go through the vision stage in this process,
-and their prompts through the loop that all families' conformance is tested with.
+One checkpoint of each kind of layout is asked over HTTP, the others by real workers in this process.
 """
 
 from collections.abc import Callable
@@ -10,22 +9,23 @@ from typing import Any
 
 import pytest
 import reference
-import torch
 from builders import Family
 from checkpoints import find_checkpoint
 from daemon import Daemon
 from every_family import FAMILIES
+from inline_workers import InlineWorkers, as_sent
 from media import Clip, make_image
-from model_loop import Loop, Request, make_adapter, plans
-from PIL import Image
-from read_files import read_files
 from test_fidelity import TOKENS, Question, answer, ask
 
+from unifiedserve.config import PLACEMENTS, EngineConfig
+from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models import registry
 from unifiedserve.models.registry import load_processor
 
 Clips = Callable[[int], Clip]
 
+CONFIG = EngineConfig(prefill_chunk_tokens=16, vision_threads=1)
+GREEDY = SamplingParams(temperature=0, max_tokens=TOKENS)
 EVERY_FRAME = {"media_io_kwargs": {"video": {"num_frames": -1}}}
 KEPT_ROWS: dict[str, Any] = {"model": "mllama", "kv_page_tokens": 4, "prefill_chunk_tokens": 16}
 
@@ -72,35 +72,18 @@ def test_answers_equal_generate(
 
 
 @pytest.mark.parametrize("family", IN_PROCESS)
-def test_files_read_here_give_the_same_answers(
+def test_workers_here_give_the_same_answers(
     family: str, clips: Clips, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     checkpoint = find_checkpoint(tmp_path_factory, family)
-    hf, ours = reference.load(checkpoint), load_processor(checkpoint)
-    loop = Loop(make_adapter(checkpoint, torch.float32))
+    hf, processor = reference.load(checkpoint), load_processor(checkpoint)
+    workers = InlineWorkers(PLACEMENTS["shared"], checkpoint, processor, CONFIG)
+    asked = questions(FAMILIES[family], clips)
     try:
-        for name, question in questions(FAMILIES[family], clips).items():
-            case = question.case
-            media = plans(ours, case)
-            files = iter(media_files(question, clips, tmp_path))
-            patches = read_files([(plan, next(files)) for plan in media], ours.patch_row_bytes)
-            request = Request(ours.prompt(case.messages, media), patches)
-            expected = hf.generate(case, TOKENS)
-            assert loop.generate([request], TOKENS, 16, ours.eos_token_ids) == [expected], name
-            loop.preempt(request)
+        for uid, question in enumerate(asked.values(), 1):
+            workers.submit(uid, as_sent(question, processor, clips, tmp_path), GREEDY)
+        answers = {case: workers.answer(uid) for uid, case in enumerate(asked, 1)}
+        assert answers == {case: hf.generate(question.case, TOKENS) for case, question in asked.items()}
+        assert set(workers.used_pages().values()) == {0}
     finally:
-        loop.close()
-
-
-def media_files(question: Question, clips: Clips, folder: Path) -> list[Path]:
-    """Return the files of a question's media, in prompt order."""
-    images = iter(question.case.images)
-    videos = iter(clips(len(frames)).path for frames in question.case.videos)
-    files = []
-    for part in (part for message in question.case.messages for part in message["content"]):
-        if part["type"] == "image":
-            files.append(folder / f"{len(files)}.png")
-            Image.fromarray(next(images)).save(files[-1])
-        elif part["type"] == "video":
-            files.append(next(videos))
-    return files
+        workers.close()

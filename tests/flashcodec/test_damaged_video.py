@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from flashcodec_clips import ClipMaker, run_ffmpeg
 from hypothesis import given, settings
@@ -30,6 +31,8 @@ from flashcodec import (
     UnsupportedError,
     VideoDecoder,
 )
+
+Pixels = npt.NDArray[np.uint8]
 
 UNREADABLE = {
     "bad/ax_audio_only.mp4": "no video stream",
@@ -359,19 +362,37 @@ def test_what_is_given_out_without_a_mark_is_right(clip: ClipMaker, whole: Video
     except DecodeError:
         assert first == 0  # where the parameters of the stream are
         return
-    expected = whole.get_frames_at(frames).data
-    with FlashCodec(num_threads=2) as codec:
+    check_against(whole, unmarked(stream, frames, threads=2))
+
+
+def test_several_threads_mark_what_one_thread_marks(clip: ClipMaker, whole: VideoDecoder) -> None:
+    """With the frame asked for alone, which has a decoder with two threads."""
+    stream = flashcodec.analyse_bitstream(without_packets(clip("h264_bframes.mp4"), range(121, 122)))
+    for frame in range(115, 150):
+        found = [unmarked(stream, [frame], threads) for threads in (1, 2)]
+        assert found[0].keys() == found[1].keys() == ({frame} if frame <= 120 else set())
+        check_against(whole, found[1])
+
+
+def unmarked(stream: Bitstream, frames: list[int], threads: int) -> dict[int, Pixels]:
+    """Return the frames that come without a mark."""
+    intact, seen = {}, 0
+    with FlashCodec(num_threads=threads) as codec:
         codec.add_decoding_request(stream, frames, RGBLayout(), on_error="skip")
-        seen = set()
-        while len(seen) < len(frames):
+        while seen < len(frames):
             output = codec.get_decoding_output(120)
             assert output is not None
-            seen |= set(range(output.first, output.first + output.count))
+            seen += output.count
             if output.error is None and not output.damaged:
                 assert output.data is not None
-                np.testing.assert_array_equal(output.data[0], expected[output.first])
+                intact[frames[output.first]] = output.data[0]
         assert output.done
-    assert seen == set(range(len(frames)))
+    return intact
+
+
+def check_against(whole: VideoDecoder, frames: dict[int, Pixels]) -> None:
+    for frame, pixels in frames.items():
+        np.testing.assert_array_equal(pixels, whole[frame])
 
 
 NO_DATA = pytest.mark.skip(reason="no test videos beside this checkout")

@@ -45,12 +45,15 @@ class PictureDecoder {
   virtual bool fits(const Bitstream& stream) const = 0;
   // Forget what was sent: the next packet is a key packet.
   virtual void flush() = 0;
-  // Take a packet; false if it is damaged. To be called when receive() has no more pictures.
-  virtual bool send(const PacketToDecode& packet) = 0;
+  // Take a packet. To be called when receive() has no more pictures.
+  virtual void send(const PacketToDecode& packet) = 0;
   // No packets follow before a flush: the pictures held back come out.
   virtual void drain() = 0;
   // Return the next picture in presentation order, valid until the next call; null if it takes more packets.
   virtual const DecodedPicture* receive() = 0;
+  // Return how many packets since the flush were damaged. With one thread it is known when send() returns; with several
+  // some packets later, but before a picture behind the damaged one comes out.
+  virtual int damaged_packets() const = 0;
 };
 
 // Writes decoded pictures into groups, in the memory that this kind of engine writes to; one for each engine. Keeps its

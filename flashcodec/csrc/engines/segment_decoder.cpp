@@ -53,14 +53,25 @@ bool SegmentDecoder::advance(FrameSink& sink) {
 
 bool SegmentDecoder::work(FrameSink& sink) {
   while (!complete() && run_ < runs_.size() && !sink.cancelled()) {
-    while (const DecodedPicture* decoded = decoder_->receive()) {
+    const DecodedPicture* decoded = decoder_->receive();
+    if (threads_ > 1 && decoder_->damaged_packets() > 0) {
+      decode_run_again();
+    } else if (decoded == nullptr) {
+      next();
+    } else {
       deliver(sink, *decoded);
-      if (complete() || sink.cancelled()) break;
-      if (sink.paused()) return false;
+      if (!complete() && !sink.cancelled() && sink.paused()) return false;
     }
-    if (!complete()) next();
   }
   return true;
+}
+
+// With one thread, which tells what packet is damaged: what it may have spoiled did not come out yet.
+void SegmentDecoder::decode_run_again() {
+  threads_ = 1;
+  decoder_ = backend_.open(*stream_, threads_);
+  counted_ = 0;  // it matters where there is one run only
+  start_run();
 }
 
 // One step towards more frames.
@@ -96,7 +107,9 @@ void SegmentDecoder::feed(int32_t number) {
   const bool unused = disposable(bytes_of(*packet), format_);
   if (unused && !wanted && stream_->ordered()) return;
   // A damaged packet is no reason to stop: the decoder goes on, too, and the frames wanted may be intact.
-  if (!decoder_->send({packet, frame, fast_ && !wanted})) mark_damaged(number);
+  const int damaged_before = decoder_->damaged_packets();
+  decoder_->send({packet, frame, fast_ && !wanted});
+  if (decoder_->damaged_packets() > damaged_before) mark_damaged(number);
 }
 
 void SegmentDecoder::deliver(FrameSink& sink, const DecodedPicture& decoded) {

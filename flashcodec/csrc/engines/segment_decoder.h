@@ -55,6 +55,7 @@ class SegmentDecoder {
   bool complete() const { return found_count_ == wanted_.size(); }
   bool is_wanted(int32_t frame) const;
   void start_run();
+  void decode_run_again();
   void next();
   void feed(int32_t number);
   void deliver(FrameSink& sink, const DecodedPicture& decoded);

@@ -50,21 +50,30 @@ bool FfmpegDecoder::fits(const Bitstream& stream) const {
          stream.limits().max_pixels == max_pixels_ && same_parameters(stream.parameters(), *parameters_);
 }
 
-void FfmpegDecoder::flush() { avcodec_flush_buffers(context_.get()); }
+void FfmpegDecoder::flush() {
+  avcodec_flush_buffers(context_.get());
+  damaged_packets_ = 0;
+}
 
-bool FfmpegDecoder::send(const PacketToDecode& packet) {
+void FfmpegDecoder::send(const PacketToDecode& packet) {
   packet.packet->pts = packet.frame >= 0 ? packet.frame : AV_NOPTS_VALUE;
   packet.packet->dts = AV_NOPTS_VALUE;
   context_->skip_loop_filter = packet.rough ? AVDISCARD_ALL : AVDISCARD_DEFAULT;
-  return avcodec_send_packet(context_.get(), packet.packet) >= 0;
+  count_damage(avcodec_send_packet(context_.get(), packet.packet));
 }
 
 void FfmpegDecoder::drain() { avcodec_send_packet(context_.get(), nullptr); }
 
 const DecodedPicture* FfmpegDecoder::receive() {
-  if (avcodec_receive_frame(context_.get(), frame_.get()) < 0) return nullptr;
+  const int status = avcodec_receive_frame(context_.get(), frame_.get());
+  count_damage(status);
+  if (status < 0) return nullptr;
   decoded_ = {picture_of(*frame_), frame_->pts, frame_->decode_error_flags != 0};
   return &decoded_;
+}
+
+void FfmpegDecoder::count_damage(int status) {
+  if (status < 0 && status != AVERROR(EAGAIN) && status != AVERROR_EOF) ++damaged_packets_;
 }
 
 }  // namespace flashcodec

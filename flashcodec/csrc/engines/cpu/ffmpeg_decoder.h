@@ -14,11 +14,14 @@ class FfmpegDecoder : public PictureDecoder {
 
   bool fits(const Bitstream& stream) const override;
   void flush() override;
-  bool send(const PacketToDecode& packet) override;
+  void send(const PacketToDecode& packet) override;
   void drain() override;
   const DecodedPicture* receive() override;
+  int damaged_packets() const override { return damaged_packets_; }
 
  private:
+  void count_damage(int status);
+
   bool ordered_;
   bool private_;  // parameters may have come in its packets, so it fits no other stream
   int64_t max_pixels_;
@@ -26,6 +29,7 @@ class FfmpegDecoder : public PictureDecoder {
   CodecPtr context_;
   FramePtr frame_;
   DecodedPicture decoded_;
+  int damaged_packets_ = 0;
 };
 
 }  // namespace flashcodec

@@ -1,0 +1,163 @@
+"""Real workers of any placement, side by side in this process, and what an engine sends them."""
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+import torch
+from media import Clip, Frames
+from model_loop import plans
+from PIL import Image
+from test_fidelity import Question
+
+from unifiedserve.config import EngineConfig, Placement, Stage
+from unifiedserve.memory.kv_cache import KVLayout
+from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory
+from unifiedserve.memory.weights import load_weights
+from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import (
+    Drained,
+    Failed,
+    MediaSource,
+    Message,
+    PrefillRequest,
+    Report,
+    VisionRequest,
+    pack,
+    unpack,
+)
+from unifiedserve.models.base import MediaOptions, Processor
+from unifiedserve.worker.loop import Worker
+from unifiedserve.worker.spec import WorkerSpec
+
+PAGES = 256  # of each pool
+SECONDS = 60.0
+
+
+@dataclass
+class Asked:
+    """A question as the engine would send it."""
+
+    token_ids: list[int]
+    media: list[MediaPlan]
+    sources: list[MediaSource]
+
+
+def as_sent(question: Question, processor: Processor, clips: Callable[[int], Clip], folder: Path) -> Asked:
+    """Return the question with every frame of its videos; its images are written to files in `folder`."""
+    media = plans(processor, question.case, MediaOptions(num_frames=-1))
+    images = iter(question.case.images)
+    videos = iter(clips(len(frames)).path for frames in question.case.videos)
+    sources, first = [], 0
+    for plan in media:
+        path = next(videos) if plan.kind == "video" else _save(next(images), folder / f"{uuid.uuid4().hex}.png")
+        sources.append(MediaSource(plan=plan, name=plan.kind, first_unit=first, path=str(path)))
+        first += plan.units
+    return Asked(processor.prompt(question.case.messages, media).token_ids, media, sources)
+
+
+class InlineWorkers:
+    """All workers of a placement, which take turns, and what an engine does for them."""
+
+    def __init__(self, placement: Placement, checkpoint: Path, processor: Processor, config: EngineConfig) -> None:
+        name = f"test-workers-{uuid.uuid4().hex[:12]}"
+        kv = KVLayout.of(processor.config, config.kv_page_tokens, torch.float32)
+        layout = MemoryLayout(
+            engine_id=name,
+            weights=f"{name}-weights",
+            kv=PoolSize(PAGES, kv.page_bytes),
+            patch=PoolSize(PAGES, config.patch_page_rows * processor.patch_row_bytes),
+            visual=PoolSize(PAGES, config.visual_page_tokens * processor.visual_dim * 4),
+            instances=tuple(instance.name for instance in placement.instances),
+            state_pages=kv.state_pages,
+        )
+        self.memory = SharedMemory.create(layout)
+        self.tokens: dict[int, dict[int, int]] = {}
+        self.ended: set[int] = set()
+        self.drained: set[int] = set()
+        self._placement = placement
+        self._arena = load_weights(checkpoint, layout.weights, torch.float32)
+        self.workers = [
+            Worker(
+                WorkerSpec(
+                    config=config,
+                    placement=placement,
+                    instance=instance,
+                    number=number,
+                    layout=layout,
+                    model_dir=str(checkpoint),
+                    dtype="float32",
+                    patch_row_bytes=processor.patch_row_bytes,
+                    visual_dim=processor.visual_dim,
+                    vocab_size=processor.vocab_size,
+                    eos_token_ids=processor.eos_token_ids,
+                )
+            )
+            for number, instance in enumerate(placement.instances, 1)
+        ]
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+        self._arena.close()
+        self._arena.unlink()
+        self.memory.unlink()
+
+    def send(self, stage: Stage, message: Message) -> None:
+        self.memory.inboxes[self._placement.host(stage)].send(pack(message))
+
+    def submit(self, uid: int, asked: Asked, sampling: SamplingParams) -> None:
+        ticket = Ticket(uid, monotonic())
+        self.tokens[uid] = {}
+        request = PrefillRequest(
+            ticket=ticket,
+            token_ids=asked.token_ids,
+            num_prompt=len(asked.token_ids),
+            media=asked.media,
+            sampling=sampling,
+            indices=[0],
+        )
+        hosts = {self._placement.host(stage): stage for stage in (Stage.ENCODE, Stage.PREFILL)}
+        for stage in hosts.values():
+            self.send(stage, request)
+        if asked.sources:
+            self.send(Stage.VISION, VisionRequest(ticket=ticket, media=asked.sources))
+
+    def turn(self) -> None:
+        for worker in self.workers:
+            worker.turn(0.0)
+        for data in self.memory.inboxes[ENGINE_INBOX].receive_many(256, timeout=0):
+            self._take(unpack(data))
+
+    def run_until(self, reached: Callable[[], bool]) -> None:
+        end = monotonic() + SECONDS
+        while not reached():
+            assert monotonic() < end, "a request is stuck"
+            self.turn()
+
+    def answer(self, uid: int) -> list[int]:
+        self.run_until(lambda: uid in self.ended)
+        return [token for _, token in sorted(self.tokens[uid].items())]
+
+    def used_pages(self) -> dict[str, int]:
+        return {name: pool.used_pages() for name, pool in self.memory.pools.items()}
+
+    def _take(self, message: Message) -> None:
+        assert not isinstance(message, Failed), message
+        if isinstance(message, Report):
+            for token in message.tokens:
+                self.tokens[token.uid][token.number] = token.token.token
+                if token.finish is not None:
+                    self.ended.add(token.uid)
+        elif isinstance(message, Drained):
+            assert self.memory.reclaim(message.uid) == 0, "pages were left behind"
+            self.drained.add(message.uid)
+
+
+def _save(image: Frames, path: Path) -> Path:
+    Image.fromarray(image).save(path)
+    return path
