@@ -65,7 +65,7 @@ class Thing:
 
     @property
     def colours(self) -> tuple[Colour, ...]:
-        """All colours that the thing ever has."""
+        """Return all colours that the thing ever has."""
         return (self.colour, self.turns[1]) if self.turns else (self.colour,)
 
     def colour_at(self, seconds: float) -> Colour:

@@ -54,7 +54,7 @@ class WorkerProcesses:
             process.wait()
 
     def _take(self) -> dict[str, WorkerProcess]:
-        """Those that run, whose end is nobody's surprise from now on."""
+        """Take those that run, whose end is nobody's surprise from now on."""
         running, self._running = self._running, {}
         return running
 

@@ -141,7 +141,7 @@ class Zygote:
         )
 
     def _end(self, process: "subprocess.Popen[bytes]") -> int:
-        """The exit code of the process, which is about to end; it is killed if it does not."""
+        """Await the exit code of the process, which is about to end; kill it if it does not."""
         try:
             return process.wait(0 if self._closing else _LAST_SECONDS)
         except subprocess.TimeoutExpired:
@@ -210,7 +210,7 @@ def _forget_shared() -> None:
 
 
 def _environment() -> dict[str, str]:
-    """That of this process, with what libraries read when they are imported."""
+    """Return that of this process, with what libraries read when they are imported."""
     return {
         "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads take the cores of other workers
         **os.environ,
@@ -219,7 +219,7 @@ def _environment() -> dict[str, str]:
 
 
 def _standard_error() -> list[int]:
-    """The descriptor to pass on, if there is one: a worker's log goes where ours goes now."""
+    """Return the descriptor to pass on, if there is one: a worker's log goes where ours goes now."""
     return [_STDERR] if sys.__stderr__ is not None else []
 
 

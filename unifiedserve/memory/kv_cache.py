@@ -37,7 +37,7 @@ class KVLayout:
 
     @staticmethod
     def of(config: Any, page_size: int, dtype: torch.dtype) -> "KVLayout":
-        """The layout for a transformers model config, of whose layers those with cross-attention keep nothing here."""
+        """Return the layout for a transformers model config; layers with cross-attention keep nothing here."""
         text = config.get_text_config()
         head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
         state = StateLayout.of(text)
@@ -76,7 +76,7 @@ class KVCache:
         return self._pages[:, layer, 1]
 
     def states(self, batch: RaggedBatch) -> RecurrentStates | None:
-        """The recurrent states of a batch's sequences, to be stored after the step; None if the model has none."""
+        """Return the recurrent states of a batch's sequences, to be stored after the step; None without such."""
         if self._state is None:
             return None
         return RecurrentStates(self._state, self._bytes, torch.tensor(batch.states), batch.begins)
@@ -86,10 +86,10 @@ class KVCache:
         self._bytes[list(targets)] = self._bytes[list(sources)]
 
     def pages_for(self, tokens: int) -> int:
-        """Of a sequence of so many tokens, in all."""
+        """Return the pages that a sequence of `tokens` tokens needs, those of its state included."""
         return self.state_pages - (-tokens // self.page_size)
 
     def span(self, pages: Sequence[int], start: int, stop: int, *more: Any) -> Span:
-        """A sequence's part of a step, from all of its pages; `more` are `wanted`, `limits` and `cross`."""
+        """Return a sequence's part of a step, from all of its pages; `more` are `wanted`, `limits` and `cross`."""
         span = Span(pages[self.state_pages :], start, stop, *more)
         return span._replace(state=pages[: self.state_pages])

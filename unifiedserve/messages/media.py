@@ -113,7 +113,7 @@ class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.units // max(1, -(-len(self.frame_indices) // self.group_size))
 
     def frames_of(self, groups: Sequence[int]) -> tuple[int, ...]:
-        """The frames of these groups of a video, in order."""
+        """Return the frames of these groups of a video, in order."""
         size = self.group_size
         return tuple(frame for group in groups for frame in self.frame_indices[group * size : (group + 1) * size])
 

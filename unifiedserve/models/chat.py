@@ -88,7 +88,7 @@ class ChatTemplate:
 
     @cached_property
     def _plain_tokenizer(self) -> Any:
-        """A second tokenizer: the option is state of a tokenizer, which threads may share."""
+        """Load a second tokenizer: the option is state of a tokenizer, which threads may share."""
         return load_transformers().AutoTokenizer.from_pretrained(self._model_dir, split_special_tokens=True)
 
     def _mark(self, text: str, marker: str) -> str:

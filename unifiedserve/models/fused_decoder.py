@@ -64,7 +64,7 @@ class FusedDecoder:
         self._native = _core.Decoder(thread_pool(), self._shape, layers, self._norm)
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
-        """[W, hidden] of embeds [T, width] and positions [P, T]; writes all tokens' keys and values to the cache.
+        """Return [W, hidden] of embeds [T, width] and positions [P, T]; write all tokens' keys and values to the cache.
 
         What `embeds` hold beyond the embedding is added after the first layers, `hidden` columns after each.
         """
@@ -89,7 +89,7 @@ class FusedDecoder:
         cache: _core.KvCache,
         added: Sequence[Tensor] = (),
     ) -> Tensor:
-        """The same with torch's matrix products; `added` [T, hidden] are summands after the first layers."""
+        """Do the same with torch's matrix products; `added` [T, hidden] are summands after the first layers."""
         native = self._native
         native.plan(batch.native, cache)
         residual, delta = embeds.float().clone(), None
@@ -141,7 +141,7 @@ class _Layer:
 
 
 def fits(model: Any, dtype: torch.dtype) -> bool:
-    """Whether a transformers text model is a decoder of the structure and dtype that the kernels know."""
+    """Return whether a transformers text model is a decoder of the structure and dtype that the kernels know."""
     config = model.config
     return (
         dtype in KERNEL_DTYPES
@@ -154,7 +154,7 @@ def fits(model: Any, dtype: torch.dtype) -> bool:
 
 
 def has_windows(config: Any) -> bool:
-    """Whether some layer of a text config does not see the whole context."""
+    """Return whether some layer of a text config does not see the whole context."""
     kinds = set(getattr(config, "layer_types", None) or ())
     window = getattr(config, "sliding_window", None) or config.max_position_embeddings
     return not kinds <= {"full_attention"} if kinds else window < config.max_position_embeddings
@@ -169,7 +169,7 @@ class Head:
         self._logits = torch.empty(0, len(module.weight))
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """[k, vocab] of [k, hidden], valid until the next call."""
+        """Return [k, vocab] of [k, hidden], valid until the next call."""
         if self._native is None:
             scores: Tensor = self._module(hidden)
             return scores.float()
@@ -182,7 +182,7 @@ class Head:
 
 
 def back_to_back(tensors: Sequence[Tensor]) -> Tensor:
-    """The tensors joined along dimension 0: a view if they lie so in memory, else a copy."""
+    """Join the tensors along dimension 0: in a view if they lie so in memory, else in a copy."""
     first = tensors[0]
     if len(tensors) == 1:
         return first

@@ -26,14 +26,14 @@ Layer = Weights | torch.nn.Linear
 
 @cache
 def _fused(dtype: torch.dtype) -> bool:
-    """Whether oneDNN can do it here: bfloat16 needs AVX-512."""
+    """Return whether oneDNN can do it here: bfloat16 needs AVX-512."""
     if not torch._C._has_mkldnn:
         return False
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def linear(x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
-    """[n, outputs] of x [n, inputs]; GELU is the exact one."""
+    """Return [n, outputs] of x [n, inputs]; GELU is the exact one."""
     if _fused(x.dtype):
         name = "swish" if activation == "silu" else activation
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x, layer.weight, layer.bias, name, [], "none")
@@ -45,14 +45,14 @@ def linear(x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
 
 
 def linear_plus(x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
-    """[n, outputs] of x [n, inputs] and summand [n, outputs]."""
+    """Return [n, outputs] of x [n, inputs] and summand [n, outputs]."""
     if _fused(x.dtype):
         return _binary(x, layer, summand, "add")
     return functional.linear(x, layer.weight, layer.bias).add_(summand)
 
 
 def linear_times(x: Tensor, layer: Layer, factor: Tensor) -> Tensor:
-    """[n, outputs] of x [n, inputs] and factor [n, outputs]."""
+    """Return [n, outputs] of x [n, inputs] and factor [n, outputs]."""
     if _fused(x.dtype):
         return _binary(x, layer, factor, "mul")
     return functional.linear(x, layer.weight, layer.bias).mul_(factor)

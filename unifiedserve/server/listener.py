@@ -7,7 +7,7 @@ from unifiedserve.errors import ConfigError
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket with the port reserved, not listening yet; raises ConfigError that says why not."""
+    """Return a socket with the port reserved, not listening yet; raises ConfigError that says why not."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

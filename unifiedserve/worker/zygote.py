@@ -49,7 +49,7 @@ class Zygote:
                     return
 
     def _handle_request(self) -> bool:
-        """Whether there was one: False once the engine is gone."""
+        """Answer a request, and return whether there was one: False once the engine is gone."""
         data, descriptors = receive(self._engine)
         if not data:
             return False

@@ -53,15 +53,15 @@ __all__ = [
 
 
 def add_decoding_request(source: Bitstream | Source, indices: Indices, layout: Layout | None = None) -> int:
-    """`FlashCodec.add_decoding_request` of the process-wide instance."""
+    """Call `FlashCodec.add_decoding_request` of the process-wide instance."""
     return default_codec().add_decoding_request(source, indices, layout)
 
 
 def get_decoding_output(timeout: float | None = None) -> DecodingOutput | None:
-    """`FlashCodec.get_decoding_output` of the process-wide instance."""
+    """Call `FlashCodec.get_decoding_output` of the process-wide instance."""
     return default_codec().get_decoding_output(timeout)
 
 
 def cancel(request: int) -> None:
-    """`FlashCodec.cancel` of the process-wide instance."""
+    """Call `FlashCodec.cancel` of the process-wide instance."""
     default_codec().cancel(request)

@@ -191,7 +191,7 @@ class Bitstream:
     def plan(
         self, indices: Sequence[int] | npt.NDArray[np.int64], engines: int = 1, temporal_patch_size: int = 1
     ) -> Plan:
-        """Which packets `engines` engines decode for these frames. Reads the packets concerned.
+        """Plan which packets `engines` engines decode for these frames. Reads the packets concerned.
 
         Raises IndexError for a frame that is not there.
         """

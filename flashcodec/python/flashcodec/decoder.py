@@ -117,7 +117,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
     @overload
     def __getitem__(self, key: slice) -> ArrayT: ...
     def __getitem__(self, key: int | slice) -> ArrayT:
-        """A frame's pixels, or those of a slice of frames."""
+        """Return a frame's pixels, or those of a slice of frames."""
         if isinstance(key, numbers.Integral):
             return self._pixels(self._read([int(key)]).data[0])
         if isinstance(key, slice):
@@ -125,37 +125,37 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         raise TypeError(f"Unsupported key type: {type(key)}. Supported types are int and slice.")
 
     def get_frame_at(self, index: int) -> FrameT:
-        """The frame number `index` in presentation order; negative numbers count from the end.
+        """Return the frame number `index` in presentation order; negative numbers count from the end.
 
         Raises IndexError for a frame that is not there, TypeError if the index is no integer.
         """
         return self._first(self._read([operator.index(index)]))
 
     def get_frames_at(self, indices: Indices, *, progress: Progress | None = None) -> BatchT:
-        """The frames of these numbers, in this order; repeats are allowed, negative numbers count from the end.
+        """Return the frames of these numbers, in this order; repeats are allowed, negative numbers count from the end.
 
         Raises IndexError for a frame that is not there, TypeError if the numbers are no integers.
         """
         return self._batch(self._read(indices, progress))
 
     def get_frames_in_range(self, start: int, stop: int, step: int = 1, *, progress: Progress | None = None) -> BatchT:
-        """The frames [start, stop) with this step; as in a slice, the range is clipped to the video."""
+        """Return the frames [start, stop) with this step; as in a slice, the range is clipped to the video."""
         return self._batch(self._read(range(*slice(start, stop, step).indices(len(self))), progress))
 
     def get_frame_played_at(self, seconds: float) -> FrameT:
-        """The frame that is shown at this time. Raises IndexError before the first and after the last."""
+        """Return the frame that is shown at this time. Raises IndexError before the first and after the last."""
         if not isinstance(seconds, SupportsFloat):
             raise TypeError(f"seconds must be a number, not {type(seconds).__name__}")
         return self._first(self._read(self._timeline.at([float(seconds)])))
 
     def get_frames_played_at(self, seconds: Seconds, *, progress: Progress | None = None) -> BatchT:
-        """The frames that are shown at these times. Raises IndexError before the first and after the last."""
+        """Return the frames that are shown at these times. Raises IndexError before the first and after the last."""
         return self._batch(self._read(self._timeline.at(seconds), progress))
 
     def get_frames_played_in_range(
         self, start_seconds: float, stop_seconds: float, fps: float | None = None, *, progress: Progress | None = None
     ) -> BatchT:
-        """The frames shown in [start_seconds, stop_seconds), beginning with the one on show at the start.
+        """Return the frames shown in [start_seconds, stop_seconds), beginning with the one on show at the start.
 
         With `fps`, frames are repeated or dropped to have one for each 1 / fps seconds, which is then its time.
         Raises ValueError if the range is empty the wrong way round, or not within the video.
@@ -171,12 +171,12 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         return self._batch(FrameBatch(batch.data, times, durations, batch.indices, batch.damaged))
 
     def get_all_frames(self, fps: float | None = None, *, progress: Progress | None = None) -> BatchT:
-        """Every frame of the video, or one for each 1 / fps seconds."""
+        """Return every frame of the video, or one for each 1 / fps seconds."""
         begin, end = self.metadata.begin_stream_seconds, self.metadata.end_stream_seconds
         return self.get_frames_played_in_range(begin, end, fps, progress=progress)
 
     def stream(self, indices: Indices) -> Iterator[BatchT]:
-        """The frames of `get_frames_at` in batches of one or more, each as soon as it and all before it are there.
+        """Yield the frames of `get_frames_at` in batches of one or more, each once it and all before it are there.
 
         Only a window of the video is in memory, about 256 MB or two GOPs if these are larger, and it lives as long
         as any batch of it. Frames in ascending order are best: they can be cut into windows. With
@@ -186,12 +186,12 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         return (self._batch(self._ordered(chunk)) for chunk in self._open_reader.chunks(frames))
 
     def plan(self, indices: Indices) -> Plan:
-        """What would be decoded for these frames; reads the packets concerned."""
+        """Plan what would be decoded for these frames; reads the packets concerned."""
         frames = self._frames(indices)
         return self.bitstream.plan(frames, engines=self._open_reader.engines.scheduler.engines)
 
     def get_yuv_frames_at(self, indices: Indices) -> list[Pixels]:
-        """The decoder's own planes of these frames, one after the other without padding, uint8 [bytes]: native
+        """Return the decoder's own planes of these frames, one after the other without padding, uint8 [bytes]: native
         pixel format, cropped, not rotated; what `ffmpeg -f rawvideo` writes. Damage is always an error."""
         return self._open_reader.raw(self._frames(indices))
 

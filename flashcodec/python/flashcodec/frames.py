@@ -94,7 +94,7 @@ class FrameBatchOf(Generic[ArrayT]):
         return _described(self)
 
     def in_clips(self, num_clips: int) -> Self:
-        """The same frames, not copied, as `num_clips` clips of equal length, one after the other."""
+        """Return the same frames, not copied, as `num_clips` clips of equal length, one after the other."""
         shape = (num_clips, len(self) // num_clips)
         clips: dict[str, Any] = {name: field.reshape(shape) for name, field in self._by_frame().items()}
         data: Any = self.data

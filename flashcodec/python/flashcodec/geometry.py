@@ -12,7 +12,7 @@ def shortest_edge_size(height: int, width: int, edge: int) -> tuple[int, int]:
 
 
 def fitted_size(height: int, width: int, target: tuple[int, int]) -> tuple[int, int]:
-    """The largest (height, width) of the same aspect ratio within `target`, the looser side rounded up (anyres)."""
+    """Return the largest (height, width) of this aspect ratio within `target`, the looser side rounded up (anyres)."""
     target_height, target_width = target
     across, down = target_width / width, target_height / height
     if across < down:
@@ -43,8 +43,8 @@ def tile_grid(height: int, width: int, tile: int, min_tiles: int = 1, max_tiles:
 
 
 def best_resolution(height: int, width: int, resolutions: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """The (height, width) of `resolutions` that keeps the most of a picture's pixels, of those the one that wastes the
-    fewest (LLaVA's anyres).
+    """Return the (height, width) of `resolutions` that keeps the most of a picture's pixels, of those the one that
+    wastes the fewest (LLaVA's anyres).
 
     Raises ValueError if there are no resolutions.
     """
@@ -58,7 +58,7 @@ def best_resolution(height: int, width: int, resolutions: Iterable[tuple[int, in
 
 
 def canvas_grids(max_tiles: int = 4) -> list[tuple[int, int]]:
-    """All (rows, columns) of up to max_tiles tiles, in Llama 3.2's order, which numbers them."""
+    """List all (rows, columns) of up to max_tiles tiles, in Llama 3.2's order, which numbers them."""
     counts = range(1, max_tiles + 1)
     return [(rows, columns) for rows in counts for columns in counts if rows * columns <= max_tiles]
 
@@ -75,7 +75,7 @@ def canvas_grid(height: int, width: int, tile: int, max_tiles: int = 4) -> tuple
 
 
 def canvas_size(height: int, width: int, tile: int, canvas: tuple[int, int]) -> tuple[int, int]:
-    """The (height, width) that a picture has within Llama 3.2's `canvas`: it is enlarged to a tile's side at most."""
+    """Return a picture's (height, width) within Llama 3.2's `canvas`: it is enlarged to a tile's side at most."""
     target_height, target_width = (
         min(max(side, tile), most) for side, most in zip((height, width), canvas, strict=True)
     )

@@ -49,8 +49,9 @@ def image_size(source: ImageSource, max_pixels: int = MAX_PIXELS) -> tuple[int, 
 
 
 def decode_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.uint8]:
-    """An image as RGB, uint8 [height, width, 3], turned upright by its EXIF orientation; transparency is dropped. Of
-    16 bits the upper 8 are kept, of an animation the first picture.
+    """Decode an image to RGB, uint8 [height, width, 3], turned upright by its EXIF orientation, without transparency.
+
+    Of 16 bits the upper 8 are kept, of an animation the first picture.
 
     Raises DecodeError if it cannot be decoded, or is larger than `max_pixels` or `MAX_SIDE`.
     """
@@ -102,7 +103,7 @@ def _to_rgb(image: "Image", file_format: str | None) -> "Image":
 
 @contextmanager
 def _opened(source: ImageSource, max_pixels: int) -> Iterator["Image"]:
-    """The image with its header read and its size checked. Damage found here or by the caller is a DecodeError:
+    """Return the image with its header read and its size checked. Damage found here or by the caller is a DecodeError:
     on malformed files Pillow's plug-ins raise nearly anything."""
     from PIL import Image, UnidentifiedImageError
 

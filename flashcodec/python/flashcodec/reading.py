@@ -72,7 +72,7 @@ class FrameReader:
     on_error: OnError = "raise"
 
     def read(self, frames: Numbers, progress: Progress | None = None) -> FrameBatch:
-        """The frames in the order given, repeats allowed: data [n, height, width, 3]."""
+        """Return the frames in the order given, repeats allowed: data [n, height, width, 3]."""
         window = _Window(self, frames)
         for _ in window.arrivals():
             if progress is not None:
@@ -82,7 +82,7 @@ class FrameReader:
         return window.batch(0, len(frames))
 
     def chunks(self, frames: Numbers) -> Iterator[FrameBatch]:
-        """The same in chunks of one or more frames, each as soon as it and all before it are there."""
+        """Yield the same in chunks of one or more frames, each as soon as it and all before it are there."""
         error: DecodeError | None = None
         anything = False
         windows = (_Window(self, frames[first:last]) for first, last in self._cuts(frames))
@@ -102,7 +102,7 @@ class FrameReader:
             raise error
 
     def raw(self, frames: Numbers) -> list[Pixels]:
-        """The decoder's own planes of each frame, uint8 [bytes]."""
+        """Return the decoder's own planes of each frame, uint8 [bytes]."""
         planes: dict[int, Pixels] = {}
         session = self.engines.session()
         if len(frames):
@@ -196,7 +196,7 @@ class _Window:
         )
 
     def _chosen(self, first: int, last: int) -> Numbers:
-        """Which places take the places from `first` on."""
+        """Return which places take the places from `first` on."""
         places = np.arange(first, last)
         if self._on_error == "raise" or not self.errors:
             return places
@@ -206,7 +206,7 @@ class _Window:
         return np.where(np.isin(places, intact), places, self._nearest(places, intact))
 
     def _nearest(self, places: Numbers, intact: Numbers) -> Numbers:
-        """Of the intact places, those whose frames are shown nearest in time to the frames of `places`."""
+        """Return, of the intact places, those whose frames are shown nearest in time to the frames of `places`."""
         times = self._stream.pts_seconds[self._frames]
         candidates = intact[np.argsort(times[intact], kind="stable")]
         return candidates[nearest(times[candidates], times[places])]
@@ -233,8 +233,8 @@ class _Window:
 
 
 def _memory(shape: tuple[int, ...]) -> Pixels:
-    """What np.empty does, but for the huge pages it asks for: on machines whose memory is fragmented the kernel takes
-    longer to find them than decoding takes."""
+    """Allocate as np.empty does, but for the huge pages it asks for: on machines whose memory is fragmented the kernel
+    takes longer to find them than decoding takes."""
     size = math.prod(shape)
     if size < _LARGE:
         return np.empty(shape, np.uint8)

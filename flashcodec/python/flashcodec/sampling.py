@@ -27,7 +27,7 @@ def sample(
     progress: Progress | None = None,
     **options: Any,
 ) -> FrameBatch:
-    """Frames of a video, at a size, with their numbers and times.
+    """Return frames of a video, at a size, with their numbers and times.
 
     Which ones is said by exactly one of:
         num_frames: so many, evenly spaced, the first and the last of the video included:

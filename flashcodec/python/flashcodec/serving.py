@@ -188,7 +188,7 @@ _shared = _Shared()
 
 
 def scheduler_of(num_threads: int, memory_limit: int | None = None) -> _core.Scheduler:
-    """A pool of engines of one's own, or the process-wide one (one engine for each core) for 0."""
+    """Return a pool of engines of one's own, or the process-wide one (one engine for each core) for 0."""
     with _shared.lock:
         if num_threads == 0 and _shared.scheduler is not None:
             return _shared.scheduler
@@ -200,7 +200,7 @@ def scheduler_of(num_threads: int, memory_limit: int | None = None) -> _core.Sch
 
 
 def default_codec() -> FlashCodec:
-    """The process-wide instance behind the module-level functions."""
+    """Return the process-wide instance behind the module-level functions."""
     with _shared.lock:
         if _shared.codec is None:
             _shared.codec = FlashCodec()

@@ -38,7 +38,7 @@ class Timeline:
         return self._shown(times.astype(np.float64))
 
     def between(self, start: float, stop: float) -> Numbers:
-        """The frames shown in [start, stop), beginning with the one on show at the start; none if that is empty."""
+        """Return the frames shown in [start, stop), the one on show at the start first; none if that is empty."""
         self._check_range(start, stop)
         if start == stop:
             return np.empty(0, np.int64)

@@ -51,6 +51,6 @@ class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
 
 
 def yuv_frames_at(source: Source | Bitstream, indices: Indices) -> list[Pixels]:
-    """`VideoDecoder.get_yuv_frames_at` of the best stream of a source."""
+    """Call `VideoDecoder.get_yuv_frames_at` of the best stream of a source."""
     with VideoDecoder(source) as decoder:
         return decoder.get_yuv_frames_at(indices)

@@ -15,7 +15,7 @@ class ArgumentScanner:
         self._in_arguments = True
 
     def read(self, text: str) -> tuple[str, int | None]:
-        """What of the next text are arguments, and where the call ends in it; None if it does not."""
+        """Return what of the next text are arguments, and where the call ends in it; None if it does not."""
         end_of_arguments = len(text) if self._in_arguments else 0
         for i, character in enumerate(text):
             if self._in_string:

@@ -25,7 +25,7 @@ PromptLogprobs = list[dict[int, PromptLogprob] | None]
 
 
 def prompt_logprobs(entries: Sequence[TokenLogprob], tokenizer: Any, count: int | None = None) -> PromptLogprobs:
-    """With `count` of the likeliest tokens each; all that there are if it is None."""
+    """Return them with `count` of the likeliest tokens each; all that there are if it is None."""
 
     def described(token: int, logprob: float, rank: int) -> tuple[int, PromptLogprob]:
         return token, PromptLogprob(finite(logprob), rank, tokenizer.decode([token]))
@@ -45,6 +45,6 @@ def finite(logprob: float) -> float:
 
 
 def joined(parts: Iterable[Sequence[T] | None]) -> list[T] | None:
-    """The lists in one; None if there are none."""
+    """Join the lists in one; None if there are none."""
     given = [part for part in parts if part is not None]
     return [item for part in given for item in part] if given else None

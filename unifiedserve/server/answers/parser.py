@@ -46,7 +46,7 @@ class AnswerParser:
         tools: ToolFormat | None = None,
         whole_calls: bool = True,
     ) -> None:
-        """`reasoning`: <think> … </think> is looked for; `thinking`: the prompt has opened it already.
+        """Begin an answer. `reasoning`: <think> … </think> is looked for; `thinking`: the prompt has opened it already.
 
         With `whole_calls` what turns out to be no call is text; else a call begins before its arguments are known.
         """
@@ -69,7 +69,7 @@ class AnswerParser:
         return [piece for piece in pieces if isinstance(piece, Called) or piece.text]
 
     def _step(self, last: bool) -> list[Piece] | None:
-        """One step on; None if more text is needed, or none is left."""
+        """Go one step on; None if more text is needed, or none is left."""
         if self._after_mark:
             self._text = self._text.lstrip("\n")
         if not self._text:
@@ -86,7 +86,7 @@ class AnswerParser:
         return self._call(self._tools, last) if self._calling else self._say(self._tools, last)
 
     def _begin(self, last: bool) -> list[Piece] | None:
-        """The first words tell whether the answer is thought about."""
+        """Find out from the first words whether the answer is thought about."""
         start = self._text.lstrip()
         if THINK.startswith(start) and start != THINK and not last:
             return None
@@ -156,7 +156,7 @@ class AnswerParser:
         return [Arguments(arguments)]
 
     def _no_call(self, tools: ToolFormat, last: bool) -> list[Piece] | None:
-        """What looked like a call is none, or not yet."""
+        """Take what looked like a call for none, or not yet for one."""
         end = self._text.find(tools.closing) + len(tools.closing) if tools.closing in self._text else -1
         if tools.closing and end >= 0:
             self._calling = False
@@ -177,12 +177,12 @@ def _partial(text: str, mark: str) -> int:
 
 
 def _header(text: str, key: str) -> re.Match[str] | None:
-    """A call's beginning up to its arguments, if it is written as templates show it: the name first, then an object."""
+    """Match a call's beginning up to its arguments, written as templates show it: the name first, then an object."""
     return re.match(rf'\{{\s*"name"\s*:\s*"(?P<name>[^"\\]+)"\s*,\s*"(?:{key}|arguments)"\s*:\s*(?=\{{)', text)
 
 
 def _read_call(text: str, key: str) -> tuple[Called, int] | None:
-    """The call that `text` begins with, and its length; None if there is none, or not all of it."""
+    """Return the call that `text` begins with, and its length; None if there is none, or not all of it."""
     try:
         value, length = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):

@@ -33,7 +33,7 @@ _WRITING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator
 
 
 def detect_format(template: str) -> ToolFormat | None:
-    """The format that a chat template writes earlier calls in; None if it has none that we know."""
+    """Return the format that a chat template writes earlier calls in; None if it has none that we know."""
     for tool_format in FORMATS.values():
         if tool_format.opening in template:
             return tool_format
@@ -47,7 +47,7 @@ def calls_grammar(
     *,
     one: bool,
 ) -> str:
-    """For an answer that is calls and nothing else: of the tools with these schemas, a single one if `one`.
+    """Return the grammar of an answer that is calls alone: of the tools with these schemas, a single one if `one`.
 
     Marks that are `added_tokens` (text to id) of the tokenizer are written as such: as text they would not match.
     """
@@ -80,6 +80,6 @@ def _answer(tool_format: ToolFormat, added_tokens: Mapping[str, int], one: bool)
 
 
 def needs_special_text(tool_format: ToolFormat, special_ids: Mapping[str, int]) -> bool:
-    """Whether the marks are special tokens, which text does not show as a rule."""
+    """Return whether the marks are special tokens, which text does not show as a rule."""
     marks: Sequence[str] = [tool_format.opening, tool_format.closing]
     return any(mark in special_ids for mark in marks)

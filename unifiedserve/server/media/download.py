@@ -92,7 +92,7 @@ class Downloader:
         return addresses
 
     async def _connect(self, url: httpx.URL, addresses: list[str]) -> httpx.Response:
-        """The response of the first address that accepts the connection."""
+        """Return the response of the first address that accepts the connection."""
         *others, last = addresses
         for address in others:
             with contextlib.suppress(httpx.ConnectError, httpx.ConnectTimeout):
@@ -109,7 +109,7 @@ class Downloader:
         return await self._client.send(request, stream=True)
 
     async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
-        """The body, counted as it comes: Content-Length may be missing or wrong."""
+        """Read the body, counted as it comes: Content-Length may be missing or wrong."""
         announced = response.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > self._max_bytes:
             raise _failed(url, self._too_large())

@@ -111,7 +111,7 @@ class LanguageLane:
             prompt.wait(stage)
 
     def _renew_prefixes(self) -> None:
-        """What waiting requests may reuse is theirs only when they are let in: until then others may take it."""
+        """Renew what waiting requests may reuse: until they are let in, others may take it."""
         waiting = [p for p in self._prompts if p.request.reuse.prefix.numbers and not p.state.admitted]
         for prompt in waiting:
             if not self._prefill.renew(prompt):
@@ -145,7 +145,7 @@ class LanguageLane:
         )
 
     def _report_caches(self) -> None:
-        """In the same report as the tokens: a client's next request may need what this one left."""
+        """Report them with the tokens: a client's next request may need what this one left."""
         for stage in (self._encode, self._prefill, self._decode):
             self._port.reporter.cached(*stage.log.take())
 
@@ -168,7 +168,7 @@ class LanguageLane:
 
     @contextmanager
     def _guard(self, uids: Iterable[int]) -> Iterator[None]:
-        """A defect in a step ends the requests in its batch, never the worker."""
+        """Let a defect in a step end the requests in its batch, never the worker."""
         try:
             yield
         except Exception as error:

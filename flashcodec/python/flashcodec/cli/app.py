@@ -31,7 +31,7 @@ for command in (probe, plan, sample, bench, doctor):
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code of a command line. Errors are one line on stderr."""
+    """Run a command line and return its exit code. Errors are one line on stderr."""
     _core.mute_ffmpeg()
     try:
         return int(app(arguments or ["--help"], prog_name="flashcodec", standalone_mode=False) or 0)

@@ -144,7 +144,7 @@ def _timed(read: peers.Read, path: str, indices: list[int]) -> tuple[float, floa
 
 
 def _difference(read: peers.Read, path: str, indices: list[int]) -> tuple[str, bool]:
-    """In words, and whether these are the right frames."""
+    """Tell the difference in words, and whether these are the right frames."""
     ours, theirs = peers.flashcodec(path, indices), read(path, indices)
     if ours.shape != theirs.shape:
         return f"shape {theirs.shape} instead of {ours.shape}", False

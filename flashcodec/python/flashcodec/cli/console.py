@@ -11,13 +11,13 @@ def stdout() -> Console:
 
 
 def complain(message: str) -> None:
-    """One line on stderr, red on a terminal."""
+    """Write one line to stderr, red on a terminal."""
     line = Text("flashcodec: " + " ".join(message.split()), style="red")
     Console(stderr=True, highlight=False).print(line, soft_wrap=True)
 
 
 def progress_bar() -> Progress:
-    """On stderr, gone when done; nothing at all where that is no terminal."""
+    """Make a bar on stderr, gone when done; nothing at all where that is no terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -28,7 +28,7 @@ def heading(console: Console, text: str) -> None:
 
 
 def facts() -> Table:
-    """An empty table of names and values, without lines."""
+    """Make an empty table of names and values, without lines."""
     table = plain_table(show_header=False)
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")

@@ -15,8 +15,8 @@ _NOT_READ = -1
 
 
 def picture(video: Bitstream, targets: npt.NDArray[np.int64], plan: Plan, width: int) -> Text:
-    """Rows of time, each a ruler with a mark where a GOP begins, and below it the frames: █ wanted, ▒ decoded on the
-    way there (colours tell the segments apart), · not touched. `width` is in characters."""
+    """Draw rows of time, each a ruler with a mark where a GOP begins, and below it the frames: █ wanted, ▒ decoded on
+    the way there (colours tell the segments apart), · not touched. `width` is in characters."""
     columns = max(8, width - _LABEL)
     rows = min(_MOST_ROWS, -(-video.num_frames // columns))
     cells = min(video.num_frames, rows * columns)
@@ -35,7 +35,7 @@ def picture(video: Bitstream, targets: npt.NDArray[np.int64], plan: Plan, width:
 
 
 def gops_of_run(starts: npt.NDArray[np.int64], first: int, last: int) -> slice:
-    """Which GOPs packets [first, last) touch; `starts` are the GOPs' first packets."""
+    """Return which GOPs packets [first, last) touch; `starts` are the GOPs' first packets."""
     return slice(max(0, int(np.searchsorted(starts, first, "right")) - 1), int(np.searchsorted(starts, last)))
 
 
@@ -67,5 +67,5 @@ def _segment_of_frames(video: Bitstream, targets: npt.NDArray[np.int64], plan: P
 
 
 def _last_decoded(gop: Gop, last_packet: int) -> int:
-    """Where a run that ends at `last_packet` ends among the GOP's frames; by count, as reordering is local."""
+    """Return where a run that ends at `last_packet` ends among the GOP's frames; by count, as reordering is local."""
     return min(gop.last_frame, gop.first_frame + last_packet - gop.first_packet)

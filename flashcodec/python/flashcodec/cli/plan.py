@@ -118,7 +118,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _segments(segments: list[dict[str, Any]]) -> Table:
-    """What each segment takes; whichever engine is free takes the next."""
+    """Tell what each segment takes; whichever engine is free takes the next."""
     table = plain_table()
     for name in ("segment", "frames", "needed", "skipped"):
         table.add_column(name, justify="right")

@@ -35,7 +35,7 @@ def probe(file: File, stream: StreamIndex = None, json: Json = False) -> None:
 
 
 def examine(file: str, stream: int | None) -> dict[str, Any]:
-    """The report as JSON values, but for fractions."""
+    """Return the report as JSON values, but for fractions."""
     began = time.perf_counter()
     video = open_video(file, stream)
     seconds = time.perf_counter() - began
@@ -112,7 +112,7 @@ def _gops(gops: dict[str, Any]) -> str:
 
 
 def _sparkline(lengths: list[int], width: int) -> str:
-    """A bar for each GOP, as high as it has packets; for the longest of several where they do not fit."""
+    """Draw a bar for each GOP, as high as it has packets; for the longest of several where they do not fit."""
     groups = np.array_split(np.array(lengths), min(width, len(lengths)))
     highest = max(lengths)
     return "".join(_BARS[round((len(_BARS) - 1) * int(group.max()) / highest)] for group in groups)

@@ -81,7 +81,7 @@ def _is_folder(output: str) -> bool:
 
 
 def _picture_size(video: Bitstream, text: str | None, single: bool) -> Size:
-    """With pixels made square, unless width and height are both given."""
+    """Return the size with pixels made square, unless width and height are both given."""
     if text is None and single:
         return video.width, video.height
     if both := re.fullmatch(r"(\d{1,5})x(\d{1,5})", text or ""):

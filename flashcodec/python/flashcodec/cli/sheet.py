@@ -20,7 +20,7 @@ class Sheet:
         self._image = Image.new("RGB", shape, _BACKGROUND)
 
     def put(self, place: int, pixels: npt.NDArray[np.uint8] | None, time: str) -> None:
-        """The picture number `place`, uint8 [height, width, 3], or None for one that is missing."""
+        """Put the picture number `place`, uint8 [height, width, 3], or None for one that is missing."""
         cell = Image.new("RGB", self._size, "maroon") if pixels is None else Image.fromarray(pixels)
         _write(cell, time)
         row, column = divmod(place, self.columns)
@@ -39,7 +39,7 @@ def grid(count: int, size: tuple[int, int], columns: int | None) -> tuple[int, i
 
 
 def _write(cell: Image.Image, text: str) -> None:
-    """In the lower left corner."""
+    """Write into the lower left corner."""
     size = max(8, min(cell.height // 9, cell.width // 7, 28))
     place = (size // 3, cell.height - size // 3)
     font = ImageFont.load_default(size)

@@ -40,7 +40,7 @@ def open_video(source: Source, stream_index: int | None) -> Bitstream:
 def chosen_frames(
     video: Bitstream, frames: int | None, fps: float | None, indices: str | None, snap: bool = False
 ) -> Indices:
-    """The frames that the options ask for, by default 64 at even distances, or all of a shorter video."""
+    """Return the frames that the options ask for, by default 64 at even distances, or all of a shorter video."""
     chosen = _chosen(video, frames, fps, indices)
     return video.snap(chosen) if snap else chosen
 

@@ -19,7 +19,7 @@ BACKEND = "flashcodec"
 
 
 def read_video(video: Source, sample_indices_fn: Callable[..., Any], **kwargs: Any) -> tuple[Pixels, VideoMetadata]:
-    """What `load_video` calls: frames as uint8 [n, height, width, 3], in the order of the indices, and metadata.
+    """Read what `load_video` asks for: frames, uint8 [n, height, width, 3], in the order of the indices, and metadata.
 
     `sample_indices_fn(metadata=…, **kwargs)` chooses the frames. Raises DecodeError if the video cannot be decoded,
     IndexError for a frame that is not there, ValueError for a `device` other than "cpu".

@@ -32,7 +32,7 @@ def decode_flashcodec(
     sampling: dict[str, Any],
     **options: Any,
 ) -> tuple[Pixels, video_decoders.VideoSourceMetadata, list[int], list[int]]:
-    """The frames that `loader` chooses of the video in `data`.
+    """Decode the frames that `loader` chooses of the video in `data`.
 
     Returns frames as uint8 [n, height, width, 3], what is known of the video, the frames wanted, and those there are.
     Raises ValueError, which vLLM's server answers with 400, if the video cannot be decoded or is over its limits.
@@ -67,7 +67,7 @@ class FlashCodecVideoBackend(VideoBackend):  # type: ignore[misc]
         backend: str = BACKEND,
         **kwargs: Any,
     ) -> tuple[Pixels, dict[str, Any]]:
-        """As of vLLM's `VideoBackend`; `frame_recovery` is on_error="nearest". Raises ValueError as
+        """Load as vLLM's `VideoBackend` does; `frame_recovery` is on_error="nearest". Raises ValueError as
         `decode_flashcodec`, and for another `backend`."""
         if backend != BACKEND:
             raise ValueError(f"the {BACKEND} loader has no backend {backend!r}")

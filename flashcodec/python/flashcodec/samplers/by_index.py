@@ -67,7 +67,7 @@ def clips_at_regular_indices(
 
 
 def evenly_spaced(first: int, last: int, count: int) -> npt.NDArray[np.int64]:
-    """`count` integers from `first` to `last`: torch.linspace's, which goes from both ends towards the middle."""
+    """Return `count` integers from `first` to `last` as torch.linspace does, from both ends towards the middle."""
     step = (last - first) / (count - 1) if count > 1 else 0.0
     places = np.arange(count)
     spaced = np.where(places < count // 2, first + step * places, last - step * (count - 1 - places))
@@ -82,7 +82,7 @@ def _check(num_clips: int, num_indices_between_frames: int) -> None:
 
 
 def _range(start: int, end: int | None, span: int, num_frames: int) -> tuple[int, int]:
-    """Where clips of `span` frames may start: [start, end)."""
+    """Return where clips of `span` frames may start: [start, end)."""
     if start < 0:
         start += num_frames
     if start >= num_frames:

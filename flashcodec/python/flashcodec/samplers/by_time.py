@@ -83,7 +83,7 @@ def _step(decoder: Decoder[Any, Any, BatchT], seconds_between_frames: float | No
 def _range(
     decoder: Decoder[Any, Any, BatchT], start: float | None, end: float | None, span: float
 ) -> tuple[float, float]:
-    """Where clips whose last frame is shown `span` seconds after their first may start: [start, end)."""
+    """Return where clips whose last frame is shown `span` seconds after their first may start: [start, end)."""
     first, last = decoder.metadata.begin_stream_seconds, decoder.metadata.end_stream_seconds
     if start is None:
         start = first

@@ -27,8 +27,8 @@ def check_clips(decoder: Decoder[Any, Any, BatchT], num_frames_per_clip: int, po
 
 
 def places_in_clips(inside: npt.NDArray[np.bool_], policy: Policy) -> npt.NDArray[np.int64]:
-    """Which place of its clip fills each place, int64 [clips, n], where `inside` tells the places within the video:
-    the first ones of each clip, one at least."""
+    """Return which place of its clip fills each place, int64 [clips, n], where `inside` tells the places within the
+    video: the first ones of each clip, one at least."""
     clips, length = inside.shape
     places = np.broadcast_to(np.arange(length), (clips, length))
     if inside.all():
