@@ -62,7 +62,7 @@ void FfmpegDecoder::send(const PacketToDecode& packet) {
   count_damage(avcodec_send_packet(context_.get(), packet.packet));
 }
 
-void FfmpegDecoder::drain() { avcodec_send_packet(context_.get(), nullptr); }
+void FfmpegDecoder::drain() { count_damage(avcodec_send_packet(context_.get(), nullptr)); }
 
 const DecodedPicture* FfmpegDecoder::receive() {
   const int status = avcodec_receive_frame(context_.get(), frame_.get());
