@@ -85,6 +85,13 @@ def test_equals_plain_torch(
     torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
+def test_the_key_that_counts_may_be_in_the_last_of_many_parts(device: torch.device) -> None:
+    """So many that they are merged in several blocks."""
+    case = random_case([(17 * PART, 1)], [False], Sizes(2, 1, 16, 16), torch.float32, torch.Generator().manual_seed(0))
+    case.q[:] = 2 * case.keys[case.spans[0].pages[-1], 0]
+    torch.testing.assert_close(attend(case, device, None), case.expected(scale(case), None), rtol=2e-5, atol=2e-5)
+
+
 @settings(max_examples=3, deadline=None)
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 2 * PART), st.integers(1, 30)), min_size=2, max_size=3),
