@@ -1,0 +1,105 @@
+"""Compile what the launchers launch, without a GPU: prints JSON, a line a kernel and compute capability.
+
+Run in a process of its own, in which Triton's interpreter is not chosen, with an empty cache.
+"""
+
+import contextlib
+import io
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import triton
+from paged_batches import Sizes, random_case
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from unifiedserve.device.triton.add_rms_norm import add_rms_norm
+from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
+from unifiedserve.device.triton.paged_attention import paged_attention
+from unifiedserve.device.triton.silu_mul import silu_mul
+from unifiedserve.device.triton.store_kv import store_kv
+
+CPU = torch.device("cpu")
+POINTERS = {
+    torch.float32: "*fp32",
+    torch.bfloat16: "*bf16",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+}
+ALIGNED = [["tt.divisibility", 16]]
+
+
+class Launches:
+    """Stands for the launch of a kernel: keeps its sources instead, as Triton specialises them."""
+
+    def __init__(self) -> None:
+        self.variant = ""
+        self.sources: list[tuple[str, ASTSource, dict[str, int]]] = []
+
+    def run(self, kernel: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+        values = dict(zip(kernel.arg_names, args, strict=False))
+        values |= {name: options.pop(name) for name in kernel.arg_names if name in options}
+        signature, constants, attributes = {}, {}, {}
+        for index, (parameter, (name, value)) in enumerate(zip(kernel.params, values.items(), strict=True)):
+            if parameter.is_constexpr or value is None or (isinstance(value, int) and value == 1):
+                signature[name], constants[name] = "constexpr", value
+                continue
+            signature[name] = type_of(value)
+            if (value.data_ptr() if isinstance(value, torch.Tensor) else value) % 16 == 0:
+                attributes[(index,)] = ALIGNED
+        self.sources.append((self.variant, ASTSource(kernel, signature, constants, attributes), options))
+
+
+def type_of(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return POINTERS[value.dtype]
+    return "fp32" if isinstance(value, float) else "i32" if abs(value) < 1 << 31 else "i64"
+
+
+def launch_all(launches: Launches) -> None:
+    for dtype, head_dim in ((torch.bfloat16, 128), (torch.bfloat16, 64), (torch.float32, 128), (torch.float32, 64)):
+        launches.variant = f"{str(dtype).removeprefix('torch.')}, head_dim {head_dim}"
+        sizes = Sizes(14, 2, head_dim, 16)
+        case = random_case([(2 * PART_KEYS, 1)], [False], sizes, dtype, torch.Generator())
+        plan = AttentionPlan.of_batch(case.batch(), 7, CPU)
+        paged_attention(case.q, case.keys, case.values, plan, 1.0)
+        qkv, rotation = torch.zeros(1, 18 * head_dim, dtype=dtype), torch.zeros(1, head_dim)
+        weight = torch.ones(head_dim, dtype=dtype)
+        store_kv(qkv, rotation, rotation, case.keys, case.values, case.batch().slots, weight, weight, 1e-6)
+    launches.variant = "bfloat16, hidden 3584"
+    residual, delta = torch.zeros(1, 3584), torch.zeros(1, 3584, dtype=torch.bfloat16)
+    add_rms_norm(residual, delta, delta[0], 1e-6)
+    launches.variant = "bfloat16, intermediate 18944"
+    silu_mul(torch.zeros(1, 2 * 18944, dtype=torch.bfloat16))
+
+
+def compiled(launches: Launches, capability: int) -> Iterator[dict[str, Any]]:
+    for variant, source, options in launches.sources:
+        log, start = io.StringIO(), time.perf_counter()
+        with contextlib.redirect_stdout(log):  # TRITON_DUMP_PTXAS_LOG has ptxas' own report printed there
+            kernel = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        yield {
+            "kernel": source.name,
+            "variant": variant,
+            "capability": capability,
+            "cubin_bytes": len(kernel.asm["cubin"]),
+            "shared_bytes": kernel.metadata.shared,
+            "registers": int(re.findall(r"Used (\d+) registers", log.getvalue())[0]),
+            "spill_bytes": int(re.findall(r"(\d+) bytes spill stores", log.getvalue())[0]),
+            "seconds": round(time.perf_counter() - start, 2),
+        }
+
+
+if __name__ == "__main__":
+    recorded = Launches()
+    JITFunction.run = lambda kernel, *args, **options: recorded.run(kernel, *args, **options)
+    launch_all(recorded)
+    for capability in map(int, sys.argv[1:]):
+        for line in compiled(recorded, capability):
+            print(json.dumps(line), flush=True)

@@ -1,0 +1,1 @@
+"""What computes on a device other than the processor."""

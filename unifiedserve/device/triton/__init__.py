@@ -1,0 +1,1 @@
+"""Kernels in Triton, one file each; importing one needs the package `triton`."""

@@ -1,0 +1,117 @@
+"""The plan of an attention step: which program takes which queries and which of their keys."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from unifiedserve.attention.base import CrossSpan, RaggedBatch
+
+#: queries of a program, one a token and head: the rows of one wgmma (sm_90) or of a warpgroup's four mma (sm_80), which
+#: all a program's threads share; decode leaves most of them empty, but waits for memory and not for them
+TILE_ROWS = 64
+#: keys of a part: few enough that one long sequence fills many multiprocessors, and so many that writing and merging a
+#: part's outputs costs little beside reading its keys and values
+PART_KEYS = 256
+
+Ints = npt.NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """The programs of the attention kernel for one step, the same for all layers; arrays on the device.
+
+    A *tile* is as many successive tokens of one sequence as fill TILE_ROWS, with all `groups` query heads of one
+    key/value head. A sequence whose new tokens are one tile, as in decode, has its keys split into *parts* at multiples
+    of PART_KEYS, which are merged afterwards; longer ones have tiles enough. So what a token's programs are depends on
+    its own sequence alone.
+
+    parts   int32 [N, 7]  the tile's first row in the batch, its tokens, the first one's position, where the sequence's
+                          pages begin, the part's keys [begin, end), its first row of partial outputs; -1: the only part
+    merges  int32 [M, 4]  row in the batch, first row of partial outputs, distance to the next part's, number of parts
+    limits  int32 [T]     the first key that each token does not see
+    pages   int32 [P]     page numbers
+    """
+
+    parts: Tensor
+    merges: Tensor
+    limits: Tensor
+    pages: Tensor
+    partial_rows: int
+    groups: int
+
+    @staticmethod
+    def of_batch(batch: RaggedBatch, groups: int, device: torch.device) -> "AttentionPlan":
+        """Plan self-attention of a batch, whose arrays are in host memory; sequences may have no rows in it."""
+        rows, kv_lens = batch.qo_indptr.numpy(), batch.kv_lens.numpy()
+        counts = np.diff(rows)
+        limits = np.repeat(kv_lens - counts, counts) + _within(counts) + 1
+        for sequence, own in enumerate(batch.limits):
+            if own is not None:
+                limits[rows[sequence] : rows[sequence + 1]] = own.numpy()
+        first_pages = batch.kv_page_indptr.numpy()[:-1]
+        return _plan(counts, kv_lens, first_pages, limits, batch.kv_page_indices.numpy(), groups, device)
+
+    @staticmethod
+    def of_spans(spans: Sequence[CrossSpan], groups: int, device: torch.device) -> "AttentionPlan":
+        """Plan cross-attention: each span is a sequence all of whose keys are seen, and each key is a page."""
+        counts = np.array([span.last - span.first for span in spans])
+        lengths = np.array([len(span.rows) for span in spans])
+        pages = np.concatenate([span.rows.numpy() for span in spans])
+        return _plan(counts, lengths, np.cumsum(lengths) - lengths, np.repeat(lengths, counts), pages, groups, device)
+
+
+def tokens_of_tile(groups: int) -> int:
+    """Return how many tokens a tile takes, if so many query heads share a key/value head."""
+    return max(1, TILE_ROWS // groups)
+
+
+def _plan(
+    counts: Ints, kv_lens: Ints, first_pages: Ints, limits: Ints, pages: Ints, groups: int, device: torch.device
+) -> AttentionPlan:
+    """Plan sequences of so many new tokens back to back, the last of `kv_lens` ones."""
+    size = tokens_of_tile(groups)
+    tiles = -(-counts // size)
+    sequence = np.repeat(np.arange(len(counts)), tiles)
+    done = _within(tiles) * size
+    first = (np.cumsum(counts) - counts)[sequence] + done
+    tokens = np.minimum(counts[sequence] - done, size)
+    end = np.maximum.reduceat(limits, first) if len(first) else first
+    split = np.where(tiles[sequence] == 1, np.maximum(-(-end // PART_KEYS), 1), 1)
+    rows = np.where(split > 1, split * tokens, 0)
+    base = np.cumsum(rows) - rows
+
+    tile, part = np.repeat(np.arange(len(first)), split), _within(split)
+    whole = split[tile] == 1
+    parts = (
+        first[tile],
+        tokens[tile],
+        (kv_lens - counts)[sequence[tile]] + done[tile],
+        first_pages[sequence[tile]],
+        part * PART_KEYS,
+        np.where(whole, end[tile], np.minimum((part + 1) * PART_KEYS, end[tile])),
+        np.where(whole, -1, base[tile] + part * tokens[tile]),
+    )
+    merged = tokens * (split > 1)
+    tile, token = np.repeat(np.arange(len(first)), merged), _within(merged)
+    merges = (first[tile] + token, base[tile] + token, tokens[tile], split[tile])
+
+    def put(array: Ints) -> Tensor:
+        return torch.from_numpy(array.astype(np.int32)).to(device)
+
+    return AttentionPlan(
+        parts=put(np.stack(parts, axis=1)),
+        merges=put(np.stack(merges, axis=1)),
+        limits=put(limits),
+        pages=put(pages),
+        partial_rows=int(rows.sum()),
+        groups=groups,
+    )
+
+
+def _within(counts: Ints) -> Ints:
+    """Return 0, 1 … count - 1 for each count, back to back."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

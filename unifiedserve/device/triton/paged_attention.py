@@ -1,0 +1,210 @@
+"""Paged attention: prefill chunks and decode in one launch, over the pages of the KV cache.
+
+The softmax is online (Milakov, Gimelshein, arXiv:1805.02867), over blocks of keys (FlashAttention-2, arXiv:2307.08691);
+parts of a long context are merged by their log-sum-exp (Flash-Decoding). Blocks and parts begin at multiples of their
+size, so that a token's result has no bit of what else is in its batch.
+"""
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from unifiedserve.device.triton.attention_plan import TILE_ROWS, AttentionPlan
+
+#: elements of a block of keys: of 16 bits, two blocks of keys and of values and the queries fit into the 99 KiB of
+#: shared memory of sm_86, sm_89 and sm_120 (sm_80, 90, 100 have more); of float32, a product's factors into registers
+BLOCK_ELEMENTS = {torch.bfloat16: 8192, torch.float16: 8192, torch.float32: 2048}
+NO_WINDOW = 1 << 30
+
+
+def paged_attention(
+    q: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, scale: float, window: int | None = None
+) -> Tensor:
+    """Attend within each sequence of a plan.
+
+    q: [T, q_heads, head_dim], contiguous; keys, values: a layer's [num_pages, page_size, kv_heads, head_dim], strided,
+    of the same dtype, one of BLOCK_ELEMENTS; returns the same as q. Products are summed in float32, those of
+    float32 without TF32. A token sees the keys before its limit, of which a `window` leaves those less than so many
+    positions before it; what sees none is 0. Raises ValueError if dtypes, heads or strides are others.
+    """
+    _check(q, keys, values, plan)
+    q_heads, head_dim = q.shape[1:]
+    out = torch.empty_like(q)
+    partial_out = q.new_empty(plan.partial_rows, q_heads, head_dim, dtype=torch.float32)
+    partial_lse = q.new_empty(plan.partial_rows, q_heads, dtype=torch.float32)
+    block_dim = max(16, triton.next_power_of_2(head_dim))
+    head_bytes = block_dim * q.itemsize
+    if len(plan.parts):
+        _attend[len(plan.parts), keys.shape[2]](
+            q,
+            keys,
+            values,
+            plan.parts,
+            plan.pages,
+            plan.limits,
+            out,
+            partial_out,
+            partial_lse,
+            scale * math.log2(math.e),
+            NO_WINDOW if window is None else window,
+            *keys.stride()[:3],
+            PAGE_SIZE=keys.shape[1],
+            GROUPS=plan.groups,
+            HEAD_DIM=head_dim,
+            BLOCK_ROWS=max(TILE_ROWS, triton.next_power_of_2(plan.groups)),
+            BLOCK_KEYS=min(64, max(16, BLOCK_ELEMENTS[q.dtype] // block_dim)),
+            BLOCK_DIM=block_dim,
+            num_warps=4 if head_bytes <= 128 else 8 if head_bytes <= 512 else 16,  # else registers spill
+            num_stages=2 if head_bytes <= 512 else 1,
+        )
+    if len(plan.merges):
+        _merge[len(plan.merges), q_heads](
+            partial_out,
+            partial_lse,
+            plan.merges,
+            out,
+            HEAD_DIM=head_dim,
+            BLOCK_PARTS=16,
+            BLOCK_DIM=block_dim,
+            num_warps=4,
+        )
+    return out
+
+
+def _check(q: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan) -> None:
+    if not q.dtype == keys.dtype == values.dtype or q.dtype not in BLOCK_ELEMENTS:
+        raise ValueError(f"queries are {q.dtype}, keys {keys.dtype}, values {values.dtype}: must be one float type")
+    if q.shape[1] != keys.shape[2] * plan.groups or q.shape[2] != keys.shape[3] or len(q) != len(plan.limits):
+        raise ValueError(
+            f"queries {tuple(q.shape)} do not fit keys {tuple(keys.shape)} and a plan of {len(plan.limits)} tokens "
+            f"and {plan.groups} query heads for each of the keys' heads"
+        )
+    if not q.is_contiguous() or keys.shape != values.shape or keys.stride() != values.stride() or keys.stride(3) != 1:
+        raise ValueError("queries must be contiguous, keys and values have one shape and stride, which is 1 in a head")
+
+
+@triton.jit
+def _attend(
+    q,
+    keys,
+    values,
+    parts,
+    pages,
+    limits,
+    out,
+    partial_out,
+    partial_lse,
+    scale,
+    window,
+    page_stride,
+    token_stride,
+    head_stride,
+    PAGE_SIZE: tl.constexpr,
+    GROUPS: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+):
+    """Let one tile attend to one part of its keys with the heads of one key/value head; `scale` is for powers of 2."""
+    part = parts + tl.program_id(0) * 7
+    kv_head = tl.program_id(1)
+    q_heads = tl.num_programs(1) * GROUPS
+    first_row = tl.load(part)
+    position = tl.load(part + 2)
+    pages += tl.load(part + 3)
+    end = tl.load(part + 5)
+    partial = tl.load(part + 6)
+
+    lanes = tl.arange(0, BLOCK_ROWS)
+    token = lanes // GROUPS
+    head = kv_head * GROUPS + lanes % GROUPS
+    dims = tl.arange(0, BLOCK_DIM)
+    in_tile = token < tl.load(part + 1)
+    in_head = dims < HEAD_DIM
+    used = in_tile[:, None] & in_head[None, :]
+    rows = (first_row + token).to(tl.int64) * q_heads + head
+    queries = tl.load(q + rows[:, None] * HEAD_DIM + dims[None, :], mask=used, other=0.0)
+    limit = tl.load(limits + first_row + token, mask=in_tile, other=0)
+    start = position + token - window + 1
+    begin = tl.maximum(tl.load(part + 4), position - window + 1)
+
+    keys += kv_head * head_stride
+    values += kv_head * head_stride
+    highest = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_ROWS], tl.float32)
+    sums = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
+    for block in range(begin // BLOCK_KEYS * BLOCK_KEYS, end, BLOCK_KEYS):
+        # whatever lies in other slots, NaN too, is not read
+        key = block + tl.arange(0, BLOCK_KEYS)
+        present = (key >= begin) & (key < end)
+        page = tl.load(pages + key // PAGE_SIZE, mask=present, other=0).to(tl.int64)
+        slots = page * page_stride + key % PAGE_SIZE * token_stride
+        offsets = slots[:, None] + dims[None, :]
+        stored = present[:, None] & in_head[None, :]
+
+        k = tl.load(keys + offsets, mask=stored, other=0.0)
+        scores = tl.dot(queries, tl.trans(k), input_precision="ieee") * scale
+        seen = (key[None, :] < limit[:, None]) & (key[None, :] >= start[:, None])
+        scores = tl.where(seen, scores, float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        shift = tl.where(higher == float("-inf"), 0.0, higher)  # a row may see no key of this block
+        weights = tl.exp2(scores - shift[:, None])
+        decay = tl.exp2(highest - shift)
+        total = total * decay + tl.sum(weights, 1)
+        v = tl.load(values + offsets, mask=stored, other=0.0)
+        sums = tl.dot(weights.to(v.dtype), v, sums * decay[:, None], input_precision="ieee")
+        highest = higher
+
+    total = tl.where(total == 0.0, 1.0, total)  # of a row that sees no key of this part
+    result = sums / total[:, None]
+    if partial < 0:
+        tl.store(out + rows[:, None] * HEAD_DIM + dims[None, :], result.to(out.dtype.element_ty), mask=used)
+    else:
+        rows = (partial + token).to(tl.int64) * q_heads + head
+        tl.store(partial_out + rows[:, None] * HEAD_DIM + dims[None, :], result, mask=used)
+        tl.store(partial_lse + rows, highest + tl.log2(total), mask=in_tile)
+
+
+@triton.jit
+def _merge(
+    partial_out,
+    partial_lse,
+    merges,
+    out,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_PARTS: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+):
+    """Merge the parts of one token's output for one head."""
+    merge = merges + tl.program_id(0) * 4
+    head = tl.program_id(1)
+    heads = tl.num_programs(1)
+    row = tl.load(merge).to(tl.int64) * heads + head
+    first = tl.load(merge + 1)
+    step = tl.load(merge + 2)
+    count = tl.load(merge + 3)
+    dims = tl.arange(0, BLOCK_DIM)
+    in_head = dims < HEAD_DIM
+
+    highest = tl.full([1], float("-inf"), tl.float32)
+    total = tl.zeros([1], tl.float32)
+    sums = tl.zeros([BLOCK_DIM], tl.float32)
+    for block in range(0, count, BLOCK_PARTS):
+        part = block + tl.arange(0, BLOCK_PARTS)
+        rows = (first + part * step).to(tl.int64) * heads + head
+        lse = tl.load(partial_lse + rows, mask=part < count, other=float("-inf"))
+        stored = (part < count)[:, None] & in_head[None, :]
+        outputs = tl.load(partial_out + rows[:, None] * HEAD_DIM + dims[None, :], mask=stored, other=0.0)
+        higher = tl.maximum(highest, tl.max(lse, 0))
+        shift = tl.where(higher == float("-inf"), 0.0, higher)
+        weights = tl.exp2(lse - shift)
+        decay = tl.exp2(highest - shift)
+        total = total * decay + tl.sum(weights, 0)
+        sums = sums * decay + tl.sum(weights[:, None] * outputs, 0)
+        highest = higher
+    result = sums / tl.where(total == 0.0, 1.0, total)
+    tl.store(out + row * HEAD_DIM + dims, result.to(out.dtype.element_ty), mask=in_head)
