@@ -58,7 +58,7 @@ def check(groups: Groups, rows: int, heads: int, head_dim: int, dtype: torch.dty
     qkv = torch.randn(rows, 3, heads, head_dim, generator=random).to(dtype)
     angles = torch.rand(rows, head_dim // 2, generator=random) * 7
     before = qkv.clone()
-    arguments = qkv, angles.cos(), angles.sin(), 0.3, groups
+    arguments = qkv, angles.cos(), angles.sin(), head_dim**-0.5, groups
     out = attend(*arguments)
     tolerance = TOLERANCE[dtype]
     torch.testing.assert_close(out.double(), exact(*arguments), rtol=tolerance, atol=tolerance, equal_nan=True)
