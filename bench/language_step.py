@@ -156,7 +156,7 @@ def row(adapter: LanguageAdapter, batch: int, context: int, repetitions: int) ->
 
 def run(model_dir: Path, dtype: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     name = f"bench-step-weights-{os.getpid()}"
-    arena = load_weights(model_dir, name, getattr(torch, dtype))
+    memory = load_weights(model_dir, name, getattr(torch, dtype))
     try:
         adapter = load_adapter(model_dir, attach_weights(name), getattr(torch, dtype))
         transformers_model(adapter.config, adapter)
@@ -166,7 +166,7 @@ def run(model_dir: Path, dtype: str, args: argparse.Namespace) -> list[dict[str,
             for batch in args.batches
         ]
     finally:
-        arena.unlink()
+        memory.unlink()
 
 
 def show(rows: list[dict[str, Any]]) -> None:

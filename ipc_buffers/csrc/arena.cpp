@@ -17,7 +17,6 @@ namespace ipc {
 namespace {
 
 constexpr std::uint64_t kHeaderBytes = Arena::kAlignment;
-constexpr std::uint64_t kMaxArenaBytes = std::uint64_t{1} << 46;
 constexpr std::size_t kMaxNameLength = 200;
 constexpr mode_t kOwnerOnly = 0600;
 
@@ -105,6 +104,8 @@ std::string_view describe(ArenaKind kind) {
       return "page pool";
     case ArenaKind::message_queue:
       return "message queue";
+    case ArenaKind::memory:
+      return "memory";
   }
   return "kind of arena unknown to this version";
 }
@@ -127,8 +128,8 @@ std::span<std::byte> Arena::payload() const { return {mapping_ + kHeaderBytes, s
 std::shared_ptr<Arena> Arena::create(const std::string& name, ArenaKind kind, std::uint64_t size,
                                      const Initialise& initialise) {
   check_name(name);
-  if (size == 0 || size > kMaxArenaBytes) {
-    throw std::invalid_argument("arena '" + name + "': size must be between 1 and " + std::to_string(kMaxArenaBytes) +
+  if (size == 0 || size > kMaxBytes) {
+    throw std::invalid_argument("arena '" + name + "': size must be between 1 and " + std::to_string(kMaxBytes) +
                                 " bytes, got " + std::to_string(size));
   }
   const File file(::shm_open(shm_name(name).c_str(), O_CREAT | O_EXCL | O_RDWR, kOwnerOnly));

@@ -19,7 +19,7 @@ struct ArenaError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-enum class ArenaKind : std::uint32_t { plain = 1, page_pool = 2, message_queue = 3 };
+enum class ArenaKind : std::uint32_t { plain = 1, page_pool = 2, message_queue = 3, memory = 4 };
 
 std::string_view describe(ArenaKind kind);
 
@@ -49,6 +49,7 @@ class Arena {
   using Initialise = std::function<void(std::span<std::byte>)>;
 
   static constexpr std::size_t kAlignment = 4096;  // of the payload
+  static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 46;
 
   // Takes all memory at once, so that a later access cannot fail; `initialise` runs before others can attach.
   static std::shared_ptr<Arena> create(const std::string& name, ArenaKind kind, std::uint64_t size,
@@ -60,6 +61,7 @@ class Arena {
   ~Arena();
 
   const ArenaIdentity& identity() const { return identity_; }
+  const ProcessIdentity& creator() const { return header().creator; }
   std::span<std::byte> payload() const;
 
  private:

@@ -177,21 +177,28 @@ py::array read(const PagedBuffer& self, const Index& index, std::int64_t request
 
 void bind_page_pool(py::module_& module) {
   py::class_<PoolHandle>(module, "PagePool",
-                         R"(Fixed-size pages in an arena of their own, used by many processes at once without a lock.
+                         R"(Fixed-size pages, used by many processes at once without a lock.
 
+Who owns them is told in host memory; what they hold is a `Memory`, there or on a GPU, under the same name.
 A page knows its owner, so whatever a dead process held can be found and freed by `reclaim`. `pages` arguments are
 array-likes of integers, of any shape.)")
       .def_static(
           "create",
-          [](const std::string& name, std::int64_t num_pages, std::int64_t page_bytes) {
+          [](const std::string& name, std::int64_t num_pages, std::int64_t page_bytes, const std::string& place) {
             const native::ReleasedGil released;
-            return PoolHandle(PagePool::create(name, num_pages, page_bytes));
+            return PoolHandle(PagePool::create(name, num_pages, page_bytes, Place::parse(place)));
           },
-          py::arg("name"), py::arg("num_pages"), py::arg("page_bytes"),
-          "Create a pool; raises as `Arena.create`, and ValueError for counts or sizes out of range.")
+          py::arg("name"), py::arg("num_pages"), py::arg("page_bytes"), py::arg("place") = "host",
+          "Create a pool with its pages at a place; raises as `Memory.create`, and ValueError for counts or sizes out "
+          "of "
+          "range.")
       .def_static(
-          "attach", [](const std::string& name) { return PoolHandle(PagePool::attach(name)); }, py::arg("name"),
-          "Map a pool of another handle, by name; raises as `Arena.attach`.")
+          "attach",
+          [](const std::string& name) {
+            const native::ReleasedGil released;
+            return PoolHandle(PagePool::attach(name));
+          },
+          py::arg("name"), "Map a pool of another handle, by name; raises as `Memory.attach`.")
       .def_property_readonly("name", &PoolHandle::name)
       .def_property_readonly("num_pages", [](const PoolHandle& self) { return self.get()->num_pages(); })
       .def_property_readonly("page_bytes", [](const PoolHandle& self) { return self.get()->page_bytes(); })
@@ -245,15 +252,20 @@ They count as used just now. Raises PageError for a page out of range.)")
              const auto pool = self.get();
              return pool->num_pages() - pool->free_pages();
            })
+      .def_property_readonly(
+          "memory", [](const PoolHandle& self) { return Handle<Memory>(self.get()->data()); },
+          "A handle of all pages, num_pages * page_bytes bytes.")
       .def(
           "data",
           [](const PoolHandle& self) {
-            auto pool = self.get();
-            const auto bytes = pool->data();
-            return view_of({std::move(pool), bytes});
+            auto memory = self.get()->data();
+            const auto bytes = memory->host_bytes();
+            return view_of({std::move(memory), bytes});
           },
-          "Return all pages, num_pages * page_bytes bytes, without a copy, page-aligned; the view keeps them mapped.")
-      .def("close", &PoolHandle::close)
+          R"(Return all pages, page-aligned in host memory, without a copy; the view keeps them mapped.
+
+Raises ArenaError if they are on a GPU: `memory` gives a view there.)")
+      .def("close", &close_without_gil<PagePool>)
       .def("unlink", &PoolHandle::unlink);
 }
 
@@ -261,6 +273,7 @@ void bind_paged_buffer(py::module_& module) {
   py::class_<PagedBuffer>(module, "PagedBuffer",
                           R"(Rows of a fixed size over a page pool; passive: allocating pages is the caller's business.
 
+They are copied by the processor: ArenaError is raised for a pool on a GPU.
 All methods check every bound before they touch memory: ValueError for an index that contradicts itself or its rows,
 IndexError for a request or rows outside it, PageError for pages that are free or out of range.)")
       .def(py::init([](const PoolHandle& pool, std::int64_t row_bytes) { return PagedBuffer(pool.get(), row_bytes); }),

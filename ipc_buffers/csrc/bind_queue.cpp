@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "bindings.h"
+#include "held_bytes.h"
 #include "message_queue.h"
 #include "native/interruptible_wait.h"
-#include "native/named_object.h"
 #include "native/released_gil.h"
 
 namespace py = pybind11;
@@ -15,7 +15,6 @@ namespace ipc {
 namespace {
 
 using QueueHandle = Handle<MessageQueue>;
-using BytesLike = native::NamedObject<"typing_extensions.Buffer">;
 
 // How long a signal that reached another thread, or came just before this one fell asleep, may wait.
 constexpr auto kSignalCheck = std::chrono::milliseconds(200);
@@ -37,23 +36,6 @@ bool keep_trying(const QueueHandle& self, TimePoint deadline, const Attempt& att
     return attempt(*queue, gil, until);
   });
 }
-
-class HeldBytes {
- public:
-  explicit HeldBytes(const py::object& object) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw py::error_already_set();
-  }
-  HeldBytes(const HeldBytes&) = delete;
-  HeldBytes& operator=(const HeldBytes&) = delete;
-  ~HeldBytes() { PyBuffer_Release(&view_); }
-
-  std::span<const std::byte> span() const {
-    return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
-  }
-
- private:
-  Py_buffer view_{};
-};
 
 py::bytes to_bytes(MessageView message) {
   auto* object = PyBytes_FromStringAndSize(nullptr, static_cast<py::ssize_t>(message.size()));

@@ -59,10 +59,11 @@ Raises ArenaError if there is no such arena, or it is something else or still be
 }
 
 void bind_registry(py::module_& module) {
-  py::class_<ArenaInfo>(module, "ArenaInfo", "What is known of an arena, page pool or message queue of this machine.")
+  py::class_<ArenaInfo>(module, "ArenaInfo",
+                        "What is known of an arena, memory, page pool or message queue of this machine.")
       .def_readonly("name", &ArenaInfo::name)
-      .def_readonly("kind", &ArenaInfo::kind, R"(One of "plain arena", "page pool" or "message queue".)")
-      .def_readonly("size", &ArenaInfo::size, "Bytes.")
+      .def_readonly("kind", &ArenaInfo::kind, R"(One of "plain arena", "memory", "page pool" or "message queue".)")
+      .def_readonly("size", &ArenaInfo::size, "Bytes of host memory.")
       .def_readonly("pid", &ArenaInfo::pid, "The creator's process id.")
       .def_readonly("alive", &ArenaInfo::alive,
                     "Whether the creator still runs; one in another pid namespace counts as alive.")
@@ -70,7 +71,8 @@ void bind_registry(py::module_& module) {
         return "ArenaInfo(name='" + self.name + "', kind='" + self.kind + "', size=" + std::to_string(self.size) +
                ", pid=" + std::to_string(self.pid) + ", alive=" + (self.alive ? "True" : "False") + ")";
       });
-  module.def("list_arenas", &list_arenas, "Return all arenas, page pools and message queues on this machine, by name.");
+  module.def("list_arenas", &list_arenas,
+             "Return all arenas, memories, page pools and message queues on this machine, by name.");
   module.def("remove_stale_arenas", &remove_stale_arenas, "Unlink what dead creators left behind; return the names.");
 }
 
@@ -87,7 +89,7 @@ void bind_error(py::module_& module, const char* name, PyObject* base, const cha
 PYBIND11_MODULE(_core, module) {
   ipc::bind_error<ipc::ArenaError>(
       module, "ArenaError", PyExc_RuntimeError,
-      "A shared-memory segment cannot be created, attached to or used; the text says what to do.");
+      "Shared memory, of the host or a GPU, cannot be created, attached to or used; the text says what to do.");
   ipc::bind_error<ipc::PageError>(
       module, "PageError", PyExc_ValueError,
       "A page number that is out of range, or a page that is free where one in use is needed.");
@@ -95,6 +97,7 @@ PYBIND11_MODULE(_core, module) {
                                         "A message above a quarter of its queue's capacity.");
   ipc::bind_arena(module);
   ipc::bind_registry(module);
+  ipc::bind_memory(module);
   ipc::bind_page_pool(module);
   ipc::bind_paged_buffer(module);
   ipc::bind_message_queue(module);

@@ -19,6 +19,7 @@ class Handle {
     return object_;
   }
   const std::string& name() const { return identity_.name; }
+  std::shared_ptr<T> take() { return std::move(object_); }
   void close() { object_.reset(); }
   void unlink() const { identity_.unlink(); }
 

@@ -10,6 +10,7 @@ namespace ipc {
 struct PagePool::Layout {
   std::uint64_t num_pages;
   std::uint64_t page_bytes;
+  MemoryDescriptor data;
   alignas(64) std::atomic<std::uint64_t> next_group;  // where the next search starts
   alignas(64) std::atomic<std::uint64_t> uses;        // of remembered pages so far
 };
@@ -42,7 +43,7 @@ std::size_t round_up(std::size_t value, std::size_t step) { return (value + step
 
 std::size_t groups_of(std::size_t pages) { return (pages + kGroup - 1) / kGroup; }
 
-// Offsets in the arena's payload: layout | hints | words | epochs | last uses | data.
+// Offsets in the arena's payload: layout | hints | words | epochs | last uses | data, if it is in host memory.
 struct Offsets {
   std::size_t hints, words, epochs, last_used, data;
 
@@ -60,7 +61,8 @@ PageError page_is_free(std::int64_t page) {
 
 }  // namespace
 
-std::shared_ptr<PagePool> PagePool::create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes) {
+std::shared_ptr<PagePool> PagePool::create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes,
+                                           const Place& place) {
   if (num_pages < 1 || num_pages > kMaxPages || page_bytes < 1 || page_bytes > kMaxPageBytes) {
     throw std::invalid_argument("page pool '" + name + "': " + std::to_string(num_pages) + " pages of " +
                                 std::to_string(page_bytes) + " bytes; allowed are 1 to " + std::to_string(kMaxPages) +
@@ -69,37 +71,41 @@ std::shared_ptr<PagePool> PagePool::create(const std::string& name, std::int64_t
   const auto pages = static_cast<std::size_t>(num_pages);
   const auto bytes = static_cast<std::size_t>(page_bytes);
   const Offsets offsets(sizeof(Layout), pages);
+  const Allocation allocation(name, place, pages * bytes);
+  const auto data = allocation.descriptor(offsets.data);
   const auto initialise = [&](std::span<std::byte> payload) {
     auto& layout = *reinterpret_cast<Layout*>(payload.data());
     layout.num_pages = pages;
     layout.page_bytes = bytes;
+    layout.data = data;
     const std::span hints(reinterpret_cast<Word*>(payload.data() + offsets.hints), groups_of(pages));
     for (auto& bits : hints) bits.store(~std::uint64_t{0}, std::memory_order_relaxed);
     if (pages % kGroup != 0) hints.back().store((std::uint64_t{1} << pages % kGroup) - 1);
   };
   return std::make_shared<PagePool>(
-      Arena::create(name, ArenaKind::page_pool, offsets.data + pages * bytes, initialise));
+      Arena::create(name, ArenaKind::page_pool, offsets.data + data.bytes_in_arena(), initialise));
 }
 
 std::shared_ptr<PagePool> PagePool::attach(const std::string& name) {
   return std::make_shared<PagePool>(Arena::attach(name, ArenaKind::page_pool));
 }
 
-PagePool::PagePool(std::shared_ptr<Arena> arena)
-    : arena_(std::move(arena)),
-      layout_(reinterpret_cast<Layout*>(arena_->payload().data())),
+PagePool::PagePool(std::shared_ptr<Arena> control)
+    : control_(std::move(control)),
+      layout_(reinterpret_cast<Layout*>(control_->payload().data())),
       page_bytes_(layout_->page_bytes) {
-  const auto payload = arena_->payload();
+  const auto payload = control_->payload();
   const auto num_pages = static_cast<std::size_t>(layout_->num_pages);
   const Offsets offsets(sizeof(Layout), num_pages);
-  if (offsets.data + num_pages * page_bytes_ != payload.size()) {
+  const auto& data = layout_->data;
+  if (data.size != num_pages * page_bytes_ || offsets.data + data.bytes_in_arena() != payload.size()) {
     throw ArenaError("page pool '" + identity().name + "' is damaged: its size does not match its arena");
   }
   hints_ = {reinterpret_cast<Word*>(payload.data() + offsets.hints), groups_of(num_pages)};
   words_ = {reinterpret_cast<Word*>(payload.data() + offsets.words), num_pages};
   epochs_ = {reinterpret_cast<Word*>(payload.data() + offsets.epochs), num_pages};
   last_used_ = {reinterpret_cast<Word*>(payload.data() + offsets.last_used), num_pages};
-  data_ = payload.subspan(offsets.data, num_pages * page_bytes_);
+  data_ = std::make_shared<Memory>(control_, data);
 }
 
 PagePool::Word& PagePool::word(std::int64_t page) const {

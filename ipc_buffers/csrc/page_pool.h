@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "arena.h"
+#include "memory.h"
 
 namespace ipc {
 
@@ -29,7 +30,8 @@ struct PageOwner {
   bool operator==(const PageOwner&) const = default;
 };
 
-// Fixed-size pages over an arena, shared by many processes without a lock.
+// Fixed-size pages of a memory, shared by many processes without a lock. What says who owns them is in an arena, in
+// host memory always; so is their data, unless it is asked for on a GPU.
 //
 // One 64-bit word a page — request (32 bits), instance (12), references (20); 0 is free — is the only truth.
 // A process killed at any instruction leaves each page either free or tagged with its owner, for reclaim().
@@ -49,15 +51,17 @@ class PagePool {
   static constexpr std::uint32_t kMaxInstance = (1U << 12) - 1;
   static constexpr std::uint32_t kMaxReferences = (1U << 20) - 1;
 
-  static std::shared_ptr<PagePool> create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes);
+  static std::shared_ptr<PagePool> create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes,
+                                          const Place& place);
   static std::shared_ptr<PagePool> attach(const std::string& name);
 
-  explicit PagePool(std::shared_ptr<Arena> arena);
+  explicit PagePool(std::shared_ptr<Arena> control);
 
-  const ArenaIdentity& identity() const { return arena_->identity(); }
+  const ArenaIdentity& identity() const { return control_->identity(); }
   std::size_t num_pages() const { return words_.size(); }
   std::size_t page_bytes() const { return page_bytes_; }
-  std::span<std::byte> data() const { return data_; }
+  // All pages, one after the other.
+  const std::shared_ptr<Memory>& data() const { return data_; }
 
   // Fills `pages`, or takes none and returns false. Two callers that race for the last pages may both fail.
   bool allocate(std::span<std::int32_t> pages, PageOwner owner);
@@ -100,14 +104,14 @@ class PagePool {
   std::vector<std::int32_t> oldest_free(std::size_t least) const;
   bool recall_page(std::int32_t page, std::uint64_t epoch, std::uint64_t owned);
 
-  std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Arena> control_;
+  std::shared_ptr<Memory> data_;
   Layout* layout_;
   std::size_t page_bytes_;
   std::span<Word> hints_;  // one bit a page
   std::span<Word> words_;
   std::span<Word> epochs_;
   std::span<Word> last_used_;  // on the pool's clock of uses; 0: nothing worth keeping
-  std::span<std::byte> data_;
 };
 
 }  // namespace ipc

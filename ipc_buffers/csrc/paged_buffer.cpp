@@ -34,7 +34,8 @@ void check_shapes(const PageIndexView& index) {
 
 }  // namespace
 
-PagedBuffer::PagedBuffer(std::shared_ptr<PagePool> pool, std::int64_t row_bytes) : pool_(std::move(pool)) {
+PagedBuffer::PagedBuffer(std::shared_ptr<PagePool> pool, std::int64_t row_bytes)
+    : pool_(std::move(pool)), data_(pool_->data()->host_bytes()) {
   if (row_bytes < 1 || static_cast<std::uint64_t>(row_bytes) > pool_->page_bytes()) {
     throw std::invalid_argument("rows of " + std::to_string(row_bytes) + " bytes do not fit into pages of " +
                                 std::to_string(pool_->page_bytes()) + " bytes");
@@ -133,13 +134,13 @@ PagedBuffer::Plan PagedBuffer::plan_read(const PageIndexView& index, std::int64_
 
 void PagedBuffer::write(const Plan& plan, const std::byte* rows) {
   for (const auto& copy : plan) {
-    std::memcpy(pool_->data().data() + copy.page_offset, rows + copy.row_offset, copy.bytes);
+    std::memcpy(data_.data() + copy.page_offset, rows + copy.row_offset, copy.bytes);
   }
 }
 
 void PagedBuffer::read(const Plan& plan, std::byte* rows) const {
   for (const auto& copy : plan) {
-    std::memcpy(rows + copy.row_offset, pool_->data().data() + copy.page_offset, copy.bytes);
+    std::memcpy(rows + copy.row_offset, data_.data() + copy.page_offset, copy.bytes);
   }
 }
 

@@ -18,8 +18,8 @@ struct PageIndexView {
   std::span<const std::int32_t> cu_page_len;  // [P+1] rows before each page in the flattened batch
 };
 
-// Rows of a fixed size over a page pool. Copies are planned, with every bound checked, before memory is touched:
-// a plan stays valid when the index arrays it came from change or go away.
+// Rows of a fixed size over a page pool in host memory. Copies are planned, with every bound checked, before memory is
+// touched: a plan stays valid when the index arrays it came from change or go away.
 class PagedBuffer {
  public:
   struct Copy {
@@ -29,6 +29,7 @@ class PagedBuffer {
   };
   using Plan = std::vector<Copy>;
 
+  // Throws ArenaError if the pages are on a GPU.
   PagedBuffer(std::shared_ptr<PagePool> pool, std::int64_t row_bytes);
 
   std::size_t rows_per_page() const { return rows_per_page_; }
@@ -52,6 +53,7 @@ class PagedBuffer {
   RequestPages select(const PageIndexView& index, std::int64_t request, std::int64_t start, std::int64_t stop) const;
 
   std::shared_ptr<PagePool> pool_;
+  std::span<std::byte> data_;
   std::size_t row_bytes_;
   std::size_t rows_per_page_;
 };

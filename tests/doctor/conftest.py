@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Protocol
 
+import fake_cuda
 import pytest
 
 FAKES = Path(__file__).parent / "fakes"
@@ -37,16 +38,13 @@ def compile_c() -> Compile:
 @pytest.fixture(scope="session")
 def fake_libraries(compile_c: Compile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fake-gpu")
-    compile_c("cuda.c", folder / "libcuda.so.1", "-shared", "-fPIC")
     compile_c("nvcuvid.c", folder / "libnvcuvid.so.1", "-shared", "-fPIC")
-    return folder
+    return fake_cuda.build(folder)
 
 
 @pytest.fixture
 def fake_gpu(fake_libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Make probes see the fake GPU; returns the folder in which it keeps its state."""
-    paths = [str(fake_libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep.join(paths))
+    fake_cuda.use(fake_libraries, tmp_path, monkeypatch)
     monkeypatch.setenv("PATH", f"{FAKES}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("FAKE_CUDA_FOLDER", str(tmp_path))
     return tmp_path

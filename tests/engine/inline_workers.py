@@ -80,7 +80,7 @@ class InlineWorkers:
         self.ended: set[int] = set()
         self.drained: set[int] = set()
         self._placement = placement
-        self._arena = load_weights(checkpoint, layout.weights, torch.float32)
+        self._weights = load_weights(checkpoint, layout.weights, torch.float32)
         self.workers = [
             Worker(
                 WorkerSpec(
@@ -103,8 +103,8 @@ class InlineWorkers:
     def close(self) -> None:
         for worker in self.workers:
             worker.close()
-        self._arena.close()
-        self._arena.unlink()
+        self._weights.close()
+        self._weights.unlink()
         self.memory.unlink()
 
     def send(self, stage: Stage, message: Message) -> None:

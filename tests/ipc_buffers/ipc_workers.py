@@ -10,7 +10,7 @@ import zlib
 
 import numpy as np
 
-from ipc_buffers import Arena, MessageQueue, PagePool
+from ipc_buffers import Arena, Memory, MessageQueue, PagePool
 
 
 def tell(answer: object) -> None:
@@ -27,6 +27,10 @@ def hold_arena(name: str, size: int) -> None:
 def fill_arena(name: str, value: int) -> None:
     view = Arena.attach(name).buffer()
     view[:] = bytes([value]) * len(view)
+
+
+def fill_memory(name: str, value: int) -> None:
+    np.from_dlpack(Memory.attach(name))[:] = value
 
 
 def churn_pages(name: str, request: int, rounds: int) -> None:

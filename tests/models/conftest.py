@@ -12,7 +12,7 @@ from hypothesis import settings
 from model_loop import make_adapter
 from reference import Reference
 
-from ipc_buffers import Arena, ArenaError
+from ipc_buffers import ArenaError, Memory
 from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
@@ -46,4 +46,4 @@ def arena_name() -> Iterator[str]:
     name = f"test-models-{uuid.uuid4().hex[:12]}"
     yield name
     with contextlib.suppress(ArenaError):
-        Arena.attach(name).unlink()
+        Memory.attach(name).unlink()

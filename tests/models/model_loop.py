@@ -28,11 +28,11 @@ VISUAL_ROWS = 4096  # of a buffer for models that keep theirs
 
 def make_adapter(checkpoint: Path, dtype: torch.dtype) -> LanguageAdapter:
     name = f"test-models-{uuid.uuid4().hex[:12]}"
-    arena = load_weights(checkpoint, name, dtype)
+    memory = load_weights(checkpoint, name, dtype)
     try:
         return load_adapter(checkpoint, attach_weights(name), dtype)
     finally:
-        arena.unlink()
+        memory.unlink()
 
 
 @dataclass

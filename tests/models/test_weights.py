@@ -10,7 +10,7 @@ import torch
 from model_loop import make_adapter
 from safetensors.torch import load_file, save_file
 
-from ipc_buffers import Arena, list_arenas
+from ipc_buffers import Memory, list_arenas
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory import weights as weights_module
 from unifiedserve.memory.weights import attach_weights, load_weights
@@ -54,14 +54,14 @@ def test_attaching_copies_nothing(checkpoint: Path, arena_name: str) -> None:
 
 
 def test_the_model_runs_on_the_arena_itself(checkpoint: Path, arena_name: str) -> None:
-    arena = load_weights(checkpoint, arena_name, torch.float32)
+    memory = load_weights(checkpoint, arena_name, torch.float32)
     attached = attach_weights(arena_name)
     start = min(tensor.data_ptr() for tensor in attached.values())
     adapter = load_adapter(checkpoint, attached, torch.float32)
     parameters = dict(adapter.model.named_parameters())
     assert len(parameters) == len(attached)
     for name, parameter in parameters.items():
-        assert start <= parameter.data_ptr() < start + arena.size, name
+        assert start <= parameter.data_ptr() < start + memory.nbytes, name
         assert not parameter.requires_grad
     assert not [name for name, buffer in adapter.model.named_buffers() if buffer.is_meta]
 
@@ -116,11 +116,11 @@ def test_too_little_shared_memory(checkpoint: Path, arena_name: str, monkeypatch
 
     class Oversized:
         @staticmethod
-        def create(name: str, size: int) -> Arena:
+        def create(name: str, size: int, manifest: bytes) -> Memory:
             needed.append(size)
-            return Arena.create(name, 2**45)
+            return Memory.create(name, 2**45, manifest=manifest)
 
-    monkeypatch.setattr(weights_module, "Arena", Oversized)
+    monkeypatch.setattr(weights_module, "Memory", Oversized)
     with pytest.raises(ConfigError, match=r"the weights need \d+ MiB of shared memory") as caught:
         load_weights(checkpoint, arena_name, torch.float32)
     assert f"{needed[0] / 2**20:,.0f} MiB" in str(caught.value)

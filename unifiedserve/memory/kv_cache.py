@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import PagePool
 from unifiedserve import _core
@@ -61,7 +62,7 @@ class KVCache:
         self.page_size = layout.page_size
         self.state_pages = layout.state_pages
         self._state = layout.state
-        self._bytes = torch.frombuffer(pool.data(), dtype=torch.uint8).view(pool.num_pages, layout.page_bytes)
+        self._bytes = from_dlpack(pool.memory).view(pool.num_pages, layout.page_bytes)
         self._pages = self._bytes.view(layout.dtype).view(pool.num_pages, *layout.shape)
         self.native: _core.KvCache | None = None
         if layout.dtype in KERNEL_DTYPES:

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import PagedBuffer, PageIndex, PagePool
 from unifiedserve.messages.pages import PageSlice
@@ -29,7 +30,7 @@ class RowBuffer:
     @cached_property
     def rows(self) -> Tensor:
         """All rows of all pages, [n, width], without a copy."""
-        return torch.frombuffer(self.pool.data(), dtype=self.dtype).view(-1, self.width)
+        return from_dlpack(self.pool.memory).view(self.dtype).view(-1, self.width)
 
     def numbers(self, slices: Sequence[PageSlice]) -> Tensor:
         """Return the numbers in `rows` of the rows of all slices, one after another: int64 [n]."""

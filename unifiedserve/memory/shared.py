@@ -23,7 +23,7 @@ class MemoryLayout(msgspec.Struct, frozen=True):
     """Names and sizes of the shared pools and queues of the engine `engine_id`."""
 
     engine_id: str
-    weights: str  # arena name
+    weights: str  # name of their memory
     kv: PoolSize
     patch: PoolSize
     visual: PoolSize

@@ -1,7 +1,6 @@
 """Model weights in shared memory: read once by the supervisor, mapped by every worker.
 
-Layout of the arena: the manifest's length (8 bytes, little-endian), the manifest (JSON: name → [dtype, shape, offset]),
-and the tensors. Offsets count from the end of the manifest, and both are multiples of 64 bytes. Tensors follow in the
+The memory's manifest is JSON: name → [dtype, shape, offset]. Offsets are multiples of 64 bytes. Tensors follow in the
 files' order, except that projections of the same input lie back to back: a matrix product can take them as one. So
 do the experts of a layer.
 """
@@ -16,13 +15,13 @@ from typing import NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
-from ipc_buffers import Arena, ArenaError
+from ipc_buffers import ArenaError, Memory
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import weight_files
 
 ALIGNMENT = 64
-LENGTH_BYTES = 8
 FLOATS = {"F64", "F32", "F16", "BF16"}
 INTEGERS = {"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
 
@@ -32,7 +31,7 @@ EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 
 
 class Entry(NamedTuple):
-    """A tensor's place in the arena; `dtype` is torch's name."""
+    """A tensor's place in the memory; `dtype` is torch's name."""
 
     dtype: str
     shape: list[int]
@@ -56,36 +55,30 @@ def weights_bytes(model_dir: Path, dtype: torch.dtype) -> int:
     return max(entry.end for entry in _plan(weight_files(model_dir), dtype).values())
 
 
-def load_weights(model_dir: Path, arena_name: str, dtype: torch.dtype) -> Arena:
-    """Copy all tensors of a checkpoint into a new arena, floating ones converted to `dtype`.
+def load_weights(model_dir: Path, memory_name: str, dtype: torch.dtype) -> Memory:
+    """Copy all tensors of a checkpoint into a new memory, floating ones converted to `dtype`.
 
-    Peak memory is the arena and one tensor. Raises ConfigError if there are no safetensors files, one is missing or
+    Peak memory is that and one tensor. Raises ConfigError if there are no safetensors files, one is missing or
     corrupt, or shared memory is too small for them.
     """
     files = weight_files(model_dir)
     manifest = _plan(files, dtype)
-    header = json.dumps(manifest).encode()
-    arena = _create(arena_name, _data_start(len(header)) + max(entry.end for entry in manifest.values()))
+    memory = _create(memory_name, manifest)
     try:
-        buffer = arena.buffer()
-        buffer[:LENGTH_BYTES] = len(header).to_bytes(LENGTH_BYTES, "little")
-        buffer[LENGTH_BYTES : LENGTH_BYTES + len(header)] = header
-        places = _tensors(buffer, manifest)
+        places = _tensors(memory, manifest)
         for name, tensor in _read(files):
             places[name].copy_(tensor)
     except BaseException:
-        arena.close()
-        arena.unlink()
+        memory.close()
+        memory.unlink()
         raise
-    return arena
+    return memory
 
 
 def attach_weights(name: str) -> dict[str, Tensor]:
-    """Map the tensors of an arena made by `load_weights`; they keep it mapped, and must not be written."""
-    buffer = Arena.attach(name).buffer()
-    length = int.from_bytes(buffer[:LENGTH_BYTES], "little")
-    manifest = json.loads(bytes(buffer[LENGTH_BYTES : LENGTH_BYTES + length]))
-    return _tensors(buffer, {key: Entry(*entry) for key, entry in manifest.items()})
+    """Map the tensors of a memory made by `load_weights`; they keep it mapped, and must not be written."""
+    memory = Memory.attach(name)
+    return _tensors(memory, {key: Entry(*entry) for key, entry in json.loads(memory.manifest).items()})
 
 
 def _plan(files: list[Path], dtype: torch.dtype) -> Manifest:
@@ -96,8 +89,8 @@ def _plan(files: list[Path], dtype: torch.dtype) -> Manifest:
             raise ConfigError(f"{path}: tensor {name} is stored as {stored}, which is not supported")
         entry = Entry(_name(dtype) if stored in FLOATS else INTEGERS[stored], shape, offset)
         manifest[name] = entry
-        offset = _aligned(entry.end)
-    if not manifest:
+        offset = -(-entry.end // ALIGNMENT) * ALIGNMENT
+    if offset == 0:
         raise ConfigError(f"{files[0].parent}: the safetensors files hold no tensors")
     return manifest
 
@@ -145,27 +138,20 @@ def _read(files: list[Path]) -> Iterator[tuple[str, Tensor]]:
                 yield name, file.get_tensor(name)
 
 
-def _create(name: str, size: int) -> Arena:
+def _create(name: str, manifest: Manifest) -> Memory:
+    size = max(entry.end for entry in manifest.values())
     try:
-        return Arena.create(name, size)
+        return Memory.create(name, size, manifest=json.dumps(manifest).encode())
     except ArenaError as error:
         raise ConfigError(f"the weights need {size / 2**20:,.0f} MiB of shared memory: {error}") from error
 
 
-def _tensors(buffer: memoryview, manifest: Manifest) -> dict[str, Tensor]:
-    data = torch.frombuffer(buffer, dtype=torch.uint8)[_data_start(int.from_bytes(buffer[:LENGTH_BYTES], "little")) :]
+def _tensors(memory: Memory, manifest: Manifest) -> dict[str, Tensor]:
+    data = from_dlpack(memory)
     return {
         name: data[entry.offset : entry.end].view(getattr(torch, entry.dtype)).view(entry.shape)
         for name, entry in manifest.items()
     }
-
-
-def _data_start(header_bytes: int) -> int:
-    return _aligned(LENGTH_BYTES + header_bytes)
-
-
-def _aligned(offset: int) -> int:
-    return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -1,9 +1,10 @@
-"""Shared memory between processes: arenas, page pools, paged buffers and message queues."""
+"""Shared memory between processes: arenas, memory of a host or a GPU, page pools, paged buffers and message queues."""
 
 from ipc_buffers._core import (
     Arena,
     ArenaError,
     ArenaInfo,
+    Memory,
     MessageQueue,
     MessageTooLarge,
     PagedBuffer,
@@ -18,6 +19,7 @@ __all__ = [
     "Arena",
     "ArenaError",
     "ArenaInfo",
+    "Memory",
     "MessageQueue",
     "MessageTooLarge",
     "PageError",

@@ -12,6 +12,7 @@ __all__: list[str] = [
     "Arena",
     "ArenaError",
     "ArenaInfo",
+    "Memory",
     "MessageQueue",
     "MessageTooLarge",
     "PageError",
@@ -22,7 +23,7 @@ __all__: list[str] = [
 ]
 
 class ArenaError(RuntimeError):
-    """A shared-memory segment cannot be created, attached to or used; the text says what to do."""
+    """Shared memory, of the host or a GPU, cannot be created, attached to or used; the text says what to do."""
 
 class PageError(ValueError):
     """A page number that is out of range, or a page that is free where one in use is needed."""
@@ -64,14 +65,14 @@ class Arena:
         """Bytes."""
 
 class ArenaInfo:
-    """What is known of an arena, page pool or message queue of this machine."""
+    """What is known of an arena, memory, page pool or message queue of this machine."""
     def __repr__(self) -> str: ...
     @property
     def alive(self) -> bool:
         """Whether the creator still runs; one in another pid namespace counts as alive."""
     @property
     def kind(self) -> str:
-        """One of "plain arena", "page pool" or "message queue"."""
+        """One of "plain arena", "memory", "page pool" or "message queue"."""
     @property
     def name(self) -> str: ...
     @property
@@ -79,20 +80,86 @@ class ArenaInfo:
         """The creator's process id."""
     @property
     def size(self) -> int:
+        """Bytes of host memory."""
+
+class Memory:
+    """A named block of bytes in a place: host memory, or a GPU.
+
+    What lies on a GPU is shared by CUDA IPC. It belongs to the process that created it, and is freed when that has closed
+    it and no view is left there, or ends; the others must have closed theirs before, or what they see is undefined. Its
+    name, and what it needs to be found, are a small arena: `list_arenas` shows it, and `remove_stale_arenas` removes it if
+    its creator is dead. It needs nothing of CUDA but the driver.
+
+    `torch.from_dlpack(memory)` gives a view, uint8 [nbytes], that keeps it mapped, also after `close` and `unlink`. No
+    stream is waited for: whoever writes says when it is done.
+    """
+    @staticmethod
+    def attach(name: str) -> Memory:
+        """Map a memory of another handle, by name; within a process that is one mapping on a GPU.
+
+        Raises ArenaError if there is no such memory, it is something else or still being created, its creator is dead or this
+        process does not see its GPU.
+        """
+    @staticmethod
+    def create(name: str, size: int, place: str = "host", manifest: typing_extensions.Buffer = b"") -> Memory:
+        """Take `size` bytes, zeroed, at a place: "host", or "cuda:N" as this process numbers its GPUs.
+
+        `manifest` is what others are told of the contents; it stays in host memory.
+        Raises ArenaError if the place has no room for it, there is no such GPU or no driver, or the name is in use; ValueError
+        for a bad name, size or place.
+        """
+    def __dlpack__(
+        self,
+        *,
+        stream: typing.Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> typing_extensions.CapsuleType:
+        """Return a capsule of uint8 [nbytes], as DLPack's Python specification says.
+
+        It is a versioned one if `max_version` is (1, 0) or later. Raises BufferError for a copy or another device.
+        """
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return (1, 0) for host memory, (2, N) for a GPU."""
+    def close(self) -> None:
+        """Give up this handle's mapping. Idempotent."""
+    def pin(self, place: str) -> None:
+        """Page-lock host memory for copies to and from a GPU, until the memory is closed and no view is left.
+
+        Raises ArenaError if the driver refuses or the memory is not in host memory, ValueError if `place` is no GPU.
+        """
+    def read(self, offset: int, size: int) -> bytes:
+        """Return a copy of `size` bytes from `offset`; raises IndexError if they are not within the memory."""
+    def unlink(self) -> None:
+        """Remove the name, if it still is this memory's. Idempotent, and works after `close`."""
+    def write(self, offset: int, data: typing_extensions.Buffer) -> None:
+        """Copy `data` to `offset`; done when it returns. Raises IndexError if it does not fit there."""
+    @property
+    def manifest(self) -> bytes:
+        """What its creator told of the contents."""
+    @property
+    def name(self) -> str: ...
+    @property
+    def nbytes(self) -> int:
         """Bytes."""
+    @property
+    def place(self) -> str:
+        """Where it is: "host" or "cuda:N", as this process numbers its GPUs."""
 
 class PagePool:
-    """Fixed-size pages in an arena of their own, used by many processes at once without a lock.
+    """Fixed-size pages, used by many processes at once without a lock.
 
+    Who owns them is told in host memory; what they hold is a `Memory`, there or on a GPU, under the same name.
     A page knows its owner, so whatever a dead process held can be found and freed by `reclaim`. `pages` arguments are
     array-likes of integers, of any shape.
     """
     @staticmethod
     def attach(name: str) -> PagePool:
-        """Map a pool of another handle, by name; raises as `Arena.attach`."""
+        """Map a pool of another handle, by name; raises as `Memory.attach`."""
     @staticmethod
-    def create(name: str, num_pages: int, page_bytes: int) -> PagePool:
-        """Create a pool; raises as `Arena.create`, and ValueError for counts or sizes out of range."""
+    def create(name: str, num_pages: int, page_bytes: int, place: str = "host") -> PagePool:
+        """Create a pool with its pages at a place; raises as `Memory.create`, and ValueError for counts or sizes out of range."""
     def allocate(self, count: int, request: int, instance: int = 0) -> numpy.typing.NDArray[numpy.int32] | None:
         """Return int32[count] page numbers with one reference each, tagged with their owner; None if not enough are free.
 
@@ -101,7 +168,10 @@ class PagePool:
         """
     def close(self) -> None: ...
     def data(self) -> memoryview:
-        """Return all pages, num_pages * page_bytes bytes, without a copy, page-aligned; the view keeps them mapped."""
+        """Return all pages, page-aligned in host memory, without a copy; the view keeps them mapped.
+
+        Raises ArenaError if they are on a GPU: `memory` gives a view there.
+        """
     def free_pages(self) -> int: ...
     def owner(self, page: int) -> tuple[int, int] | None:
         """Return (request, instance), or None if the page is free. Raises PageError if it is out of range."""
@@ -148,6 +218,9 @@ class PagePool:
     def unlink(self) -> None: ...
     def used_pages(self) -> int: ...
     @property
+    def memory(self) -> Memory:
+        """A handle of all pages, num_pages * page_bytes bytes."""
+    @property
     def name(self) -> str: ...
     @property
     def num_pages(self) -> int: ...
@@ -157,6 +230,7 @@ class PagePool:
 class PagedBuffer:
     """Rows of a fixed size over a page pool; passive: allocating pages is the caller's business.
 
+    They are copied by the processor: ArenaError is raised for a pool on a GPU.
     All methods check every bound before they touch memory: ValueError for an index that contradicts itself or its rows,
     IndexError for a request or rows outside it, PageError for pages that are free or out of range.
     """
@@ -225,7 +299,7 @@ class MessageQueue:
     def name(self) -> str: ...
 
 def list_arenas() -> list[ArenaInfo]:
-    """Return all arenas, page pools and message queues on this machine, by name."""
+    """Return all arenas, memories, page pools and message queues on this machine, by name."""
 
 def remove_stale_arenas() -> list[str]:
     """Unlink what dead creators left behind; return the names."""
