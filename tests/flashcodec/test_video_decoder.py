@@ -97,6 +97,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "resampled down": lambda d: d.get_frames_played_in_range(0.1, 1.5, fps=7),
     "resampled up": lambda d: d.get_frames_played_in_range(0.1, 0.4, fps=60),
     "resampled to half a frame": lambda d: d.get_frames_played_in_range(0.1, 0.15, fps=10),
+    "resampled to less than half a frame": lambda d: d.get_frames_played_in_range(0.5, 1, fps=1 - 2**-53),
     "resampled to nothing": lambda d: d.get_frames_played_in_range(0.1, 0.11, fps=10),
     "all resampled": lambda d: d.get_all_frames(fps=3),
 }

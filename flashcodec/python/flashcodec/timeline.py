@@ -47,12 +47,13 @@ class Timeline:
         return np.arange(first, max(first + 1, last))
 
     def at_rate(self, start: float, stop: float, fps: float) -> tuple[Times, Numbers]:
-        """Times in [start, stop) every 1 / fps seconds, as many as (stop - start) * fps rounded (half up), and the
-        frames shown then."""
+        """Return times in [start, stop) every 1 / fps seconds, as many as (stop - start) * fps rounded (half up), and
+        the frames shown then."""
         self._check_range(start, stop)
         if not 0 < fps < math.inf:
             raise ValueError(f"fps must be positive and finite, got {fps}")
-        steps = np.arange(math.floor((stop - start) * fps + 0.5), dtype=np.float64)
+        part, whole = math.modf((stop - start) * fps)
+        steps = np.arange(whole + (part >= 0.5), dtype=np.float64)  # half more than the last float before a half is one
         times = start + steps * (1 / fps)  # to the last bit as TorchCodec
         return times, self._shown(times)
 
@@ -69,8 +70,8 @@ class Timeline:
 
 
 def nearest(known: Times, times: Times) -> Numbers:
-    """int64 [n], for each of `times` the place in `known`, which ascends and is not empty, of the time nearest to it;
-    the earlier one of two as near."""
+    """Return int64 [n], for each of `times` the place in `known`, which ascends and is not empty, of the time nearest
+    to it; the earlier one of two as near."""
     after = np.searchsorted(known, times).clip(0, len(known) - 1)
     before = (after - 1).clip(0)
     earlier = times - known[before] <= known[after] - times
