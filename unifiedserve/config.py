@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+DeviceName = Literal["cpu", "cuda"]
+
 
 class Stage(StrEnum):
     """The four stages of a request, in order."""
@@ -84,9 +86,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Meta(description="Serve the model a second time, monolithic, below /monolithic: for the playground to compare"),
     ] = False
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        Meta(description="What computes; auto: cuda where there is a GPU that can be used, else cpu"),
+    ] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
-        Meta(description="Weights and activations; auto: bfloat16 where the CPU has AVX-512 BF16 or AMX, else float32"),
+        Meta(description="Weights and activations; auto: bfloat16 where the device multiplies it, else float32"),
     ] = "auto"
     tool_call_parser: Annotated[
         Literal["auto", "hermes", "llama3_json", "mistral"],

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import torch
 
-from unifiedserve.attention import slowness
 from unifiedserve.config import MIB, EngineConfig
-from unifiedserve.engine.resources import best_dtype, check_memory
+from unifiedserve.device import Device
+from unifiedserve.engine.resources import check_memory
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory
@@ -23,20 +23,22 @@ _log = logging.getLogger(__name__)
 class EngineMemory:
     """The weights, for the engine's whole life, and the pools and queues of one generation of workers."""
 
-    def __init__(self, config: EngineConfig, model_dir: Path, processor: Processor) -> None:
+    def __init__(self, config: EngineConfig, model_dir: Path, processor: Processor, device: Device) -> None:
         """Allocate everything and load the weights.
 
         Raises ConfigError, with the numbers, if the machine has too little memory; nothing is left behind then.
         """
         self._config = config
         self._processor = processor
+        self._place = device.place
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
-        self.dtype = best_dtype() if config.dtype == "auto" else config.dtype
+        self.dtype = device.best_dtype() if config.dtype == "auto" else config.dtype
+        device.check_dtype(self.dtype)
         self.generation = 0  # of workers: how often they were restarted
         layout = self._layout()
         weights = weights_bytes(model_dir, self._torch_dtype)
         check_memory({"weights": weights, **layout.segments()}, len(layout.instances))
-        if warning := slowness():
+        if warning := device.slowness():
             _log.warning(warning)
         with ExitStack() as undo:
             self.shared = SharedMemory.create(layout)
@@ -82,10 +84,11 @@ class EngineMemory:
             ),
             instances=tuple(instance.name for instance in config.workers.instances),
             state_pages=kv.state_pages,
+            place=self._place,
         )
 
     def _load_weights(self, model_dir: Path, name: str, undo: ExitStack) -> None:
-        weights = load_weights(model_dir, name, self._torch_dtype)
+        weights = load_weights(model_dir, name, self._torch_dtype, self._place)
         undo.callback(weights.unlink)
         undo.callback(weights.close)
 

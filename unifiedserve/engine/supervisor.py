@@ -5,6 +5,8 @@ from pathlib import Path
 
 from ipc_buffers import ArenaError, remove_stale_arenas
 from unifiedserve.config import EngineConfig, Instance
+from unifiedserve.device import open_device
+from unifiedserve.device.selection import select_device
 from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.engine.resources import check_threads
 from unifiedserve.engine.worker_processes import OnExit, WorkerProcesses
@@ -21,15 +23,16 @@ class Supervisor:
     def __init__(self, config: EngineConfig, model_dir: Path, processor: Processor) -> None:
         """Allocate everything and load the weights once.
 
-        Raises ConfigError, with the numbers, if the machine has too few cores or too little memory.
+        Raises ConfigError, with the numbers, if the machine has too few cores or too little memory, or not the device.
         """
         check_threads(config)
+        self._device = open_device(select_device(config.device))
         remove_stale_arenas()
         self.config = config
         self._model_dir = model_dir
         self._processor = processor
         try:
-            self._memory = EngineMemory(config, model_dir, processor)
+            self._memory = EngineMemory(config, model_dir, processor, self._device)
         except ArenaError as error:
             raise ConfigError(f"shared memory: {error}") from error
         self._workers = WorkerProcesses()
@@ -71,6 +74,7 @@ class Supervisor:
             instance=instance,
             number=number,
             layout=self.memory.layout,
+            device=self._device.name,
             model_dir=str(self._model_dir),
             dtype=self._memory.dtype,
             patch_row_bytes=self._processor.patch_row_bytes,

@@ -20,7 +20,7 @@ class PoolSize(msgspec.Struct, frozen=True):
 
 
 class MemoryLayout(msgspec.Struct, frozen=True):
-    """Names and sizes of the shared pools and queues of the engine `engine_id`."""
+    """Names and sizes of the shared pools and queues of the engine `engine_id`; `place` is where pages are."""
 
     engine_id: str
     weights: str  # name of their memory
@@ -29,6 +29,7 @@ class MemoryLayout(msgspec.Struct, frozen=True):
     visual: PoolSize
     instances: tuple[str, ...]
     state_pages: int = 0  # pages of the KV cache for each sequence's recurrent state
+    place: str = "host"
 
     def arena(self, name: str) -> str:
         """Return the name of an arena of this engine."""
@@ -62,7 +63,7 @@ class SharedMemory:
         try:
             for name in ("kv", "patch", "visual"):
                 size: PoolSize = getattr(layout, name)
-                memory.pools[name] = PagePool.create(layout.arena(name), size.pages, size.page_bytes)
+                memory.pools[name] = PagePool.create(layout.arena(name), size.pages, size.page_bytes, layout.place)
             for name in (ENGINE_INBOX, *layout.instances):
                 memory.inboxes[name] = MessageQueue.create(layout.arena(f"inbox-{name}"), _INBOX_BYTES)
         except BaseException:
