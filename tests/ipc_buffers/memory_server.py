@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ipc_buffers import Memory, PagedBuffer, PagePool
+from ipc_buffers import Memory, PagedBuffer, PagePool, free_bytes, list_gpus
 
 
 class Operations:
@@ -24,6 +24,13 @@ class Operations:
         self.memories: dict[str, Memory] = {}
         self.pools: dict[str, PagePool] = {}
         self.views: dict[str, object] = {}
+
+    def gpus(self) -> list[dict[str, Any]]:
+        facts = ("place", "name", "uuid", "capability", "total_bytes", "multiprocessors", "driver")
+        return [{fact: getattr(gpu, fact) for fact in facts} for gpu in list_gpus()]
+
+    def free_bytes(self, place: str) -> int:
+        return free_bytes(place)
 
     def create(self, handle: str, name: str, size: int, place: str) -> None:
         self.memories[handle] = Memory.create(name, size, place, manifest=f"made by {os.getpid()}".encode())

@@ -12,13 +12,16 @@ __all__: list[str] = [
     "Arena",
     "ArenaError",
     "ArenaInfo",
+    "Gpu",
     "Memory",
     "MessageQueue",
     "MessageTooLarge",
     "PageError",
     "PagePool",
     "PagedBuffer",
+    "free_bytes",
     "list_arenas",
+    "list_gpus",
     "remove_stale_arenas",
 ]
 
@@ -81,6 +84,28 @@ class ArenaInfo:
     @property
     def size(self) -> int:
         """Bytes of host memory."""
+
+class Gpu:
+    """A GPU that this process sees."""
+    def __repr__(self) -> str: ...
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability, such as (9, 0)."""
+    @property
+    def driver(self) -> tuple[int, int]:
+        """The CUDA version that the driver supports, such as (13, 0)."""
+    @property
+    def multiprocessors(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def place(self) -> str:
+        """As this process numbers its GPUs: "cuda:N"."""
+    @property
+    def total_bytes(self) -> int: ...
+    @property
+    def uuid(self) -> str:
+        """As nvidia-smi writes it: "GPU-…"."""
 
 class Memory:
     """A named block of bytes in a place: host memory, or a GPU.
@@ -298,8 +323,21 @@ class MessageQueue:
     @property
     def name(self) -> str: ...
 
+def free_bytes(place: str) -> int:
+    """Return the bytes of a GPU, "cuda:N", that nobody uses; what this process's context takes counts as used.
+
+    Raises ArenaError if there is no such GPU or no driver, ValueError if `place` is no GPU. Processes that are forked later
+    cannot use CUDA.
+    """
+
 def list_arenas() -> list[ArenaInfo]:
     """Return all arenas, memories, page pools and message queues on this machine, by name."""
+
+def list_gpus() -> list[Gpu]:
+    """Return the GPUs that this process sees, as it numbers them; that takes no memory of theirs.
+
+    Raises ArenaError if there is none, no driver or too old a driver. Processes that are forked later cannot use CUDA.
+    """
 
 def remove_stale_arenas() -> list[str]:
     """Unlink what dead creators left behind; return the names."""
