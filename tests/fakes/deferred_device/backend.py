@@ -68,14 +68,19 @@ def register() -> torch.library.Library:
     for operation in _FACTORIES:
         library.impl(operation, functools.partial(_make, operation), "PrivateUse1")
     attention = aten.scaled_dot_product_attention.default
+    # torch.tensor and lists as indices get here past the tensors' own dispatch
     library.impl(aten._copy_from.default, _copy_from, "PrivateUse1")
+    library.impl(aten._local_scalar_dense.default, _item, "PrivateUse1")
     library.impl(attention, lambda *args, **kwargs: dispatch(attention, (), args, kwargs), "AutogradPrivateUse1")
     return library
 
 
 def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
-    """Copy for torch.tensor and lists as indices, which torch keeps from a tensor's own dispatch."""
     return copy(aten.copy_.default, target, source, non_blocking)
+
+
+def _item(tensor: Tensor) -> Any:
+    return dispatch(aten._local_scalar_dense.default, (), (tensor,))
 
 
 def _make(operation: Any, *args: Any, **kwargs: Any) -> Any:

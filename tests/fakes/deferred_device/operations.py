@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey
 from torch._ops import OpOverload
 
+from .kernels import KERNELS, SIZES
 from .signature import aten, over_tensors, signature, tensors_of
 from .stream import stream
 from .tensor import NAME, DeferredTensor, like_meta, poisoned_like, wrap
@@ -25,7 +27,8 @@ def dispatch(
         return special(operation, *args, **kwargs)
     rules = signature(operation)
     if rules.decomposes:
-        return operation.decompose(*args, **kwargs)
+        # torch's own parts: `decompose` would prefer those written for compilers
+        return operation._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
     if rules.is_view:
         return over_tensors(wrap, operation(*_on_host(args), **_on_host(kwargs)))
     if rules.takes_device and _is_elsewhere(kwargs.get("device")):
@@ -51,11 +54,12 @@ def queue(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     host_args, host_kwargs = _on_host(args), _on_host(kwargs)
     if rules.takes_device:
         host_kwargs |= {"device": "cpu", "pin_memory": False}
+    kernel = KERNELS.get(operation, operation)
     # results that are arguments are written by the operation itself
     new = [None if argument else result for result, argument in zip(results, rules.returned, strict=True)]
 
     def run() -> None:
-        found = operation(*host_args, **host_kwargs)
+        found = kernel(*host_args, **host_kwargs)
         _store(found if len(new) > 1 else (found,), new)
 
     stream.queue(str(operation), run)
@@ -77,7 +81,7 @@ def _results(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     meta_args, meta_kwargs = over_tensors(like_meta, args), over_tensors(like_meta, kwargs)
     if rules.takes_device:
         meta_kwargs |= {"device": "meta", "pin_memory": False}
-    found = operation(*meta_args, **meta_kwargs)
+    found = SIZES.get(operation, operation)(*meta_args, **meta_kwargs)
     for argument in rules.written:
         before, after = (tensors_of(argument.find(*each)) for each in ((args, kwargs), (meta_args, meta_kwargs)))
         if [each.shape for each in before] != [each.shape for each in after]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tag, Tensor
+from torch._C import DispatchKey
 from torch._ops import OpOverload
 
 aten = torch.ops.aten
@@ -22,6 +23,7 @@ _TAKE_HOST_SCALARS = (
     aten.index_put,
     aten.index_put_,
 )
+_DIVIDED = DispatchKey.CompositeImplicitAutograd
 _HOST_NEEDS_VALUES = (Tag.dynamic_output_shape, Tag.data_dependent_output)
 
 
@@ -64,7 +66,7 @@ def signature(operation: OpOverload[..., Any]) -> Signature:
     ]
     undivided = operation in _UNDIVIDED
     return Signature(
-        decomposes=not undivided and operation._can_decompose(),
+        decomposes=not undivided and operation.has_kernel_for_dispatch_key(_DIVIDED),
         is_view=bool(aliases) and not written,
         is_random=not undivided and Tag.nondeterministic_seeded in tags,
         takes_device=any(each.name == "device" for each in schema.arguments),
