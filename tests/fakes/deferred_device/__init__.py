@@ -10,7 +10,7 @@ from torch import Tensor
 from .backend import DeviceModule, register
 from .operations import launch
 from .stream import stream
-from .tensor import wrap
+from .tensor import NAME, wrap
 
 __all__ = ["copies", "install", "launch", "pending", "reset", "synchronize", "uploads", "view", "waits"]
 
@@ -21,7 +21,12 @@ def install() -> None:
 
 
 def view(host: Tensor) -> Tensor:
-    """Make a tensor of the device over a host tensor's own memory, which is written when the host waits."""
+    """Make a tensor of the device over a host tensor's own memory, which is written when the host waits.
+
+    Raises ValueError for a tensor that is not of the host.
+    """
+    if host.device.type != "cpu":
+        raise ValueError(f"only a tensor of the host has memory for {NAME} to use, not one of {host.device}")
     return wrap(host)
 
 

@@ -41,12 +41,14 @@ def dispatch(
 def queue(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Queue an operation and return tensors for its results, whose sizes a run on meta tensors tells.
 
-    Raises RuntimeError for tensors on different devices and what is wrong with sizes and dtypes, NotImplementedError
-    for random numbers.
+    Raises RuntimeError for tensors on different devices, NotImplementedError for what the device cannot do, and at once
+    what the run on meta tensors raises.
     """
     rules = signature(operation)
     if rules.is_random:
         raise NotImplementedError(f"{operation}: there are no random numbers on {NAME}")
+    if rules.changes_sizes:
+        raise NotImplementedError(f"{operation}: tensors of {NAME} keep their sizes and strides")
     args, kwargs = _on_one_device(operation, args, kwargs)
     results = _results(operation, args, kwargs)
     if operation.overloadpacket in _ALLOCATIONS:
@@ -85,7 +87,7 @@ def _results(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     for argument in rules.written:
         before, after = (tensors_of(argument.find(*each)) for each in ((args, kwargs), (meta_args, meta_kwargs)))
         if [each.shape for each in before] != [each.shape for each in after]:
-            raise NotImplementedError(f"{operation}: tensors of {NAME} cannot be resized; give `out` its final size")
+            raise NotImplementedError(f"{operation}: tensors of {NAME} keep their sizes; give `out` its own")
     return [
         argument.find(args, kwargs) if argument else over_tensors(lambda meta: wrap(poisoned_like(meta)), each)
         for each, argument in zip(found if len(rules.returned) > 1 else (found,), rules.returned, strict=False)
@@ -213,7 +215,8 @@ _SPECIAL: dict[Operation, Callable[..., Any]] = {
     aten.copy_.default: copy,
     aten._to_copy.default: _to_copy,
     aten.is_pinned.default: lambda *_: False,
+    aten.detach_.default: lambda _operation, tensor: tensor,
+    aten._pin_memory.default: _refuse,
     **dict.fromkeys((aten.index.Tensor, aten._unsafe_index.Tensor), _index),
     **dict.fromkeys((aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default), _index),
-    **dict.fromkeys((aten._pin_memory.default, aten.resize_.default, aten.set_.source_Tensor), _refuse),
 }

@@ -16,6 +16,7 @@ _UNDIVIDED = (aten.scaled_dot_product_attention.default,)
 # Besides operations on elements, these take single values from the host on a GPU.
 _TAKE_HOST_SCALARS = (
     aten.where,
+    aten.floor_divide,
     aten.fill,
     aten.fill_,
     aten.masked_fill,
@@ -43,6 +44,7 @@ class Signature(NamedTuple):
     decomposes: bool
     is_view: bool
     is_random: bool
+    changes_sizes: bool
     takes_device: bool
     takes_host_scalars: bool
     host_needs_values: bool
@@ -69,6 +71,7 @@ def signature(operation: OpOverload[..., Any]) -> Signature:
         decomposes=not undivided and operation.has_kernel_for_dispatch_key(_DIVIDED),
         is_view=bool(aliases) and not written,
         is_random=not undivided and Tag.nondeterministic_seeded in tags,
+        changes_sizes=Tag.inplace_view in tags,
         takes_device=any(each.name == "device" for each in schema.arguments),
         takes_host_scalars=Tag.pointwise in tags or operation.overloadpacket in _TAKE_HOST_SCALARS,
         host_needs_values=any(tag in tags for tag in _HOST_NEEDS_VALUES),

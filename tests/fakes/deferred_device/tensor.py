@@ -39,8 +39,11 @@ class DeferredTensor(Tensor):
     def __array__(self, dtype: Any = None) -> Any:
         return self.numpy()
 
-    def __dlpack__(self, **_: Any) -> NoReturn:
+    def __dlpack_device__(self) -> NoReturn:
         raise BufferError(f"{self.device} is no device of DLPack's")
+
+    def __dlpack__(self, **_: Any) -> NoReturn:
+        self.__dlpack_device__()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"tensor(..., device='{self.device}', size={tuple(self.shape)}, dtype={self.dtype})"
