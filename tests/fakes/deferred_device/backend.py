@@ -60,11 +60,11 @@ class DeviceModule:
 
 
 @functools.cache
-def register() -> torch.library.Library:
+def register() -> Any:
     """Register the device with torch, once in a process; it is known as long as what is returned lives."""
     _setup_privateuseone_for_python_backend(NAME, DeviceModule())
-    DeferredTensor.__torch_dispatch__ = staticmethod(dispatch)
-    library = torch.library.Library("aten", "IMPL")
+    DeferredTensor.__torch_dispatch__ = staticmethod(dispatch)  # type: ignore[assignment]
+    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     for operation in _FACTORIES:
         library.impl(operation, functools.partial(_make, operation), "PrivateUse1")
     attention = aten.scaled_dot_product_attention.default

@@ -8,10 +8,10 @@ from torch import Tensor
 from torch._C import DispatchKey
 from torch._ops import OpOverload
 
-from .kernels import KERNELS, SIZES
-from .signature import aten, over_tensors, signature, tensors_of
+from .foretelling import Layout, foretell
+from .signature import aten, over, signature, tensors_of
 from .stream import stream
-from .tensor import NAME, DeferredTensor, like_meta, poisoned_like, wrap
+from .tensor import NAME, DeferredTensor, empty, wrap
 
 Operation = OpOverload[..., Any]
 
@@ -30,7 +30,7 @@ def dispatch(
         # torch's own parts: `decompose` would prefer those written for compilers
         return operation._op_dk(DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
     if rules.is_view:
-        return over_tensors(wrap, operation(*_on_host(args), **_on_host(kwargs)))
+        return over(Tensor, wrap, operation(*_on_host(args), **_on_host(kwargs)))
     if rules.takes_device and _is_elsewhere(kwargs.get("device")):
         return operation(*_on_host(args), **_on_host(kwargs))
     if rules.host_needs_values and kwargs.get("output_size") is None:
@@ -56,7 +56,7 @@ def queue(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     host_args, host_kwargs = _on_host(args), _on_host(kwargs)
     if rules.takes_device:
         host_kwargs |= {"device": "cpu", "pin_memory": False}
-    kernel = KERNELS.get(operation, operation)
+    kernel = _KERNELS.get(operation, operation)
     # results that are arguments are written by the operation itself
     new = [None if argument else result for result, argument in zip(results, rules.returned, strict=True)]
 
@@ -79,18 +79,9 @@ def launch(function: Callable[..., object], *args: Any) -> None:
 
 
 def _results(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    rules = signature(operation)
-    meta_args, meta_kwargs = over_tensors(like_meta, args), over_tensors(like_meta, kwargs)
-    if rules.takes_device:
-        meta_kwargs |= {"device": "meta", "pin_memory": False}
-    found = SIZES.get(operation, operation)(*meta_args, **meta_kwargs)
-    for argument in rules.written:
-        before, after = (tensors_of(argument.find(*each)) for each in ((args, kwargs), (meta_args, meta_kwargs)))
-        if [each.shape for each in before] != [each.shape for each in after]:
-            raise NotImplementedError(f"{operation}: tensors of {NAME} keep their sizes; give `out` its own")
     return [
-        argument.find(args, kwargs) if argument else over_tensors(lambda meta: wrap(poisoned_like(meta)), each)
-        for each, argument in zip(found if len(rules.returned) > 1 else (found,), rules.returned, strict=False)
+        argument.find(args, kwargs) if argument else over(Layout, lambda layout: wrap(empty(layout)), foretold)
+        for foretold, argument in zip(foretell(operation, args, kwargs), signature(operation).returned, strict=False)
     ]
 
 
@@ -107,17 +98,17 @@ def _store(found: Any, results: list[Any]) -> None:
         for computed, tensor in zip(tensors_of(value), tensors_of(result), strict=True):
             if (computed.shape, computed.dtype) != (tensor.shape, tensor.dtype):
                 raise TypeError(f"torch foretold {tensor}, and its CPU kernel made {computed.dtype}{computed.shape}")
-            tensor.host.copy_(computed)
+            _on_host(tensor).copy_(computed)
 
 
 def _wait_and_do(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     args, kwargs = _on_one_device(operation, args, kwargs)
     stream.wait(str(operation))
-    return over_tensors(wrap, operation(*_on_host(args), **_on_host(kwargs)))
+    return over(Tensor, wrap, operation(*_on_host(args), **_on_host(kwargs)))
 
 
 def _on_host(value: Any) -> Any:
-    return over_tensors(lambda tensor: tensor.host if isinstance(tensor, DeferredTensor) else tensor, value)
+    return over(Tensor, lambda tensor: tensor.host if isinstance(tensor, DeferredTensor) else tensor, value)
 
 
 def _on_one_device(
@@ -136,7 +127,7 @@ def _on_one_device(
             return tensor.clone()
         raise _mixed(operation)
 
-    return over_tensors(check, args), over_tensors(check, kwargs)
+    return over(Tensor, check, args), over(Tensor, check, kwargs)
 
 
 def _mixed(name: object) -> RuntimeError:
@@ -160,7 +151,7 @@ def copy(operation: Operation, target: Tensor, source: Tensor, non_blocking: boo
 
 
 def _download(operation: Operation, target: Tensor, source: Tensor, non_blocking: bool) -> Tensor:
-    operation(like_meta(target), like_meta(source))
+    foretell(operation, (target, source), {})
     host = _on_host(source)
     if non_blocking:
         stream.queue(str(operation), lambda: target.copy_(host))
@@ -177,10 +168,8 @@ def _to_copy(
         result: Tensor = queue(operation, (source,), options)
         return result
     options.pop("pin_memory", None)
-    meta = operation(like_meta(source), device="meta", **options)
-    if torch.device(device).type == "meta":
-        return meta
-    return _download(aten.copy_.default, poisoned_like(meta), source, non_blocking)
+    [layout] = foretell(operation, (source,), options)
+    return _download(aten.copy_.default, empty(layout), source, non_blocking)
 
 
 def _index(operation: Operation, tensor: Tensor, indices: list[Tensor | None], *rest: Any) -> Any:
@@ -211,6 +200,12 @@ def _refuse(operation: Operation, *_: Any, **__: Any) -> Any:
     raise NotImplementedError(f"{operation}: not for tensors of {NAME}")
 
 
+def _histogram(values: Tensor, *bounds: Any) -> Tensor:
+    """Count integers, too, as on a GPU."""
+    return torch.histc(values.double(), *bounds).to(values.dtype)
+
+
+_KERNELS: dict[Operation, Callable[..., Any]] = {aten.histc.default: _histogram}
 _SPECIAL: dict[Operation, Callable[..., Any]] = {
     aten.copy_.default: copy,
     aten._to_copy.default: _to_copy,

@@ -80,19 +80,19 @@ def signature(operation: OpOverload[..., Any]) -> Signature:
     )
 
 
-def over_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
-    """Replace the tensors in an operation's arguments or results."""
-    if isinstance(value, Tensor):
+def over(kind: type, function: Callable[[Any], Any], value: Any) -> Any:
+    """Replace what is of a kind in an operation's arguments or results."""
+    if isinstance(value, kind):
         return function(value)
     if isinstance(value, list | tuple):
-        return type(value)([over_tensors(function, each) for each in value])
+        return type(value)([over(kind, function, each) for each in value])
     if isinstance(value, dict):
-        return {name: over_tensors(function, each) for name, each in value.items()}
+        return {name: over(kind, function, each) for name, each in value.items()}
     return value
 
 
 def tensors_of(value: Any) -> list[Tensor]:
     """Return the tensors in an operation's arguments or results, in order."""
     found: list[Tensor] = []
-    over_tensors(found.append, value)
+    over(Tensor, found.append, value)
     return found

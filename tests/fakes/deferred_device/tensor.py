@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from .foretelling import Layout
 from .stream import stream
 
 NAME = "deferred"
@@ -16,7 +17,7 @@ class DeferredTensor(Tensor):
     host: Tensor
 
     # what dispatch returns is returned as it is
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     def data_ptr(self) -> int:
         """Return the address in host memory."""
@@ -45,7 +46,7 @@ class DeferredTensor(Tensor):
     def __dlpack__(self, **_: Any) -> NoReturn:
         self.__dlpack_device__()
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"tensor(..., device='{self.device}', size={tuple(self.shape)}, dtype={self.dtype})"
 
 
@@ -63,14 +64,9 @@ def wrap(host: Tensor) -> DeferredTensor:
     return tensor
 
 
-def like_meta(tensor: Tensor) -> Tensor:
-    """Make a tensor on "meta" with a tensor's sizes and strides."""
-    return torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
-
-
-def poisoned_like(meta: Tensor) -> Tensor:
-    """Allocate a tensor on the host that holds what nobody should read: NaN, or 0xCD in each byte."""
-    host = torch.empty_strided(meta.size(), meta.stride(), dtype=meta.dtype, device="cpu")
+def empty(layout: Layout) -> Tensor:
+    """Allocate a host tensor that holds what nobody should read: NaN, or 0xCD in each byte."""
+    host = torch.empty_strided(layout.size, layout.stride, dtype=layout.dtype, device="cpu")
     if host.dtype is torch.bool:
         return host.fill_(True)
     if host.is_floating_point() or host.is_complex():
