@@ -4,13 +4,13 @@
 a name in `open_device` and `config.DeviceName`.
 """
 
-from unifiedserve.config import DeviceName
-from unifiedserve.device.base import Device
+from unifiedserve.config import DeviceName, EngineConfig
+from unifiedserve.device.base import Device, Room
 
-__all__ = ["Device", "open_device"]
+__all__ = ["Device", "Room", "open_device"]
 
 
-def open_device(name: DeviceName) -> Device:
+def open_device(name: DeviceName, config: EngineConfig) -> Device:
     """Return a device of this machine; nothing of it is taken or started yet."""
     if name == "cuda":
         from unifiedserve.device.cuda import CudaDevice

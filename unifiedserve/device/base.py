@@ -111,6 +111,14 @@ class Kernels(Protocol):
         """Return what makes float32 logits [k, vocab], valid until the next call, of hidden states [k, hidden]."""
 
 
+class Room(NamedTuple):
+    """The memory of a device of its own, in bytes, and its name."""
+
+    name: str
+    total: int
+    free: int
+
+
 class Sharing(Protocol):
     """How the workers of an engine share the hardware."""
 
@@ -146,6 +154,9 @@ class Device(Protocol):
 
     def check_dtype(self, dtype: str) -> None:
         """Raise ConfigError if it cannot compute with a dtype."""
+
+    def room(self) -> Room | None:
+        """Return what there is of its own memory now, all processes' use counted; None if it computes in the host's."""
 
     def slowness(self) -> str | None:
         """Say why it is slower than it should be, for a warning at the start; None if it is not."""

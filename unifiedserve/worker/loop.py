@@ -87,7 +87,7 @@ def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
     form = f"%(asctime)s {spec.instance.name} %(levelname)s %(message)s"
     logging.basicConfig(level=logging.INFO, format=form)
-    device = open_device(spec.device)
+    device = open_device(spec.device, spec.config)
     device.sharing.enter(spec.instance, spec.config.torch_threads)
     worker = Worker(spec, device)
     try:

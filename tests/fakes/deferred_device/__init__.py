@@ -5,6 +5,8 @@ results' sizes depend on values. Until then host memory under a `view` is what i
 Tensors of the host and of the device do not mix. There are no random numbers, no streams and no events.
 """
 
+from contextlib import AbstractContextManager
+
 from torch import Tensor
 
 from .backend import DeviceModule, register
@@ -12,7 +14,7 @@ from .operations import launch
 from .stream import stream
 from .tensor import NAME, wrap
 
-__all__ = ["copies", "install", "launch", "pending", "reset", "synchronize", "uploads", "view", "waits"]
+__all__ = ["copies", "install", "launch", "pending", "process", "reset", "synchronize", "uploads", "view", "waits"]
 
 
 def install() -> None:
@@ -28,6 +30,11 @@ def view(host: Tensor) -> Tensor:
     if host.device.type != "cpu":
         raise ValueError(f"only a tensor of the host has memory for {NAME} to use, not one of {host.device}")
     return wrap(host)
+
+
+def process(name: str) -> AbstractContextManager[None]:
+    """Queue what is done meanwhile as the process of that name, whose work waits for nobody else's."""
+    return stream.of(name)
 
 
 def synchronize() -> None:

@@ -1,8 +1,9 @@
 """The device's one stream: work in program order, done when the host waits for it, and counts of what the host did."""
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -17,7 +18,8 @@ class Stream:
     """Keeps work until the host waits. Threads may share it; work is done in the thread that waits."""
 
     def __init__(self) -> None:
-        self._pending: deque[Work] = deque()
+        self._queues: defaultdict[str, deque[Work]] = defaultdict(deque)
+        self._pending = self._queues[""]
         self._running = threading.RLock()
         self.reset()
 
@@ -26,6 +28,15 @@ class Stream:
         self.waits: list[str] = []
         self.copies: list[str] = []
         self.uploads = 0
+
+    @contextmanager
+    def of(self, process: str) -> Iterator[None]:
+        """Queue work, and wait for it, as another process would, beside which this one's work stays queued."""
+        before, self._pending = self._pending, self._queues[process]
+        try:
+            yield
+        finally:
+            self._pending = before
 
     @property
     def pending(self) -> int:

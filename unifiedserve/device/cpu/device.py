@@ -52,6 +52,9 @@ class CpuDevice:
     def check_dtype(self, dtype: str) -> None:
         """Do nothing: torch computes with all of them."""
 
+    def room(self) -> None:
+        """Return None: its memory is the host's."""
+
     def slowness(self) -> str | None:
         return slowness()
 

@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from ipc_buffers import Memory
+from ipc_buffers import Memory, free_bytes
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import Kernels, Sharing
+from unifiedserve.device.base import Kernels, Room, Sharing
 from unifiedserve.device.cuda.sharing import TimeSlices
+from unifiedserve.device.cuda.support import first_gpu, multiplies_bfloat16
+from unifiedserve.errors import ConfigError
 
 
 class CudaDevice:
@@ -30,10 +32,16 @@ class CudaDevice:
         return CudaKernels(self, TritonAttention(self.torch), TritonPointwise())
 
     def best_dtype(self) -> str:
-        return "bfloat16"
+        return "bfloat16" if multiplies_bfloat16(first_gpu()) else "float32"
 
     def check_dtype(self, dtype: str) -> None:
-        pass
+        gpu = first_gpu()
+        if dtype == "bfloat16" and not multiplies_bfloat16(gpu):
+            raise ConfigError(f"--dtype bfloat16: {gpu.name} does not compute with it; use --dtype float32")
+
+    def room(self) -> Room:
+        gpu = first_gpu()
+        return Room(gpu.name, gpu.total_bytes, free_bytes(gpu.place))
 
     def slowness(self) -> str | None:
         """Return None: it is as fast as it is."""
