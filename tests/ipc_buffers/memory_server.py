@@ -42,6 +42,10 @@ class Operations:
         self.pools[name] = PagePool.create(name, pages, page_bytes, place)
         self.memories[name] = self.pools[name].memory
 
+    def lay_pool(self, name: str, memory: str, page_bytes: int) -> None:
+        self.pools[name] = PagePool.over(name, self.memories[memory], page_bytes)
+        self.memories[name] = self.pools[name].memory
+
     def attach_pool(self, name: str) -> None:
         self.pools[name] = PagePool.attach(name)
         self.memories[name] = self.pools[name].memory
@@ -50,11 +54,23 @@ class Operations:
         pages = self.pools[name].allocate(count, request)
         return None if pages is None else pages.tolist()
 
+    def remember(self, name: str, pages: list[int]) -> list[int]:
+        return self.pools[name].remember(pages).tolist()
+
+    def recall(self, name: str, pages: list[int], epochs: list[int], request: int) -> int:
+        return self.pools[name].recall(pages, epochs, request)
+
     def reclaim(self, name: str, request: int) -> int:
         return self.pools[name].reclaim(request)
 
     def free_pages(self, name: str) -> int:
         return self.pools[name].free_pages()
+
+    def remembered_pages(self, name: str) -> int:
+        return self.pools[name].remembered_pages()
+
+    def unlink_pool(self, name: str) -> None:
+        self.pools[name].unlink()
 
     def pool_data(self, name: str) -> None:
         self.pools[name].data()

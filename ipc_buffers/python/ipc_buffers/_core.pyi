@@ -175,16 +175,26 @@ class Memory:
 class PagePool:
     """Fixed-size pages, used by many processes at once without a lock.
 
-    Who owns them is told in host memory; what they hold is a `Memory`, there or on a GPU, under the same name.
+    Who owns them is told in host memory; what they hold is a `Memory`, there or on a GPU: of the pool's own, under the same
+    name, or one that outlives it (`over`).
     A page knows its owner, so whatever a dead process held can be found and freed by `reclaim`. `pages` arguments are
     array-likes of integers, of any shape.
     """
     @staticmethod
     def attach(name: str) -> PagePool:
-        """Map a pool of another handle, by name; raises as `Memory.attach`."""
+        """Map a pool of another handle, by name, and its memory; raises as `Memory.attach`."""
     @staticmethod
     def create(name: str, num_pages: int, page_bytes: int, place: str = "host") -> PagePool:
         """Create a pool with its pages at a place; raises as `Memory.create`, and ValueError for counts or sizes out of range."""
+    @staticmethod
+    def over(name: str, memory: Memory, page_bytes: int) -> PagePool:
+        """Create a pool whose pages are those of a memory, which keeps its contents, its name and a life of its own.
+
+        All pages are free, and their epochs begin anew. So a pool is renewed by closing and unlinking it and laying another
+        over the same memory; handles of the old one know nothing of the new one, and must not write to pages any more.
+        Raises ArenaError if the name is in use or /dev/shm has no room; ValueError for a bad name, a memory that is no whole
+        number of pages, or one that is a pool's own.
+        """
     def allocate(self, count: int, request: int, instance: int = 0) -> numpy.typing.NDArray[numpy.int32] | None:
         """Return int32[count] page numbers with one reference each, tagged with their owner; None if not enough are free.
 
@@ -240,7 +250,8 @@ class PagePool:
         """
     def retain(self, pages: numpy.typing.ArrayLike) -> None:
         """Add a reference to each page; if one is free or out of range, to none of them, and raise PageError."""
-    def unlink(self) -> None: ...
+    def unlink(self) -> None:
+        """Remove the name, if it still is this pool's; that of a memory it was laid over stays."""
     def used_pages(self) -> int: ...
     @property
     def memory(self) -> Memory:
