@@ -91,7 +91,7 @@ def back_to_back(tensors: Sequence[Tensor]) -> Tensor:
     if len(tensors) == 1:
         return first
     ends = [tensor.data_ptr() + tensor.nbytes for tensor in tensors]
-    storage = first.untyped_storage()
-    if ends[:-1] != [tensor.data_ptr() for tensor in tensors[1:]] or ends[-1] > storage.data_ptr() + storage.nbytes():
+    memory_end = first.data_ptr() - first.storage_offset() * first.itemsize + first.untyped_storage().nbytes()
+    if ends[:-1] != [tensor.data_ptr() for tensor in tensors[1:]] or ends[-1] > memory_end:
         return torch.cat(list(tensors))
     return first.as_strided((sum(len(tensor) for tensor in tensors), *first.shape[1:]), first.stride())

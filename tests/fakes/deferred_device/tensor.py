@@ -52,14 +52,15 @@ class DeferredTensor(Tensor):
 
 def wrap(host: Tensor) -> DeferredTensor:
     """Make a tensor of the device over a host tensor's memory."""
-    tensor: DeferredTensor = Tensor._make_wrapper_subclass(
-        DeferredTensor,
-        host.size(),
-        host.stride(),
-        host.storage_offset(),
-        dtype=host.dtype,
-        device=torch.device(NAME, 0),
-    )
+    with torch.inference_mode(False):  # a view of a tensor that is older than inference mode must be none of it
+        tensor: DeferredTensor = Tensor._make_wrapper_subclass(
+            DeferredTensor,
+            host.size(),
+            host.stride(),
+            host.storage_offset(),
+            dtype=host.dtype,
+            device=torch.device(NAME, 0),
+        )
     tensor.host = host
     return tensor
 
