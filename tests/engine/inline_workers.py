@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -16,7 +17,7 @@ from unifiedserve.config import EngineConfig, Placement, Stage
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVLayout
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory
+from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages
 from unifiedserve.memory.weights import load_weights
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
@@ -38,6 +39,10 @@ from unifiedserve.worker.spec import WorkerSpec
 
 PAGES = 256  # of each pool
 SECONDS = 60.0
+
+
+def _here(name: str) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 @dataclass
@@ -71,8 +76,10 @@ class InlineWorkers:
         checkpoint: Path,
         processor: Processor,
         config: EngineConfig,
-        device: Callable[[], Device] = lambda: CPU,
+        device: Device = CPU,
+        process: Callable[[str], AbstractContextManager[None]] = _here,
     ) -> None:
+        """Start them on a device; what a worker does is done within the `process` of its name."""
         name = f"test-workers-{uuid.uuid4().hex[:12]}"
         kv = KVLayout.of(processor.config, config.kv_page_tokens, torch.float32)
         layout = MemoryLayout(
@@ -84,39 +91,40 @@ class InlineWorkers:
             instances=tuple(instance.name for instance in placement.instances),
             state_pages=kv.state_pages,
         )
-        self.memory = SharedMemory.create(layout)
+        self._pages = create_pages(layout, f"{name}-pages")
+        self.memory = SharedMemory.create(layout, self._pages)
         self.tokens: dict[int, dict[int, int]] = {}
         self.ended: set[int] = set()
         self.drained: set[int] = set()
         self._placement = placement
         self._weights = load_weights(checkpoint, layout.weights, torch.float32)
-        self.workers = [
-            Worker(
-                WorkerSpec(
-                    config=config,
-                    placement=placement,
-                    instance=instance,
-                    number=number,
-                    layout=layout,
-                    device="cpu",
-                    model_dir=str(checkpoint),
-                    dtype="float32",
-                    patch_row_bytes=processor.patch_row_bytes,
-                    visual_dim=processor.visual_dim,
-                    vocab_size=processor.vocab_size,
-                    eos_token_ids=processor.eos_token_ids,
-                ),
-                device(),
+        self._process = process
+        self._workers = {}
+        for number, instance in enumerate(placement.instances, 1):
+            spec = WorkerSpec(
+                config=config,
+                placement=placement,
+                instance=instance,
+                number=number,
+                layout=layout,
+                device=device.name,
+                model_dir=str(checkpoint),
+                dtype="float32",
+                patch_row_bytes=processor.patch_row_bytes,
+                visual_dim=processor.visual_dim,
+                vocab_size=processor.vocab_size,
+                eos_token_ids=processor.eos_token_ids,
             )
-            for number, instance in enumerate(placement.instances, 1)
-        ]
+            with process(instance.name):
+                self._workers[instance.name] = Worker(spec, device)
 
     def close(self) -> None:
-        for worker in self.workers:
+        for worker in self._workers.values():
             worker.close()
-        self._weights.close()
-        self._weights.unlink()
         self.memory.unlink()
+        for memory in (self._weights, *self._pages.values()):
+            memory.close()
+            memory.unlink()
 
     def send(self, stage: Stage, message: Message) -> None:
         self.memory.inboxes[self._placement.host(stage)].send(pack(message))
@@ -139,8 +147,9 @@ class InlineWorkers:
             self.send(Stage.VISION, VisionRequest(ticket=ticket, media=asked.sources))
 
     def turn(self) -> None:
-        for worker in self.workers:
-            worker.turn(0.0)
+        for name, worker in self._workers.items():
+            with self._process(name):
+                worker.turn(0.0)
         for data in self.memory.inboxes[ENGINE_INBOX].receive_many(256, timeout=0):
             self._take(unpack(data))
 

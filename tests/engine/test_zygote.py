@@ -17,7 +17,7 @@ from daemon import Daemon
 
 from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.engine.zygote import WorkerProcess, Zygote, ZygoteError
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory
+from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages
 from unifiedserve.messages.wire import Ready, Shutdown, pack, unpack
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -56,9 +56,13 @@ time.sleep(1000)
 def memory() -> Iterator[SharedMemory]:
     size = PoolSize(4, 4096)
     layout = MemoryLayout(f"test-zygote-{uuid.uuid4().hex[:12]}", "", size, size, size, (VISION.name,))
-    memory = SharedMemory.create(layout)
+    pages = create_pages(layout, f"{layout.engine_id}-pages")
+    memory = SharedMemory.create(layout, pages)
     yield memory
     memory.unlink()
+    for page in pages.values():
+        page.close()
+        page.unlink()
 
 
 @pytest.fixture(scope="module")
