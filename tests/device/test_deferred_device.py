@@ -1,10 +1,11 @@
 """The stand-in for a GPU: what a CPU computes, but only once the host waits; devices do not mix."""
 
-import sys
+import copy
+import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+import deferred_device
 import pytest
 import torch
 from hypothesis import given, settings
@@ -12,9 +13,6 @@ from hypothesis import strategies as st
 from reference import transformers
 from torch import Tensor, nn
 from torch.nn import functional
-
-sys.path.append(str(Path(__file__).parents[1] / "fakes"))
-import deferred_device
 
 DEVICE = "deferred:0"  # a name, as torch knows the device only once a test runs
 
@@ -39,6 +37,7 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Any]] = {
         p, p[:, :1], p[:, :1], attn_mask=m.repeat(2)[None], enable_gqa=True
     ),
     "norms": lambda x, i, m, p: functional.rms_norm(functional.layer_norm(x, (6,)), (6,)),
+    "batch norm": lambda x, i, m, p: functional.batch_norm(p, p[0, :, 0, 0], p[1, :, 0, 0].abs()),
     "activations": lambda x, i, m, p: functional.silu(x) * functional.gelu(x, approximate="tanh"),
     "sort": lambda x, i, m, p: x.sort(dim=1, descending=True),
     "topk": lambda x, i, m, p: x.topk(3),
@@ -63,9 +62,7 @@ OPERATIONS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], Any]] = {
     "flip, roll, tril": lambda x, i, m, p: (x.flip(0), x.roll(1, 1), x.tril(), x.triu(1)),
     "interpolate": lambda x, i, m, p: functional.interpolate(p, size=(5, 5), mode="bilinear"),
     "pooling": lambda x, i, m, p: (functional.avg_pool2d(p, 2), functional.max_pool2d(p, 2)),
-    "histc of integers": lambda x, i, m, p: torch.histc(
-        i.float() if i.is_cpu else i, bins=4, min=0, max=3
-    ).long(),
+    "histc of integers": lambda x, i, m, p: torch.histc(i.float() if i.is_cpu else i, bins=4, min=0, max=3).long(),
     "nonzero": lambda x, i, m, p: (m.nonzero(), torch.where(x > 0)),
     "masks as indices": lambda x, i, m, p: (x[m], x[:, None][m, 0, 2], torch.masked_select(x, m[:, None])),
     "unique": lambda x, i, m, p: i.remainder(2).unique(return_counts=True),
@@ -354,6 +351,20 @@ def test_modules_load_state() -> None:
         found = module(MATRIX[:, :3].to(DEVICE))
         assert torch.equal(found.cpu(), source(MATRIX[:, :3]))
         assert torch.equal(source.to(DEVICE)(MATRIX[:, :3].to(DEVICE)).cpu(), found.cpu())
+
+
+def test_copies_and_storages() -> None:
+    module = nn.Linear(2, 2).to(DEVICE)
+    copied = copy.deepcopy(module)
+    assert isinstance(copied.weight, nn.Parameter)
+    assert copied.weight.tolist() == module.weight.tolist()
+    with torch.no_grad():
+        copied.weight.zero_()
+    assert module.weight.any()
+    assert module.weight[0].untyped_storage().data_ptr() == module.weight.untyped_storage().data_ptr()
+    assert copied.weight.untyped_storage().data_ptr() != module.weight.untyped_storage().data_ptr()
+    with pytest.raises(NotImplementedError, match="cannot be saved"):
+        pickle.dumps(module.weight)
 
 
 def test_a_language_model_is_a_cpus_to_the_bit() -> None:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-import torch
 import deferred_device
+import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.utils.dlpack import from_dlpack

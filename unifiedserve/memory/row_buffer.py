@@ -24,7 +24,7 @@ class RowBuffer(DevicePages):
     """
 
     def __init__(self, pool: PagePool, width: int, dtype: torch.dtype, device: Device = CPU) -> None:
-        if pool.page_bytes % (width * dtype.itemsize):
+        if width < 1 or pool.page_bytes % (width * dtype.itemsize):
             raise ValueError(f"{pool.name}: pages of {pool.page_bytes} bytes, a row takes {width * dtype.itemsize}")
         super().__init__(pool, device)
         self.width = width

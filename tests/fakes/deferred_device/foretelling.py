@@ -73,8 +73,12 @@ def _thaw(value: Any) -> Any:
     return [_thaw(each) for each in value]
 
 
-def _attention_sizes(query: Tensor, key: Tensor, value: Tensor, *_: Any, **__: Any) -> Tensor:
+def _attention_sizes(
+    query: Tensor, key: Tensor, value: Tensor, mask: Any = None, dropout_p: float = 0, *_: Any, **__: Any
+) -> Tensor:
     """Lay out [batch, heads, tokens, dim] token by token, as attention's kernels do on a CPU and on a GPU."""
+    if dropout_p:
+        raise NotImplementedError("scaled_dot_product_attention: there is no dropout on the deferred device")
     if query.dim() != 4:
         return query.new_empty(*query.shape[:-1], value.shape[-1])
     batch, heads, tokens, _dim = query.shape
@@ -87,7 +91,14 @@ def _grouped_product_sizes(left: Tensor, right: Tensor, *rest: Any, **options: A
     return sizes.to(left.dtype)
 
 
+def _batch_norm_sizes(*args: Any) -> tuple[Tensor, ...]:
+    """Leave out the batch's statistics, as the CPU's kernel does where nothing is trained."""
+    normed, *statistics = aten.native_batch_norm.default(*args)
+    return normed, *(each.new_empty(0) for each in statistics)
+
+
 _SIZES: dict[Any, Callable[..., Any]] = {
     aten.scaled_dot_product_attention.default: _attention_sizes,
+    aten.native_batch_norm.default: _batch_norm_sizes,
     aten._grouped_mm.default: _grouped_product_sizes,
 }

@@ -141,6 +141,7 @@ def _is_elsewhere(device: Any) -> bool:
 
 
 def copy(operation: Operation, target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
+    """Copy within the device, from the host or to it; what does not block is read or written when the host waits."""
     if not isinstance(target, DeferredTensor):
         return _download(operation, target, source, non_blocking)
     if not isinstance(source, DeferredTensor):
@@ -167,6 +168,8 @@ def _to_copy(
     if not _is_elsewhere(device):
         result: Tensor = queue(operation, (source,), options)
         return result
+    if torch.device(device).type != "cpu":
+        raise NotImplementedError(f"tensors of {NAME} are copied to the host only, not to {device}")
     options.pop("pin_memory", None)
     [layout] = foretell(operation, (source,), options)
     return _download(aten.copy_.default, empty(layout), source, non_blocking)

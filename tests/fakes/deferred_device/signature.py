@@ -68,7 +68,7 @@ def signature(operation: OpOverload[..., Any]) -> Signature:
     ]
     undivided = operation in _UNDIVIDED
     return Signature(
-        decomposes=not undivided and operation.has_kernel_for_dispatch_key(_DIVIDED),
+        decomposes=not undivided and torch._C._dispatch_has_kernel_for_dispatch_key(operation._name, _DIVIDED),
         is_view=bool(aliases) and not written,
         is_random=not undivided and Tag.nondeterministic_seeded in tags,
         changes_sizes=Tag.inplace_view in tags,

@@ -3,7 +3,8 @@
 from typing import Any, NoReturn
 
 import torch
-from torch import Tensor
+from torch import Tensor, UntypedStorage
+from torch.nn import Parameter
 
 from .foretelling import Layout
 from .stream import stream
@@ -22,6 +23,10 @@ class DeferredTensor(Tensor):
     def data_ptr(self) -> int:
         """Return the address in host memory."""
         return self.host.data_ptr()
+
+    def untyped_storage(self) -> UntypedStorage:
+        """Return the host memory, which tells whether tensors share it."""
+        return self.host.untyped_storage()
 
     def tolist(self) -> Any:
         """Wait, and return the values."""
@@ -45,6 +50,16 @@ class DeferredTensor(Tensor):
 
     def __dlpack__(self, **_: Any) -> NoReturn:
         self.__dlpack_device__()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DeferredTensor":
+        copied: DeferredTensor = self.detach().clone().requires_grad_(self.requires_grad)  # type: ignore[assignment]
+        if isinstance(self, Parameter):
+            copied = Parameter(copied, self.requires_grad)  # type: ignore[assignment]
+        memo[id(self)] = copied
+        return copied
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise NotImplementedError(f"tensors of {self.device} cannot be saved; save a copy on the host")
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"tensor(..., device='{self.device}', size={tuple(self.shape)}, dtype={self.dtype})"
