@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Meta
 
 DeviceName = Literal["cpu", "cuda"]
+AttentionBackend = Literal["auto", "triton", "flashinfer"]
 
 
 class Stage(StrEnum):
@@ -93,6 +94,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
         Meta(description="Weights and activations; auto: bfloat16 where the device multiplies it, else float32"),
+    ] = "auto"
+    attention_backend: Annotated[
+        AttentionBackend,
+        Meta(
+            description="Attention on a GPU; auto: triton, which needs nothing and gives a token the same whatever the "
+            "batch; flashinfer: its kernels, where flashinfer-python is installed"
+        ),
     ] = "auto"
     tool_call_parser: Annotated[
         Literal["auto", "hermes", "llama3_json", "mistral"],
