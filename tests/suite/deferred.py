@@ -89,7 +89,7 @@ class DeferredDevice:
     def best_dtype(self) -> str:
         return "float32"
 
-    def check_dtype(self, dtype: str) -> None:
+    def check(self, dtype: str) -> None:
         pass
 
     def room(self) -> Room:

@@ -152,8 +152,8 @@ class Device(Protocol):
     def best_dtype(self) -> str:
         """Return what `--dtype auto` means."""
 
-    def check_dtype(self, dtype: str) -> None:
-        """Raise ConfigError if it cannot compute with a dtype."""
+    def check(self, dtype: str) -> None:
+        """Raise ConfigError if it cannot compute with a dtype, or lacks a package that it was told to use."""
 
     def room(self) -> Room | None:
         """Return what there is of its own memory now, all processes' use counted; None if it computes in the host's."""

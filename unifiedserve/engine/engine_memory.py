@@ -44,7 +44,7 @@ class EngineMemory:
         self._device = device
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
         self.dtype = device.best_dtype() if config.dtype == "auto" else config.dtype
-        device.check_dtype(self.dtype)
+        device.check(self.dtype)
         self.generation = 0  # of workers: how often they were restarted
         self._layout = self._first_layout()
         self._check(weights_bytes(model_dir, self._torch_dtype))

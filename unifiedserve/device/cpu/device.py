@@ -49,7 +49,7 @@ class CpuDevice:
         """Return bfloat16 where the processor multiplies it, which takes half the memory traffic; float32 elsewhere."""
         return "bfloat16" if cpu_features() & {"avx512_bf16", "amx_bf16"} else "float32"
 
-    def check_dtype(self, dtype: str) -> None:
+    def check(self, dtype: str) -> None:
         """Do nothing: torch computes with all of them."""
 
     def room(self) -> None:

@@ -7,8 +7,9 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory, free_bytes
-from unifiedserve.config import DeviceName
+from unifiedserve.config import AttentionBackend, DeviceName
 from unifiedserve.device.base import Kernels, Room, Sharing
+from unifiedserve.device.cuda.backends import attention_backend, check_attention_backend
 from unifiedserve.device.cuda.sharing import TimeSlices
 from unifiedserve.device.cuda.support import first_gpu, multiplies_bfloat16
 from unifiedserve.errors import ConfigError
@@ -20,21 +21,23 @@ class CudaDevice:
     name: DeviceName = "cuda"
     place = "cuda:0"
 
-    def __init__(self) -> None:
+    def __init__(self, attention: AttentionBackend) -> None:
+        self._attention: AttentionBackend = attention
         self.torch = torch.device(self.place)
         self.sharing: Sharing = TimeSlices()
 
     @cached_property
     def kernels(self) -> Kernels:
         from unifiedserve.device.cuda.kernels import CudaKernels
-        from unifiedserve.device.triton.operators import TritonAttention, TritonPointwise
+        from unifiedserve.device.triton.operators import TritonPointwise
 
-        return CudaKernels(self, TritonAttention(self.torch), TritonPointwise())
+        return CudaKernels(self, attention_backend(self._attention, self), TritonPointwise())
 
     def best_dtype(self) -> str:
         return "bfloat16" if multiplies_bfloat16(first_gpu()) else "float32"
 
-    def check_dtype(self, dtype: str) -> None:
+    def check(self, dtype: str) -> None:
+        check_attention_backend(self._attention)
         gpu = first_gpu()
         if dtype == "bfloat16" and not multiplies_bfloat16(gpu):
             raise ConfigError(f"--dtype bfloat16: {gpu.name} does not compute with it; use --dtype float32")
