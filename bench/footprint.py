@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from streams import MODEL_SIZES, ask_video, frames, make_video, serving
 
-from unifiedserve.config import EngineConfig
+from unifiedserve.config import DEFAULT_KV_CACHE_MIB, EngineConfig
 from unifiedserve.models.tiny import make_checkpoint
 
 PARTS = ("Pss", "Pss_Anon", "Pss_File", "Pss_Shmem")
@@ -83,7 +83,7 @@ def main(
             total = show(console, f"after a request of {count} frames", sizes)
             for name, (peak, pages) in buffers(daemon.url).items():
                 console.print(f"{name}: {peak} of {pages} pages at most in use at once")
-    mib = config.kv_cache_mib + config.patch_buffer_mib + config.visual_buffer_mib + config.visual_cache_mib
+    mib = DEFAULT_KV_CACHE_MIB + config.patch_buffer_mib + config.visual_buffer_mib + config.visual_cache_mib
     limit = weights * WEIGHTS_FACTOR + mib * 2**20 / 1e6 + WORKER_MB * len(config.workers.instances)
     console.print(f"{total:.0f} MB; weights x {WEIGHTS_FACTOR} + buffers + {WORKER_MB} MB a worker: {limit:.0f} MB")
 

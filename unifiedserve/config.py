@@ -67,6 +67,7 @@ PLACEMENTS = {
 }
 
 MIB = 1 << 20
+DEFAULT_KV_CACHE_MIB = 512  # in host memory
 _PACE = 2.2  # lone decode steps between tokens while videos are worked on: streams keep over 40 % of their speed
 _REST = 0.55  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
 _LEAST_REST = 0.1  # the same if the user gives a target, which goes first
@@ -116,8 +117,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=0,
-            description="Paged KV cache, shared by prefill and decode; 0: 512 on a CPU, on a GPU what "
-            "--gpu-memory-utilization leaves for it",
+            description="Paged KV cache, shared by prefill and decode; 0: "
+            f"{DEFAULT_KV_CACHE_MIB} on a CPU, on a GPU what --gpu-memory-utilization leaves for it",
         ),
     ] = 0
     gpu_memory_utilization: Annotated[

@@ -91,7 +91,7 @@ class InlineWorkers:
             instances=tuple(instance.name for instance in placement.instances),
             state_pages=kv.state_pages,
         )
-        self._pages = create_pages(layout, f"{name}-pages")
+        self._pages = create_pages(layout, name)
         self.memory = SharedMemory.create(layout, self._pages)
         self.tokens: dict[int, dict[int, int]] = {}
         self.ended: set[int] = set()

@@ -56,7 +56,7 @@ time.sleep(1000)
 def memory() -> Iterator[SharedMemory]:
     size = PoolSize(4, 4096)
     layout = MemoryLayout(f"test-zygote-{uuid.uuid4().hex[:12]}", "", size, size, size, (VISION.name,))
-    pages = create_pages(layout, f"{layout.engine_id}-pages")
+    pages = create_pages(layout, layout.engine_id)
     memory = SharedMemory.create(layout, pages)
     yield memory
     memory.unlink()

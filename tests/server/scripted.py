@@ -101,6 +101,9 @@ class ScriptedObservation:
     def cached(self) -> dict[str, int]:
         return {"kv": 2}
 
+    def memory(self) -> dict[str, int]:
+        return {"weights": 1 << 20}
+
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (self._engine.running, 2)}
 

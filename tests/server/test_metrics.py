@@ -18,6 +18,9 @@ class Engine:
     def cached(self) -> dict[str, int]:
         return {"kv": 7}
 
+    def memory(self) -> dict[str, int]:
+        return {"weights": 1 << 20, "KV cache": 3 << 20}
+
     target_between_tokens = 0.08
 
 
@@ -74,6 +77,7 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert values["buffer_usage_ratio", ("patch",)] == 0
     assert values["buffer_peak_pages", ("kv",)] == 11
     assert values["buffer_cached_pages", ("kv",)] == 7
+    assert values["memory_bytes", ("KV cache",)] == 3 << 20
     assert values["slo_tbt_seconds", ()] == 0.08
 
 

@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from ipc_buffers import Memory
-from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.engine.device_room import check_context, check_room, describe, workers_bytes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
@@ -23,7 +23,6 @@ from unifiedserve.memory.weights import load_weights, weights_bytes
 from unifiedserve.models.base import Processor
 
 _log = logging.getLogger(__name__)
-_DEFAULT_KV_MIB = 512  # in host memory
 
 Rehearse = Callable[[SharedMemory, str], Footprint]  # over buffers, with a dtype
 
@@ -47,13 +46,15 @@ class EngineMemory:
         device.check(self.dtype)
         self.generation = 0  # of workers: how often they were restarted
         self._layout = self._first_layout()
-        self._check(weights_bytes(model_dir, self._torch_dtype))
+        self.uses = {"weights": weights_bytes(model_dir, self._torch_dtype)}  # bytes of the device's memory
+        self._check()
         if warning := device.slowness():
             _log.warning(warning)
         with ExitStack() as undo:
             weights = load_weights(model_dir, self._layout.weights, self._torch_dtype, device.place)
             undo.callback(_free, [weights])
             self._layout = self._sized(rehearse)
+            self.uses |= {"KV cache": self._layout.kv.bytes, **self._layout.buffers()}
             self._pages = create_pages(self._layout, self._engine_id)
             undo.callback(_free, self._pages.values())
             self.shared = SharedMemory.create(self._layout, self._pages)
@@ -87,7 +88,7 @@ class EngineMemory:
         return MemoryLayout(
             engine_id=f"{self._engine_id}-{self.generation}",
             weights=self.arena_name("weights"),
-            kv=_pool("kv_cache_mib", config.kv_cache_mib or _DEFAULT_KV_MIB, kv.page_bytes),
+            kv=_pool("kv_cache_mib", config.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
             patch=_pool(
                 "patch_buffer_mib",
                 config.patch_buffer_mib,
@@ -103,14 +104,14 @@ class EngineMemory:
             place=self._device.place,
         )
 
-    def _check(self, weights: int) -> None:
+    def _check(self) -> None:
         """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""
         layout, room = self._layout, self._device.room()
         if room is None:
-            check_memory({"weights": weights, **layout.segments()}, len(layout.instances))
+            check_memory({**self.uses, **layout.segments()}, len(layout.instances))
             return
         kv = {"KV cache": layout.kv.bytes} if self._config.kv_cache_mib else {}
-        check_room(room, self._config, {"weights": weights, **kv, **layout.buffers()})
+        check_room(room, self._config, {**self.uses, **kv, **layout.buffers()})
         check_memory({"queues": layout.queue_bytes}, len(layout.instances))
 
     def _sized(self, rehearse: Rehearse) -> MemoryLayout:
@@ -120,9 +121,12 @@ class EngineMemory:
             return self._layout
         footprint = rehearse_alone(self._layout, lambda memory: rehearse(memory, self.dtype))
         workers = workers_bytes(self._config.workers, footprint)
-        left = check_room(room, self._config, {**self._layout.buffers(), **workers})
+        self.uses |= workers
         layout = self._layout
-        if not self._config.kv_cache_mib:
+        if self._config.kv_cache_mib:
+            check_room(room, self._config, {"KV cache": layout.kv.bytes, **layout.buffers(), **workers})
+        else:
+            left = check_room(room, self._config, {**layout.buffers(), **workers})
             kv = PoolSize(left // layout.kv.page_bytes, layout.kv.page_bytes)
             layout = msgspec.structs.replace(layout, kv=kv)
         tokens = (layout.kv.pages - layout.state_pages) * self._config.kv_page_tokens

@@ -45,6 +45,11 @@ class Observation:
         memory = self._memory()
         return {name: memory.pools[name].remembered_pages() for name in get_args(CachedBuffer)} if memory else {}
 
+    def memory(self) -> dict[str, int]:
+        """Return the bytes that are taken of the memory of the device that computes, by use."""
+        running = self._running()
+        return running.workers.memory_uses if running else {}
+
     def peaks(self) -> dict[str, int]:
         """Return the most pages of each buffer that were in use at once since the workers started."""
         memory = self._memory()

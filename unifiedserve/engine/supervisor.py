@@ -67,6 +67,11 @@ class Supervisor:
         """The pools and queues of the present workers."""
         return self._memory.shared
 
+    @property
+    def memory_uses(self) -> dict[str, int]:
+        """The bytes that are taken of the memory of the device that computes, by use."""
+        return self._memory.uses
+
     def start(self, on_exit: OnExit) -> None:
         """Start the workers; `on_exit` is called from a thread when one ends that was not told to."""
         placement, layout = self.config.workers, self.memory.layout

@@ -60,6 +60,11 @@ class Workers:
         """The pools and queues of the present workers."""
         return self._supervisor.memory
 
+    @property
+    def memory_uses(self) -> dict[str, int]:
+        """The bytes that are taken of the memory of the device that computes, by use."""
+        return self._supervisor.memory_uses
+
     def arena_name(self, name: str) -> str:
         """Return a name for a further arena of this engine."""
         return self._supervisor.arena_name(name)

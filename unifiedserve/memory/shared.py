@@ -61,7 +61,7 @@ def create_pages(layout: MemoryLayout, prefix: str) -> dict[str, Memory]:
     pages: dict[str, Memory] = {}
     try:
         for name, size in layout.pools.items():
-            pages[name] = Memory.create(f"{prefix}-{name}", size.bytes, layout.place)
+            pages[name] = Memory.create(f"{prefix}-{name}-pages", size.bytes, layout.place)
     except BaseException:
         for memory in pages.values():
             memory.close()

@@ -19,6 +19,7 @@ class Observed(Protocol):
     def buffers(self) -> Mapping[str, tuple[int, int]]: ...
     def peaks(self) -> Mapping[str, int]: ...
     def cached(self) -> Mapping[str, int]: ...
+    def memory(self) -> Mapping[str, int]: ...
     @property
     def target_between_tokens(self) -> float | None: ...
 
@@ -138,7 +139,10 @@ class _Gauges(Collector):
         cached = _gauge("buffer_cached_pages", "Free pages with what later requests may reuse", "buffer")
         for buffer, pages in self._engine.cached().items():
             cached.add_metric([buffer], pages)
-        yield from (running, waiting, ratio, used, total, peak, cached)
+        memory = _gauge("memory_bytes", "Memory of the device that computes, by use", "use")
+        for use, size in self._engine.memory().items():
+            memory.add_metric([use], size)
+        yield from (running, waiting, ratio, used, total, peak, cached, memory)
         if (target := self._engine.target_between_tokens) is not None:
             yield _gauge("slo_tbt_seconds", "Target time between tokens beside heavy work", value=target)
 

@@ -51,6 +51,7 @@ class LanguageLane:
         self._policy = policy_for(hosted)
         self._budget = budget
         self._port = port
+        self._rests = model.adapter.device.sharing.rests
         self._measured = Measured()
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
         shared = self._measured, self._freed, port
@@ -153,7 +154,7 @@ class LanguageLane:
             visual_free=self._prompts.visual_free,
             now=time.monotonic(),
             pace=self._measured.pace._replace(
-                others_work=neighbours.work, waiting=neighbours.waiting, joining=neighbours.joining
+                others_work=self._rests and neighbours.work, waiting=neighbours.waiting, joining=neighbours.joining
             ),
             costs=self._measured.costs,
         )

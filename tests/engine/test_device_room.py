@@ -1,0 +1,206 @@
+"""A device with memory of its own: the KV cache takes what everything else leaves, and what does not fit is said."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from checkpoints import find_checkpoint
+from deferred import DeferredDevice
+
+from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.device import Room
+from unifiedserve.device.cpu import CPU
+from unifiedserve.engine import rehearsal, supervisor
+from unifiedserve.engine.device_room import RoomError
+from unifiedserve.engine.engine_memory import EngineMemory
+from unifiedserve.engine.rehearsal import Footprint, rehearse, rehearse_alone
+from unifiedserve.engine.supervisor import Supervisor
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.models.base import Processor
+from unifiedserve.models.registry import load_processor
+from unifiedserve.worker.loop import Worker
+from unifiedserve.worker.spec import WorkerSpec
+
+SMALL = {"patch_buffer_mib": 4, "visual_buffer_mib": 4, "visual_cache_mib": 0}
+
+
+class Gpu:
+    """Memory that is taken and given back."""
+
+    def __init__(self, total_mib: int, others_mib: int = 0) -> None:
+        self.total, self.used = total_mib * MIB, others_mib * MIB
+
+    def room(self) -> Room:
+        return Room("a GPU", self.total, self.total - self.used)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return find_checkpoint(tmp_path_factory, "qwen2_5_vl")
+
+
+@pytest.fixture(scope="module")
+def processor(checkpoint: Path) -> Processor:
+    return load_processor(checkpoint)
+
+
+def memory_on(gpu: Gpu, checkpoint: Path, processor: Processor, **given: int) -> EngineMemory:
+    """Take an engine's memory on a GPU where a worker takes 10 MiB, and one with the language model 30."""
+    config = EngineConfig(**{**SMALL, **given}, gpu_memory_utilization=0.5)
+    footprint = Footprint(10 * MIB, 30 * MIB)
+    return EngineMemory(config, checkpoint, processor, DeferredDevice(gpu.room), lambda memory, dtype: footprint)
+
+
+def test_the_kv_cache_takes_what_is_left(
+    checkpoint: Path, processor: Processor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half of 400 MiB may be used: 20 are by others, 10 by vision, 30 by each of two models, the rest by buffers."""
+    caplog.set_level("INFO")
+    memory = memory_on(Gpu(400, others_mib=20), checkpoint, processor)
+    try:
+        layout = memory.shared.layout
+        left = (200 - 20 - 10 - 2 * 30) * MIB - layout.patch.bytes - layout.visual.bytes
+        assert left - layout.kv.page_bytes < memory.uses["KV cache"] <= left
+        assert memory.shared.pools["kv"].num_pages == memory.shared.layout.kv.pages
+        assert "a GPU: KV cache 10" in caplog.text
+        assert memory.uses.keys() >= {"weights", "patch buffer", "visual buffer", "vision", "encode-prefill", "decode"}
+    finally:
+        memory.free()
+
+
+def test_a_size_that_is_given_is_kept(checkpoint: Path, processor: Processor) -> None:
+    memory = memory_on(Gpu(400), checkpoint, processor, kv_cache_mib=16)
+    try:
+        assert memory.uses["KV cache"] <= 16 * MIB
+    finally:
+        memory.free()
+
+
+def test_pages_stay_when_pools_are_renewed(checkpoint: Path, processor: Processor) -> None:
+    memory = memory_on(Gpu(400), checkpoint, processor, kv_cache_mib=16)
+    try:
+        memory.shared.pools["kv"].allocate(3, 7)
+        memory.shared.pools["kv"].memory.write(5, b"kept")
+        memory.renew()
+        assert memory.shared.pools["kv"].used_pages() == 0
+        assert memory.shared.pools["kv"].memory.read(5, 4) == b"kept"
+    finally:
+        memory.free()
+
+
+@pytest.mark.parametrize(
+    ("gpu", "given", "words"),
+    [
+        (Gpu(10), {}, r"a GPU has too little memory: weights \d+ .* of its 10 MiB 10 are free"),
+        (
+            Gpu(400, others_mib=390),
+            {},
+            r"of its 400 MiB 10 are free, .* 0.5 leaves 0; a model of up to 0 MiB would fit",
+        ),
+        (Gpu(60), {}, r"vision 10 \+ encode-prefill 30 \+ decode 30"),
+        (Gpu(400), {"kv_cache_mib": 300}, r"KV cache 300 .* ask for smaller buffers"),
+        (Gpu(200), {"max_model_len": 1_000_000}, r"--max-model-len 1000000: .* holds [\d,]+ tokens; ask for that"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(
+    gpu: Gpu, given: dict[str, int], words: str, checkpoint: Path, processor: Processor
+) -> None:
+    with pytest.raises(RoomError, match=words) as caught:
+        memory_on(gpu, checkpoint, processor, **given)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+def test_auto_goes_on_with_the_cpu(
+    device: str,
+    checkpoint: Path,
+    processor: Processor,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(supervisor, "select_device", lambda config: DeferredDevice(Gpu(10).room))
+    config = EngineConfig(device=device, **SMALL)
+    if device == "cuda":
+        with pytest.raises(ConfigError, match="too little memory"):
+            Supervisor(config, checkpoint, processor)
+        return
+    engine = Supervisor(config, checkpoint, processor)
+    engine.stop()
+    assert "computing on the CPU: a GPU has too little memory" in caplog.text
+
+
+class WorkerHere:
+    """A worker in a thread of this process, in place of one that the zygote forks."""
+
+    def __init__(self, spec: WorkerSpec, device: DeferredDevice) -> None:
+        self.code: int | None = None
+        self._spec, self._device = spec, device
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            worker = Worker(self._spec, self._device)
+            worker.run()
+            worker.close()
+            self.code = 0
+        except BaseException:
+            self.code = 1
+            raise
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        self._thread.join(timeout)
+        return self.code
+
+    def kill(self) -> None:
+        pass
+
+
+@pytest.fixture
+def rehearsed(checkpoint: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Footprint]:
+    """What a worker took that really did its largest step: 50 MiB when it came up, 20 more in the step."""
+    gpu = Gpu(400)
+
+    def first(spec: WorkerSpec) -> WorkerHere:
+        gpu.used = 50 * MIB
+        return WorkerHere(spec, DeferredDevice(after_step))
+
+    def after_step() -> Room:
+        gpu.used = 70 * MIB
+        return gpu.room()
+
+    monkeypatch.setattr(rehearsal, "shared_zygote", lambda: type("Zygote", (), {"fork": staticmethod(first)}))
+    config = EngineConfig(**SMALL, prefill_chunk_tokens=32, max_running=3, encode_budget_tokens=16)
+    memory = memory_on(Gpu(400), checkpoint, processor)
+
+    def try_out(own: SharedMemory) -> Footprint:
+        spec = WorkerSpec(
+            config=config,
+            placement=rehearsal.PLACEMENT,
+            instance=rehearsal.INSTANCE,
+            number=1,
+            layout=own.layout,
+            device="cuda",
+            model_dir=str(checkpoint),
+            dtype="float32",
+            patch_row_bytes=processor.patch_row_bytes,
+            visual_dim=processor.visual_dim,
+            vocab_size=processor.vocab_size,
+            eos_token_ids=processor.eos_token_ids,
+        )
+        return rehearse(spec, own, DeferredDevice(gpu.room), processor)
+
+    try:
+        yield rehearse_alone(memory.shared.layout, try_out)
+    finally:
+        memory.free()
+
+
+def test_a_worker_does_its_largest_step(rehearsed: Footprint) -> None:
+    assert rehearsed == Footprint(50 * MIB, 70 * MIB)
+
+
+def test_the_cpu_has_no_room_of_its_own() -> None:
+    assert CPU.room() is None
