@@ -9,20 +9,24 @@ import reference
 import torch
 from builders import Loaded
 from cases import COMMON, pixels, turns, user
+from deferred import DeferredDevice
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from model_loop import Loop, Request, plans
+from model_loop import Loop, Request, make_adapter, plans
 from PIL import Image
 from reference import Case, Frames
 from test_generation import prompt_logits
 
 from flashcodec import RGBLayout
+from unifiedserve.config import Instance
+from unifiedserve.device.cuda import CudaDevice
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import MAX_LOGPROBS
 from unifiedserve.worker.vision.views import cut_views
 
 TOKENS = 24
+TOKENS_ON_GPU = 6
 CASES = {
     **COMMON,
     "video": Case([user("Look:", "video", "What happens?")], videos=[pixels(5, 8, 90, 160)]),
@@ -93,6 +97,21 @@ def test_all_at_once(loaded: Loaded, loop: Loop, expected: dict[str, list[int]])
     requests = [prepare(loaded, case) for case in cases(loaded).values()]
     answers = loop.generate(requests, TOKENS, 23, loaded.ours.eos_token_ids)
     assert answers == list(expected.values())
+
+
+@pytest.mark.parametrize("device", ["stand-in", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_gpu_gives_the_same_answers(device: str, loaded: Loaded, expected: dict[str, list[int]]) -> None:
+    """By the GPU's path, which without a GPU runs on a device that computes late and mixes with no host tensor."""
+    gpu = CudaDevice("auto") if device == "cuda" else DeferredDevice()
+    gpu.sharing.enter(Instance("test", ()), 0)
+    loop = Loop(make_adapter(loaded.checkpoint, torch.float32, gpu))
+    try:
+        chosen = list(cases(loaded))[-2:]  # whatever the family takes together
+        requests = [prepare(loaded, CASES[name]) for name in chosen]
+        answers = loop.generate(requests, TOKENS_ON_GPU, 23, loaded.ours.eos_token_ids)
+        assert answers == [expected[name][:TOKENS_ON_GPU] for name in chosen]
+    finally:
+        loop.close()
 
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -30,7 +30,7 @@ VISUAL_ROWS = 4096  # of a buffer for models that keep theirs
 
 def make_adapter(checkpoint: Path, dtype: torch.dtype, device: Device = CPU) -> LanguageAdapter:
     name = f"test-models-{uuid.uuid4().hex[:12]}"
-    memory = load_weights(checkpoint, name, dtype)
+    memory = load_weights(checkpoint, name, dtype, device.place)
     try:
         return load_adapter(checkpoint, attach_weights(name, device), dtype, device)
     finally:
@@ -99,7 +99,9 @@ class Loop:
     def __init__(self, adapter: LanguageAdapter, pages: int = 512, page_size: int = 16, seed: int = 0) -> None:
         self.adapter = adapter
         layout = KVLayout.of(adapter.config, page_size, adapter.dtype)
-        self.pool = PagePool.create(f"test-models-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes)
+        self.pool = PagePool.create(
+            f"test-models-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes, adapter.device.place
+        )
         random = np.random.default_rng(seed)
         self.free = random.permutation(pages).tolist()
         self.free_rows = random.permutation(VISUAL_ROWS).tolist()
