@@ -96,6 +96,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "float32", "bfloat16"],
         Meta(description="Weights and activations; auto: bfloat16 where the device multiplies it, else float32"),
     ] = "auto"
+    load_format: Annotated[
+        Literal["auto", "dummy"],
+        Meta(
+            description="Weights; auto: the checkpoint's; dummy: random ones of its shapes, to measure speed without "
+            "them: answers are nonsense"
+        ),
+    ] = "auto"
     attention_backend: Annotated[
         AttentionBackend,
         Meta(

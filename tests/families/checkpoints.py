@@ -12,17 +12,18 @@ from once import once, run_folder
 from reference import transformers
 from tokenizers.processors import TemplateProcessing
 
+from unifiedserve.models.checkpoint_files import model_config, write_files
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
-from unifiedserve.models.tiny import make_checkpoint
+from unifiedserve.models.tiny import TEXT, VISION, make_checkpoint, make_tokenizer
 
 MakeCheckpoint = Callable[[Path], object]
 
 
 def find_checkpoint(factory: pytest.TempPathFactory, name: str) -> Path:
-    """Return the folder of the checkpoint `name`: a family, "tiny", "bundled", or one of `POOLED`."""
+    """Return the folder of the checkpoint `name`: a family, "tiny", "bundled", or one of `FURTHER`."""
     if name == "bundled":
         return DEFAULT_CHECKPOINT
-    make = POOLED[name] if name in POOLED else FAMILIES["qwen2_5_vl" if name == "tiny" else name].make
+    make = FURTHER[name] if name in FURTHER else FAMILIES["qwen2_5_vl" if name == "tiny" else name].make
     return once(run_folder(factory) / "checkpoints" / name, make)
 
 
@@ -53,4 +54,15 @@ def _add_pooling(checkpoint: Path, mode: str) -> None:
     (checkpoint / "1_Pooling" / "config.json").write_text(json.dumps({f"pooling_mode_{mode}": True}))
 
 
-POOLED: dict[str, MakeCheckpoint] = {"pooled_texts": pooled_texts, "pooled_images": pooled_images}
+def without_weights(directory: Path) -> None:
+    """Make the tiny checkpoint without weights, of a model that has more tokens than the tokenizer."""
+    directory.mkdir(parents=True)
+    tokens = make_tokenizer(0)
+    write_files(directory, model_config(tokens, {**TEXT, "vocab_size": 2048}, VISION), tokens)
+
+
+FURTHER: dict[str, MakeCheckpoint] = {
+    "pooled_texts": pooled_texts,
+    "pooled_images": pooled_images,
+    "without_weights": without_weights,
+}

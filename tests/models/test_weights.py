@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from ipc_buffers import Memory, list_arenas
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory import weights as weights_module
+from unifiedserve.memory.tensors import SafetensorsFiles
 from unifiedserve.memory.weights import attach_weights, load_weights
 from unifiedserve.models.registry import load_adapter
 
@@ -127,10 +128,10 @@ def test_too_little_shared_memory(checkpoint: Path, arena_name: str, monkeypatch
 
 
 def test_the_arena_goes_when_loading_fails(checkpoint: Path, arena_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(files: list[Path]) -> None:
+    def fail(files: SafetensorsFiles) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(weights_module, "_read", fail)
+    monkeypatch.setattr(SafetensorsFiles, "read", fail)
     with pytest.raises(MemoryError):
         load_weights(checkpoint, arena_name, torch.float32)
     assert arena_name not in {arena.name for arena in list_arenas()}

@@ -71,6 +71,7 @@ def test_help_needs_no_heavy_imports() -> None:
         (["serve", "--port", "many"], ["--port"]),
         (["serve", "--port", "70000"], ["--port", "65535"]),
         (["serve", "--placement", "sideways"], ["--placement", "sideways"]),
+        (["serve", "--load-format", "zeros"], ["--load-format", "zeros", "dummy"]),
         (["serve", "--media-timeout", "0"], ["--media-timeout"]),
         (["serve", "--port", "0", "/no/such/model"], ["/no/such/model"]),
         (["serve", "--port", "0", "--chat-template", "/no/such.jinja"], ["--chat-template", "/no/such.jinja"]),

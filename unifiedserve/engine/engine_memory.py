@@ -19,8 +19,10 @@ from unifiedserve.engine.resources import check_memory
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages
-from unifiedserve.memory.weights import load_weights, weights_bytes
+from unifiedserve.memory.tensors import SafetensorsFiles, Tensors
+from unifiedserve.memory.weights import store_weights, weights_bytes
 from unifiedserve.models.base import Processor
+from unifiedserve.models.dummy import DummyTensors
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +48,13 @@ class EngineMemory:
         device.check(self.dtype)
         self.generation = 0  # of workers: how often they were restarted
         self._layout = self._first_layout()
-        self.uses = {"weights": weights_bytes(model_dir, self._torch_dtype)}  # bytes of the device's memory
+        tensors = self._tensors(model_dir)
+        self.uses = {"weights": weights_bytes(tensors, self._torch_dtype)}  # bytes of the device's memory
         self._check()
         if warning := device.slowness():
             _log.warning(warning)
         with ExitStack() as undo:
-            weights = load_weights(model_dir, self._layout.weights, self._torch_dtype, device.place)
+            weights = store_weights(tensors, self._layout.weights, self._torch_dtype, device.place)
             undo.callback(_free, [weights])
             self._layout = self._sized(rehearse)
             self.uses |= {"KV cache": self._layout.kv.bytes, **self._layout.buffers()}
@@ -103,6 +106,11 @@ class EngineMemory:
             state_pages=kv.state_pages,
             place=self._device.place,
         )
+
+    def _tensors(self, model_dir: Path) -> Tensors:
+        if self._config.load_format == "dummy":
+            return DummyTensors(self._processor.config, self._torch_dtype)
+        return SafetensorsFiles(model_dir)
 
     def _check(self) -> None:
         """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""

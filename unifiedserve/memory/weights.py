@@ -1,32 +1,26 @@
 """Model weights in shared memory: read once by the supervisor, mapped by every worker.
 
-The memory's manifest is JSON: name → [dtype, shape, offset]. Offsets are multiples of 64 bytes. Tensors follow in the
-files' order, except that projections of the same input lie back to back: a matrix product can take them as one. So
-do the experts of a layer.
+The memory's manifest is JSON: name → [dtype, shape, offset]. Offsets are multiples of 64 bytes. Tensors follow in
+their source's order, except that projections of the same input lie back to back: a matrix product can take them as
+one. So do the experts of a layer.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ipc_buffers import ArenaError, Memory
 from unifiedserve.device.base import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.checkpoint import weight_files
+from unifiedserve.memory.tensors import Header, SafetensorsFiles, Tensors
 
 ALIGNMENT = 64
-FLOATS = {"F64", "F32", "F16", "BF16"}
-INTEGERS = {"I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"}
-
-
 TOGETHER = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(gate|up|down)_proj\.weight")
 
@@ -51,22 +45,28 @@ class Entry(NamedTuple):
 Manifest = dict[str, Entry]
 
 
-def weights_bytes(model_dir: Path, dtype: torch.dtype) -> int:
-    """Return the bytes that `load_weights` will take, from the files' headers alone; raises as it does."""
-    return max(entry.end for entry in _plan(weight_files(model_dir), dtype).values())
+def weights_bytes(tensors: Tensors, dtype: torch.dtype) -> int:
+    """Return the bytes that `store_weights` will take, from the headers alone."""
+    return _size(plan_weights(tensors, dtype))
 
 
 def load_weights(model_dir: Path, memory_name: str, dtype: torch.dtype, place: str = "host") -> Memory:
-    """Copy all tensors of a checkpoint into a new memory at a place, floating ones converted to `dtype`.
+    """Store the tensors of a checkpoint's files as `store_weights` does.
 
-    Peak memory is that and two tensors. Raises ConfigError if there are no safetensors files, one is missing or
-    corrupt, or the place has no room for them.
+    Raises ConfigError, too, if there are no safetensors files, or one is missing or corrupt.
     """
-    files = weight_files(model_dir)
-    manifest = _plan(files, dtype)
+    return store_weights(SafetensorsFiles(model_dir), memory_name, dtype, place)
+
+
+def store_weights(tensors: Tensors, memory_name: str, dtype: torch.dtype, place: str) -> Memory:
+    """Copy all tensors into a new memory at a place, floating ones converted to `dtype`.
+
+    Peak memory is that and two tensors. Raises ConfigError if the place has no room for them.
+    """
+    manifest = plan_weights(tensors, dtype)
     memory = _create(memory_name, manifest, place)
     try:
-        for name, tensor in _read(files):
+        for name, tensor in tensors.read():
             entry = manifest[name]
             stored = tensor.to(getattr(torch, entry.dtype)).contiguous()
             memory.write(entry.offset, stored.flatten().view(torch.uint8).numpy().data)
@@ -78,7 +78,7 @@ def load_weights(model_dir: Path, memory_name: str, dtype: torch.dtype, place: s
 
 
 def attach_weights(name: str, device: Device = CPU) -> dict[str, Tensor]:
-    """Map the tensors of a memory made by `load_weights`; they keep it mapped, and must not be written."""
+    """Map the tensors of a memory made by `store_weights`; they keep it mapped, and must not be written."""
     memory = Memory.attach(name)
     data = device.view(memory)
     entries = {key: Entry(*entry) for key, entry in json.loads(memory.manifest).items()}
@@ -88,29 +88,23 @@ def attach_weights(name: str, device: Device = CPU) -> dict[str, Tensor]:
     }
 
 
-def _plan(files: list[Path], dtype: torch.dtype) -> Manifest:
+def plan_weights(tensors: Tensors, dtype: torch.dtype) -> Manifest:
+    """Give each tensor its place in a memory; floating ones will be of `dtype`."""
     manifest: Manifest = {}
     offset = 0
-    for path, name, stored, shape in _arranged(list(_headers(files))):
-        if stored not in FLOATS and stored not in INTEGERS:
-            raise ConfigError(f"{path}: tensor {name} is stored as {stored}, which is not supported")
-        entry = Entry(_name(dtype) if stored in FLOATS else INTEGERS[stored], shape, offset)
-        manifest[name] = entry
+    for header in _arranged(tensors.headers()):
+        entry = Entry(_name(dtype if header.dtype.is_floating_point else header.dtype), header.shape, offset)
+        manifest[header.name] = entry
         offset = -(-entry.end // ALIGNMENT) * ALIGNMENT
-    if offset == 0:
-        raise ConfigError(f"{files[0].parent}: the safetensors files hold no tensors")
     return manifest
-
-
-Header = tuple[Path, str, str, list[int]]
 
 
 def _arranged(headers: list[Header]) -> list[Header]:
     """Order the tensors, each group of TOGETHER where its first one is."""
     first: dict[str, int] = {}
     keys = []
-    for position, (_, name, _, _) in enumerate(headers):
-        group, rank = _group(name)
+    for position, header in enumerate(headers):
+        group, rank = _group(header.name)
         keys.append((first.setdefault(group, position), rank))
     return [header for _, header in sorted(zip(keys, headers, strict=True), key=lambda pair: pair[0])]
 
@@ -127,26 +121,12 @@ def _group(name: str) -> tuple[str, int]:
     return name, 0
 
 
-def _headers(files: list[Path]) -> Iterator[Header]:
-    for path in files:
-        try:
-            with safe_open(path, framework="pt") as file:
-                for name in file.offset_keys():
-                    tensor = file.get_slice(name)
-                    yield path, name, tensor.get_dtype(), tensor.get_shape()
-        except (SafetensorError, OSError) as error:
-            raise ConfigError(f"{path}: not a readable safetensors file: {error}") from error
-
-
-def _read(files: list[Path]) -> Iterator[tuple[str, Tensor]]:
-    for path in files:
-        with safe_open(path, framework="pt") as file:
-            for name in file.offset_keys():
-                yield name, file.get_tensor(name)
+def _size(manifest: Manifest) -> int:
+    return max(entry.end for entry in manifest.values())
 
 
 def _create(name: str, manifest: Manifest, place: str) -> Memory:
-    size = max(entry.end for entry in manifest.values())
+    size = _size(manifest)
     try:
         return Memory.create(name, size, place, json.dumps(manifest).encode())
     except ArenaError as error:

@@ -41,6 +41,18 @@ def build_model(
     return model.eval()
 
 
+def empty_checkpoint(config: Any, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Return what a checkpoint of `config` holds as meta tensors of `dtype`, by the names that it has there, sorted.
+
+    Tied tensors are there once.
+    """
+    loading = importlib.import_module("transformers.core_model_loading")
+    model = _empty_model(config, dtype)
+    tied = _tied_names(model)
+    state = {name: tensor for name, tensor in model.state_dict().items() if name not in tied}
+    return dict(sorted(loading.revert_weight_conversion(model, state).items()))
+
+
 def is_multimodal(config: Any) -> bool:
     return config is not config.get_text_config()
 
@@ -118,7 +130,7 @@ def _placed(model: Any, weights: Mapping[str, Tensor], optional: Collection[str]
     weights = _renamed(model, weights)
     wanted = model.state_dict(keep_vars=True)
     wanted = {name: tensor for name, tensor in wanted.items() if name in weights or name not in optional}
-    tied = model.all_tied_weights_keys if getattr(model.config, "tie_word_embeddings", False) else {}
+    tied = _tied_names(model)
     sources = {name: name if name in weights else tied.get(name, name) for name in wanted}
     missing = [source for source in sources.values() if source not in weights]
     if missing:
@@ -137,6 +149,12 @@ def _placed(model: Any, weights: Mapping[str, Tensor], optional: Collection[str]
     if wrong:
         raise ConfigError(f"the checkpoint does not fit its config.json: {_some(wrong)}")
     return given
+
+
+def _tied_names(model: Any) -> Mapping[str, str]:
+    """Return the tensors that are the same as another, with the other's name."""
+    tied: Mapping[str, str] = model.all_tied_weights_keys
+    return tied if getattr(model.config, "tie_word_embeddings", False) else {}
 
 
 def _extra(model: Any, names: Collection[str]) -> list[str]:

@@ -1,0 +1,82 @@
+"""Where a model's tensors come from: what `weights` needs of a source, and the safetensors files of a checkpoint."""
+
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.checkpoint import weight_files
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+
+
+class Header(NamedTuple):
+    """What can be known of a tensor without its values."""
+
+    name: str
+    dtype: torch.dtype
+    shape: list[int]
+
+
+class Tensors(Protocol):
+    """A model's tensors, of which one at a time need be in memory."""
+
+    def headers(self) -> list[Header]:
+        """List all tensors, at least one of them with values, in the order in which they are to lie in memory."""
+
+    def read(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield each tensor of the headers once, by its name, in any order and any dtype."""
+
+
+class SafetensorsFiles:
+    """The tensors in a checkpoint's files, in the files' order."""
+
+    def __init__(self, model_dir: Path) -> None:
+        """Find the files; raises ConfigError if there are none or one is missing."""
+        self._model_dir = model_dir
+        self._files = weight_files(model_dir)
+
+    def headers(self) -> list[Header]:
+        """List what the files hold; raises ConfigError if that is nothing, or not readable."""
+        headers = [header for path in self._files for header in _headers(path)]
+        if not any(prod(header.shape) for header in headers):
+            raise ConfigError(f"{self._model_dir}: the safetensors files hold no tensors")
+        return headers
+
+    def read(self) -> Iterator[tuple[str, Tensor]]:
+        for path in self._files:
+            with safe_open(path, framework="pt") as file:
+                for name in file.offset_keys():
+                    yield name, file.get_tensor(name)
+
+
+def _headers(path: Path) -> Iterator[Header]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            for name in file.offset_keys():
+                tensor = file.get_slice(name)
+                yield Header(name, _dtype(path, name, tensor.get_dtype()), tensor.get_shape())
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(f"{path}: not a readable safetensors file: {error}") from error
+
+
+def _dtype(path: Path, name: str, stored: str) -> torch.dtype:
+    if stored not in _DTYPES:
+        raise ConfigError(f"{path}: tensor {name} is stored as {stored}, which is not supported")
+    return _DTYPES[stored]
