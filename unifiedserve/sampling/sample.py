@@ -4,7 +4,6 @@ Randomness is counter-based: generated token number i of a request draws one uni
 so a token is the same wherever and in whatever batch it is sampled.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -12,7 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from unifiedserve.messages.sampling_params import CANDIDATES, SEED_LIMIT, SamplingParams
+from unifiedserve.messages.sampling_params import CANDIDATES, MAX_LOGPROBS, SEED_LIMIT, SamplingParams
+from unifiedserve.sampling.adjust import adjust
+
+_ROWS = 16  # whose whole vocabulary is sorted or scored at a time: more would take much fresh memory
+_UNDECIDED = -1
 
 
 class SampledToken(NamedTuple):
@@ -34,69 +37,57 @@ def sample(
     """Draw one token for each row of float32 logits [B, vocab] (not modified).
 
     `histories[i]` are the request's token ids so far, prompt first; the last `indices[i]` of them were generated.
-    `allowed[i]` bool [vocab] are the tokens that the grammar of row i leaves, at least one; other rows have none.
+    `allowed[i]` bool [vocab], on the host, are the tokens that the grammar of row i leaves, at least one; other rows
+    have none.
     Steps, in order: what is not allowed is ruled out, biases, penalties (repetition over prompt and output, presence
     and frequency over the output), temperature, min_p, top_k, top_p. Until `min_tokens` neither EOS nor a stop token
     can come, unless a grammar leaves nothing else.
+    The host waits for the device of the logits once, once more if logits far from the highest count in a truncated
+    row, and once for log-probabilities.
     A sampling request needs a seed: see `SamplingParams.for_choice`.
     """
-    adjusted = _adjust(logits, params, histories, indices, eos_token_ids, allowed or {})
-    tokens = adjusted.argmax(dim=-1)
-    drawn = [row for row, param in enumerate(params) if not param.greedy]
-    if drawn:
-        scaled = adjusted[drawn] / torch.tensor([params[row].temperature for row in drawn])[:, None]
-        uniforms = torch.tensor([_uniform(params[row], indices[row]) for row in drawn], dtype=torch.float64)
-        tokens[drawn] = _draw(scaled, [params[row] for row in drawn], uniforms)
-    return _report(logits, params, tokens.tolist())
+    adjusted = adjust(logits, params, histories, indices, eos_token_ids, allowed or {})
+    return _report(logits, params, _choose(adjusted, params, indices))
 
 
-def _adjust(
-    logits: Tensor,
-    params: Sequence[SamplingParams],
-    histories: Sequence[Sequence[int]],
-    indices: Sequence[int],
-    eos_token_ids: Sequence[int],
-    allowed: Mapping[int, Tensor],
-) -> Tensor:
-    """Return the logits after penalties and bans; the same tensor if no request has any."""
-    changed = [
-        row
-        for row, p in enumerate(params)
-        if row in allowed or p.penalised or p.logit_bias or indices[row] < p.min_tokens
-    ]
-    if not changed:
-        return logits
-    adjusted = logits.clone()
-    for row in changed:
-        if row in allowed:
-            adjusted[row].masked_fill_(~allowed[row], -math.inf)
-        if bias := params[row].logit_bias:
-            adjusted[row].index_add_(0, torch.tensor([*bias]), torch.tensor([*bias.values()]))
-        if params[row].penalised:
-            _penalise(adjusted[row], params[row], histories[row], indices[row])
-        if indices[row] < params[row].min_tokens:
-            _ban(adjusted[row], [*eos_token_ids, *params[row].stop_token_ids])
-    return adjusted
+class _Drawn(NamedTuple):
+    """Rows that are drawn, on the device of their logits; `params` are theirs."""
+
+    params: Sequence[SamplingParams]
+    rows: Tensor  # int64 [n]
+    logits: Tensor  # float32 [n, vocab], divided by the temperatures
+    uniforms: Tensor  # float64 [n], in [0, 1)
+
+    @classmethod
+    def of(
+        cls, logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[int], rows: Sequence[int]
+    ) -> "_Drawn":
+        own = [params[row] for row in rows]
+        columns = [[p.temperature for p in own], [_uniform(params[row], indices[row]) for row in rows]]
+        temperatures, uniforms = _upload(columns, torch.float64, logits.device)
+        at = _upload(rows, torch.int64, logits.device)
+        some = logits if len(rows) == len(logits) else logits[at]
+        return cls(own, at, some / temperatures.float()[:, None], uniforms)
 
 
-def _ban(row: Tensor, tokens: Sequence[int]) -> None:
-    """Rule tokens out in place, unless that would leave nothing."""
-    known = torch.tensor([token for token in tokens if token < len(row)], dtype=torch.int64)
-    banned = row.index_fill(0, known, -math.inf)
-    if banned.max() > -math.inf:
-        row.copy_(banned)
-
-
-def _penalise(row: Tensor, params: SamplingParams, history: Sequence[int], generated: int) -> None:
-    """Penalise in place: repetition as in CTRL (arXiv:1909.05858 §4.1), presence and frequency as OpenAI does."""
-    seen = torch.tensor(history, dtype=torch.int64)
-    if params.repetition_penalty != 1 and len(seen):
-        ids = torch.unique(seen[seen < len(row)])  # a prompt's tokens for media may have no logits
-        values = row[ids]
-        row[ids] = torch.where(values > 0, values / params.repetition_penalty, values * params.repetition_penalty)
-    if generated and (params.presence_penalty or params.frequency_penalty):
-        ids, counts = torch.unique(seen[len(seen) - generated :], return_counts=True)
-        row[ids] -= params.frequency_penalty * counts + params.presence_penalty
+def _choose(logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[int]) -> list[int]:
+    """Return a token for each row of adjusted logits."""
+    chosen = logits.argmax(dim=-1)
+    plain = [row for row, p in enumerate(params) if not p.greedy and not p.truncated]
+    truncated = [row for row, p in enumerate(params) if not p.greedy and p.truncated]
+    if plain:
+        drawn = _Drawn.of(logits, params, indices, plain)
+        chosen[drawn.rows] = _pick(drawn.logits.softmax(-1), drawn.uniforms)
+    if truncated:
+        drawn = _Drawn.of(logits, params, indices, truncated)
+        chosen[drawn.rows] = _draw_truncated(drawn, CANDIDATES + 1)  # one more shows whether top_k cuts between equals
+    tokens: list[int] = chosen.tolist()
+    if undecided := [row for row, token in enumerate(tokens) if token == _UNDECIDED]:
+        parts = [undecided[first : first + _ROWS] for first in range(0, len(undecided), _ROWS)]
+        again = [_draw_truncated(_Drawn.of(logits, params, indices, part), logits.shape[1]) for part in parts]
+        for row, token in zip(undecided, torch.cat(again).tolist(), strict=True):
+            tokens[row] = token
+    return tokens
 
 
 def _uniform(params: SamplingParams, index: int) -> float:
@@ -105,53 +96,43 @@ def _uniform(params: SamplingParams, index: int) -> float:
     return np.random.Generator(np.random.Philox(key=params.seed % SEED_LIMIT, counter=index)).random()
 
 
-def _draw(logits: Tensor, params: Sequence[SamplingParams], uniforms: Tensor) -> Tensor:
-    """Draw token ids [B] by inverse CDF; uniforms [B] in [0, 1)."""
-    tokens = torch.empty(len(params), dtype=torch.int64)
-    truncated = torch.tensor([p.truncated for p in params])
-    plain = ~truncated
-    if plain.any():
-        tokens[plain] = _pick(logits[plain].softmax(-1), uniforms[plain])
-    if truncated.any():
-        chosen = [p for p in params if p.truncated]
-        tokens[truncated] = _draw_truncated(logits[truncated], chosen, uniforms[truncated], CANDIDATES)
-    return tokens
-
-
-def _draw_truncated(logits: Tensor, params: Sequence[SamplingParams], uniforms: Tensor, candidates: int) -> Tensor:
-    """Draw as `_draw` among the `candidates` highest logits; rows that need more of them are drawn from all."""
+def _draw_truncated(drawn: _Drawn, candidates: int) -> Tensor:
+    """Draw token ids [n] by inverse CDF among the `candidates` highest logits; _UNDECIDED where others matter."""
+    logits, device = drawn.logits, drawn.logits.device
     vocab = logits.shape[1]
-    top_k = torch.tensor([p.top_k if 0 < p.top_k < vocab else vocab for p in params])
-    top_p = torch.tensor([p.top_p for p in params], dtype=torch.float64)
-    min_p = torch.tensor([p.min_p for p in params], dtype=torch.float64)
     count = min(vocab, candidates)
-    values, ids = _highest(logits, count) if count < vocab else logits.sort(descending=True, stable=True)
+    limits = [p.top_k if 0 < p.top_k < vocab else vocab for p in drawn.params]
+    columns = [limits, [p.top_p for p in drawn.params], [p.min_p for p in drawn.params]]
+    top_k, top_p, min_p = _upload(columns, torch.float64, device)[:, :, None]
+    values, ids = _highest(logits, count)
 
-    floor = values[:, 0].double() + min_p.log()
-    rank = torch.arange(count)
-    kept = (values >= floor[:, None]) & (rank < top_k[:, None])
-    inside = values.double().masked_fill(~kept, -math.inf)
+    rank = torch.arange(count, device=device)
+    kept = (values >= values[:, :1].double() + min_p.log()) & (rank < top_k)
+    inside = values.double().masked_fill(~kept, -torch.inf)
     total = inside.logsumexp(-1)
-    beyond = kept[:, -1] & (top_k > count)  # the cut lies among lower logits, or there is none
-    if beyond.any():
-        lower = logits[beyond]
-        total[beyond] = lower.masked_fill_(lower < floor[beyond, None], -math.inf).logsumexp(-1).double()
+    unlimited = [row for row, p in enumerate(drawn.params) if limits[row] > count and p.min_p == 0]
+    if unlimited:
+        at = _upload(unlimited, torch.int64, device)
+        total[at] = (logits if len(unlimited) == len(logits) else logits[at]).logsumexp(-1).double()
     probabilities = (inside - total[:, None]).exp()
     before = probabilities.cumsum(-1) - probabilities
-    kept &= (before < top_p[:, None]) | (rank == 0)
-    tokens = ids.gather(1, _pick(probabilities * kept, uniforms)[:, None])[:, 0]
-
-    short = kept[:, -1] & beyond
-    if count < vocab and short.any():
-        rest = [p for p, is_short in zip(params, short.tolist(), strict=True) if is_short]
-        tokens[short] = _draw_truncated(logits[short], rest, uniforms[short], vocab)
-    return tokens
+    weights = probabilities * (kept & ((before < top_p) | (rank == 0)))
+    tokens = ids.gather(1, _pick(weights, drawn.uniforms)[:, None])[:, 0]
+    if count == vocab:
+        return tokens
+    tied = ((weights > 0) & (values == values[:, -1:])).any(-1)  # and so might be others, with lower ids
+    return tokens.masked_fill(tied | (kept[:, -1:] & (min_p > 0))[:, 0], _UNDECIDED)
 
 
 def _highest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return what `logits.topk(count)` gives, by a partition: much faster for a thousand of a large vocabulary."""
-    first = logits.shape[1] - count
-    ids = torch.from_numpy(np.argpartition(logits.numpy(), first, axis=1)[:, first:])
+    """Return the `count` highest logits of each row and their ids, of equal ones those with lower ids first.
+
+    Which of those that equal the last are among them is up to the device.
+    """
+    if count == logits.shape[1]:
+        values, ids = logits.sort(descending=True, stable=True)
+        return values, ids
+    ids = logits.topk(count, sorted=False).indices.sort().values
     values, order = logits.gather(1, ids).sort(descending=True, stable=True)
     return values, ids.gather(1, order)
 
@@ -167,11 +148,29 @@ def _pick(weights: Tensor, uniforms: Tensor) -> Tensor:
 
 def _report(logits: Tensor, params: Sequence[SamplingParams], tokens: Sequence[int]) -> list[SampledToken]:
     sampled = [SampledToken(token, None, []) for token in tokens]
-    for row, param in enumerate(params):
-        if param.logprobs is None:
-            continue
-        logprobs = logits[row].log_softmax(-1)
-        values, ids = logprobs.topk(min(param.logprobs, len(logprobs)))
-        top = list(zip(ids.tolist(), values.tolist(), strict=True))
-        sampled[row] = SampledToken(tokens[row], float(logprobs[tokens[row]]), top)
+    rows = [row for row, param in enumerate(params) if param.logprobs is not None]
+    if not rows:
+        return sampled
+    some = logits if len(rows) == len(logits) else logits[_upload(rows, torch.int64, logits.device)]
+    chosen = _upload([[tokens[row]] for row in rows], torch.int64, logits.device)
+    parts = [_logprobs(*part) for part in zip(torch.split(some, _ROWS), torch.split(chosen, _ROWS), strict=True)]
+    for row, (own, *top) in zip(rows, torch.cat(parts).tolist(), strict=True):
+        likeliest = list(zip(map(int, top[1::2]), top[::2], strict=True))
+        sampled[row] = SampledToken(tokens[row], own, likeliest[: params[row].logprobs])
     return sampled
+
+
+def _logprobs(logits: Tensor, chosen: Tensor) -> Tensor:
+    """Return the log-probabilities of the chosen ids [n, 1], then those of the likeliest, each before its id.
+
+    The result is float64, in which ids are exact, so that one copy takes all to the host.
+    """
+    logprobs = logits.log_softmax(-1)
+    values, ids = _highest(logprobs, min(MAX_LOGPROBS, logits.shape[1]))
+    top = torch.stack((values.double(), ids.double()), dim=-1).flatten(1)
+    return torch.cat((logprobs.gather(1, chosen).double(), top), dim=1)
+
+
+def _upload(numbers: Sequence[object], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Copy numbers to a device behind the work that it has, without waiting for that."""
+    return torch.tensor(numbers, dtype=dtype).to(device, non_blocking=True)

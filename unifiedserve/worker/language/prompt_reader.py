@@ -29,11 +29,11 @@ class PromptReader:
         if request.embed:
             prompt.pooled = self._pool(prompt.pooled, start, hidden)
             if start + len(hidden) == len(request.token_ids):
-                yield PromptVector(request.ticket.uid, prompt.pooled.numpy().tobytes())
+                yield PromptVector(request.ticket.uid, prompt.pooled.cpu().numpy().tobytes())
 
     def _logprobs(self, request: PrefillRequest, start: int, hidden: Tensor, count: int) -> Iterator[PromptLogprobs]:
         """Score the tokens after these; nothing follows the prompt's last one yet."""
-        following = torch.tensor(request.token_ids[start + 1 : start + 1 + len(hidden)], dtype=torch.int64)
+        following = request.token_ids[start + 1 : start + 1 + len(hidden)]
         for first in range(0, len(following), _ROWS):
             token_ids = following[first : first + _ROWS]
             logits = self._adapter.logits(hidden[first : first + len(token_ids)])
@@ -52,18 +52,24 @@ class PromptReader:
                 return (total if before is None else before * start + total) / (start + len(hidden))
 
 
-def _scored(logits: Tensor, token_ids: Tensor, count: int) -> list[TokenLogprob]:
-    """Return token_ids int64 [n] scored by logits [n, vocab] before each; and the `count` likeliest in their places.
+def _scored(logits: Tensor, token_ids: list[int], count: int) -> list[TokenLogprob]:
+    """Return n token_ids scored by logits [n, vocab] before each; and the `count` likeliest in their places.
 
     Placeholders of media may lie outside the vocabulary: they are less likely than anything in it.
     """
     logprobs = logits.log_softmax(-1)
-    known = token_ids < logprobs.shape[1]
-    own = logprobs.gather(1, token_ids.where(known, 0)[:, None])[:, 0].where(known, -torch.inf)
-    ranks = 1 + (logprobs > own[:, None]).sum(-1)
+    tokens = torch.tensor(token_ids).to(logits.device, non_blocking=True)
+    known = tokens < logprobs.shape[1]
+    own = logprobs.gather(1, tokens.where(known, 0)[:, None]).where(known[:, None], -torch.inf)
+    ranks = 1 + (logprobs > own).sum(-1, keepdim=True)
     values, ids = logprobs.topk(min(count, logprobs.shape[1]))
-    columns = (token_ids.tolist(), own.tolist(), ids.tolist(), values.tolist(), ranks.tolist())
-    return [
-        TokenLogprob(token, logprob, list(zip(top, top_logprobs, strict=True)), rank)
-        for token, logprob, top, top_logprobs, rank in zip(*columns, strict=True)
-    ]
+    # float64 has room for all of it, so that one copy takes it to the host
+    columns = torch.cat([column.double() for column in (own, ranks, ids, values)], dim=1).tolist()
+    return [_token_logprob(token, *row) for token, row in zip(token_ids, columns, strict=True)]
+
+
+def _token_logprob(token: int, own: float, rank: float, *likeliest: float) -> TokenLogprob:
+    """Make one of the ids of the likeliest tokens, and behind them their log probabilities."""
+    count = len(likeliest) // 2
+    top = zip(map(int, likeliest[:count]), likeliest[count:], strict=True)
+    return TokenLogprob(token, own, list(top), int(rank))
