@@ -1,0 +1,92 @@
+"""Which device it is, and one line on why not; with stand-ins for what the driver tells."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from ipc_buffers import ArenaError
+from unifiedserve.config import EngineConfig
+from unifiedserve.device.cuda import CudaDevice, device, support
+from unifiedserve.device.selection import select_device
+from unifiedserve.errors import ConfigError
+
+GPU = {"place": "cuda:0", "name": "Test GPU", "capability": (9, 0), "total_bytes": 8 << 30, "driver": (13, 0)}
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Pretend that there is a GPU, Triton, and a torch for CUDA 13, except for what is given."""
+
+    def pretend(built_for: str | None = "13.0", triton: bool = True, **given: Any) -> None:
+        found = SimpleNamespace(**{**GPU, **given})
+        monkeypatch.setattr(support, "list_gpus", lambda: [found])
+        monkeypatch.setattr(device, "free_bytes", lambda place: 1 << 30)
+        monkeypatch.setattr(torch.version, "cuda", built_for)
+        monkeypatch.setattr(support.importlib.util, "find_spec", lambda name: object() if triton else None)
+
+    return pretend
+
+
+def chosen(**given: Any) -> str:
+    return select_device(EngineConfig(**given)).name
+
+
+def test_a_gpu_that_can_be_used_is_used(gpu: Callable[..., None]) -> None:
+    gpu()
+    assert chosen() == chosen(device="cuda") == "cuda"
+    assert chosen(device="cpu") == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"built_for": None}, "Test GPU is there, but torch .* is built without CUDA"),
+        ({"driver": (12, 4)}, r"driver of Test GPU supports CUDA 12\.4, but torch .* is built for 13\.0: update the driver"),
+        ({"capability": (7, 0)}, r"Test GPU has compute capability 7\.0; 7\.5 or later is needed"),
+        ({"triton": False}, "the package triton is missing"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(
+    given: dict[str, Any], words: str, gpu: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu(**given)
+    with pytest.raises(ConfigError, match=f"--device cuda: .*{words}"):
+        chosen(device="cuda")
+    caplog.set_level("INFO")
+    assert chosen() == "cpu"
+    assert "computing on the CPU" in caplog.text
+
+
+def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise ArenaError("no NVIDIA driver here")
+
+    monkeypatch.setattr(support, "list_gpus", none)
+    assert chosen() == "cpu"
+    with pytest.raises(ConfigError, match="--device cuda: no NVIDIA driver here"):
+        chosen(device="cuda")
+
+
+def test_dtypes_of_older_gpus(gpu: Callable[..., None]) -> None:
+    gpu(capability=(7, 5))
+    turing = CudaDevice("auto")
+    assert turing.best_dtype() == "float32"
+    turing.check("float32")
+    with pytest.raises(ConfigError, match="bfloat16: Test GPU does not compute with it; use --dtype float32"):
+        turing.check("bfloat16")
+
+
+def test_its_memory(gpu: Callable[..., None]) -> None:
+    gpu()
+    assert CudaDevice("auto").room() == ("Test GPU", 8 << 30, 1 << 30)
+    assert CudaDevice("auto").best_dtype() == "bfloat16"
+
+
+def test_flashinfer_that_is_not_installed(gpu: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu()
+    monkeypatch.setattr("unifiedserve.device.cuda.backends.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="--attention-backend flashinfer: FlashInfer is not installed"):
+        CudaDevice("flashinfer").check("bfloat16")
