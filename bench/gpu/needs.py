@@ -1,0 +1,101 @@
+"""What items may need of the machine, each looked for in a process of its own: a driver may hang."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.gpu import machine
+from unifiedserve.doctor.libraries import find_program
+
+PATIENCE = 60.0  # seconds for one condition
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A line of Python that succeeds where a condition holds, and what to say where it does not."""
+
+    code: str
+    reason: str
+
+
+CONDITIONS = {
+    "driver": Condition(
+        "from unifiedserve.doctor import gpu; raise SystemExit(not gpu.has_device())", "no GPU answers to libcuda"
+    ),
+    "torch": Condition(
+        "import torch; raise SystemExit(not torch.cuda.is_available())", "torch sees no GPU, or is not there"
+    ),
+    "triton": Condition("import triton", "no triton"),
+    "pytest": Condition("import pytest, hypothesis", "no pytest or no hypothesis"),
+    "cores": Condition(
+        "import ipc_buffers._core, unifiedserve._core", "the C++ cores are not built: see the log of item build"
+    ),
+    "flashcodec": Condition(
+        "import flashcodec._core", "FlashCodec's core is not built: see the log of item build_flashcodec"
+    ),
+    "server": Condition(
+        "import msgspec, llguidance, starlette, uvicorn, cachetools, multipart, transformers",
+        "packages that serve are missing: carry.py assembles them",
+    ),
+    "engine": Condition(
+        "from unifiedserve.config import EngineConfig as C; raise SystemExit('device' not in C.__struct_fields__)",
+        "the engine has no option --device yet",
+    ),
+}
+PROGRAMS = {
+    "nvcc": "nvcc",
+    "g++": "g++",
+    "compute-sanitizer": "compute-sanitizer",
+    "mps": "nvidia-cuda-mps-control",
+}
+
+
+class Needs:
+    """Remembers which conditions hold; one that does not may be met by a later item."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._met: set[str] = set()
+
+    def lacking(self, names: Sequence[str], patience: float) -> str | None:
+        """Return why one of the conditions does not hold, or None if all do."""
+        for name in names:
+            if name not in self._met:
+                if reason := self._reason(name, patience):
+                    return reason
+                self._met.add(name)
+        return None
+
+    def _reason(self, name: str, patience: float) -> str | None:
+        if name in PROGRAMS:
+            program = PROGRAMS[name]
+            found = shutil.which(program, path=self._environment["PATH"]) or find_program(program)
+            return None if found else f"no {program}"
+        if name in FILES:
+            return FILES[name](Path(self._environment[machine.CARRIED_VARIABLE]))
+        condition = CONDITIONS[name]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", condition.code],
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=min(PATIENCE, patience),
+            )
+        except subprocess.TimeoutExpired:
+            return f"{condition.reason} (no answer in time)"
+        return condition.reason if done.returncode else None
+
+
+def _ffmpeg(carried: Path) -> str | None:
+    return None if (carried / "ffmpeg/include/libswscale").is_dir() else f"no FFmpeg with headers in {carried}"
+
+
+def _references(carried: Path) -> str | None:
+    return None if (carried / "references").is_dir() else f"no references in {carried}: make_references.py makes them"
+
+
+FILES: dict[str, Callable[[Path], str | None]] = {"ffmpeg": _ffmpeg, "references": _references}
