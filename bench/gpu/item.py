@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Item:
     """A process that finds something out.
 
-    `target` is "module:function", called with `Figures` to fill and then `arguments`; `limit` is in seconds; `needs` are
-    names of conditions (needs.py), looked at just before it starts.
+    `target` is "module:function", called with `Figures` to fill and then `arguments`; `limit` is in seconds; `needs`
+    are names of conditions (needs.py), looked at just before it starts.
     """
 
     name: str

@@ -15,10 +15,14 @@ PATIENCE = 60.0  # seconds for one condition
 
 @dataclass(frozen=True)
 class Condition:
-    """A line of Python that succeeds where a condition holds, and what to say where it does not."""
+    """A line of Python that succeeds where a condition holds, and what to say where it does not.
+
+    One that is `built` may hold later: an item builds what it looks for.
+    """
 
     code: str
     reason: str
+    built: bool = False
 
 
 CONDITIONS = {
@@ -31,10 +35,10 @@ CONDITIONS = {
     "triton": Condition("import triton", "no triton"),
     "pytest": Condition("import pytest, hypothesis", "no pytest or no hypothesis"),
     "cores": Condition(
-        "import ipc_buffers._core, unifiedserve._core", "the C++ cores are not built: see the log of item build"
+        "import ipc_buffers._core, unifiedserve._core", "the C++ cores are not built: see the log of item build", True
     ),
     "flashcodec": Condition(
-        "import flashcodec._core", "FlashCodec's core is not built: see the log of item build_flashcodec"
+        "import flashcodec._core", "FlashCodec's core is not built: see the log of item build_flashcodec", True
     ),
     "server": Condition(
         "import msgspec, llguidance, starlette, uvicorn, cachetools, multipart, transformers",
@@ -54,22 +58,25 @@ PROGRAMS = {
 
 
 class Needs:
-    """Remembers which conditions hold; one that does not may be met by a later item."""
+    """Remembers which conditions hold."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self._met: set[str] = set()
+        self._known: dict[str, str | None] = {}
 
     def lacking(self, names: Sequence[str], patience: float) -> str | None:
         """Return why one of the conditions does not hold, or None if all do."""
-        for name in names:
-            if name not in self._met:
-                if reason := self._reason(name, patience):
-                    return reason
-                self._met.add(name)
-        return None
+        return next(filter(None, (self._reason(name, patience) for name in names)), None)
 
     def _reason(self, name: str, patience: float) -> str | None:
+        if name in self._known:
+            return self._known[name]
+        reason = self._looked_for(name, patience)
+        if reason is None or name not in CONDITIONS or not CONDITIONS[name].built:
+            self._known[name] = reason
+        return reason
+
+    def _looked_for(self, name: str, patience: float) -> str | None:
         if name in PROGRAMS:
             program = PROGRAMS[name]
             found = shutil.which(program, path=self._environment["PATH"]) or find_program(program)

@@ -6,6 +6,7 @@
 import importlib
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -17,9 +18,13 @@ class PartnerError(Exception):
 
 
 class Partner:
-    """One such process; it is killed when the `with` ends. Its standard error goes to the item's log."""
+    """One such process; it is killed when the `with` ends. Its standard error goes to the item's log.
 
-    def __init__(self, target: str, environment: Mapping[str, str] | None = None) -> None:
+    PartnerError is raised if an answer takes more than `patience` seconds: a driver may hang.
+    """
+
+    def __init__(self, target: str, environment: Mapping[str, str] | None = None, patience: float = 60.0) -> None:
+        self._patience = patience
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "bench.gpu.partner", target],
             stdin=subprocess.PIPE,
@@ -62,6 +67,8 @@ class Partner:
         self._process.wait()
 
     def _answer(self) -> Any:
+        if not select.select([self._answers], [], [], self._patience)[0]:
+            raise PartnerError(f"no answer within {self._patience:g} s")
         line = self._answers.readline()
         if not line:
             raise PartnerError(f"the process ended with {self._process.wait()}")

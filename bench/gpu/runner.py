@@ -52,7 +52,11 @@ class Runner:
             return {"status": "skipped", "error": "deadline"}
         if reason := self._needs.lacking(item.needs, left):
             return {"status": "skipped", "error": reason}
-        return self._run(item, min(item.limit, self._end - time.monotonic()))
+        left = max(1.0, self._end - time.monotonic())
+        told = self._run(item, min(item.limit, left))
+        if told["status"] == "timeout" and left < item.limit:
+            told["error"] += " (deadline)"
+        return told
 
     def _run(self, item: Item, limit: float) -> Record:
         told, log = self._told(item), self._logs / f"{item.name}.log"

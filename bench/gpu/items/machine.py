@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -78,7 +79,7 @@ def _program(name: str) -> dict[str, str]:
     done = subprocess.run(
         [path, "-version" if name == "ffmpeg" else "--version"], capture_output=True, text=True, timeout=20
     )
-    lines = [line for line in done.stdout.splitlines() if any(letter.isdigit() for letter in line)]
+    lines = [line for line in done.stdout.splitlines() if re.search(r"\d\.\d", line)]
     return {"name": name, "path": path, "version": lines[0].strip() if lines else "?"}
 
 

@@ -51,7 +51,7 @@ def fault(figures: Figures) -> None:
             figures.add(faulty=outcome(faulty.fault))
             figures.add(other=outcome(other.work, CALIBRATION))
             figures.add(memory_survives=outcome(owner.holds, "m", WORD))
-            with Partner(CLIENT, mps) as early:
+            with Partner(CLIENT, mps, patience=10) as early:
                 figures.add(new_client_beside_them=outcome(early.start))
         start = time.monotonic()
         figures.add(new_client_sees_memory=_until_it_works(mps, handle))
@@ -92,7 +92,7 @@ def _shared(owner: Partner, importer: Partner) -> bool:
 
 
 def _new_client(mps: dict[str, str], handle: str) -> bool:
-    with Partner(CLIENT, mps) as client:
+    with Partner(CLIENT, mps, patience=10) as client:
         client.start()
         client.open("m", handle, SIZE)
         return bool(client.holds("m", WORD))

@@ -25,9 +25,8 @@ def main(device: str = "cuda") -> None:
     batches = importlib.import_module("paged_batches")
 
     for dtype, head_dim, window in ((torch.bfloat16, 128, None), (torch.bfloat16, 80, 100), (torch.float32, 64, None)):
-        case = batches.random_case(
-            LENGTHS, LIMITED, batches.Sizes(14, 2, head_dim, 16), dtype, torch.Generator().manual_seed(0)
-        )
+        sizes, random = batches.Sizes(14, 2, head_dim, 16), torch.Generator().manual_seed(0)
+        case = batches.random_case(LENGTHS, LIMITED, sizes, dtype, random)
         plan = AttentionPlan.of_batch(case.batch(), 7, torch.device(device))
         q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
         out = paged_attention(q, keys, values, plan, head_dim**-0.5, window)
