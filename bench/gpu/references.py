@@ -14,6 +14,7 @@ from bench.gpu.family_cases import FILE, TOKENS
 
 def write(out: Path, scratch: Path, only: Sequence[str] | None) -> int:
     """Write the references of all or some families; return the file's size in bytes."""
+    torch.set_num_threads(1)  # tiny models gain nothing from more
     family_cases.import_tests()
     arrays: dict[str, Any] = {}
     for family in only or family_cases.families():
