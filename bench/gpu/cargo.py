@@ -64,9 +64,7 @@ def assemble(out: Path, limit_mib: float) -> int:
     for package in sorted((out / "site").glob("[!_]*"), key=_size, reverse=True)[:8]:
         print(f"  {package.name:<40} {_size(package) / MIB:6.2f} MiB")
     tree, carried = _tracked(), _size(out)
-    print(
-        f"together {carried / MIB:.1f} MiB, with the repository's {tree / MIB:.1f} MiB {(carried + tree) / MIB:.1f} MiB"
-    )
+    print(f"{carried / MIB:.1f} MiB, and the repository's {tree / MIB:.1f}: {(carried + tree) / MIB:.1f} MiB")
     if carried + tree > limit_mib * MIB:
         print(f"that is more than the {limit_mib:g} MiB that may travel")
         return 1

@@ -2,8 +2,8 @@
 
 python bench/gpu/carry.py --out bench/gpu/carry
 
-Packages that such a machine lacks, FFmpeg with headers, two short clips, and references made here. Needs pip; the headers
-of libswscale need apt-get, and are left out where that finds none.
+Packages that such a machine lacks, FFmpeg with headers, two short clips, and references made here. Needs pip, and
+apt-get for libswscale's headers: where that finds none, FFmpeg is left out.
 """
 
 import argparse

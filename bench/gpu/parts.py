@@ -21,13 +21,14 @@ PROBE = (
     Item("mps_contexts", f"{_AT}contexts:contexts_under_mps", "contexts and UUIDs under MPS", 60, ("driver", "mps")),
     Item("mps_memory", f"{_AT}mps:memory", "memory shared across MPS' border", 60, ("driver", "mps")),
     Item("mps_overlap", f"{_AT}mps:overlap", "two processes at once, with and without MPS", 60, ("driver", "mps")),
-    Item("mps_kill", f"{_AT}mps:kill", "clients killed idle and busy", 90, ("driver", "mps")),
-    Item("mps_fault", f"{_AT}mps:fault", "a client's fault, and the way back", 90, ("driver", "mps")),
     BUILD,
     Item("triton_compile", f"{_AT}compilation:kernels", "each variant's compile time", 120, ("triton", "cores")),
     Item("sharing", f"{_AT}sharing:without_mps", "decode beside prefill: streams, processes", 90, ("torch",)),
     Item("mps_sharing", f"{_AT}sharing:under_mps", "decode beside prefill under MPS", 120, ("torch", "mps")),
     Item("mps_products", f"{_AT}sharing:limited_products", "products under limits on threads", 120, ("torch", "mps")),
+    # last, as what comes after a fault may suffer from it
+    Item("mps_kill", f"{_AT}mps:kill", "clients killed idle and busy", 90, ("driver", "mps")),
+    Item("mps_fault", f"{_AT}mps:fault", "a client's fault, and the way back", 90, ("driver", "mps")),
 )
 
 CORE = (

@@ -21,6 +21,7 @@ def on_cpu(figures: Figures) -> None:
 def compare(figures: Figures, dtype: torch.dtype) -> None:
     """Compare all families of the references; raises RuntimeError if an answer is another one."""
     torch.set_num_threads(1)  # tiny models gain nothing from more
+    torch.set_num_threads(1)  # tiny models gain nothing from more
     family_cases.import_tests()
     references = family_cases.load(Path(os.environ[machine.CARRIED_VARIABLE], "references"))
     rows: list[dict[str, Any]] = []
