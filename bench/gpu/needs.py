@@ -33,7 +33,7 @@ CONDITIONS = {
         "import torch; raise SystemExit(not torch.cuda.is_available())", "torch sees no GPU, or is not there"
     ),
     "triton": Condition("import triton", "no triton"),
-    "pytest": Condition("import pytest, hypothesis", "no pytest or no hypothesis"),
+    "pytest": Condition("import pytest, hypothesis, xdist", "no pytest, hypothesis or pytest-xdist"),
     "cores": Condition(
         "import ipc_buffers._core, unifiedserve._core", "the C++ cores are not built: see the log of item build", True
     ),

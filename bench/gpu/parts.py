@@ -49,7 +49,7 @@ CORE = (
         "tests/device on the GPU",
         240,
         ("torch", "triton", "cores", "pytest"),
-        ("tests/device",),
+        ("tests/device", "--numprocesses", "8", "--dist", "load"),
     ),
     Item(
         "kernel_times",
