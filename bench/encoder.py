@@ -25,6 +25,7 @@ from rich.table import Table
 from torch import Tensor
 
 from flashcodec import PatchLayout
+from unifiedserve.device.cpu import CPU
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, resized
@@ -123,7 +124,7 @@ class Floor:
 
 def contestants(tower: Any, plan: MediaPlan, units_a_step: int) -> dict[str, Callable[[], object]]:
     """Return the ways to encode all of a medium; `units_a_step` is for ours in steps, as the server takes them."""
-    ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()})
+    ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()}, CPU)
     floor = Floor(tower)
     patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
     mean, deviation = RULES.normalisation()
@@ -179,7 +180,7 @@ def compare(
 
 def sweep(console: Console, tower: Any, plan: MediaPlan, rounds: int, clock: Clock) -> list[dict[str, float]]:
     """Measure steps of so many units, and what that makes a second."""
-    ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()})
+    ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()}, CPU)
     patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
     runs: dict[str, Callable[[], object]] = {}
     for units in UNITS_A_STEP:

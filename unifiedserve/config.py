@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+DeviceName = Literal["cpu", "cuda"]
+
 
 class Stage(StrEnum):
     """The four stages of a request, in order."""
@@ -84,9 +86,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         Meta(description="Serve the model a second time, monolithic, below /monolithic: for the playground to compare"),
     ] = False
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        Meta(description="What computes; auto: cuda where there is a GPU that can be used, else cpu"),
+    ] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
-        Meta(description="Weights and activations; auto: bfloat16 where the CPU has AVX-512 BF16 or AMX, else float32"),
+        Meta(description="Weights and activations; auto: bfloat16 where the device multiplies it, else float32"),
     ] = "auto"
     tool_call_parser: Annotated[
         Literal["auto", "hermes", "llama3_json", "mistral"],
@@ -98,7 +104,18 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = "auto"
     max_model_len: Annotated[int, Meta(ge=0, description="Context length in tokens; 0: the model's")] = 0
 
-    kv_cache_mib: Annotated[int, Meta(ge=1, description="Paged KV cache, shared by prefill and decode")] = 512
+    kv_cache_mib: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Paged KV cache, shared by prefill and decode; 0: 512 on a CPU, on a GPU what "
+            "--gpu-memory-utilization leaves for it",
+        ),
+    ] = 0
+    gpu_memory_utilization: Annotated[
+        float,
+        Meta(gt=0, le=1, description="Share of the GPU's memory that may be in use, by this engine and other programs"),
+    ] = 0.9
     patch_buffer_mib: Annotated[int, Meta(ge=1, description="Image patches between vision and encode")] = 256
     visual_buffer_mib: Annotated[int, Meta(ge=1, description="Visual tokens between encode and prefill")] = 128
     kv_page_tokens: Annotated[int, Meta(ge=1, le=256, description="Tokens a KV page")] = 16

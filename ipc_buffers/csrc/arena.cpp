@@ -17,7 +17,6 @@ namespace ipc {
 namespace {
 
 constexpr std::uint64_t kHeaderBytes = Arena::kAlignment;
-constexpr std::size_t kMaxNameLength = 200;
 constexpr mode_t kOwnerOnly = 0600;
 
 std::string reason(int error) { return std::system_category().message(error); }
@@ -28,8 +27,8 @@ ArenaError error_about(const std::string& name, const std::string& text) {
 
 void check_name(const std::string& name) {
   const auto allowed = [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '_' || c == '-'; };
-  if (name.empty() || name.size() > kMaxNameLength || !std::all_of(name.begin(), name.end(), allowed)) {
-    throw std::invalid_argument("an arena name must be 1 to " + std::to_string(kMaxNameLength) +
+  if (name.empty() || name.size() > Arena::kMaxName || !std::all_of(name.begin(), name.end(), allowed)) {
+    throw std::invalid_argument("an arena name must be 1 to " + std::to_string(Arena::kMaxName) +
                                 " letters, digits, '.', '_' or '-', not '" + name + "'");
   }
 }

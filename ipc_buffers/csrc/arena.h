@@ -50,6 +50,7 @@ class Arena {
 
   static constexpr std::size_t kAlignment = 4096;  // of the payload
   static constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 46;
+  static constexpr std::size_t kMaxName = 200;
 
   // Takes all memory at once, so that a later access cannot fail; `initialise` runs before others can attach.
   static std::shared_ptr<Arena> create(const std::string& name, ArenaKind kind, std::uint64_t size,
@@ -61,6 +62,7 @@ class Arena {
   ~Arena();
 
   const ArenaIdentity& identity() const { return identity_; }
+  ArenaKind kind() const { return header().kind; }
   const ProcessIdentity& creator() const { return header().creator; }
   std::span<std::byte> payload() const;
 

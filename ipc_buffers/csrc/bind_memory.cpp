@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "bindings.h"
-#include "dlpack.h"
-#include "held_bytes.h"
 #include "memory.h"
+#include "native/dlpack.h"
+#include "native/held_bytes.h"
 #include "native/released_gil.h"
 
 namespace py = pybind11;
@@ -14,8 +14,11 @@ namespace py = pybind11;
 namespace ipc {
 namespace {
 
+namespace dlpack = native::dlpack;
 using MemoryHandle = Handle<Memory>;
 using DeviceTuple = std::pair<std::int32_t, std::int32_t>;
+
+constexpr dlpack::DataType kUint8{1, 8, 1};
 
 dlpack::Device device_of(const Memory& memory) {
   const auto place = memory.place();
@@ -28,7 +31,7 @@ template <typename Managed>
 struct Export {
   explicit Export(std::shared_ptr<const Memory> exported)
       : memory(std::move(exported)), length(static_cast<std::int64_t>(memory->size())) {
-    managed.tensor = {memory->address(), device_of(*memory), 1, dlpack::kUint8, &length, &stride, 0};
+    managed.tensor = {memory->address(), device_of(*memory), 1, kUint8, &length, &stride, 0};
     managed.owner = this;
     managed.deleter = [](Managed* done) { const std::unique_ptr<Export> owned(static_cast<Export*>(done->owner)); };
   }
@@ -78,9 +81,10 @@ std::uint64_t checked(const char* what, std::int64_t value) {
   return static_cast<std::uint64_t>(value);
 }
 
-MemoryHandle create(const std::string& name, std::int64_t size, const std::string& place, const BytesLike& manifest) {
+MemoryHandle create(const std::string& name, std::int64_t size, const std::string& place,
+                    const native::BytesLike& manifest) {
   const auto bytes = checked("size", size);
-  const HeldBytes held(manifest);
+  const native::HeldBytes held(manifest);
   const native::ReleasedGil released;
   return MemoryHandle(Memory::create(name, bytes, Place::parse(place), held.span()));
 }
@@ -110,10 +114,10 @@ py::bytes read(const MemoryHandle& self, std::int64_t offset, std::int64_t size)
   return bytes;
 }
 
-void write(const MemoryHandle& self, std::int64_t offset, const BytesLike& data) {
+void write(const MemoryHandle& self, std::int64_t offset, const native::BytesLike& data) {
   const auto memory = self.get();
   const auto first = checked("offset", offset);
-  const HeldBytes held(data);
+  const native::HeldBytes held(data);
   const native::ReleasedGil released;
   memory->write(first, held.span());
 }

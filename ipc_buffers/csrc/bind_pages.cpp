@@ -179,7 +179,8 @@ void bind_page_pool(py::module_& module) {
   py::class_<PoolHandle>(module, "PagePool",
                          R"(Fixed-size pages, used by many processes at once without a lock.
 
-Who owns them is told in host memory; what they hold is a `Memory`, there or on a GPU, under the same name.
+Who owns them is told in host memory; what they hold is a `Memory`, there or on a GPU: of the pool's own, under the same
+name, or one that outlives it (`over`).
 A page knows its owner, so whatever a dead process held can be found and freed by `reclaim`. `pages` arguments are
 array-likes of integers, of any shape.)")
       .def_static(
@@ -193,12 +194,26 @@ array-likes of integers, of any shape.)")
           "of "
           "range.")
       .def_static(
+          "over",
+          [](const std::string& name, const Handle<Memory>& memory, std::int64_t page_bytes) {
+            auto data = memory.get();
+            const native::ReleasedGil released;
+            return PoolHandle(PagePool::over(name, std::move(data), page_bytes));
+          },
+          py::arg("name"), py::arg("memory"), py::arg("page_bytes"),
+          R"(Create a pool whose pages are those of a memory, which keeps its contents, its name and a life of its own.
+
+All pages are free, and their epochs begin anew. So a pool is renewed by closing and unlinking it and laying another
+over the same memory; handles of the old one know nothing of the new one, and must not write to pages any more.
+Raises ArenaError if the name is in use or /dev/shm has no room; ValueError for a bad name, a memory that is no whole
+number of pages, or one that is a pool's own.)")
+      .def_static(
           "attach",
           [](const std::string& name) {
             const native::ReleasedGil released;
             return PoolHandle(PagePool::attach(name));
           },
-          py::arg("name"), "Map a pool of another handle, by name; raises as `Memory.attach`.")
+          py::arg("name"), "Map a pool of another handle, by name, and its memory; raises as `Memory.attach`.")
       .def_property_readonly("name", &PoolHandle::name)
       .def_property_readonly("num_pages", [](const PoolHandle& self) { return self.get()->num_pages(); })
       .def_property_readonly("page_bytes", [](const PoolHandle& self) { return self.get()->page_bytes(); })
@@ -266,7 +281,8 @@ They count as used just now. Raises PageError for a page out of range.)")
 
 Raises ArenaError if they are on a GPU: `memory` gives a view there.)")
       .def("close", &close_without_gil<PagePool>)
-      .def("unlink", &PoolHandle::unlink);
+      .def("unlink", &PoolHandle::unlink,
+           "Remove the name, if it still is this pool's; that of a memory it was laid over stays.");
 }
 
 void bind_paged_buffer(py::module_& module) {

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "bindings.h"
-#include "held_bytes.h"
 #include "message_queue.h"
+#include "native/held_bytes.h"
 #include "native/interruptible_wait.h"
 #include "native/released_gil.h"
 
@@ -44,8 +44,8 @@ py::bytes to_bytes(MessageView message) {
   return py::reinterpret_steal<py::bytes>(object);
 }
 
-void send(const QueueHandle& self, const BytesLike& message, std::optional<double> timeout) {
-  const HeldBytes bytes(message);
+void send(const QueueHandle& self, const native::BytesLike& message, std::optional<double> timeout) {
+  const native::HeldBytes bytes(message);
   if (self.get()->try_send(bytes.span())) return;
   const bool sent = keep_trying(self, deadline_after(timeout),
                                 [&](auto& queue, auto&, TimePoint until) { return queue.send(bytes.span(), until); });

@@ -97,6 +97,7 @@ PYBIND11_MODULE(_core, module) {
                                         "A message above a quarter of its queue's capacity.");
   ipc::bind_arena(module);
   ipc::bind_registry(module);
+  ipc::bind_gpus(module);
   ipc::bind_memory(module);
   ipc::bind_page_pool(module);
   ipc::bind_paged_buffer(module);

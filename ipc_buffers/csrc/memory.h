@@ -54,6 +54,8 @@ class Memory {
   Memory(std::shared_ptr<Arena> arena, const MemoryDescriptor& descriptor, std::span<const std::byte> manifest = {});
 
   const ArenaIdentity& identity() const { return arena_->identity(); }
+  // Whether it is found by that name, and not a part of what else has it.
+  bool is_named() const { return arena_->kind() == ArenaKind::memory; }
   std::uint64_t size() const { return size_; }
   Place place() const;
   void* address() const;  // in its place

@@ -1,16 +1,24 @@
 #include "page_pool.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
 #include <utility>
 
 namespace ipc {
 
-struct PagePool::Layout {
+// What never changes. Pages are what `own` describes, unless a memory is named.
+struct PagePool::Shape {
   std::uint64_t num_pages;
   std::uint64_t page_bytes;
-  MemoryDescriptor data;
+  MemoryDescriptor own;
+  std::array<char, Arena::kMaxName + 1> memory;
+  std::uint64_t memory_inode;
+};
+
+struct PagePool::Layout {
+  Shape shape;
   alignas(64) std::atomic<std::uint64_t> next_group;  // where the next search starts
   alignas(64) std::atomic<std::uint64_t> uses;        // of remembered pages so far
 };
@@ -43,7 +51,7 @@ std::size_t round_up(std::size_t value, std::size_t step) { return (value + step
 
 std::size_t groups_of(std::size_t pages) { return (pages + kGroup - 1) / kGroup; }
 
-// Offsets in the arena's payload: layout | hints | words | epochs | last uses | data, if it is in host memory.
+// Offsets in the arena's payload: layout | hints | words | epochs | last uses | data, if it is there.
 struct Offsets {
   std::size_t hints, words, epochs, last_used, data;
 
@@ -55,6 +63,18 @@ struct Offsets {
         data(round_up(last_used + num_pages * sizeof(std::uint64_t), Arena::kAlignment)) {}
 };
 
+void check_shape(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes) {
+  if (num_pages < 1 || num_pages > kMaxPages || page_bytes < 1 || page_bytes > kMaxPageBytes) {
+    throw std::invalid_argument("page pool '" + name + "': " + std::to_string(num_pages) + " pages of " +
+                                std::to_string(page_bytes) + " bytes; allowed are 1 to " + std::to_string(kMaxPages) +
+                                " pages of 1 to " + std::to_string(kMaxPageBytes) + " bytes");
+  }
+}
+
+ArenaError error_about(const std::string& pool, const std::string& text) {
+  return ArenaError("page pool '" + pool + "': " + text);
+}
+
 PageError page_is_free(std::int64_t page) {
   return PageError("page " + std::to_string(page) + " is free: it was released too often or never allocated");
 }
@@ -63,49 +83,87 @@ PageError page_is_free(std::int64_t page) {
 
 std::shared_ptr<PagePool> PagePool::create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes,
                                            const Place& place) {
-  if (num_pages < 1 || num_pages > kMaxPages || page_bytes < 1 || page_bytes > kMaxPageBytes) {
-    throw std::invalid_argument("page pool '" + name + "': " + std::to_string(num_pages) + " pages of " +
-                                std::to_string(page_bytes) + " bytes; allowed are 1 to " + std::to_string(kMaxPages) +
-                                " pages of 1 to " + std::to_string(kMaxPageBytes) + " bytes");
-  }
+  check_shape(name, num_pages, page_bytes);
   const auto pages = static_cast<std::size_t>(num_pages);
   const auto bytes = static_cast<std::size_t>(page_bytes);
-  const Offsets offsets(sizeof(Layout), pages);
   const Allocation allocation(name, place, pages * bytes);
-  const auto data = allocation.descriptor(offsets.data);
+  return open(create_control(name, {pages, bytes, allocation.descriptor(Offsets(sizeof(Layout), pages).data), {}, 0}));
+}
+
+std::shared_ptr<PagePool> PagePool::over(const std::string& name, std::shared_ptr<Memory> memory,
+                                         std::int64_t page_bytes) {
+  const auto size = static_cast<std::int64_t>(memory->size());
+  const auto num_pages = page_bytes < 1 ? 0 : size / page_bytes;
+  check_shape(name, num_pages, page_bytes);
+  const auto& [memory_name, inode] = memory->identity();
+  if (size % page_bytes != 0) {
+    throw std::invalid_argument("page pool '" + name + "': the " + std::to_string(size) + " bytes of memory '" +
+                                memory_name + "' are no whole number of pages of " + std::to_string(page_bytes));
+  }
+  if (!memory->is_named()) {
+    throw std::invalid_argument("page pool '" + name + "': memory '" + memory_name +
+                                "' belongs to a pool already; take one of Memory.create()");
+  }
+  Shape shape{static_cast<std::uint64_t>(num_pages), static_cast<std::uint64_t>(page_bytes), {}, {}, inode};
+  std::copy(memory_name.begin(), memory_name.end(), shape.memory.begin());
+  return std::shared_ptr<PagePool>(new PagePool(create_control(name, shape), std::move(memory)));
+}
+
+std::shared_ptr<PagePool> PagePool::attach(const std::string& name) {
+  return open(Arena::attach(name, ArenaKind::page_pool));
+}
+
+std::shared_ptr<Arena> PagePool::create_control(const std::string& name, const Shape& shape) {
+  const auto pages = static_cast<std::size_t>(shape.num_pages);
+  const Offsets offsets(sizeof(Layout), pages);
   const auto initialise = [&](std::span<std::byte> payload) {
-    auto& layout = *reinterpret_cast<Layout*>(payload.data());
-    layout.num_pages = pages;
-    layout.page_bytes = bytes;
-    layout.data = data;
+    reinterpret_cast<Layout*>(payload.data())->shape = shape;
     const std::span hints(reinterpret_cast<Word*>(payload.data() + offsets.hints), groups_of(pages));
     for (auto& bits : hints) bits.store(~std::uint64_t{0}, std::memory_order_relaxed);
     if (pages % kGroup != 0) hints.back().store((std::uint64_t{1} << pages % kGroup) - 1);
   };
-  return std::make_shared<PagePool>(
-      Arena::create(name, ArenaKind::page_pool, offsets.data + data.bytes_in_arena(), initialise));
+  return Arena::create(name, ArenaKind::page_pool, offsets.data + shape.own.bytes_in_arena(), initialise);
 }
 
-std::shared_ptr<PagePool> PagePool::attach(const std::string& name) {
-  return std::make_shared<PagePool>(Arena::attach(name, ArenaKind::page_pool));
+PagePool::Layout& PagePool::layout_of(const Arena& control) {
+  return *reinterpret_cast<Layout*>(control.payload().data());
 }
 
-PagePool::PagePool(std::shared_ptr<Arena> control)
+std::shared_ptr<PagePool> PagePool::open(std::shared_ptr<Arena> control) {
+  auto data = data_of(control);
+  return std::shared_ptr<PagePool>(new PagePool(std::move(control), std::move(data)));
+}
+
+std::shared_ptr<Memory> PagePool::data_of(const std::shared_ptr<Arena>& control) {
+  const auto& shape = layout_of(*control).shape;
+  const std::string name(shape.memory.begin(), std::find(shape.memory.begin(), shape.memory.end(), '\0'));
+  if (name.empty()) return std::make_shared<Memory>(control, shape.own);
+  const auto& pool = control->identity().name;
+  try {
+    auto memory = Memory::attach(name);
+    if (memory->identity().inode == shape.memory_inode) return memory;
+  } catch (const ArenaError& error) {
+    throw error_about(pool, std::string("its memory cannot be attached to: ") + error.what());
+  }
+  throw error_about(pool, "its memory, '" + name + "', is gone; what has that name now is another one");
+}
+
+PagePool::PagePool(std::shared_ptr<Arena> control, std::shared_ptr<Memory> data)
     : control_(std::move(control)),
-      layout_(reinterpret_cast<Layout*>(control_->payload().data())),
-      page_bytes_(layout_->page_bytes) {
+      data_(std::move(data)),
+      layout_(&layout_of(*control_)),
+      page_bytes_(layout_->shape.page_bytes) {
   const auto payload = control_->payload();
-  const auto num_pages = static_cast<std::size_t>(layout_->num_pages);
+  const auto num_pages = static_cast<std::size_t>(layout_->shape.num_pages);
   const Offsets offsets(sizeof(Layout), num_pages);
-  const auto& data = layout_->data;
-  if (data.size != num_pages * page_bytes_ || offsets.data + data.bytes_in_arena() != payload.size()) {
-    throw ArenaError("page pool '" + identity().name + "' is damaged: its size does not match its arena");
+  if (data_->size() != num_pages * page_bytes_ ||
+      offsets.data + layout_->shape.own.bytes_in_arena() != payload.size()) {
+    throw error_about(identity().name, "is damaged: its size does not match its arena");
   }
   hints_ = {reinterpret_cast<Word*>(payload.data() + offsets.hints), groups_of(num_pages)};
   words_ = {reinterpret_cast<Word*>(payload.data() + offsets.words), num_pages};
   epochs_ = {reinterpret_cast<Word*>(payload.data() + offsets.epochs), num_pages};
   last_used_ = {reinterpret_cast<Word*>(payload.data() + offsets.last_used), num_pages};
-  data_ = std::make_shared<Memory>(control_, data);
 }
 
 PagePool::Word& PagePool::word(std::int64_t page) const {

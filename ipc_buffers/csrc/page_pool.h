@@ -31,7 +31,8 @@ struct PageOwner {
 };
 
 // Fixed-size pages of a memory, shared by many processes without a lock. What says who owns them is in an arena, in
-// host memory always; so is their data, unless it is asked for on a GPU.
+// host memory always; their data is in that arena, on a GPU, or a memory with a name and a life of its own, over which
+// another pool may be laid when this one is no longer used.
 //
 // One 64-bit word a page — request (32 bits), instance (12), references (20); 0 is free — is the only truth.
 // A process killed at any instruction leaves each page either free or tagged with its owner, for reclaim().
@@ -53,9 +54,10 @@ class PagePool {
 
   static std::shared_ptr<PagePool> create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes,
                                           const Place& place);
+  // Pages of a memory with a name of its own: all free, and holding what the memory holds.
+  static std::shared_ptr<PagePool> over(const std::string& name, std::shared_ptr<Memory> memory,
+                                        std::int64_t page_bytes);
   static std::shared_ptr<PagePool> attach(const std::string& name);
-
-  explicit PagePool(std::shared_ptr<Arena> control);
 
   const ArenaIdentity& identity() const { return control_->identity(); }
   std::size_t num_pages() const { return words_.size(); }
@@ -91,7 +93,15 @@ class PagePool {
 
  private:
   using Word = std::atomic<std::uint64_t>;
+  struct Shape;
   struct Layout;
+
+  PagePool(std::shared_ptr<Arena> control, std::shared_ptr<Memory> data);
+
+  static std::shared_ptr<Arena> create_control(const std::string& name, const Shape& shape);
+  static Layout& layout_of(const Arena& control);
+  static std::shared_ptr<PagePool> open(std::shared_ptr<Arena> control);
+  static std::shared_ptr<Memory> data_of(const std::shared_ptr<Arena>& control);
 
   Word& word(std::int64_t page) const;
   bool claim(std::size_t page, std::uint64_t owned);

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from unifiedserve import attention
 from unifiedserve.attention import CrossSpan
 
-cross = pytest.importorskip("unifiedserve.device.triton.cross_attention", reason="no Triton")
+operators = pytest.importorskip("unifiedserve.device.triton.operators", reason="no Triton")
 plans = pytest.importorskip("unifiedserve.device.triton.attention_plan")
 
 ROWS = 2 * plans.PART_KEYS
@@ -33,7 +33,7 @@ def test_equals_plain_torch(
     buffer[unused] = torch.nan
     q = torch.randn(sum(n for n, _ in lengths), q_heads, 16, generator=random)
     expected = attention.cross_attention(q, buffer[:, 0], buffer[:, 1], spans, 0.25)
-    plan = plans.AttentionPlan.of_spans(spans, q_heads // kv_heads, device)
-    keys, values = buffer.to(device).unbind(1)
-    out = cross.cross_attention(q.to(device), keys, values, plan, 0.25)
+    attend = operators.TritonAttention(device).of_spans(spans, q_heads // kv_heads)
+    keys, values = buffer.to(device)[:, None].unbind(2)
+    out = attend(q.to(device), keys, values, 0.25)
     torch.testing.assert_close(out.cpu(), expected, rtol=2e-5, atol=2e-5)

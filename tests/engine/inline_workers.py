@@ -13,6 +13,8 @@ from PIL import Image
 from test_fidelity import Question
 
 from unifiedserve.config import EngineConfig, Placement, Stage
+from unifiedserve.device import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory
 from unifiedserve.memory.weights import load_weights
@@ -63,7 +65,14 @@ def as_sent(question: Question, processor: Processor, clips: Callable[[int], Cli
 class InlineWorkers:
     """All workers of a placement, which take turns, and what an engine does for them."""
 
-    def __init__(self, placement: Placement, checkpoint: Path, processor: Processor, config: EngineConfig) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        checkpoint: Path,
+        processor: Processor,
+        config: EngineConfig,
+        device: Callable[[], Device] = lambda: CPU,
+    ) -> None:
         name = f"test-workers-{uuid.uuid4().hex[:12]}"
         kv = KVLayout.of(processor.config, config.kv_page_tokens, torch.float32)
         layout = MemoryLayout(
@@ -89,13 +98,15 @@ class InlineWorkers:
                     instance=instance,
                     number=number,
                     layout=layout,
+                    device="cpu",
                     model_dir=str(checkpoint),
                     dtype="float32",
                     patch_row_bytes=processor.patch_row_bytes,
                     visual_dim=processor.visual_dim,
                     vocab_size=processor.vocab_size,
                     eos_token_ids=processor.eos_token_ids,
-                )
+                ),
+                device(),
             )
             for number, instance in enumerate(placement.instances, 1)
         ]

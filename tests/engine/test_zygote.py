@@ -70,6 +70,7 @@ def spec(memory: SharedMemory) -> WorkerSpec:
         instance=VISION,
         number=1,
         layout=memory.layout,
+        device="cpu",
         model_dir="",
         dtype="float32",
         patch_row_bytes=64,

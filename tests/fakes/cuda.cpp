@@ -2,7 +2,8 @@
 // a GPU's. It is strict where the real one is: calls need a context that is current in their thread, nothing works in a
 // fork, a handle is opened once and never by its exporter, and memory goes with the process that took it.
 //
-// $FAKE_CUDA_GPUS names the GPUs that this process sees, a letter each; they have $FAKE_CUDA_MEMORY bytes.
+// $FAKE_CUDA_GPUS names the GPUs that this process sees, a letter each; each has $FAKE_CUDA_MEMORY bytes, and the
+// compute capability $FAKE_CUDA_CAPABILITY. $FAKE_CUDA_DRIVER is the driver's CUDA version, as the driver writes it.
 // $FAKE_CUDA_FAULT names a call that fails, or "crash", "hang", "no device" or "private copy".
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -40,6 +41,8 @@ enum Result {
   kNotSupported = 801
 };
 
+enum Attribute { kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76 };
+
 using Address = unsigned long long;
 
 struct IpcHandle {
@@ -72,6 +75,7 @@ std::string variable(const char* name, const char* otherwise) {
 bool fault(std::string_view call) { return variable("FAKE_CUDA_FAULT", "") == call; }
 std::string gpus() { return fault("no device") ? "" : variable("FAKE_CUDA_GPUS", "A"); }
 std::size_t memory_of_a_gpu() { return std::stoull(variable("FAKE_CUDA_MEMORY", "85899345920")); }
+std::string capability() { return variable("FAKE_CUDA_CAPABILITY", "9.0"); }
 std::filesystem::path folder() { return variable("FAKE_CUDA_FOLDER", "/nonexistent"); }
 
 bool is_ready() { return initialised_by == ::getpid(); }
@@ -188,7 +192,7 @@ int cuGetErrorString(int error, const char** text) {
   return *text == nullptr ? kInvalidValue : kSuccess;
 }
 
-int cuDriverGetVersion(int* version) { return *version = 13020, kSuccess; }
+int cuDriverGetVersion(int* version) { return *version = std::stoi(variable("FAKE_CUDA_DRIVER", "13020")), kSuccess; }
 int cuDeviceGetCount(int* count) { return *count = static_cast<int>(gpus().size()), kSuccess; }
 
 int cuDeviceGet(int* device, int ordinal) {
@@ -210,9 +214,18 @@ int cuDeviceGetUuid_v2(std::array<char, 16>* uuid, int device) {
 
 int cuDeviceTotalMem_v2(std::size_t* size, int /*device*/) { return *size = memory_of_a_gpu(), kSuccess; }
 
-int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  *value = attribute == 16 ? 132 : attribute == 75 ? 9 : attribute == 76 ? 0 : -1;
-  return device;
+int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
+  const auto dot = capability().find('.');
+  switch (attribute) {
+    case kMultiprocessors:
+      return *value = 132, kSuccess;
+    case kCapabilityMajor:
+      return *value = std::stoi(capability().substr(0, dot)), kSuccess;
+    case kCapabilityMinor:
+      return *value = std::stoi(capability().substr(dot + 1)), kSuccess;
+    default:
+      return kInvalidValue;
+  }
 }
 
 int cuDevicePrimaryCtxRetain(void** context, int device) {

@@ -11,7 +11,8 @@ from cases import user
 from model_loop import Loop, Request, make_adapter
 from reference import Case, transformers
 
-from unifiedserve.models.fused_decoder import fits
+from unifiedserve.device.cpu.processor import KERNEL_DTYPES
+from unifiedserve.device.llama import fits
 from unifiedserve.models.registry import load_processor
 
 CASE = Case([user("What is a river, and how does it differ from a lake? Be brief.")])
@@ -46,4 +47,4 @@ def test_windows(family: str, sizes: dict[str, Any], tmp_path: Path) -> None:
 def test_a_window_of_the_whole_context_is_none(tmp_path: Path) -> None:
     tokens = tokenizer()
     save(tmp_path, transformers.MistralConfig(**text_sizes(tokens, sliding_window=8192)), tokens, "")
-    assert fits(make_adapter(tmp_path, torch.float32).language_model, torch.float32)
+    assert fits(make_adapter(tmp_path, torch.float32).language_model, torch.float32, KERNEL_DTYPES)

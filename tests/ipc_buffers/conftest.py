@@ -6,9 +6,12 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
+import fake_cuda
 import pytest
 from ipc_processes import MakeArena, MakePool, MakeQueue, StartWorker, Worker
+from memory_process import MemoryProcess, StartProcess, remove_names
 
 from ipc_buffers import Arena, MessageQueue, PagePool, list_arenas
 
@@ -30,6 +33,27 @@ def start() -> Iterator[StartWorker]:
     yield start_worker
     for worker in workers:
         worker.kill()
+
+
+@pytest.fixture(scope="session")
+def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_cuda.build(tmp_path_factory.mktemp("fake-cuda"))
+
+
+@pytest.fixture
+def start_process(fake_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartProcess]:
+    """Start a process that sees the stand-in's GPU; what it leaves behind is removed."""
+    fake_cuda.use(fake_library, tmp_path, monkeypatch)
+    processes: list[MemoryProcess] = []
+
+    def begin(**environment: str) -> MemoryProcess:
+        processes.append(MemoryProcess(**environment))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.kill()
+    remove_names(f"test-{os.getpid()}-")
 
 
 @pytest.fixture

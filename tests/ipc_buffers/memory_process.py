@@ -63,4 +63,10 @@ class MemoryProcess:
         return answer["value"]
 
 
+def remove_names(prefix: str) -> None:
+    """Remove what processes that were killed have left, under names that begin so."""
+    for segment in Path("/dev/shm").glob(f"unifiedserve-{prefix}*"):
+        segment.unlink()
+
+
 StartProcess = Callable[..., MemoryProcess]

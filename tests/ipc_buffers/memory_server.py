@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ipc_buffers import Memory, PagedBuffer, PagePool
+from ipc_buffers import Memory, PagedBuffer, PagePool, free_bytes, list_gpus
 
 
 class Operations:
@@ -24,6 +24,13 @@ class Operations:
         self.memories: dict[str, Memory] = {}
         self.pools: dict[str, PagePool] = {}
         self.views: dict[str, object] = {}
+
+    def gpus(self) -> list[dict[str, Any]]:
+        facts = ("place", "name", "uuid", "capability", "total_bytes", "multiprocessors", "driver")
+        return [{fact: getattr(gpu, fact) for fact in facts} for gpu in list_gpus()]
+
+    def free_bytes(self, place: str) -> int:
+        return free_bytes(place)
 
     def create(self, handle: str, name: str, size: int, place: str) -> None:
         self.memories[handle] = Memory.create(name, size, place, manifest=f"made by {os.getpid()}".encode())
@@ -35,6 +42,10 @@ class Operations:
         self.pools[name] = PagePool.create(name, pages, page_bytes, place)
         self.memories[name] = self.pools[name].memory
 
+    def lay_pool(self, name: str, memory: str, page_bytes: int) -> None:
+        self.pools[name] = PagePool.over(name, self.memories[memory], page_bytes)
+        self.memories[name] = self.pools[name].memory
+
     def attach_pool(self, name: str) -> None:
         self.pools[name] = PagePool.attach(name)
         self.memories[name] = self.pools[name].memory
@@ -43,11 +54,23 @@ class Operations:
         pages = self.pools[name].allocate(count, request)
         return None if pages is None else pages.tolist()
 
+    def remember(self, name: str, pages: list[int]) -> list[int]:
+        return self.pools[name].remember(pages).tolist()
+
+    def recall(self, name: str, pages: list[int], epochs: list[int], request: int) -> int:
+        return self.pools[name].recall(pages, epochs, request)
+
     def reclaim(self, name: str, request: int) -> int:
         return self.pools[name].reclaim(request)
 
     def free_pages(self, name: str) -> int:
         return self.pools[name].free_pages()
+
+    def remembered_pages(self, name: str) -> int:
+        return self.pools[name].remembered_pages()
+
+    def unlink_pool(self, name: str) -> None:
+        self.pools[name].unlink()
 
     def pool_data(self, name: str) -> None:
         self.pools[name].data()

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import fake_cuda
@@ -15,7 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
-from memory_process import MemoryProcess, RefusedError, StartProcess
+from memory_process import MemoryProcess, RefusedError, StartProcess, remove_names
 
 from ipc_buffers import ArenaError, Memory, PagePool, list_arenas, remove_stale_arenas
 
@@ -23,33 +22,6 @@ CSRC = Path(__file__).resolve().parents[2] / "ipc_buffers" / "csrc"
 MIB = 1 << 20
 CONTEXT_AND_MEMORY = 2  # what a process holds of one memory, as the stand-in counts
 NAME = f"test-{os.getpid()}-device"
-
-
-@pytest.fixture(scope="session")
-def fake_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return fake_cuda.build(tmp_path_factory.mktemp("fake-cuda"))
-
-
-@pytest.fixture
-def start_process(fake_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StartProcess]:
-    """Start a process that sees the stand-in's GPU; what it leaves behind is removed."""
-    fake_cuda.use(fake_library, tmp_path, monkeypatch)
-    processes: list[MemoryProcess] = []
-
-    def begin(**environment: str) -> MemoryProcess:
-        processes.append(MemoryProcess(**environment))
-        return processes[-1]
-
-    yield begin
-    for process in processes:
-        process.kill()
-    remove_names()
-
-
-def remove_names() -> None:
-    """Remove what is left of these tests' memories, and of no others."""
-    for segment in Path("/dev/shm").glob(f"unifiedserve-{NAME}*"):
-        segment.unlink()
 
 
 def entry(name: str) -> tuple[str, bool] | None:
@@ -158,7 +130,7 @@ def test_gpus_are_known_by_their_uuids(start_process: StartProcess) -> None:
     assert same.about("m")["place"] == "cuda:0", "as that process numbers it"
     assert same.read("m", 0, 1) == b"x".hex()
     uuid = "GPU-42424242-4242-4242-4242-424242424242"
-    with pytest.raises(RefusedError, match=f"is on {uuid}, but this process sees 1 GPU, and not.*CUDA_VISIBLE_DEVICES"):
+    with pytest.raises(RefusedError, match=f"is on {uuid}, which is hidden.*sees 1 GPU; CUDA_VISIBLE_DEVICES"):
         other.attach("m", NAME)
     with pytest.raises(RefusedError, match="there is no cuda:2: this process sees 2 GPUs"):
         engine.create("more", NAME + "-more", 100, "cuda:2")
@@ -199,7 +171,7 @@ def test_threads_open_and_close_it_at_once(start_process: StartProcess) -> None:
 def test_a_fork_is_told_that_it_cannot_use_it(start_process: StartProcess) -> None:
     engine = start_process()
     engine.in_fork("create", "m", NAME, 100, "cuda:0")  # before the parent has used CUDA
-    remove_names()
+    remove_names(NAME)
     engine.create("m", NAME, 100, "cuda:0")
     engine.write("m", 0, b"x".hex())
     told = rf"was forked from process {engine.pid}, which had used CUDA"
@@ -315,6 +287,9 @@ def test_the_driver_s_functions_are_as_its_header_says(tmp_path: Path) -> None:
         "static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);",
         "static_assert(kIpcLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);",
         "static_assert(kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);",
+        "static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);",
+        "static_assert(kCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);",
+        "static_assert(kCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);",
     ]
     source.write_text("\n".join(lines))
     command = [fake_cuda.cxx(), "-std=c++20", "-fsyntax-only", "-I", str(cuda_header().parent), str(source)]
@@ -339,7 +314,7 @@ class SharingMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         while endable := self.endable():
             self.end(*endable[0])
-        remove_names()
+        remove_names(NAME)
 
     def end(self, number: int, use: str) -> None:
         name, is_view = self.uses[number].pop(use)

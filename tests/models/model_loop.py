@@ -14,6 +14,8 @@ from torch.nn import functional
 
 from ipc_buffers import PagePool
 from unifiedserve.attention import CrossSpan, RaggedBatch
+from unifiedserve.device import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.weights import attach_weights, load_weights
 from unifiedserve.messages.sampling_params import SamplingParams
@@ -26,11 +28,11 @@ GREEDY = SamplingParams(temperature=0)
 VISUAL_ROWS = 4096  # of a buffer for models that keep theirs
 
 
-def make_adapter(checkpoint: Path, dtype: torch.dtype) -> LanguageAdapter:
+def make_adapter(checkpoint: Path, dtype: torch.dtype, device: Device = CPU) -> LanguageAdapter:
     name = f"test-models-{uuid.uuid4().hex[:12]}"
     memory = load_weights(checkpoint, name, dtype)
     try:
-        return load_adapter(checkpoint, attach_weights(name), dtype)
+        return load_adapter(checkpoint, attach_weights(name, device), dtype, device)
     finally:
         memory.unlink()
 
@@ -101,7 +103,7 @@ class Loop:
         random = np.random.default_rng(seed)
         self.free = random.permutation(pages).tolist()
         self.free_rows = random.permutation(VISUAL_ROWS).tolist()
-        self.kv = KVCache(self.pool, layout)
+        self.kv = KVCache(self.pool, layout, device=adapter.device)
 
     def close(self) -> None:
         self.pool.close()
@@ -137,7 +139,7 @@ class Loop:
         prompt = request.prompt
         ids = torch.tensor(prompt.token_ids)
         units = [(plan, range(plan.units)) for plan in prompt.media]
-        visual = self.adapter.visual_tokens(request.patches, units) if units else None
+        visual = self.adapter.visual_tokens(self.adapter.device.upload(request.patches), units) if units else None
         kept = torch.empty(0, dtype=torch.int64)
         if self.adapter.keeps_visual_rows and visual is not None:
             kept, visual = self._keep(visual), None
@@ -151,7 +153,7 @@ class Loop:
         if self.kv.visual is None:
             self.kv.visual = rows.new_full((VISUAL_ROWS, rows.shape[1]), torch.nan)
         numbers = torch.tensor([self.free_rows.pop() for _ in rows])
-        self.kv.visual[numbers] = rows
+        self.kv.visual[self.adapter.device.upload(numbers)] = rows
         return numbers
 
     def _chunk_end(self, start: int, stop: int, is_visual: Tensor) -> int:

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ipc_buffers import PagePool
-from unifiedserve.attention import CrossSpan, RaggedBatch, cross_attention, paged_attention
+from unifiedserve.attention import CrossSpan, RaggedBatch, cross_attention
 from unifiedserve.attention.base import Span
+from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.models.registry import load_config
 
@@ -83,7 +84,7 @@ def test_equals_dense(
             values.append(v[past:])
         batch = RaggedBatch.build(spans, page_size)
         q, k, v = torch.cat(queries), torch.cat(keys), torch.cat(values)
-        out = paged_attention(q, k, v, layer, kv, batch, HEAD_DIM**-0.5, window)
+        out = CPU.kernels.attention(batch, kv).attend(q, k, v, layer, HEAD_DIM**-0.5, window)
         torch.testing.assert_close(out, torch.cat(expected), rtol=1e-4, atol=1e-5)
         tokens = sum(past + new for past, new in lengths)
         assert int(kv.k(layer).isfinite().sum()) == tokens * kv_heads * HEAD_DIM

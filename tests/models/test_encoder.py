@@ -17,6 +17,7 @@ from torch import Tensor
 
 from flashcodec import PatchLayout
 from ipc_buffers import PagePool
+from unifiedserve.device.cpu import CPU, linear
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
@@ -24,7 +25,6 @@ from unifiedserve.messages.media import MediaKind
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import Patches, PrefillRequest
-from unifiedserve.models import linear
 from unifiedserve.models.base import LanguageAdapter, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl import vision_tower
 from unifiedserve.models.families.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
@@ -141,7 +141,7 @@ def test_images_and_videos_with_means_of_their_own(hf: Reference) -> None:
         MediaRules(1, 1 << 30, image_mean=(mean,) * 3, image_std=(std,) * 3).normalisation()
         for mean, std in ((0.5, 0.5), (0.3, 0.2))
     )
-    tower = VisionTower(hf.model.model.visual, {"image": image, "video": video})
+    tower = VisionTower(hf.model.model.visual, {"image": image, "video": video}, CPU)
     units: Units = [(plan("image", 3, 5), 1), (plan("video", 3, 5, 2), 2), (plan("image", 2, 2), 1)]
     patches = pixels(units)
     kinds = torch.tensor([plan.kind == "video" for plan, n in units for _ in range(n * plan.patches_per_unit)])
@@ -218,7 +218,7 @@ def test_units_larger_than_a_tile(adapter: LanguageAdapter, hf: Reference) -> No
 def test_other_dtypes_are_refused(hf: Reference) -> None:
     tower = copy.deepcopy(hf.model.model.visual).half()
     with pytest.raises(ConfigError, match=r"torch\.float16; supported are float32 and bfloat16"):
-        VisionTower(tower, {"image": MediaRules(1, 2).normalisation()})
+        VisionTower(tower, {"image": MediaRules(1, 2).normalisation()}, CPU)
 
 
 @pytest.fixture

@@ -13,9 +13,13 @@ from ipc_buffers import PagePool
 from unifiedserve import _core
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
+from unifiedserve.device.cpu import CPU
+from unifiedserve.device.cpu import decoder as fused_decoder
+from unifiedserve.device.cpu.decoder import FusedDecoder
+from unifiedserve.device.cpu.head import Head
+from unifiedserve.device.cpu.processor import KERNEL_DTYPES
+from unifiedserve.device.llama import back_to_back, fits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
-from unifiedserve.models import fused_decoder
-from unifiedserve.models.fused_decoder import FusedDecoder, Head, back_to_back, fits
 from unifiedserve.models.hub import load_transformers
 
 SIZES = {
@@ -153,14 +157,13 @@ def test_bfloat16(structure: str, instruction_set: str, pool_name: str) -> None:
 
 
 def test_what_does_not_fit() -> None:
-    assert fits(make_model("qwen2").model, torch.float32)
-    assert not fits(make_model("qwen2").model, torch.float16)
-    assert not fits(make_model("qwen2", hidden_act="gelu").model, torch.float32)
-    assert not fits(make_model("gemma").model, torch.float32)
+    assert fits(make_model("qwen2").model, torch.float32, KERNEL_DTYPES)
+    assert not fits(make_model("qwen2").model, torch.float16, KERNEL_DTYPES)
+    assert not fits(make_model("qwen2", hidden_act="gelu").model, torch.float32, KERNEL_DTYPES)
+    assert not fits(make_model("gemma").model, torch.float32, KERNEL_DTYPES)
     sliding = make_model("qwen2", use_sliding_window=True, sliding_window=16, max_window_layers=1)
-    assert not fits(sliding.model, torch.float32)
-    with pytest.raises(ValueError, match="not a llama-like decoder"):
-        FusedDecoder(sliding.model, torch.float32)
+    assert not fits(sliding.model, torch.float32, KERNEL_DTYPES)
+    assert CPU.kernels.runner(sliding.model, torch.float32) is None
 
 
 def test_another_models_cache_is_refused(pool_name: str) -> None:

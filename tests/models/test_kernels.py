@@ -13,9 +13,10 @@ from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve import _core
-from unifiedserve.attention import RaggedBatch, cpu_features, paged_attention, slowness
+from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
-from unifiedserve.attention.cpu import thread_pool
+from unifiedserve.device.cpu import CPU
+from unifiedserve.device.cpu.processor import cpu_features, slowness, thread_pool
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -167,7 +168,7 @@ def check_attention(
             expected.append(dense(q, k, v, scale, window))
             new_rows.append((q, k[past:], v[past:]))
         q, k, v = (torch.cat(parts) for parts in zip(*new_rows, strict=True))
-        out = paged_attention(q, k, v, 1, kv, RaggedBatch.build(spans, page_size), scale, window)
+        out = CPU.kernels.attention(RaggedBatch.build(spans, page_size), kv).attend(q, k, v, 1, scale, window)
         assert out.dtype == dtype
         tolerance = tolerance or TOLERANCE[dtype]
         torch.testing.assert_close(out.double(), torch.cat(expected), rtol=tolerance, atol=tolerance)
@@ -221,8 +222,6 @@ def test_large_scores_do_not_overflow(instruction_set: str) -> None:
 
 
 def test_other_types_take_the_torch_path() -> None:
-    with Cache(4, 16, 1, 32, torch.float16) as kv:
-        assert kv.native is None
     check_attention([(20, 3), (0, 7)], 16, (4, 2), 32, torch.float16, 3)
 
 

@@ -116,9 +116,9 @@ def test_too_little_shared_memory(checkpoint: Path, arena_name: str, monkeypatch
 
     class Oversized:
         @staticmethod
-        def create(name: str, size: int, manifest: bytes) -> Memory:
+        def create(name: str, size: int, place: str, manifest: bytes) -> Memory:
             needed.append(size)
-            return Memory.create(name, 2**45, manifest=manifest)
+            return Memory.create(name, 2**45, place, manifest)
 
     monkeypatch.setattr(weights_module, "Memory", Oversized)
     with pytest.raises(ConfigError, match=r"the weights need \d+ MiB of shared memory") as caught:

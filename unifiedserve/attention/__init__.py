@@ -1,8 +1,6 @@
-"""Attention over the paged KV cache, and over paged visual tokens."""
+"""Attention over the paged KV cache, and over paged visual tokens: what is to be computed, and how in plain torch."""
 
-from unifiedserve.attention.base import CrossSpan, RaggedBatch
-from unifiedserve.attention.cpu import cpu_features, slowness
+from unifiedserve.attention.base import CrossSpan, PagedKV, RaggedBatch, Span
 from unifiedserve.attention.cross import cross_attention
-from unifiedserve.attention.paged import paged_attention
 
-__all__ = ["CrossSpan", "RaggedBatch", "cpu_features", "cross_attention", "paged_attention", "slowness"]
+__all__ = ["CrossSpan", "PagedKV", "RaggedBatch", "Span", "cross_attention"]

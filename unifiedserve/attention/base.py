@@ -10,15 +10,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from unifiedserve import _core
-
 
 class PagedKV(Protocol):
     """A KV cache as attention needs it; views are [num_pages, page_size, kv_heads, head_dim]."""
 
     page_size: int
-    #: for the kernels; None if they do not know the cache's dtype
-    native: _core.KvCache | None
+    #: [num_pages, layers, 2, page_size, kv_heads, head_dim], K before V
+    pages: Tensor
 
     def k(self, layer: int) -> Tensor: ...
 
@@ -68,6 +66,8 @@ class SequenceView(NamedTuple):
 @dataclass(frozen=True)
 class RaggedBatch:
     """New tokens of B sequences back to back, T in all, and the KV pages of each (half-open index ranges).
+
+    All of it is in host memory: it says what the device is to compute.
 
     qo_indptr       int32 [B+1]  rows of each sequence in the batch
     kv_page_indptr  int32 [B+1]  each sequence's range in kv_page_indices
@@ -130,13 +130,6 @@ class RaggedBatch:
                 for part in span.cross
             ),
             states=tuple(span.state for span in spans),
-        )
-
-    @cached_property
-    def native(self) -> _core.Batch:
-        """Return the same for the kernels."""
-        return _core.Batch(
-            self.qo_indptr, self.kv_page_indptr, self.kv_page_indices, self.kv_lens, self.slots, self.wanted_indptr
         )
 
     @cached_property

@@ -23,6 +23,7 @@ def _attend(q: Tensor, keys: Tensor, values: Tensor, rows: Tensor, scale: float)
     """Attend without a mask, so that heads that share a key/value head are but more queries of it."""
     n, q_heads, head_dim = q.shape
     kv_heads = keys.shape[1]
+    rows = rows.to(keys.device)
     k, v = (cache[rows].transpose(0, 1)[None] for cache in (keys, values))
     queries = q.view(n, kv_heads, -1, head_dim).transpose(0, 1).reshape(1, kv_heads, -1, head_dim)
     out = scaled_dot_product_attention(queries, k, v, scale=scale)

@@ -20,15 +20,15 @@ def attend(
 ) -> None:
     """Attend within each sequence, over a layer's [num_pages, page_size, kv_heads, head_dim].
 
-    q and out: [T, q_heads, head_dim], of which the sequences' rows are read and written. See `paged_attention` for what
-    a token sees.
+    q and out: [T, q_heads, head_dim], of which the sequences' rows are read and written. A token sees the keys before
+    its limit (see RaggedBatch), of which a `window` leaves those less than so many positions before it.
     """
     for sequence in sequences:
         rows = slice(sequence.first, sequence.last)
         past = sequence.kv_len - (sequence.last - sequence.first)
         first = 0 if window is None else max(0, past - window + 1)
         k, v = (_gather(cache, sequence, first) for cache in (keys, values))
-        limits = None if sequence.limits is None else sequence.limits - first
+        limits = None if sequence.limits is None else sequence.limits.to(q.device) - first
         out[rows] = _attend(q[rows], k, v, scale, limits, window)
 
 
@@ -36,7 +36,7 @@ def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
     """Gather a sequence's rows of the cache from `first` on, in order: [kv_heads, kv_len - first, head_dim]."""
     page_size = cache.shape[1]
     skipped = first // page_size
-    rows = cache[sequence.pages[skipped:]].flatten(0, 1)
+    rows = cache[sequence.pages[skipped:].to(cache.device)].flatten(0, 1)
     return rows[first - skipped * page_size : sequence.kv_len - skipped * page_size].transpose(0, 1)
 
 
@@ -54,15 +54,16 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, limits: Tensor | None
         grouped,
         k.unsqueeze(1).expand(-1, groups, -1, -1),
         v.unsqueeze(1).expand(-1, groups, -1, -1),
-        attn_mask=None if n == 1 or (causal and n == m) else _mask(n, m, limits, window),
+        attn_mask=None if n == 1 or (causal and n == m) else _mask(n, m, limits, window, q.device),
         is_causal=causal and n == m and n > 1,
         scale=scale,
     )
     return out.permute(2, 0, 1, 3).reshape(n, q_heads, head_dim)
 
 
-def _mask(n: int, m: int, limits: Tensor | None, window: int | None) -> Tensor:
+def _mask(n: int, m: int, limits: Tensor | None, window: int | None, device: torch.device) -> Tensor:
     """Return which keys the last n of m positions see: bool [n, m]."""
-    positions, keys = torch.arange(m - n, m)[:, None], torch.arange(m)
+    keys = torch.arange(m, device=device)
+    positions = keys[m - n :, None]
     seen = keys < (positions + 1 if limits is None else limits[:, None])
     return seen if window is None else seen & (keys > positions - window)

@@ -5,17 +5,12 @@
 #include <type_traits>
 
 #include "bfloat16.h"
+#include "native/dlpack.h"
 
 namespace unified {
 
-// The type of a tensor's elements, as DLPack writes it.
-struct ElementType {
-  std::uint8_t code;
-  std::uint8_t bits;
-  std::uint16_t lanes;
-
-  bool operator==(const ElementType&) const = default;
-};
+// The type of a tensor's elements.
+using ElementType = native::dlpack::DataType;
 
 template <class T>
 inline constexpr ElementType kElementType = kElementType<std::remove_const_t<T>>;

@@ -3,7 +3,7 @@
 
 #include <pybind11/pybind11.h>
 
-#include "dlpack.h"
+#include "native/dlpack.h"
 #include "tensor_view.h"
 
 namespace unified {
@@ -14,7 +14,7 @@ inline const dlpack::ExchangeApi* exchange_api(PyTypeObject* type) {
   static PyObject* const attribute = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
   const auto capsule =
       py::reinterpret_steal<py::object>(PyObject_GetAttr(reinterpret_cast<PyObject*>(type), attribute));
-  const void* api = capsule ? PyCapsule_GetPointer(capsule.ptr(), dlpack::kExchangeCapsule) : nullptr;
+  const void* api = capsule ? PyCapsule_GetPointer(capsule.ptr(), dlpack::ExchangeApi::kCapsule) : nullptr;
   if (api == nullptr) PyErr_Clear();
   const auto* found = static_cast<const dlpack::ExchangeApi*>(api);
   while (found != nullptr && found->major > dlpack::kMajorVersion) found = found->older;

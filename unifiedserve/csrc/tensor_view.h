@@ -8,9 +8,12 @@
 #include <string>
 #include <string_view>
 
-#include "dlpack.h"
+#include "element_type.h"
+#include "native/dlpack.h"
 
 namespace unified {
+
+namespace dlpack = native::dlpack;
 
 // A size in the shapes that a call expects: known beforehand, or taken from the first tensor that has it.
 class Size {

@@ -1,1 +1,21 @@
-"""What computes on a device other than the processor."""
+"""What computes: a package a kind of device, and what all of them share.
+
+`base.py` is what the engine asks of a device. `cpu/` and `cuda/` answer; a third one would be a folder beside them, and
+a name in `open_device` and `config.DeviceName`.
+"""
+
+from unifiedserve.config import DeviceName, EngineConfig
+from unifiedserve.device.base import Device, Room
+
+__all__ = ["Device", "Room", "open_device"]
+
+
+def open_device(name: DeviceName, config: EngineConfig) -> Device:
+    """Return a device of this machine; nothing of it is taken or started yet."""
+    if name == "cuda":
+        from unifiedserve.device.cuda import CudaDevice
+
+        return CudaDevice()
+    from unifiedserve.device.cpu import CPU
+
+    return CPU

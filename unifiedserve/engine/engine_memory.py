@@ -3,52 +3,69 @@
 import logging
 import os
 import secrets
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 import torch
 
-from unifiedserve.attention import slowness
+from ipc_buffers import Memory
 from unifiedserve.config import MIB, EngineConfig
-from unifiedserve.engine.resources import best_dtype, check_memory
+from unifiedserve.device import Device
+from unifiedserve.engine.device_room import check_context, check_room, describe, workers_bytes
+from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
+from unifiedserve.engine.resources import check_memory
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
-from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory
+from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages
 from unifiedserve.memory.weights import load_weights, weights_bytes
 from unifiedserve.models.base import Processor
 
 _log = logging.getLogger(__name__)
+_DEFAULT_KV_MIB = 512  # in host memory
+
+Rehearse = Callable[[SharedMemory, str], Footprint]  # over buffers, with a dtype
 
 
 class EngineMemory:
-    """The weights, for the engine's whole life, and the pools and queues of one generation of workers."""
+    """The weights and pages, for the engine's whole life, and the pools and queues of one generation of workers."""
 
-    def __init__(self, config: EngineConfig, model_dir: Path, processor: Processor) -> None:
+    def __init__(
+        self, config: EngineConfig, model_dir: Path, processor: Processor, device: Device, rehearse: Rehearse
+    ) -> None:
         """Allocate everything and load the weights.
 
-        Raises ConfigError, with the numbers, if the machine has too little memory; nothing is left behind then.
+        On a device with memory of its own, `rehearse` finds out what workers take of it. Raises ConfigError, with the
+        numbers, if the machine or the device has too little memory; nothing is left behind then.
         """
         self._config = config
         self._processor = processor
+        self._device = device
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
-        self.dtype = best_dtype() if config.dtype == "auto" else config.dtype
+        self.dtype = device.best_dtype() if config.dtype == "auto" else config.dtype
+        device.check_dtype(self.dtype)
         self.generation = 0  # of workers: how often they were restarted
-        layout = self._layout()
-        weights = weights_bytes(model_dir, self._torch_dtype)
-        check_memory({"weights": weights, **layout.segments()}, len(layout.instances))
-        if warning := slowness():
+        self._layout = self._first_layout()
+        self._check(weights_bytes(model_dir, self._torch_dtype))
+        if warning := device.slowness():
             _log.warning(warning)
         with ExitStack() as undo:
-            self.shared = SharedMemory.create(layout)
+            weights = load_weights(model_dir, self._layout.weights, self._torch_dtype, device.place)
+            undo.callback(_free, [weights])
+            self._layout = self._sized(rehearse)
+            self._pages = create_pages(self._layout, self._engine_id)
+            undo.callback(_free, self._pages.values())
+            self.shared = SharedMemory.create(self._layout, self._pages)
             undo.callback(self._free_shared)
-            self._load_weights(model_dir, layout.weights, undo)
             self._owned = undo.pop_all()
 
     def renew(self) -> None:
-        """Replace pools and queues by fresh ones, for workers of the next generation."""
+        """Replace pools and queues by fresh ones over the same pages, for workers of the next generation."""
         self.shared.unlink()
         self.generation += 1
-        self.shared = SharedMemory.create(self._layout())
+        layout = msgspec.structs.replace(self._layout, engine_id=f"{self._engine_id}-{self.generation}")
+        self.shared = SharedMemory.create(layout, self._pages)
 
     def free(self) -> None:
         """Remove every segment; safe to call twice."""
@@ -63,13 +80,14 @@ class EngineMemory:
         dtype: torch.dtype = getattr(torch, self.dtype)
         return dtype
 
-    def _layout(self) -> MemoryLayout:
+    def _first_layout(self) -> MemoryLayout:
+        """Return the layout as configured; the KV cache may still become another size."""
         config, processor = self._config, self._processor
         kv = KVLayout.of(processor.config, config.kv_page_tokens, self._torch_dtype)
         return MemoryLayout(
             engine_id=f"{self._engine_id}-{self.generation}",
             weights=self.arena_name("weights"),
-            kv=_pool("kv_cache_mib", config.kv_cache_mib, kv.page_bytes),
+            kv=_pool("kv_cache_mib", config.kv_cache_mib or _DEFAULT_KV_MIB, kv.page_bytes),
             patch=_pool(
                 "patch_buffer_mib",
                 config.patch_buffer_mib,
@@ -82,15 +100,44 @@ class EngineMemory:
             ),
             instances=tuple(instance.name for instance in config.workers.instances),
             state_pages=kv.state_pages,
+            place=self._device.place,
         )
 
-    def _load_weights(self, model_dir: Path, name: str, undo: ExitStack) -> None:
-        weights = load_weights(model_dir, name, self._torch_dtype)
-        undo.callback(weights.unlink)
-        undo.callback(weights.close)
+    def _check(self, weights: int) -> None:
+        """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""
+        layout, room = self._layout, self._device.room()
+        if room is None:
+            check_memory({"weights": weights, **layout.segments()}, len(layout.instances))
+            return
+        kv = {"KV cache": layout.kv.bytes} if self._config.kv_cache_mib else {}
+        check_room(room, self._config, {"weights": weights, **kv, **layout.buffers()})
+        check_memory({"queues": layout.queue_bytes}, len(layout.instances))
+
+    def _sized(self, rehearse: Rehearse) -> MemoryLayout:
+        """Return the layout with the KV cache as large as a device's own memory lets it be, if no size is given."""
+        room = self._device.room()
+        if room is None:
+            return self._layout
+        footprint = rehearse_alone(self._layout, lambda memory: rehearse(memory, self.dtype))
+        workers = workers_bytes(self._config.workers, footprint)
+        left = check_room(room, self._config, {**self._layout.buffers(), **workers})
+        layout = self._layout
+        if not self._config.kv_cache_mib:
+            kv = PoolSize(left // layout.kv.page_bytes, layout.kv.page_bytes)
+            layout = msgspec.structs.replace(layout, kv=kv)
+        tokens = (layout.kv.pages - layout.state_pages) * self._config.kv_page_tokens
+        check_context(room, self._config, tokens)
+        _log.info("%s", describe(room, layout, workers, tokens))
+        return layout
 
     def _free_shared(self) -> None:
         self.shared.unlink()
+
+
+def _free(memories: Iterable[Memory]) -> None:
+    for memory in memories:
+        memory.close()
+        memory.unlink()
 
 
 def _pool(option: str, mib: int, page_bytes: int) -> PoolSize:

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from unifiedserve.attention import cpu_features
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ConfigError
 
@@ -40,11 +39,6 @@ def check_target(config: EngineConfig, decode_step: float) -> None:
             f"here with nothing beside it, so {math.ceil(least * 1e3)} is the least; without the option streams "
             "and videos share the cores about equally"
         )
-
-
-def best_dtype() -> str:
-    """Return bfloat16 where the processor multiplies it, which takes half the memory traffic; float32 elsewhere."""
-    return "bfloat16" if cpu_features() & {"avx512_bf16", "amx_bf16"} else "float32"
 
 
 def _check_room(needed: Mapping[str, int], free_bytes: int, who: str, remedy: str) -> None:

@@ -1,18 +1,27 @@
 """The supervisor: owns the shared memory and the worker processes of one engine."""
 
+import logging
 from contextlib import suppress
 from pathlib import Path
 
 from ipc_buffers import ArenaError, remove_stale_arenas
-from unifiedserve.config import EngineConfig, Instance
+from unifiedserve.config import EngineConfig, Instance, Placement
+from unifiedserve.device import Device, open_device
+from unifiedserve.device.selection import select_device
+from unifiedserve.engine.device_room import RoomError
 from unifiedserve.engine.engine_memory import EngineMemory
+from unifiedserve.engine.rehearsal import INSTANCE as REHEARSAL
+from unifiedserve.engine.rehearsal import PLACEMENT as REHEARSAL_PLACEMENT
+from unifiedserve.engine.rehearsal import Footprint, rehearse
 from unifiedserve.engine.resources import check_threads
 from unifiedserve.engine.worker_processes import OnExit, WorkerProcesses
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.memory.shared import MemoryLayout, SharedMemory
 from unifiedserve.messages.wire import Shutdown, pack
 from unifiedserve.models.base import Processor
 from unifiedserve.worker.spec import WorkerSpec
+
+_log = logging.getLogger(__name__)
 
 
 class Supervisor:
@@ -21,18 +30,37 @@ class Supervisor:
     def __init__(self, config: EngineConfig, model_dir: Path, processor: Processor) -> None:
         """Allocate everything and load the weights once.
 
-        Raises ConfigError, with the numbers, if the machine has too few cores or too little memory.
+        Raises ConfigError, with the numbers, if the machine has too few cores or too little memory, or not the device.
         """
         check_threads(config)
+        self._device = select_device(config)
         remove_stale_arenas()
         self.config = config
         self._model_dir = model_dir
         self._processor = processor
+        self._memory = self._allocate()
+        self._workers = WorkerProcesses()
+
+    def _allocate(self) -> EngineMemory:
+        """Take the memory; where the device has too little and the user did not insist on it, the host's."""
         try:
-            self._memory = EngineMemory(config, model_dir, processor)
+            return self._allocate_on(self._device)
+        except RoomError as error:
+            if self.config.device != "auto":
+                raise
+            _log.warning("computing on the CPU: %s", error)
+        self._device = open_device("cpu", self.config)
+        return self._allocate_on(self._device)
+
+    def _allocate_on(self, device: Device) -> EngineMemory:
+        def try_out(memory: SharedMemory, dtype: str) -> Footprint:
+            spec = self._spec(REHEARSAL, 1, memory.layout, dtype, REHEARSAL_PLACEMENT)
+            return rehearse(spec, memory, device, self._processor)
+
+        try:
+            return EngineMemory(self.config, self._model_dir, self._processor, device, try_out)
         except ArenaError as error:
             raise ConfigError(f"shared memory: {error}") from error
-        self._workers = WorkerProcesses()
 
     @property
     def memory(self) -> SharedMemory:
@@ -41,8 +69,11 @@ class Supervisor:
 
     def start(self, on_exit: OnExit) -> None:
         """Start the workers; `on_exit` is called from a thread when one ends that was not told to."""
-        instances = self.config.workers.instances
-        specs = [self._spec(instance, number) for number, instance in enumerate(instances, 1)]
+        placement, layout = self.config.workers, self.memory.layout
+        specs = [
+            self._spec(instance, number, layout, self._memory.dtype, placement)
+            for number, instance in enumerate(placement.instances, 1)
+        ]
         self._workers.start(specs, self._memory.generation, on_exit)
 
     def restart(self, on_exit: OnExit) -> None:
@@ -64,15 +95,18 @@ class Supervisor:
         """Return a name for a further arena of this engine."""
         return self._memory.arena_name(name)
 
-    def _spec(self, instance: Instance, number: int) -> WorkerSpec:
+    def _spec(
+        self, instance: Instance, number: int, layout: MemoryLayout, dtype: str, placement: Placement
+    ) -> WorkerSpec:
         return WorkerSpec(
             config=self.config,
-            placement=self.config.workers,
+            placement=placement,
             instance=instance,
             number=number,
-            layout=self.memory.layout,
+            layout=layout,
+            device=self._device.name,
             model_dir=str(self._model_dir),
-            dtype=self._memory.dtype,
+            dtype=dtype,
             patch_row_bytes=self._processor.patch_row_bytes,
             visual_dim=self._processor.visual_dim,
             vocab_size=self._processor.vocab_size,

@@ -5,12 +5,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import PagePool
-from unifiedserve import _core
-from unifiedserve.attention.base import RaggedBatch, Span
-from unifiedserve.attention.cpu import KERNEL_DTYPES
+from unifiedserve.attention import RaggedBatch, Span
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
+from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
 
 
@@ -47,44 +47,43 @@ class KVLayout:
         return KVLayout(layers, page_size, text.num_key_value_heads, head_dim, dtype, state)
 
 
-class KVCache:
+class KVCache(DevicePages):
     """Keys and values of all layers over a PagePool whose pages are `layout.page_bytes` each.
 
     Those of cross-attention are in rows of `visual` [n, width], the visual buffer. Raises ValueError if the pool's
     pages have another size.
     """
 
-    def __init__(self, pool: PagePool, layout: KVLayout, visual: Tensor | None = None) -> None:
+    def __init__(self, pool: PagePool, layout: KVLayout, visual: Tensor | None = None, device: Device = CPU) -> None:
         if pool.page_bytes != layout.page_bytes:
             raise ValueError(f"{pool.name}: pages of {pool.page_bytes} bytes, the model needs {layout.page_bytes}")
-        self.pool = pool
+        super().__init__(pool, device)
         self.visual = visual
         self.page_size = layout.page_size
         self.state_pages = layout.state_pages
         self._state = layout.state
-        self._bytes = from_dlpack(pool.memory).view(pool.num_pages, layout.page_bytes)
-        self._pages = self._bytes.view(layout.dtype).view(pool.num_pages, *layout.shape)
-        self.native: _core.KvCache | None = None
-        if layout.dtype in KERNEL_DTYPES:
-            self.native = _core.KvCache(self._pages)
+        self._bytes = self.data()
+        self.pages = self._bytes.view(layout.dtype).view(pool.num_pages, *layout.shape)
 
     def k(self, layer: int) -> Tensor:
         """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""
-        return self._pages[:, layer, 0]
+        return self.pages[:, layer, 0]
 
     def v(self, layer: int) -> Tensor:
         """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""
-        return self._pages[:, layer, 1]
+        return self.pages[:, layer, 1]
 
     def states(self, batch: RaggedBatch) -> RecurrentStates | None:
         """Return the recurrent states of a batch's sequences, to be stored after the step; None without such."""
         if self._state is None:
             return None
-        return RecurrentStates(self._state, self._bytes, torch.tensor(batch.states), batch.begins)
+        numbers = self.device.upload(torch.tensor(batch.states))
+        return RecurrentStates(self._state, self._bytes, numbers, self.device.upload(batch.begins.nonzero()[:, 0]))
 
     def copy_pages(self, sources: Sequence[int], targets: Sequence[int]) -> None:
         """Copy all that is in some pages to others."""
-        self._bytes[list(targets)] = self._bytes[list(sources)]
+        old, new = (self.device.upload(torch.tensor(numbers, dtype=torch.int64)) for numbers in (sources, targets))
+        self._bytes.index_copy_(0, new, self._bytes.index_select(0, old))
 
     def pages_for(self, tokens: int) -> int:
         """Return the pages that a sequence of `tokens` tokens needs, those of its state included."""

@@ -60,13 +60,14 @@ class StateLayout(NamedTuple):
 class RecurrentStates:
     """The states of a batch's sequences during a step; zero where a sequence begins.
 
-    `pages` uint8 [n, page bytes] is the cache, `numbers` int64 [B, m] says which of its pages hold each state.
+    `pages` uint8 [n, page bytes] is the cache, `numbers` int64 [B, m] says which of its pages hold each state, `begins`
+    int64 [b] which of the sequences begin.
     """
 
     def __init__(self, layout: StateLayout, pages: Tensor, numbers: Tensor, begins: Tensor) -> None:
         self._pages, self._numbers = pages, numbers
         self._states = pages[numbers]
-        self._states[begins] = 0
+        self._states.index_fill_(0, begins, 0)
         self.inputs, self.memory = layout.views(self._states.flatten(1).view(torch.float32))
 
     def store(self) -> None:

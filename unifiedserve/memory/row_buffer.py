@@ -6,42 +6,46 @@ from functools import cached_property
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
-from ipc_buffers import PagedBuffer, PageIndex, PagePool
+from ipc_buffers import PagePool
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
+from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.pages import PageSlice
 
 PageRows = tuple[int, int]  # a page and how many rows of it are used
 
 
-class RowBuffer:
+class RowBuffer(DevicePages):
     """A typed view of a page pool: each row is a vector of `width` elements of `dtype`.
 
     Rows that belong together (an encode unit) get pages of their own, so that they can be written in any
-    order and released as soon as they are consumed.
+    order and released as soon as they are consumed. Raises ValueError if pages do not hold whole rows.
     """
 
-    def __init__(self, pool: PagePool, width: int, dtype: torch.dtype) -> None:
-        self.pool = pool
+    def __init__(self, pool: PagePool, width: int, dtype: torch.dtype, device: Device = CPU) -> None:
+        if pool.page_bytes % (width * dtype.itemsize):
+            raise ValueError(f"{pool.name}: pages of {pool.page_bytes} bytes, a row takes {width * dtype.itemsize}")
+        super().__init__(pool, device)
         self.width = width
         self.dtype = dtype
-        self._rows = PagedBuffer(pool, width * dtype.itemsize)
+        self._rows_per_page = pool.page_bytes // (width * dtype.itemsize)
 
     @cached_property
     def rows(self) -> Tensor:
         """All rows of all pages, [n, width], without a copy."""
-        return from_dlpack(self.pool.memory).view(self.dtype).view(-1, self.width)
+        return self.data().view(self.dtype).view(-1, self.width)
 
     def numbers(self, slices: Sequence[PageSlice]) -> Tensor:
-        """Return the numbers in `rows` of the rows of all slices, one after another: int64 [n]."""
+        """Return the numbers in `rows` of the rows of all slices, one after another: int64 [n] in host memory."""
         pages, first, last = np.array(slices, np.int64).T
         lengths = last - first
         ends = lengths.cumsum()
-        offsets = pages * self._rows.rows_per_page + first - (ends - lengths)
+        offsets = pages * self._rows_per_page + first - (ends - lengths)
         return torch.from_numpy(np.repeat(offsets, lengths) + np.arange(ends[-1]))
 
     def pages_for(self, rows: int) -> int:
-        return -(-rows // self._rows.rows_per_page)
+        return -(-rows // self._rows_per_page)
 
     def put(self, rows: Tensor, uid: int, instance: int) -> list[int] | None:
         """Write `rows` [n, width] into new pages and return these; None if there are not enough."""
@@ -51,26 +55,33 @@ class RowBuffer:
     def put_all(self, rows: Tensor, parts: Sequence[tuple[int, int]], instance: int) -> list[list[int]] | None:
         """Write `rows` [n, width], which are (uid, count) one after the other, each part into new pages of its own.
 
-        None, and nothing is written, if there are not enough pages for all.
+        They are on the device. None, and nothing is written, if there are not enough pages for all.
         """
         taken: list[list[int]] = []
         for uid, count in parts:
             pages = self.pool.allocate(self.pages_for(count), uid, instance)
             if pages is None:
-                self.pool.release([page for part in taken for page in part])
+                self.release([page for part in taken for page in part])
                 return None
-            taken.append([int(page) for page in pages])
-        index = PageIndex.build([self.spread(pages, count) for pages, (_, count) in zip(taken, parts, strict=True)])
-        self._rows.write(index, rows.contiguous().view(torch.uint8).numpy())
+            taken.append(pages.tolist())
+        used = [page for pages, (_, count) in zip(taken, parts, strict=True) for page in self.spread(pages, count)]
+        self._words(self.rows).index_copy_(0, self._places(used), self._words(rows))
         return taken
 
     def get(self, pages: Sequence[PageRows], start: int, stop: int) -> Tensor:
-        """Copy rows [start, stop) of those that lie in `pages`: [stop - start, width]."""
-        out = torch.empty(stop - start, self.width, dtype=self.dtype)
-        self._rows.read(PageIndex.build([list(pages)]), 0, start, stop, out.view(torch.uint8).numpy())
-        return out
+        """Copy rows [start, stop) of those that lie in `pages`: [stop - start, width], on the device."""
+        return self.rows.index_select(0, self._places(pages, start, stop))
 
     def spread(self, pages: Sequence[int], rows: int) -> list[PageRows]:
         """Return each page with how many of `rows` rows lie in it: all are full but the last."""
-        full = self._rows.rows_per_page
+        full = self._rows_per_page
         return [(page, min(full, rows - i * full)) for i, page in enumerate(pages)]
+
+    def _places(self, pages: Sequence[PageRows], start: int = 0, stop: int | None = None) -> Tensor:
+        numbers = self.numbers([PageSlice(page, 0, used) for page, used in pages])
+        return self.device.upload(numbers[start:stop])
+
+    def _words(self, rows: Tensor) -> Tensor:
+        """View rows as wide elements, which are copied much faster than bytes."""
+        fits = self.width * self.dtype.itemsize % torch.int64.itemsize == 0
+        return rows.contiguous().view(torch.int64) if fits else rows

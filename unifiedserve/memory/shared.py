@@ -1,8 +1,10 @@
 """All the memory that the processes of one engine share: made by the supervisor, attached by workers."""
 
+from collections.abc import Mapping
+
 import msgspec
 
-from ipc_buffers import Arena, MessageQueue, PagePool
+from ipc_buffers import Arena, Memory, MessageQueue, PagePool
 from unifiedserve.memory.integrity import check_pool
 from unifiedserve.memory.status import Status
 
@@ -20,7 +22,7 @@ class PoolSize(msgspec.Struct, frozen=True):
 
 
 class MemoryLayout(msgspec.Struct, frozen=True):
-    """Names and sizes of the shared pools and queues of the engine `engine_id`."""
+    """Names and sizes of the shared pools and queues of the engine `engine_id`; `place` is where pages are."""
 
     engine_id: str
     weights: str  # name of their memory
@@ -29,19 +31,43 @@ class MemoryLayout(msgspec.Struct, frozen=True):
     visual: PoolSize
     instances: tuple[str, ...]
     state_pages: int = 0  # pages of the KV cache for each sequence's recurrent state
+    place: str = "host"
 
     def arena(self, name: str) -> str:
         """Return the name of an arena of this engine."""
         return f"{self.engine_id}-{name}"
 
+    @property
+    def pools(self) -> dict[str, PoolSize]:
+        """The pools' sizes, by name."""
+        return {"kv": self.kv, "patch": self.patch, "visual": self.visual}
+
+    @property
+    def queue_bytes(self) -> int:
+        """The bytes of all queues, which are in host memory."""
+        return (1 + len(self.instances)) * _INBOX_BYTES
+
+    def buffers(self) -> dict[str, int]:
+        """Return the bytes of the buffers for media, by purpose."""
+        return {"patch buffer": self.patch.bytes, "visual buffer": self.visual.bytes}
+
     def segments(self) -> dict[str, int]:
         """Return the bytes of shared memory, the weights' aside, by purpose."""
-        return {
-            "KV cache": self.kv.bytes,
-            "patch buffer": self.patch.bytes,
-            "visual buffer": self.visual.bytes,
-            "queues": (1 + len(self.instances)) * _INBOX_BYTES,
-        }
+        return {"KV cache": self.kv.bytes, **self.buffers(), "queues": self.queue_bytes}
+
+
+def create_pages(layout: MemoryLayout, prefix: str) -> dict[str, Memory]:
+    """Take the memory of all pools' pages; raises ipc_buffers.ArenaError, and takes none, if there is too little."""
+    pages: dict[str, Memory] = {}
+    try:
+        for name, size in layout.pools.items():
+            pages[name] = Memory.create(f"{prefix}-{name}", size.bytes, layout.place)
+    except BaseException:
+        for memory in pages.values():
+            memory.close()
+            memory.unlink()
+        raise
+    return pages
 
 
 class SharedMemory:
@@ -56,13 +82,15 @@ class SharedMemory:
         self.inboxes = inboxes
 
     @classmethod
-    def create(cls, layout: MemoryLayout) -> "SharedMemory":
-        """Create all segments; raises ipc_buffers.ArenaError with the sizes, and leaves nothing, if they do not fit."""
+    def create(cls, layout: MemoryLayout, pages: Mapping[str, Memory]) -> "SharedMemory":
+        """Create all segments over the pools' pages, which stay when these go.
+
+        Raises ipc_buffers.ArenaError with the sizes, and leaves nothing, if they do not fit.
+        """
         memory = cls(layout, Status.create(layout.arena("status")), {}, {})
         try:
-            for name in ("kv", "patch", "visual"):
-                size: PoolSize = getattr(layout, name)
-                memory.pools[name] = PagePool.create(layout.arena(name), size.pages, size.page_bytes)
+            for name, size in layout.pools.items():
+                memory.pools[name] = PagePool.over(layout.arena(name), pages[name], size.page_bytes)
             for name in (ENGINE_INBOX, *layout.instances):
                 memory.inboxes[name] = MessageQueue.create(layout.arena(f"inbox-{name}"), _INBOX_BYTES)
         except BaseException:
@@ -75,7 +103,7 @@ class SharedMemory:
         return cls(
             layout,
             Arena.attach(layout.arena("status")),
-            {name: PagePool.attach(layout.arena(name)) for name in ("kv", "patch", "visual")},
+            {name: PagePool.attach(layout.arena(name)) for name in layout.pools},
             {name: MessageQueue.attach(layout.arena(f"inbox-{name}")) for name in (ENGINE_INBOX, *layout.instances)},
         )
 

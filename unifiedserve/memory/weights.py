@@ -15,9 +15,10 @@ from typing import NamedTuple
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
-from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import ArenaError, Memory
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import weight_files
 
@@ -55,19 +56,20 @@ def weights_bytes(model_dir: Path, dtype: torch.dtype) -> int:
     return max(entry.end for entry in _plan(weight_files(model_dir), dtype).values())
 
 
-def load_weights(model_dir: Path, memory_name: str, dtype: torch.dtype) -> Memory:
-    """Copy all tensors of a checkpoint into a new memory, floating ones converted to `dtype`.
+def load_weights(model_dir: Path, memory_name: str, dtype: torch.dtype, place: str = "host") -> Memory:
+    """Copy all tensors of a checkpoint into a new memory at a place, floating ones converted to `dtype`.
 
-    Peak memory is that and one tensor. Raises ConfigError if there are no safetensors files, one is missing or
-    corrupt, or shared memory is too small for them.
+    Peak memory is that and two tensors. Raises ConfigError if there are no safetensors files, one is missing or
+    corrupt, or the place has no room for them.
     """
     files = weight_files(model_dir)
     manifest = _plan(files, dtype)
-    memory = _create(memory_name, manifest)
+    memory = _create(memory_name, manifest, place)
     try:
-        places = _tensors(memory, manifest)
         for name, tensor in _read(files):
-            places[name].copy_(tensor)
+            entry = manifest[name]
+            stored = tensor.to(getattr(torch, entry.dtype)).contiguous()
+            memory.write(entry.offset, stored.flatten().view(torch.uint8).numpy().data)
     except BaseException:
         memory.close()
         memory.unlink()
@@ -75,10 +77,15 @@ def load_weights(model_dir: Path, memory_name: str, dtype: torch.dtype) -> Memor
     return memory
 
 
-def attach_weights(name: str) -> dict[str, Tensor]:
+def attach_weights(name: str, device: Device = CPU) -> dict[str, Tensor]:
     """Map the tensors of a memory made by `load_weights`; they keep it mapped, and must not be written."""
     memory = Memory.attach(name)
-    return _tensors(memory, {key: Entry(*entry) for key, entry in json.loads(memory.manifest).items()})
+    data = device.view(memory)
+    entries = {key: Entry(*entry) for key, entry in json.loads(memory.manifest).items()}
+    return {
+        name: data[entry.offset : entry.end].view(getattr(torch, entry.dtype)).view(entry.shape)
+        for name, entry in entries.items()
+    }
 
 
 def _plan(files: list[Path], dtype: torch.dtype) -> Manifest:
@@ -138,20 +145,12 @@ def _read(files: list[Path]) -> Iterator[tuple[str, Tensor]]:
                 yield name, file.get_tensor(name)
 
 
-def _create(name: str, manifest: Manifest) -> Memory:
+def _create(name: str, manifest: Manifest, place: str) -> Memory:
     size = max(entry.end for entry in manifest.values())
     try:
-        return Memory.create(name, size, manifest=json.dumps(manifest).encode())
+        return Memory.create(name, size, place, json.dumps(manifest).encode())
     except ArenaError as error:
         raise ConfigError(f"the weights need {size / 2**20:,.0f} MiB of shared memory: {error}") from error
-
-
-def _tensors(memory: Memory, manifest: Manifest) -> dict[str, Tensor]:
-    data = from_dlpack(memory)
-    return {
-        name: data[entry.offset : entry.end].view(getattr(torch, entry.dtype)).view(entry.shape)
-        for name, entry in manifest.items()
-    }
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -197,6 +197,23 @@ class Unfit(msgspec.Struct, tag=True):
     reason: str
 
 
+class Rehearse(msgspec.Struct, tag=True):
+    """Request to do the largest step that there can be, before there are any requests.
+
+    Encode takes of a medium like this, if there is one, as many units as its budget lets it; a row of the patch buffer
+    has `row_bytes`.
+    """
+
+    medium: MediaPlan | None
+    row_bytes: int
+
+
+class Rehearsed(msgspec.Struct, tag=True):
+    """The largest step was done; `free` are the bytes of the device's own memory that nobody uses after it."""
+
+    free: int
+
+
 class Kept(msgspec.Struct):
     """Pages that hold what `key` stands for, also when they are free, until they are taken anew."""
 
@@ -292,6 +309,8 @@ Message = (
     | Shutdown
     | Ready
     | Unfit
+    | Rehearse
+    | Rehearsed
     | PromptLogprobs
     | PromptVector
     | Report

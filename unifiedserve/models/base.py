@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from unifiedserve.attention import RaggedBatch
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.recurrent_state import StateLayout
@@ -23,7 +25,6 @@ from unifiedserve.messages.media import (
     VideoInfo,
 )
 from unifiedserve.models.chat import ChatTemplate
-from unifiedserve.models.fused_decoder import FusedDecoder, Head, fits
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.pooling import load_pooling
@@ -181,17 +182,20 @@ class LanguageAdapter:
     #: visual tokens are keys and values for cross-attention: they are kept as long as the sequence, see `scopes`
     keeps_visual_rows: ClassVar[bool] = False
 
-    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
+    def __init__(
+        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
+    ) -> None:
         self.config = config
+        self.device = device
         #: token ids that stand for visual tokens
         self.visual_ids = _visual_ids(config)
         self.dtype = dtype
         self.pooling = load_pooling(model_dir)
-        self.model: Any = build_model(config, weights, dtype, generates=self.pooling is None)
+        self.model: Any = build_model(config, weights, dtype, device.torch, generates=self.pooling is None)
         self.language_model: Any = self.model.get_decoder()
         number_layers(self.language_model)
-        self._fused = FusedDecoder(self.language_model, dtype) if fits(self.language_model, dtype) else None
-        self._head = Head(self.model.get_output_embeddings()) if self.pooling is None else None
+        self._run = device.kernels.runner(self.language_model, dtype) or self.run_modules
+        self._head = device.kernels.head(self.model.get_output_embeddings()) if self.pooling is None else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         """Return rotary positions of a whole prompt: int64 [P, n], P = `position_rows`; here the tokens' numbers."""
@@ -251,35 +255,39 @@ class LanguageAdapter:
     def embed(self, token_ids: Tensor, visual: Tensor | None, is_visual: Tensor) -> Tensor:
         """Embed token ids int64 [n] as [n, hidden]; where bool `is_visual` [n] holds, take `visual`'s rows in order.
 
-        With visual tokens wider than `hidden`, all rows are as wide: behind the embedding is what the first layers
-        add to it, which is zero for text.
+        Token ids and `is_visual` are in host memory. With visual tokens wider than `hidden`, all rows are as wide:
+        behind the embedding is what the first layers add to it, which is zero for text.
         """
-        embeds: Tensor = self.language_model.get_input_embeddings()(token_ids)
+        embeds: Tensor = self.language_model.get_input_embeddings()(self.device.upload(token_ids))
         if visual is not None:
             embeds = functional.pad(embeds, (0, visual.shape[1] - embeds.shape[1]))
-            embeds[is_visual] = visual.to(embeds.dtype)
+            places = self.device.upload(is_visual.nonzero()[:, 0])
+            embeds.index_copy_(0, places, visual.to(embeds.dtype))
         return embeds
 
     @torch.inference_mode()
     def forward(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
         """Return final hidden states [W, hidden] of a ragged batch's wanted tokens.
 
-        `embeds` [T, width] are from `embed`, `positions` [P, T]. All tokens' keys and values go into the cache.
+        `embeds` [T, width] are from `embed`, `positions` int64 [P, T] in host memory. All tokens' keys and values go
+        into the cache.
         """
-        if self._fused is not None:
-            return self._fused(embeds, positions, batch, kv)
+        return self._run(embeds, self.device.upload(positions), batch, kv)
+
+    def run_modules(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
+        """Run a step by the modules of transformers, as a `StepRunner`."""
         states = kv.states(batch)
         hidden: Tensor = self.language_model(
             **self.layer_inputs(embeds),
             position_ids=positions[:, None] if positions.shape[0] > 1 else positions,
             use_cache=False,
+            attention_step=self.device.kernels.attention(batch, kv),
             ragged_batch=batch,
-            kv_cache=kv,
             recurrent_states=states,
         ).last_hidden_state
         if states is not None:
             states.store()
-        return hidden[0, batch.wanted_rows]
+        return hidden[0].index_select(0, self.device.upload(batch.wanted_rows))
 
     def layer_inputs(self, embeds: Tensor) -> dict[str, Any]:
         """Return embeddings [T, width] as arguments of transformers' text model."""

@@ -51,9 +51,10 @@ class RaggedDeltaNet(torch.nn.Module):
         singles = [i for i, length in enumerate(lengths) if length == 1]
         groups = [[i] for i, length in enumerate(lengths) if length > 1] + ([singles] if singles else [])
         for sequences in groups:
-            rows = torch.cat([torch.arange(bounds[i], bounds[i + 1]) for i in sequences])
+            rows = torch.cat([torch.arange(bounds[i], bounds[i + 1]) for i in sequences]).to(hidden.device)
             of_each = [part[rows].view(len(sequences), -1, part.shape[1]) for part in (mixed, strength, decay)]
-            out[rows] = self._advance(of_each, torch.tensor(sequences), recurrent_states).flatten(0, 1)
+            own = torch.tensor(sequences, device=hidden.device)
+            out[rows] = self._advance(of_each, own, recurrent_states).flatten(0, 1)
         normed = module.norm(out.flatten(0, 1), gate.view(-1, module.head_v_dim))
         projected: Tensor = module.out_proj(normed.view(len(hidden), -1))
         return projected[None]

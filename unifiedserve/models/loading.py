@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unifiedserve.attention import paged_attention
+from unifiedserve.device.llama import back_to_back
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.weights import EXPERT
-from unifiedserve.models.fused_decoder import back_to_back
 from unifiedserve.models.hub import load_transformers
 
 ATTENTION = "paged"
@@ -23,8 +22,10 @@ ATTENTION = "paged"
 _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
 
 
-def build_model(config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, *, generates: bool = True) -> Any:
-    """Build the generating model of `config` with `weights` as its parameters, without a copy.
+def build_model(
+    config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device, *, generates: bool = True
+) -> Any:
+    """Build the generating model of `config` with `weights`, which are on `device`, as its parameters, without a copy.
 
     If it `generates` nothing its head may be missing, and stays without values.
     Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's.
@@ -36,7 +37,7 @@ def build_model(config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, 
     optional = set() if generates else _head_names(model)
     model.load_state_dict(_placed(model, weights, optional), strict=False, assign=True)
     model.requires_grad_(False)
-    _compute_buffers(model)
+    _compute_buffers(model, device)
     return model.eval()
 
 
@@ -148,8 +149,11 @@ def _extra(model: Any, names: Collection[str]) -> list[str]:
     return sorted(name for name in names if not any(re.search(pattern, name) for pattern in left_out))
 
 
-def _compute_buffers(model: Any) -> None:
-    """Materialise the non-persistent buffers and fill them, and nothing else."""
+def _compute_buffers(model: Any, device: torch.device) -> None:
+    """Materialise the non-persistent buffers and fill them, and nothing else.
+
+    They are computed by the processor, so that no bit of them depends on the device.
+    """
     for parameter in model.parameters():
         parameter._is_hf_initialized = True  # transformers leaves such tensors alone
     for path, module in model.named_modules():
@@ -158,6 +162,8 @@ def _compute_buffers(model: Any) -> None:
             setattr(module, name, torch.empty_like(getattr(module, name), device="cpu"))
         if names:
             _part_of(model, path)._init_weights(module)
+        for name in names:
+            setattr(module, name, getattr(module, name).to(device))
 
 
 def _part_of(model: Any, path: str) -> Any:
@@ -180,13 +186,11 @@ def _attention(
 
     Some models pass the layer's window, others leave it to the mask and only keep it in the module.
     """
-    out = paged_attention(
+    out = kwargs["attention_step"].attend(
         query[0].transpose(0, 1),
         key[0].transpose(0, 1),
         value[0].transpose(0, 1),
         module.layer_idx,
-        kwargs["kv_cache"],
-        kwargs["ragged_batch"],
         scaling,
         kwargs.get("sliding_window") or getattr(module, "sliding_window", None) or None,
     )

@@ -13,6 +13,8 @@ from flashcodec.geometry import shortest_edge_size
 from torch import Tensor
 
 from flashcodec import RGBLayout
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.layouts import Filter
@@ -61,12 +63,14 @@ class PictureProcessor(Processor, ABC):
 class PictureAdapter(LanguageAdapter):
     """An adapter that normalises pictures as transformers does, and leaves the rest to `features`."""
 
-    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
-        super().__init__(config, weights, dtype, model_dir)
+    def __init__(
+        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
+    ) -> None:
+        super().__init__(config, weights, dtype, model_dir, device)
         image, video = image_rules(model_dir), video_rules(model_dir)
         self._normalisation: dict[MediaKind, tuple[Tensor, Tensor]] = {
-            "image": channel_normalisation(image.to_dict()),
-            "video": channel_normalisation({**image.to_dict(), **video}),
+            "image": self._channels(image.to_dict()),
+            "video": self._channels({**image.to_dict(), **video}),
         }
 
     @torch.inference_mode()
@@ -79,6 +83,10 @@ class PictureAdapter(LanguageAdapter):
             side = patches.shape[1] // 3
             pictures.append(rows.view(-1, 3, side, side).float().sub_(mean).div_(deviation))
         return self.features(torch.cat(pictures).to(self.dtype), units)
+
+    def _channels(self, rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        mean, deviation = channel_normalisation(rules)
+        return self.device.upload(mean), self.device.upload(deviation)
 
     def features(self, pixels: Tensor, units: Units) -> Tensor:
         """Return visual tokens [M, hidden] of the `units`' normalised pictures [n, 3, side, side]."""

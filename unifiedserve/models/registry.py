@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor
@@ -83,11 +85,13 @@ def load_processor(model_dir: Path, chat_template: str | None = None) -> Process
     return processor
 
 
-def load_adapter(model_dir: Path, weights: Mapping[str, Tensor], dtype: torch.dtype) -> LanguageAdapter:
-    """Load a checkpoint's model side over its attached weights."""
+def load_adapter(
+    model_dir: Path, weights: Mapping[str, Tensor], dtype: torch.dtype, device: Device = CPU
+) -> LanguageAdapter:
+    """Load a checkpoint's model side over its attached weights, which are on the device."""
     config = load_config(model_dir)
     make = _class(FAMILIES[config.model_type].adapter)
-    adapter: LanguageAdapter = make(config, weights, dtype, model_dir)
+    adapter: LanguageAdapter = make(config, weights, dtype, model_dir, device)
     return adapter
 
 

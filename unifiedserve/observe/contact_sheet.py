@@ -78,14 +78,18 @@ class ContactSheet:
     def _read(self, units: Sequence[Pages], plan: MediaPlan) -> np.ndarray | None:
         """Return the bytes of these units, uint8 [bytes]; None if a page holds something else by now."""
         try:
-            buffer = np.frombuffer(self._pool.data(), np.uint8).reshape(self._pool.num_pages, -1)
-            per_page = self._pool.page_bytes // self._row_bytes * self._row_bytes
             unit_bytes = plan.patches_per_unit * self._row_bytes
-            copies = [buffer[list(pages.numbers), :per_page].reshape(-1)[:unit_bytes] for pages in units]
+            copies = [self._copy(pages.numbers)[:unit_bytes] for pages in units]
             there = all(self._pool.renew(*pages)[0] == len(pages.numbers) for pages in units)
         except ArenaError:  # the workers are being replaced, and the pools with them
             return None
         return np.concatenate(copies) if there else None
+
+    def _copy(self, numbers: Sequence[int]) -> np.ndarray:
+        """Return the bytes of all rows in these pages."""
+        size = self._pool.page_bytes
+        pages = [np.frombuffer(self._pool.memory.read(number * size, size), np.uint8) for number in numbers]
+        return np.concatenate(pages)
 
 
 def _small(plan: MediaPlan, group: int, data: np.ndarray) -> list[Frame]:

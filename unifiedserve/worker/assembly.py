@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from unifiedserve.config import Stage
+from unifiedserve.device import Device
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import SharedMemory
@@ -26,13 +27,13 @@ from unifiedserve.worker.vision.lane import VisionLane
 from unifiedserve.worker.vision.stage import VisionStage
 
 
-def build_lanes(spec: WorkerSpec, memory: SharedMemory, port: Port) -> tuple[list[Lane], float | None]:
-    """Return the lanes of the instance, and the seconds of a lone decode step if it hosts decode.
+def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Port) -> tuple[list[Lane], float | None]:
+    """Return the lanes of the instance on its device, and the seconds of a lone decode step if it hosts decode.
 
     Raises ConfigError if the model or the machine is not what they need.
     """
     stages = frozenset(spec.instance.stages)
-    patches = RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8)
+    patches = RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8, device)
     lanes: list[Lane] = []
     decode_step = None
     if Stage.VISION in stages:
@@ -56,7 +57,7 @@ def _language_lane(
     grammars = Grammars(
         lambda: tokenizer_json(load_tokenizer(Path(spec.model_dir))), spec.vocab_size, spec.eos_token_ids
     )
-    model, visual = _load_model(spec, memory)
+    model, visual = _load_model(spec, patches.device, memory)
     sampler = Sampler(grammars, spec.eos_token_ids)
     stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted)
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
@@ -65,13 +66,13 @@ def _language_lane(
     return LanguageLane(stages, hosted, _budget(spec, model.kv.pool.num_pages, decode_step), port), decode_step
 
 
-def _load_model(spec: WorkerSpec, memory: SharedMemory) -> tuple[LanguageModel, RowBuffer]:
+def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple[LanguageModel, RowBuffer]:
     """Return the model over the shared KV cache, and the visual buffer."""
     dtype, model_dir = getattr(torch, spec.dtype), Path(spec.model_dir)
-    adapter = load_adapter(model_dir, attach_weights(spec.layout.weights), dtype)
-    visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype)
+    adapter = load_adapter(model_dir, attach_weights(spec.layout.weights, device), dtype, device)
+    visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype, device)
     layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, dtype)
-    return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows)), visual
+    return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows, device)), visual
 
 
 def _budget(spec: WorkerSpec, kv_pages: int, decode_step: float | None) -> Budget:

@@ -5,11 +5,9 @@ the requests.
 """
 
 import logging
-import os
 import time
 
-import torch
-
+from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.wire import Abort, Message, Ready, Shutdown, Unfit, unpack
@@ -22,13 +20,13 @@ from unifiedserve.worker.spec import WorkerSpec
 class Worker:
     """The stages of one instance, and their connections."""
 
-    def __init__(self, spec: WorkerSpec) -> None:
+    def __init__(self, spec: WorkerSpec, device: Device) -> None:
         self._memory = SharedMemory.attach(spec.layout)
-        self._port = Port.connect(spec.placement, spec.instance.name, self._memory)
+        self._port = Port.connect(spec.placement, spec.instance.name, self._memory, device)
         self._lanes: list[Lane] = []
         self._serving = True
         try:
-            self._lanes, decode_step = build_lanes(spec, self._memory, self._port)
+            self._lanes, decode_step = build_lanes(spec, device, self._memory, self._port)
         except ConfigError as error:
             self._port.outbox.to_engine(Unfit(str(error)))  # and wait for the engine to end what else has been started
         else:
@@ -89,9 +87,9 @@ def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
     form = f"%(asctime)s {spec.instance.name} %(levelname)s %(message)s"
     logging.basicConfig(level=logging.INFO, format=form)
-    os.nice(spec.instance.nice)
-    torch.set_num_threads(spec.config.torch_threads or len(os.sched_getaffinity(0)))
-    worker = Worker(spec)
+    device = open_device(spec.device, spec.config)
+    device.sharing.enter(spec.instance, spec.config.torch_threads)
+    worker = Worker(spec, device)
     try:
         worker.run()
     finally:

@@ -1,7 +1,7 @@
 """What a worker sends: to stages, here or in other workers, and to the engine."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ipc_buffers import MessageQueue
 from unifiedserve.config import Placement, Stage
@@ -14,12 +14,18 @@ _MOST_MESSAGES = 256
 
 
 class Outbox:
-    """The ways from one worker to the hosts of all stages."""
+    """The ways from one worker to the hosts of all stages.
 
-    def __init__(self, placement: Placement, instance: str, inboxes: Mapping[str, MessageQueue]) -> None:
+    What a message tells of must be there when it arrives: `fence` returns when the device has done it.
+    """
+
+    def __init__(
+        self, placement: Placement, instance: str, inboxes: Mapping[str, MessageQueue], fence: Callable[[], None]
+    ) -> None:
         self._placement = placement
         self._instance = instance
         self._inboxes = inboxes
+        self._fence = fence
         self._local: deque[Message] = deque()
         self._early: list[bytes] = []
 
@@ -66,6 +72,7 @@ class Outbox:
     def _put(self, host: str, message: Message) -> None:
         """Send, and keep receiving while it must wait: two workers with full inboxes must not block each other."""
         data = pack(message)
+        self._fence()
         while True:
             try:
                 self._inboxes[host].send(data, timeout=_PATIENCE_SECONDS)

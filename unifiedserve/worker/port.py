@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from unifiedserve.config import Placement
+from unifiedserve.device.base import Device
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.worker.neighbours import Neighbours
 from unifiedserve.worker.outbox import Outbox
@@ -17,7 +18,7 @@ class Port(NamedTuple):
     neighbours: Neighbours
 
     @classmethod
-    def connect(cls, placement: Placement, instance: str, memory: SharedMemory) -> "Port":
-        """Return the connections of `instance` to all that share this memory."""
-        outbox = Outbox(placement, instance, memory.inboxes)
+    def connect(cls, placement: Placement, instance: str, memory: SharedMemory, device: Device) -> "Port":
+        """Return the connections of `instance`, which computes on `device`, to all that share this memory."""
+        outbox = Outbox(placement, instance, memory.inboxes, device.fence)
         return cls(outbox, Reporter(instance, outbox), Neighbours(placement, instance, memory.status))

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from unifiedserve.config import EngineConfig, Instance, Placement
+from unifiedserve.config import DeviceName, EngineConfig, Instance, Placement
 from unifiedserve.memory.shared import MemoryLayout
 
 
@@ -14,6 +14,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     instance: Instance
     number: int
     layout: MemoryLayout
+    device: DeviceName
     model_dir: str
     dtype: str
     patch_row_bytes: int

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "native/held_bytes.h"
 #include "source/decode_error.h"
 
 namespace py = pybind11;
@@ -53,21 +54,12 @@ class FileLikeSource : public Source {
   std::mutex mutex_;
 };
 
-struct ReleaseBuffer {
-  void operator()(Py_buffer* buffer) const {
-    const py::gil_scoped_acquire gil;
-    PyBuffer_Release(buffer);
-    delete buffer;  // NOLINT(cppcoreguidelines-owning-memory)
-  }
-};
-
 }  // namespace
 
 SourcePtr open_buffer(const py::object& bytes_like, std::string name) {
-  auto buffer = std::make_unique<Py_buffer>();
-  if (PyObject_GetBuffer(bytes_like.ptr(), buffer.get(), PyBUF_SIMPLE) != 0) throw py::error_already_set();
-  const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(buffer->buf), static_cast<size_t>(buffer->len));
-  return open_memory(bytes, std::shared_ptr<Py_buffer>(buffer.release(), ReleaseBuffer()), std::move(name));
+  auto held = std::make_shared<native::HeldBytes>(bytes_like);
+  const auto bytes = held->span();
+  return open_memory({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, std::move(held), std::move(name));
 }
 
 SourcePtr open_file_like(py::object file, std::string name) {

@@ -33,6 +33,9 @@ struct IpcHandle {
 constexpr Result kOutOfMemory = 2;
 constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 constexpr unsigned kHostRegisterPortable = 1;
+constexpr int kMultiprocessors = 16;
+constexpr int kCapabilityMajor = 75;
+constexpr int kCapabilityMinor = 76;
 
 // A function of libcuda, found by its exported name.
 template <typename... Arguments>
@@ -67,9 +70,13 @@ class Driver {
   Function<unsigned> init_{library_, "cuInit"};
 
  public:
+  Function<int*> driver_get_version{library_, "cuDriverGetVersion"};
   Function<int*> device_get_count{library_, "cuDeviceGetCount"};
   Function<Device*, int> device_get{library_, "cuDeviceGet"};
   Function<Uuid*, Device> device_get_uuid{library_, "cuDeviceGetUuid_v2"};
+  Function<char*, int, Device> device_get_name{library_, "cuDeviceGetName"};
+  Function<int*, int, Device> device_get_attribute{library_, "cuDeviceGetAttribute"};
+  Function<std::size_t*, Device> device_total_mem{library_, "cuDeviceTotalMem_v2"};
   Function<Context*, Device> primary_context_retain{library_, "cuDevicePrimaryCtxRetain"};
   Function<Device> primary_context_release{library_, "cuDevicePrimaryCtxRelease_v2"};
   Function<Context> context_push{library_, "cuCtxPushCurrent_v2"};

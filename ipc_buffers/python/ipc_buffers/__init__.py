@@ -4,13 +4,16 @@ from ipc_buffers._core import (
     Arena,
     ArenaError,
     ArenaInfo,
+    Gpu,
     Memory,
     MessageQueue,
     MessageTooLarge,
     PagedBuffer,
     PageError,
     PagePool,
+    free_bytes,
     list_arenas,
+    list_gpus,
     remove_stale_arenas,
 )
 from ipc_buffers.page_index import PageIndex
@@ -19,6 +22,7 @@ __all__ = [
     "Arena",
     "ArenaError",
     "ArenaInfo",
+    "Gpu",
     "Memory",
     "MessageQueue",
     "MessageTooLarge",
@@ -26,6 +30,8 @@ __all__ = [
     "PageIndex",
     "PagePool",
     "PagedBuffer",
+    "free_bytes",
     "list_arenas",
+    "list_gpus",
     "remove_stale_arenas",
 ]

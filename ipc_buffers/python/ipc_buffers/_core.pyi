@@ -12,13 +12,16 @@ __all__: list[str] = [
     "Arena",
     "ArenaError",
     "ArenaInfo",
+    "Gpu",
     "Memory",
     "MessageQueue",
     "MessageTooLarge",
     "PageError",
     "PagePool",
     "PagedBuffer",
+    "free_bytes",
     "list_arenas",
+    "list_gpus",
     "remove_stale_arenas",
 ]
 
@@ -81,6 +84,28 @@ class ArenaInfo:
     @property
     def size(self) -> int:
         """Bytes of host memory."""
+
+class Gpu:
+    """A GPU that this process sees."""
+    def __repr__(self) -> str: ...
+    @property
+    def capability(self) -> tuple[int, int]:
+        """The compute capability, such as (9, 0)."""
+    @property
+    def driver(self) -> tuple[int, int]:
+        """The CUDA version that the driver supports, such as (13, 0)."""
+    @property
+    def multiprocessors(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def place(self) -> str:
+        """As this process numbers its GPUs: "cuda:N"."""
+    @property
+    def total_bytes(self) -> int: ...
+    @property
+    def uuid(self) -> str:
+        """As nvidia-smi writes it: "GPU-…"."""
 
 class Memory:
     """A named block of bytes in a place: host memory, or a GPU.
@@ -150,16 +175,26 @@ class Memory:
 class PagePool:
     """Fixed-size pages, used by many processes at once without a lock.
 
-    Who owns them is told in host memory; what they hold is a `Memory`, there or on a GPU, under the same name.
+    Who owns them is told in host memory; what they hold is a `Memory`, there or on a GPU: of the pool's own, under the same
+    name, or one that outlives it (`over`).
     A page knows its owner, so whatever a dead process held can be found and freed by `reclaim`. `pages` arguments are
     array-likes of integers, of any shape.
     """
     @staticmethod
     def attach(name: str) -> PagePool:
-        """Map a pool of another handle, by name; raises as `Memory.attach`."""
+        """Map a pool of another handle, by name, and its memory; raises as `Memory.attach`."""
     @staticmethod
     def create(name: str, num_pages: int, page_bytes: int, place: str = "host") -> PagePool:
         """Create a pool with its pages at a place; raises as `Memory.create`, and ValueError for counts or sizes out of range."""
+    @staticmethod
+    def over(name: str, memory: Memory, page_bytes: int) -> PagePool:
+        """Create a pool whose pages are those of a memory, which keeps its contents, its name and a life of its own.
+
+        All pages are free, and their epochs begin anew. So a pool is renewed by closing and unlinking it and laying another
+        over the same memory; handles of the old one know nothing of the new one, and must not write to pages any more.
+        Raises ArenaError if the name is in use or /dev/shm has no room; ValueError for a bad name, a memory that is no whole
+        number of pages, or one that is a pool's own.
+        """
     def allocate(self, count: int, request: int, instance: int = 0) -> numpy.typing.NDArray[numpy.int32] | None:
         """Return int32[count] page numbers with one reference each, tagged with their owner; None if not enough are free.
 
@@ -215,7 +250,8 @@ class PagePool:
         """
     def retain(self, pages: numpy.typing.ArrayLike) -> None:
         """Add a reference to each page; if one is free or out of range, to none of them, and raise PageError."""
-    def unlink(self) -> None: ...
+    def unlink(self) -> None:
+        """Remove the name, if it still is this pool's; that of a memory it was laid over stays."""
     def used_pages(self) -> int: ...
     @property
     def memory(self) -> Memory:
@@ -298,8 +334,21 @@ class MessageQueue:
     @property
     def name(self) -> str: ...
 
+def free_bytes(place: str) -> int:
+    """Return the bytes of a GPU, "cuda:N", that nobody uses; what this process's context takes counts as used.
+
+    Raises ArenaError if there is no such GPU or no driver, ValueError if `place` is no GPU. Processes that are forked later
+    cannot use CUDA.
+    """
+
 def list_arenas() -> list[ArenaInfo]:
     """Return all arenas, memories, page pools and message queues on this machine, by name."""
+
+def list_gpus() -> list[Gpu]:
+    """Return the GPUs that this process sees, as it numbers them; that takes no memory of theirs.
+
+    Raises ArenaError if there is none, no driver or too old a driver. Processes that are forked later cannot use CUDA.
+    """
 
 def remove_stale_arenas() -> list[str]:
     """Unlink what dead creators left behind; return the names."""

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from flashcodec import RGBLayout
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.base import LanguageAdapter
@@ -47,15 +49,19 @@ class Gemma3Processor(PictureProcessor):
 class Gemma3Adapter(PictureAdapter):
     whole_runs: ClassVar[bool] = True
 
-    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
+    def __init__(
+        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
+    ) -> None:
         _refuse_encoders(config, model_dir)
-        super().__init__(config, weights, dtype, model_dir)
+        super().__init__(config, weights, dtype, model_dir, device)
 
 
 class Gemma3TextAdapter(LanguageAdapter):
-    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
+    def __init__(
+        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
+    ) -> None:
         _refuse_encoders(config, model_dir)
-        super().__init__(config, weights, dtype, model_dir)
+        super().__init__(config, weights, dtype, model_dir, device)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

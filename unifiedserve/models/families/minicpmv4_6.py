@@ -104,7 +104,8 @@ class MiniCPMAdapter(PictureAdapter):
                 pictures.append(rows.permute(0, 2, 1, 3, 4).reshape(3, side, -1))
                 sizes.append((height // side, width // side))
         packed = torch.cat(pictures, dim=-1)[None].to(self.dtype)
-        features = self.model.model.get_image_features(packed, torch.tensor(sizes, dtype=torch.int32)).pooler_output
+        grids = self.device.upload(torch.tensor(sizes, dtype=torch.int32))
+        features = self.model.model.get_image_features(packed, grids).pooler_output
         return torch.cat(list(features))
 
 

@@ -10,7 +10,8 @@ from flashcodec.geometry import canvas_grids
 from torch import Tensor
 
 from flashcodec import TileLayout
-from unifiedserve.attention import RaggedBatch, cross_attention
+from unifiedserve.attention import RaggedBatch
+from unifiedserve.device.base import AttentionStep
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.messages.media import MediaOptions, MediaPlan
@@ -87,37 +88,39 @@ class MllamaAdapter(PictureAdapter):
         padded = pixels.new_zeros(len(units), most, *pixels.shape[1:])
         for row, tiles in zip(padded, torch.split(pixels, counts), strict=True):
             row[: len(tiles)] = tiles
-        real = torch.arange(most) < torch.tensor(counts)[:, None]
+        real = self.device.upload((torch.arange(most) < torch.tensor(counts)[:, None]).long())
         grids = canvas_grids(most)
         ids = torch.tensor([1 + grids.index((plan.tiles.rows, plan.tiles.columns)) for plan, _ in units])
         model = self.model.model
-        states = model.vision_model(padded[None], ids[None], real[None].long()).last_hidden_state
+        states = model.vision_model(padded[None], self.device.upload(ids)[None], real[None]).last_hidden_state
         projected = model.multi_modal_projector(states).flatten(0, -2)
         parts = [part for layer in self._cross for part in _keys_and_values(layer, projected)]
         return torch.cat(parts, dim=1)
 
-    @torch.inference_mode()
-    def forward(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
-        model, hidden = self.language_model, embeds
+    def run_modules(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
+        model, hidden, upload = self.language_model, embeds, self.device.upload
+        step = self.device.kernels.attention(batch, kv)
         rotary = model.rotary_emb(hidden[None], positions)
+        crossing = upload(batch.cross_rows) if batch.cross else None
         for layer in model.layers:
             if not hasattr(layer, "cross_attn"):
-                hidden = layer(hidden[None], position_embeddings=rotary, ragged_batch=batch, kv_cache=kv)[0]
-            elif batch.cross:
-                hidden = hidden.index_copy(0, batch.cross_rows, self._cross_layer(layer, hidden, batch, kv))
-        final: Tensor = model.norm(hidden[batch.wanted_rows])
+                hidden = layer(hidden[None], position_embeddings=rotary, attention_step=step)[0]
+            elif crossing is not None:
+                across = self._cross_layer(layer, hidden.index_select(0, crossing), batch, kv, step)
+                hidden = hidden.index_copy(0, crossing, across)
+        final: Tensor = model.norm(hidden.index_select(0, upload(batch.wanted_rows)))
         return final
 
-    def _cross_layer(self, layer: Any, hidden: Tensor, batch: RaggedBatch, kv: KVCache) -> Tensor:
+    def _cross_layer(self, layer: Any, hidden: Tensor, batch: RaggedBatch, kv: KVCache, step: AttentionStep) -> Tensor:
         """Return hidden states [S, hidden] of the batch's tokens that attend to images, after a layer."""
         if kv.visual is None:
             raise ValueError("the KV cache has no visual buffer, to which tokens attend")
-        attention, hidden = layer.cross_attn, hidden[batch.cross_rows]
+        attention = layer.cross_attn
         heads = hidden.shape[0], -1, attention.head_dim
         queries = attention.q_norm(attention.q_proj(layer.input_layernorm(hidden)).view(heads))
         rows = kv.visual.view(-1, len(self._cross), 2, attention.num_key_value_heads, attention.head_dim)
         keys, values = rows[:, attention.layer_idx].unbind(1)
-        attended = cross_attention(queries, keys, values, batch.cross, attention.scaling).flatten(1)
+        attended = step.attend_across(queries, keys, values, attention.scaling).flatten(1)
         hidden = hidden + layer.cross_attn_attn_gate.tanh() * attention.o_proj(attended)
         late = torch.cat([hidden.new_full((span.last - span.first, 1), not span.early) for span in batch.cross])
         out: Tensor = hidden + layer.cross_attn_mlp_gate.tanh() * (

@@ -69,7 +69,7 @@ class Qwen3VLAdapter(Qwen2VLAdapter):
         first, *levels = torch.split(embeds[None], self.config.text_config.hidden_size, dim=2)
         if not levels:
             return {"inputs_embeds": first}
-        everywhere = torch.ones(first.shape[:2], dtype=torch.bool)
+        everywhere = torch.ones(first.shape[:2], dtype=torch.bool, device=first.device)
         return {
             "inputs_embeds": first,
             "visual_pos_masks": everywhere,

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from unifiedserve.device.base import Device
 from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
-from unifiedserve.models.families.qwen2_5_vl.vision_kernels import attend, check_dtype
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, rearranged, unit_layout
-from unifiedserve.models.linear import linear, linear_plus
 
 POSITION_TABLES = 4  # tables kept for grids that come again
 
@@ -25,11 +24,13 @@ class UnitTower:
     """A vision tower over `modules`, transformers' own, whose parameters are used in place.
 
     `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
-    weights that are neither float32 nor bfloat16.
+    a dtype that the device does not know.
     """
 
-    def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
-        check_dtype(modules.dtype)
+    def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]], device: Device) -> None:
+        self._device = device
+        self._kernels = device.kernels.vision
+        self._kernels.check_dtype(modules.dtype)
         config, projection = modules.config, modules.patch_embed.proj
         self._modules = modules
         self._heads: int = config.num_heads
@@ -39,7 +40,7 @@ class UnitTower:
             len(projection.weight) // config.num_heads,
             config.rope_parameters["rope_theta"],
         )
-        self._embed = PatchEmbedding(projection.weight, normalisation)
+        self._embed = PatchEmbedding(projection.weight, normalisation, device)
         self._offsets = lru_cache(maxsize=POSITION_TABLES)(self._offset)
         levels = getattr(modules, "deepstack_visual_indexes", ())
         self._levels = dict(zip(levels, getattr(modules, "deepstack_merger_list", ()), strict=True))
@@ -50,7 +51,7 @@ class UnitTower:
 
         A visual token's columns are the tower's output and then those that DeepStack takes from inner layers.
         """
-        layout = unit_layout([Run(*plan.grid[1:], count) for plan, count in units], self._geometry)
+        layout = unit_layout([Run(*plan.grid[1:], count) for plan, count in units], self._geometry).on(self._device)
         embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])
         self._place(embedded, units)
         hidden = rearranged(embedded, layout.order)
@@ -58,8 +59,8 @@ class UnitTower:
         for number, block in enumerate(self._modules.blocks):
             hidden = self._block(block, hidden, layout)
             if number in self._levels:
-                inner.append(_merge(self._levels[number], hidden))
-        merged = torch.cat([_merge(self._modules.merger, hidden), *inner], dim=1)
+                inner.append(self._merge(self._levels[number], hidden))
+        merged = torch.cat([self._merge(self._modules.merger, hidden), *inner], dim=1)
         return torch.empty_like(merged).index_copy_(0, layout.order, merged)
 
     def _place(self, embedded: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> None:
@@ -87,20 +88,20 @@ class UnitTower:
         return offset.to(modules.dtype)
 
     def _block(self, block: Any, hidden: Tensor, layout: Layout) -> Tensor:
-        attention, mlp = block.attn, block.mlp
-        qkv = linear(block.norm1(hidden), attention.qkv)
-        hidden = linear_plus(attend(qkv, self._heads, layout), attention.proj, hidden)
+        kernels, attention, mlp = self._kernels, block.attn, block.mlp
+        qkv = kernels.linear(block.norm1(hidden), attention.qkv)
+        attended = kernels.attend(qkv, self._heads, layout.cos, layout.sin, layout.groups)
+        hidden = kernels.linear_plus(attended, attention.proj, hidden)
         first, second = _linears(mlp)
         activation = mlp.act if hasattr(mlp, "act") else mlp.act_fn
-        return linear_plus(activation(linear(block.norm2(hidden), first)), second, hidden)
+        return kernels.linear_plus(activation(kernels.linear(block.norm2(hidden), first)), second, hidden)
 
-
-def _merge(merger: Any, hidden: Tensor) -> Tensor:
-    """Merge [N, hidden] to [M, out_hidden]; some mergers normalise patches, some what they are merged to."""
-    norm = merger.ln_q if hasattr(merger, "ln_q") else merger.norm
-    first, second = _linears(merger)
-    normed = norm(hidden.view(-1, *norm.normalized_shape)).view(-1, first.in_features)
-    return linear(linear(normed, first, "gelu"), second)
+    def _merge(self, merger: Any, hidden: Tensor) -> Tensor:
+        """Merge [N, hidden] to [M, out_hidden]; some mergers normalise patches, some what they are merged to."""
+        norm = merger.ln_q if hasattr(merger, "ln_q") else merger.norm
+        first, second = _linears(merger)
+        normed = norm(hidden.view(-1, *norm.normalized_shape)).view(-1, first.in_features)
+        return self._kernels.linear(self._kernels.linear(normed, first, "gelu"), second)
 
 
 def _linears(module: Any) -> list[torch.nn.Linear]:

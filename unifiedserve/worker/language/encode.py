@@ -32,7 +32,7 @@ class EncodeStage:
         prompt = self._prompts.get(message.uid)
         for unit, pages in zip(message.units, message.pages, strict=True):
             if prompt is None:
-                self._patches.pool.release(pages)
+                self._patches.release(pages)
             else:
                 prompt.take_patches(unit, pages)
 
@@ -60,13 +60,13 @@ class EncodeStage:
         parts = [prompt.units.parts[unit] for prompt, unit in batch]
         visual = self._adapter.visual_tokens(self._gather(batch), [(plan, range(i, i + 1)) for plan, i in parts])
         outputs = self._write(batch, visual)
-        self._patches.pool.release([page for prompt, unit in batch for page in prompt.patches.pop(unit)])
+        self._patches.release([page for prompt, unit in batch for page in prompt.patches.pop(unit)])
         return outputs
 
     def _take_up(self, uid: int, pages: Pages) -> bool:
         recalled = self._visual.pool.recall(*pages, uid, self._instance)
         if recalled < len(pages.numbers):
-            self._visual.pool.release(pages.numbers[:recalled])
+            self._visual.release(pages.numbers[:recalled])
         return recalled == len(pages.numbers)
 
     def _gather(self, batch: Batch) -> torch.Tensor:

@@ -49,7 +49,7 @@ class ForwardStep:
         if not decode and not prefill:
             return
         self._begin(plan)
-        self._model.share_cores(self._port.neighbours.work and not prefill)
+        self._model.adapter.device.sharing.give_way(self._port.neighbours.work and not prefill)
         batch = [rows for _, rows in decode] + [rows for _, rows in prefill]
         hidden = self._model.run(batch)
         chunks = [chunk for chunk, _ in prefill]

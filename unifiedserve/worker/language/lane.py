@@ -10,7 +10,17 @@ from contextlib import contextmanager
 
 from unifiedserve.config import Stage
 from unifiedserve.errors import ErrorKind
-from unifiedserve.messages.wire import Abort, Embeddings, Generation, Message, Patches, Preempted, PrefillRequest, Stale
+from unifiedserve.messages.wire import (
+    Abort,
+    Embeddings,
+    Generation,
+    Message,
+    Patches,
+    Preempted,
+    PrefillRequest,
+    Rehearse,
+    Stale,
+)
 from unifiedserve.scheduling import Budget, Plan, State, policy_for
 from unifiedserve.worker.lane import AT_ONCE
 from unifiedserve.worker.language.encode_step import EncodeStep
@@ -18,6 +28,7 @@ from unifiedserve.worker.language.forward_step import ForwardStep
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.measured import Measured
 from unifiedserve.worker.language.prompt_table import PromptTable
+from unifiedserve.worker.language.rehearsal import rehearse
 from unifiedserve.worker.language.sampler import Key
 from unifiedserve.worker.language.stages import LanguageStages
 from unifiedserve.worker.port import Port
@@ -30,6 +41,7 @@ class LanguageLane:
 
     def __init__(self, stages: LanguageStages, hosted: frozenset[Stage], budget: Budget, port: Port) -> None:
         model = stages.model
+        self._model = model
         self._pool = model.kv.pool
         self._prompts: PromptTable = stages.prompts
         self._encode = stages.encode
@@ -58,6 +70,8 @@ class LanguageLane:
                 self._wait(message.uid, Stage.PREFILL)
             case Generation():
                 self._decode.accept(message)
+            case Rehearse():
+                self._port.outbox.to_engine(rehearse(self._model, self._budget, message))
 
     def step(self) -> float:
         if Stage.PREFILL in self._hosted:

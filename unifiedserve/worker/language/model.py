@@ -6,16 +6,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from unifiedserve.attention import CrossSpan, RaggedBatch
-from unifiedserve.attention.base import Span
-from unifiedserve.attention.cpu import thread_pool
+from unifiedserve.attention import CrossSpan, RaggedBatch, Span
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.models.base import LanguageAdapter
 
 
 @dataclass(slots=True)
 class Rows:
-    """New tokens of one sequence: context [start, start + n) of it, whose KV goes to `pages`."""
+    """New tokens of one sequence: context [start, start + n) of it, whose KV goes to `pages`.
+
+    Only `visual` is on the device.
+    """
 
     token_ids: list[int]
     positions: Tensor  # int64 [P, n]
@@ -34,14 +35,6 @@ class LanguageModel:
     def __init__(self, adapter: LanguageAdapter, kv: KVCache) -> None:
         self.adapter = adapter
         self.kv = kv
-        self._threads = thread_pool()
-
-    def share_cores(self, shared: bool) -> None:
-        """Leave half of the cores to other processes from now on, or use all.
-
-        For decode, which waits for memory more than for cores: half of them do it in much less than twice the time.
-        """
-        self._threads.use(self._threads.threads // 2 if shared else self._threads.threads)
 
     @torch.inference_mode()
     def run(self, batch: list[Rows]) -> list[Tensor]:

@@ -44,7 +44,7 @@ class PrefillStage:
         if prompt := self._prompts.get(message.uid):
             prompt.take_visual(message.unit, message.pages)
         else:
-            self._visual.pool.release(message.pages)
+            self._visual.release(message.pages)
 
     def renew(self, prompt: StagedPrompt) -> bool:
         """See what is left of the prefix that a waiting request may reuse; whether that is enough to go on without
@@ -90,7 +90,7 @@ class PrefillStage:
         whole = recalled == len(reused)
         pages = pool.allocate(prompt.kv_needed - len(reused), prompt.uid, self._instance) if whole else None
         if pages is None:
-            pool.release(reused[:recalled])
+            self._kv.release(reused[:recalled])
             return False
         prompt.admit([*reused, *pages.tolist()])
         if prompt.request.page_keys is not None:

@@ -69,8 +69,8 @@ class PromptTable:
         prompt = self._prompts.pop(uid, None)
         if prompt is not None:
             for pages in prompt.patches.values():
-                self._patches.pool.release(pages)
-            self._kv.pool.release(prompt.kv)
+                self._patches.release(pages)
+            self._kv.release(prompt.kv)
             prompt.visual.release()
 
     def _record(self, request: PrefillRequest) -> StagedPrompt:

@@ -20,8 +20,8 @@ def append_token(sequence: Generation, sampled: SampledToken, eos_token_ids: Col
 
 def release_pages(sequence: Generation, kv: KVCache, visual: RowBuffer) -> None:
     """Give back all that a sequence holds."""
-    kv.pool.release(sequence.pages)
-    visual.pool.release(sequence.visual_pages)
+    kv.release(sequence.pages)
+    visual.release(sequence.visual_pages)
 
 
 def _finish(sequence: Generation, token: int, eos_token_ids: Collection[int]) -> tuple[FinishReason | None, int | None]:

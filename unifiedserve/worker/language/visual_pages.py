@@ -72,4 +72,4 @@ class VisualPages:
                 self._pages.append(page)
             else:
                 released.append(page.number)
-        self._buffer.pool.release(released)
+        self._buffer.release(released)

@@ -84,7 +84,8 @@ class VisionStage:
         if job is None or output.patches is None or output.plan is None:
             return None
         pages = []
-        for rows in torch.from_numpy(output.patches).view(-1, output.plan.patches_per_unit, self._buffer.width):
+        patches = self._buffer.device.upload(torch.from_numpy(output.patches))
+        for rows in patches.view(-1, output.plan.patches_per_unit, self._buffer.width):
             taken = self._buffer.put(rows, output.uid, self._instance)
             if taken is None:
                 raise RuntimeError(f"patch buffer: the pages promised to request {output.uid} are gone")

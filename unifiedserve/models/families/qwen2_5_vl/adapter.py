@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from unifiedserve.device.base import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.families.qwen2_5_vl.rules import QWEN2_VIDEO_DEFAULTS, read_rules
@@ -18,11 +20,13 @@ class Qwen25VLAdapter(LanguageAdapter):
     video_defaults: ClassVar[Mapping[str, Any]] = QWEN2_VIDEO_DEFAULTS
     tower: ClassVar[type] = VisionTower
 
-    def __init__(self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path) -> None:
-        super().__init__(config, weights, dtype, model_dir)
+    def __init__(
+        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
+    ) -> None:
+        super().__init__(config, weights, dtype, model_dir, device)
         image, video = read_rules(model_dir, self.video_defaults)
         self._encode = self.tower(
-            self.model.model.visual, {"image": image.normalisation(), "video": video.normalisation()}
+            self.model.model.visual, {"image": image.normalisation(), "video": video.normalisation()}, device
         )
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from unifiedserve.device.base import Device, LinearWeights
 from unifiedserve.messages.media import MediaKind
-from unifiedserve.models.linear import Weights, linear
 
 CENTRE = 128
 
@@ -22,21 +22,26 @@ class PatchEmbedding:
     `normalisation` has mean and deviation of a row for each kind of media, float32.
     """
 
-    def __init__(self, weight: Tensor, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
+    def __init__(
+        self, weight: Tensor, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]], device: Device
+    ) -> None:
         self._dtype = weight.dtype
+        self._device = device
         exact = weight.flatten(1).double()
-        self._linear: dict[MediaKind, Weights] = {}
+        self._linear: dict[MediaKind, LinearWeights] = {}
         for kind, (mean, deviation) in normalisation.items():
             same = next((k for k in self._linear if all(map(torch.equal, normalisation[k], (mean, deviation)))), None)
-            self._linear[kind] = self._linear[same] if same else self._fold(exact, mean.double(), deviation.double())
+            self._linear[kind] = self._linear[same] if same else self._fold(exact, mean, deviation)
 
     def __call__(self, patches: Tensor, runs: list[tuple[MediaKind, int]]) -> Tensor:
         """Embed uint8 [N, row_bytes] as [N, hidden]; `runs` says of which kind each next rows are."""
         centred = (patches - CENTRE).view(torch.int8).to(self._dtype)  # wraps around: two's complement
         rows = torch.split(centred, [count for _, count in runs])
+        linear = self._device.kernels.vision.linear
         embedded = [linear(part, self._linear[kind]) for part, (kind, _) in zip(rows, runs, strict=True)]
         return embedded[0] if len(embedded) == 1 else torch.cat(embedded)
 
-    def _fold(self, weight: Tensor, mean: Tensor, deviation: Tensor) -> Weights:
-        bias = weight @ ((CENTRE - mean) / deviation)
-        return Weights((weight / deviation).to(self._dtype), bias.to(self._dtype))
+    def _fold(self, weight: Tensor, mean: Tensor, deviation: Tensor) -> LinearWeights:
+        centre = self._device.upload((CENTRE - mean.double()) / deviation.double())
+        scaled = weight / self._device.upload(deviation.double())
+        return LinearWeights(scaled.to(self._dtype), (weight @ centre).to(self._dtype))

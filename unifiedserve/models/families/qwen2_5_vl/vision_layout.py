@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from unifiedserve.device.base import Device, Rows
+
 
 class Geometry(NamedTuple):
     """The numbers that windows and positions depend on besides a grid; `window` is a side in tokens, or None."""
@@ -28,21 +30,17 @@ class Run(NamedTuple):
     units: int
 
 
-class Group(NamedTuple):
-    """Sequences of `length` patches each, which fill the rows from `start` on."""
-
-    start: int
-    sequences: int
-    length: int
-
-
 class Layout(NamedTuple):
     """An order of a batch's M tokens, in which sequences of equal length are grouped."""
 
     order: Tensor  # int64 [M]: the token of the batch at each place
-    groups: list[Group]
+    groups: list[Rows]
     cos: Tensor  # float32 [M * merge_size², head_dim / 2]: cosines of each row's rotary angles
     sin: Tensor
+
+    def on(self, device: Device) -> "Layout":
+        """Return the same on a device."""
+        return Layout(device.upload(self.order), self.groups, device.upload(self.cos), device.upload(self.sin))
 
     def moved_from(self, other: "Layout") -> Tensor:
         """Return where in `other` the token at each place is: int64 [M]."""
@@ -101,7 +99,7 @@ def _layout(runs: Sequence[Run], geometry: Geometry, sequences: Sequence[list[Te
     for length, members in by_length.items():
         tokens = torch.cat(members)
         pieces.append(tokens)
-        groups.append(Group(start, len(tokens) // length, length * patches))
+        groups.append(Rows(start, len(tokens) // length, length * patches))
         start += len(tokens) * patches
     order = torch.cat(pieces)
     return Layout(order, groups, *(angles[order].view(start, -1) for angles in _all_angles(runs, geometry)))

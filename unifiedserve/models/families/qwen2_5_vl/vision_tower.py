@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unifiedserve.device.base import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
-from unifiedserve.models.families.qwen2_5_vl.vision_kernels import attend, check_dtype, norm
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
     Geometry,
     Layout,
@@ -22,7 +22,6 @@ from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
     unit_layout,
     window_layout,
 )
-from unifiedserve.models.linear import linear, linear_plus, linear_times
 
 PATCHES = 2048  # patches in one go, if units are not larger: what lies between two products stays in the cache
 
@@ -31,14 +30,16 @@ class VisionTower:
     """A vision tower over `modules`, transformers' own, whose parameters are used in place.
 
     `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
-    an activation other than SiLU or weights that are neither float32 nor bfloat16.
+    an activation other than SiLU or a dtype that the device does not know.
     """
 
-    def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]], device: Device) -> None:
         config = modules.config
         if config.hidden_act != "silu":
             raise ConfigError(f"vision_config.hidden_act is {config.hidden_act!r}; supported is 'silu'")
-        check_dtype(modules.dtype)
+        self._device = device
+        self._kernels = device.kernels.vision
+        self._kernels.check_dtype(modules.dtype)
         self._heads: int = config.num_heads
         self._geometry = Geometry(
             config.spatial_merge_size,
@@ -47,7 +48,7 @@ class VisionTower:
             config.rope_parameters["rope_theta"],
         )
         self._whole_units = frozenset(config.fullatt_block_indexes)
-        self._embed = PatchEmbedding(modules.patch_embed.proj.weight, normalisation)
+        self._embed = PatchEmbedding(modules.patch_embed.proj.weight, normalisation, device)
         self._blocks = list(modules.blocks)
         self._merger = modules.merger
 
@@ -63,7 +64,8 @@ class VisionTower:
         runs = [Run(*plan.grid[1:], count) for plan, count in units]
         windows, whole = window_layout(runs, self._geometry), unit_layout(runs, self._geometry)
         embedded = self._embed(patches, [(plan.kind, count * plan.patches_per_unit) for plan, count in units])
-        moves = {False: windows.moved_from(whole), True: whole.moved_from(windows)}
+        moves = [self._device.upload(move) for move in (windows.moved_from(whole), whole.moved_from(windows))]
+        windows, whole = windows.on(self._device), whole.on(self._device)
         layout = whole if 0 in self._whole_units else windows
         hidden = rearranged(embedded, layout.order)
         for number, block in enumerate(self._blocks):
@@ -75,17 +77,18 @@ class VisionTower:
         return torch.empty_like(merged).index_copy_(0, layout.order, merged)
 
     def _block(self, block: Any, hidden: Tensor, layout: Layout) -> Tensor:
-        attention, mlp = block.attn, block.mlp
-        qkv = linear(norm(hidden, block.norm1), attention.qkv)
-        hidden = linear_plus(attend(qkv, self._heads, layout), attention.proj, hidden)
-        normed = norm(hidden, block.norm2)
-        inner = linear_times(normed, mlp.up_proj, linear(normed, mlp.gate_proj, "silu"))
-        return linear_plus(inner, mlp.down_proj, hidden)
+        kernels, attention, mlp = self._kernels, block.attn, block.mlp
+        qkv = kernels.linear(kernels.norm(hidden, block.norm1), attention.qkv)
+        attended = kernels.attend(qkv, self._heads, layout.cos, layout.sin, layout.groups)
+        hidden = kernels.linear_plus(attended, attention.proj, hidden)
+        normed = kernels.norm(hidden, block.norm2)
+        inner = kernels.linear_times(normed, mlp.up_proj, kernels.linear(normed, mlp.gate_proj, "silu"))
+        return kernels.linear_plus(inner, mlp.down_proj, hidden)
 
     def _merge(self, hidden: Tensor) -> Tensor:
         first, _, second = self._merger.mlp
-        normed = norm(hidden, self._merger.ln_q).view(-1, first.in_features)
-        return linear(linear(normed, first, "gelu"), second)
+        normed = self._kernels.norm(hidden, self._merger.ln_q).view(-1, first.in_features)
+        return self._kernels.linear(self._kernels.linear(normed, first, "gelu"), second)
 
 
 def _parts(units: Sequence[tuple[MediaPlan, int]]) -> Iterator[list[tuple[MediaPlan, int]]]:

@@ -5,21 +5,24 @@
 #include <cstddef>
 #include <span>
 
-#include "native/named_object.h"
+#include "named_object.h"
 
-namespace ipc {
+namespace native {
 
-using BytesLike = native::NamedObject<"typing_extensions.Buffer">;
+using BytesLike = NamedObject<"typing_extensions.Buffer">;
 
-// The bytes of a Python object, held while C++ looks at them.
+// The bytes of a contiguous bytes-like object, held while C++ looks at them; may be let go of in any thread.
 class HeldBytes {
  public:
-  explicit HeldBytes(const BytesLike& object) {
+  explicit HeldBytes(const pybind11::object& object) {
     if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) throw pybind11::error_already_set();
   }
   HeldBytes(const HeldBytes&) = delete;
   HeldBytes& operator=(const HeldBytes&) = delete;
-  ~HeldBytes() { PyBuffer_Release(&view_); }
+  ~HeldBytes() {
+    const pybind11::gil_scoped_acquire gil;
+    PyBuffer_Release(&view_);
+  }
 
   std::span<const std::byte> span() const {
     return {static_cast<const std::byte*>(view_.buf), static_cast<std::size_t>(view_.len)};
@@ -29,4 +32,4 @@ class HeldBytes {
   Py_buffer view_{};
 };
 
-}  // namespace ipc
+}  // namespace native

@@ -5,23 +5,12 @@ float32 products are also twice as fast as MKL's on AMD's processors.
 """
 
 from functools import cache
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-Activation = Literal["none", "gelu", "silu"]
-
-
-class Weights(NamedTuple):
-    """What of a torch.nn.Linear is used: weight [outputs, inputs], bias [outputs]."""
-
-    weight: Tensor
-    bias: Tensor | None
-
-
-Layer = Weights | torch.nn.Linear
+from unifiedserve.device.base import Activation, Layer
 
 
 @cache

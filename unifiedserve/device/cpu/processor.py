@@ -24,7 +24,7 @@ def cpu_features() -> frozenset[str]:
 
 
 def slowness() -> str | None:
-    """Say why the language model is slow on this processor, for a warning at the start; None if it is not."""
+    """Say why the language model is slow on this processor; None if it is not."""
     if platform.machine() == "x86_64" and _core.instruction_sets() == ["plain"]:
         return "this processor has no AVX2: the language model runs, but several times slower"
     return None

@@ -1,0 +1,65 @@
+"""The device's one stream: work in program order, done when the host waits for it, and counts of what the host did."""
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+
+
+class Work(NamedTuple):
+    name: str
+    run: Callable[[], object]
+
+
+class Stream:
+    """Keeps work until the host waits. Threads may share it; work is done in the thread that waits."""
+
+    def __init__(self) -> None:
+        self._queues: defaultdict[str, deque[Work]] = defaultdict(deque)
+        self._pending = self._queues[""]
+        self._running = threading.RLock()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin to count anew; work stays queued."""
+        self.waits: list[str] = []
+        self.copies: list[str] = []
+        self.uploads = 0
+
+    @contextmanager
+    def of(self, process: str) -> Iterator[None]:
+        """Queue work, and wait for it, as another process would, beside which this one's work stays queued."""
+        before, self._pending = self._pending, self._queues[process]
+        try:
+            yield
+        finally:
+            self._pending = before
+
+    @property
+    def pending(self) -> int:
+        return len(self._pending)
+
+    def queue(self, name: str, run: Callable[[], object]) -> None:
+        self._pending.append(Work(name, run))
+
+    def wait(self, name: str) -> None:
+        """Do all work for an operation that needs values on the host, and count it."""
+        self.waits.append(name)
+        self.run()
+
+    def run(self) -> None:
+        """Do all work. Raises RuntimeError for the first that fails; what was queued behind it is never done."""
+        with self._running, torch.inference_mode():
+            while self._pending:
+                work = self._pending.popleft()
+                try:
+                    work.run()
+                except Exception as error:
+                    self._pending.clear()
+                    raise RuntimeError(f"{work.name} failed on the device: {error}") from error
+
+
+stream = Stream()

@@ -1,0 +1,113 @@
+"""The GPU's path on a stand-in for the GPU: plain torch in place of its kernels, on a device that computes late."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import deferred_device
+from torch import Tensor
+from torch.nn import functional
+from torch.utils.dlpack import from_dlpack
+
+from ipc_buffers import Memory
+from unifiedserve.attention import CrossSpan, RaggedBatch, cross_attention, reference
+from unifiedserve.config import DeviceName
+from unifiedserve.device.base import Kernels, Room, Sharing
+from unifiedserve.device.cuda.kernels import CudaKernels
+from unifiedserve.device.cuda.operators import PlannedAttention
+from unifiedserve.device.cuda.sharing import TimeSlices
+
+
+class PlainAttention:
+    """`Attention` by plain torch."""
+
+    def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
+        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
+            assert q.shape[1] == groups * keys.shape[2]
+            out = torch.empty_like(q)
+            reference.attend(q, out, keys, values, batch.sequences, scale, window)
+            return out
+
+        return attend
+
+    def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
+        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
+            assert q.shape[1] == groups * keys.shape[2]
+            return cross_attention(q, keys[:, 0], values[:, 0], spans, scale)
+
+        return attend
+
+
+class PlainPointwise:
+    """`Pointwise` by plain torch, in float32."""
+
+    def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, epsilon: float) -> Tensor:
+        if delta is not None:
+            residual += delta
+        return functional.rms_norm(residual, weight.shape, weight.float(), epsilon).to(weight.dtype)
+
+    def store_kv(
+        self,
+        qkv: Tensor,
+        cosine: Tensor,
+        sine: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        slots: Tensor,
+        query_norm: Tensor | None = None,
+        key_norm: Tensor | None = None,
+        epsilon: float = 0.0,
+    ) -> Tensor:
+        kv_heads, head_dim = keys.shape[2:]
+        heads = qkv.float().view(len(qkv), -1, head_dim)
+        q, k, v = torch.split(heads, [heads.shape[1] - 2 * kv_heads, kv_heads, kv_heads], dim=1)
+        if query_norm is not None and key_norm is not None:
+            q = functional.rms_norm(q, query_norm.shape, query_norm.float(), epsilon)
+            k = functional.rms_norm(k, key_norm.shape, key_norm.float(), epsilon)
+        page, offset = slots // keys.shape[1], slots % keys.shape[1]
+        keys[page, offset] = _turned(k, cosine, sine).to(keys.dtype)
+        values[page, offset] = v.to(values.dtype)
+        return _turned(q, cosine, sine).to(qkv.dtype)
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        gate, up = gate_up.float().chunk(2, dim=1)
+        return (functional.silu(gate) * up).to(gate_up.dtype)
+
+
+class DeferredDevice:
+    """A `Device` whose memory is shared memory of the host, and whose work is done at the fence."""
+
+    name: DeviceName = "cuda"
+    place = "host"
+
+    def __init__(self, room: Callable[[], Room] | None = None) -> None:
+        deferred_device.install()
+        self.torch = torch.device("deferred", 0)
+        self.sharing: Sharing = TimeSlices()
+        self.kernels: Kernels = CudaKernels(self, PlainAttention(), PlainPointwise())
+        self._room = room or (lambda: Room("a stand-in", 1 << 30, 1 << 30))
+
+    def best_dtype(self) -> str:
+        return "float32"
+
+    def check_dtype(self, dtype: str) -> None:
+        pass
+
+    def room(self) -> Room:
+        return self._room()
+
+    def slowness(self) -> str | None:
+        return None
+
+    def view(self, memory: Memory) -> Tensor:
+        return deferred_device.view(from_dlpack(memory))
+
+    def upload(self, host: Tensor) -> Tensor:
+        return host.to(self.torch)
+
+    def fence(self) -> None:
+        deferred_device.synchronize()
+
+
+def _turned(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    first, second = heads.chunk(2, dim=-1)
+    return heads * cosine[:, None] + torch.cat([-second, first], dim=-1) * sine[:, None]

@@ -1,0 +1,171 @@
+"""What the engine asks of the hardware that computes: a further kind of it implements `Device`, and what that returns.
+
+Tensors that the model computes with are on `Device.torch`. What the host plans with (ragged batches, page numbers,
+positions, masks) is in host memory, and is uploaded where it meets them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from ipc_buffers import Memory
+from unifiedserve.attention import PagedKV, RaggedBatch
+from unifiedserve.config import DeviceName, Instance
+
+T = TypeVar("T")
+
+Activation = Literal["none", "gelu", "silu"]
+
+
+class LinearWeights(NamedTuple):
+    """What of a torch.nn.Linear is used: weight [outputs, inputs], bias [outputs]."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+
+Layer = LinearWeights | torch.nn.Linear
+
+
+class Rows(NamedTuple):
+    """Sequences of `length` rows each, which lie back to back from row `start` on."""
+
+    start: int
+    sequences: int
+    length: int
+
+
+class AttentionStep(Protocol):
+    """The attention of one step: a ragged batch over a paged KV cache, planned once for all layers."""
+
+    def attend(
+        self, q: Tensor, k_new: Tensor, v_new: Tensor, layer: int, scale: float, window: int | None = None
+    ) -> Tensor:
+        """Write a layer's new keys and values into their slots, then attend within each sequence.
+
+        q: [T, q_heads, head_dim]; k_new, v_new: [T, kv_heads, head_dim]; returns [T, q_heads, head_dim]. A token sees
+        the keys before its limit (see RaggedBatch), of which a `window` leaves those less than so many positions
+        before it.
+        """
+
+    def attend_across(self, q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
+        """Let every token of the batch's `cross` spans attend to all of its span's rows.
+
+        q: [S, q_heads, head_dim], the spans' tokens back to back; keys, values: [rows, kv_heads, head_dim], strided;
+        returns [S, q_heads, head_dim].
+        """
+
+
+class StepRunner(Protocol):
+    """The layers of one language model, run for a step."""
+
+    def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
+        """Return final hidden states [W, hidden] of the wanted tokens of embeds [T, width], positions int64 [P, T].
+
+        All tokens' keys and values go to the cache. What `embeds` hold beyond the embedding is added after the first
+        layers, `hidden` columns after each.
+        """
+
+
+class VisionKernels(Protocol):
+    """The steps of a vision encoder; hidden states are [N, width]."""
+
+    def check_dtype(self, dtype: torch.dtype) -> None:
+        """Raise ConfigError for a dtype that the kernels do not know."""
+
+    def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
+        """Attend from [N, 3 * heads * head_dim] to [N, heads * head_dim]: a row sees all rows of its sequence.
+
+        Queries and keys are rotated first, by float32 [N, head_dim / 2] of each row's angles.
+        """
+
+    def norm(self, hidden: Tensor, layer: Any) -> Tensor:
+        """Return the RMSNorm of [N, width] by a layer of transformers, rounded once."""
+
+    def linear(self, x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
+        """Return [n, outputs] of x [n, inputs]; GELU is the exact one."""
+
+    def linear_plus(self, x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
+        """Return [n, outputs] of x [n, inputs] and summand [n, outputs]."""
+
+    def linear_times(self, x: Tensor, layer: Layer, factor: Tensor) -> Tensor:
+        """Return [n, outputs] of x [n, inputs] and factor [n, outputs]."""
+
+
+class Kernels(Protocol):
+    """What a device computes better than torch's operators, one after another, would."""
+
+    @property
+    def vision(self) -> VisionKernels:
+        """The steps of vision encoders."""
+
+    def attention(self, batch: RaggedBatch, kv: PagedKV) -> AttentionStep:
+        """Plan a step's attention."""
+
+    def runner(self, language_model: Any, dtype: torch.dtype) -> StepRunner | None:
+        """Return what runs the layers of a text model of transformers; None if its own modules are to run them."""
+
+    def head(self, module: Any) -> Callable[[Tensor], Tensor]:
+        """Return what makes float32 logits [k, vocab], valid until the next call, of hidden states [k, hidden]."""
+
+
+class Room(NamedTuple):
+    """The memory of a device of its own, in bytes, and its name."""
+
+    name: str
+    total: int
+    free: int
+
+
+class Sharing(Protocol):
+    """How the workers of an engine share the hardware."""
+
+    #: decode rests between its steps while others have work: without it they would not get at the hardware
+    rests: bool
+
+    def enter(self, instance: Instance, threads: int) -> None:
+        """Take this worker's place beside the others; it may use `threads` of the processor's cores (0: all)."""
+
+    def give_way(self, giving: bool) -> None:
+        """Leave a part of the hardware to other workers from now on, or use all of it again."""
+
+
+class Device(Protocol):
+    """A kind of hardware that computes.
+
+    Work may be asynchronous: it is done in the order in which it was issued, and `fence` tells the host when. The one
+    rule: no page is given back and no message sent before. `memory/device_pages.py` and `worker/outbox.py` keep it.
+    """
+
+    name: DeviceName
+    #: where its shared memory is, as `ipc_buffers.Memory.create` has it
+    place: str
+    torch: torch.device
+    sharing: Sharing
+
+    @property
+    def kernels(self) -> Kernels:
+        """What it computes with, loaded when it is first asked for."""
+
+    def best_dtype(self) -> str:
+        """Return what `--dtype auto` means."""
+
+    def check_dtype(self, dtype: str) -> None:
+        """Raise ConfigError if it cannot compute with a dtype."""
+
+    def room(self) -> Room | None:
+        """Return what there is of its own memory now, all processes' use counted; None if it computes in the host's."""
+
+    def slowness(self) -> str | None:
+        """Say why it is slower than it should be, for a warning at the start; None if it is not."""
+
+    def view(self, memory: Memory) -> Tensor:
+        """Return all bytes of shared memory at its `place` as uint8 [n], which keeps them mapped."""
+
+    def upload(self, host: Tensor) -> Tensor:
+        """Return a copy of a host tensor on the device, made in the order of its work; the host may reuse its own."""
+
+    def fence(self) -> None:
+        """Return when all that was issued is done. Raises RuntimeError if some of it failed."""

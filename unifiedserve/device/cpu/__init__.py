@@ -1,0 +1,5 @@
+"""The processor as the device: C++ kernels, and oneDNN's and torch's products."""
+
+from unifiedserve.device.cpu.device import CPU
+
+__all__ = ["CPU"]

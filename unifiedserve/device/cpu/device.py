@@ -1,0 +1,72 @@
+"""The processor: everything is done when a call returns."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from ipc_buffers import Memory
+from unifiedserve.attention import PagedKV, RaggedBatch
+from unifiedserve.config import DeviceName
+from unifiedserve.device.base import Kernels, Sharing, StepRunner
+from unifiedserve.device.cpu.attention import CpuAttention
+from unifiedserve.device.cpu.decoder import FusedDecoder
+from unifiedserve.device.cpu.head import Head
+from unifiedserve.device.cpu.processor import KERNEL_DTYPES, cpu_features, slowness
+from unifiedserve.device.cpu.sharing import NiceSharing
+from unifiedserve.device.cpu.vision import CpuVision
+from unifiedserve.device.llama import fits
+
+
+class CpuKernels:
+    """Those in C++, for float32 and bfloat16."""
+
+    vision = CpuVision()
+
+    def attention(self, batch: RaggedBatch, kv: PagedKV) -> CpuAttention:
+        """Plan a step's attention."""
+        return CpuAttention(batch, kv)
+
+    def runner(self, language_model: Any, dtype: torch.dtype) -> StepRunner | None:
+        """Return what runs a llama-like model's layers; None for another."""
+        return FusedDecoder(language_model, dtype) if fits(language_model, dtype, KERNEL_DTYPES) else None
+
+    def head(self, module: Any) -> Callable[[Tensor], Tensor]:
+        """Return what makes float32 logits."""
+        return Head(module)
+
+
+class CpuDevice:
+    name: DeviceName = "cpu"
+    place = "host"
+    torch = torch.device("cpu")
+    kernels: Kernels = CpuKernels()
+    sharing: Sharing = NiceSharing()
+
+    def best_dtype(self) -> str:
+        """Return bfloat16 where the processor multiplies it, which takes half the memory traffic; float32 elsewhere."""
+        return "bfloat16" if cpu_features() & {"avx512_bf16", "amx_bf16"} else "float32"
+
+    def check_dtype(self, dtype: str) -> None:
+        """Do nothing: torch computes with all of them."""
+
+    def room(self) -> None:
+        """Return None: its memory is the host's."""
+
+    def slowness(self) -> str | None:
+        return slowness()
+
+    def view(self, memory: Memory) -> Tensor:
+        return from_dlpack(memory)
+
+    def upload(self, host: Tensor) -> Tensor:
+        """Return the very tensor: it is there."""
+        return host
+
+    def fence(self) -> None:
+        """Return at once."""
+
+
+CPU = CpuDevice()

@@ -1,0 +1,26 @@
+"""How workers share the cores: by priority, and decode with half of them while others have work."""
+
+import os
+
+import torch
+
+from unifiedserve.config import Instance
+from unifiedserve.device.cpu.processor import thread_pool
+
+
+class NiceSharing:
+    """Decoding goes first (see `Instance.nice`), and leaves the cores again between its steps."""
+
+    rests = True
+
+    def enter(self, instance: Instance, threads: int) -> None:
+        os.nice(instance.nice)
+        torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
+
+    def give_way(self, giving: bool) -> None:
+        """Leave half of the cores to other processes from now on, or use all.
+
+        For decode, which waits for memory more than for cores: half of them do it in much less than twice the time.
+        """
+        pool = thread_pool()
+        pool.use(pool.threads // 2 if giving else pool.threads)

@@ -1,0 +1,43 @@
+"""A vision encoder's steps: those between its matrix products in C++, no pass over more than it must read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unifiedserve import _core
+from unifiedserve.device.base import Activation, Layer, Rows
+from unifiedserve.device.cpu import linear
+from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
+from unifiedserve.errors import ConfigError
+
+
+class CpuVision:
+    """`VisionKernels` on the processor."""
+
+    def check_dtype(self, dtype: torch.dtype) -> None:
+        if dtype not in KERNEL_DTYPES:
+            raise ConfigError(f"a vision tower in {dtype}; supported are float32 and bfloat16")
+
+    def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
+        qkv = qkv.contiguous().view(len(qkv), 3, heads, -1)
+        out = torch.empty_like(qkv[:, 0], memory_format=torch.contiguous_format)
+        scale = qkv.shape[-1] ** -0.5
+        _core.attend_sequences(thread_pool(), qkv, cosine, sine, groups, out, scale)
+        return out.flatten(1)
+
+    def norm(self, hidden: Tensor, layer: Any) -> Tensor:
+        hidden = hidden.contiguous()
+        out = torch.empty_like(hidden)
+        _core.rms_norm(thread_pool(), hidden, layer.weight, layer.variance_epsilon, out)
+        return out
+
+    def linear(self, x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
+        return linear.linear(x, layer, activation)
+
+    def linear_plus(self, x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
+        return linear.linear_plus(x, layer, summand)
+
+    def linear_times(self, x: Tensor, layer: Layer, factor: Tensor) -> Tensor:
+        return linear.linear_times(x, layer, factor)

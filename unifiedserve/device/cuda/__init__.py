@@ -1,0 +1,5 @@
+"""A GPU of NVIDIA's as the device: torch's products, and kernels in Triton between them ([GPUs](docs/gpu.md))."""
+
+from unifiedserve.device.cuda.device import CudaDevice
+
+__all__ = ["CudaDevice"]

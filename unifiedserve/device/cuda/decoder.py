@@ -1,0 +1,71 @@
+"""The layers of a llama-like language model on a GPU, over the weights of its transformers modules."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from unifiedserve.attention import PagedKV, RaggedBatch
+from unifiedserve.device.base import Device
+from unifiedserve.device.cuda.attention import CudaAttention
+from unifiedserve.device.cuda.operators import Attention, Pointwise
+from unifiedserve.device.llama import LlamaLayer, Rotary
+
+
+class CudaDecoder:
+    """A `StepRunner` for a text model that `fits`: seven launches a layer beside its four matrix products' own."""
+
+    def __init__(self, model: Any, device: Device, attention: Attention, pointwise: Pointwise) -> None:
+        self._device, self._attention, self._pointwise = device, attention, pointwise
+        self._rotary = Rotary(model.rotary_emb)
+        self._layers = [LlamaLayer.of(layer) for layer in model.layers]
+        self._norm: Tensor = model.norm.weight
+        self._epsilon: float = model.norm.variance_epsilon
+        self._scale: float = model.layers[0].self_attn.scaling
+        self._hidden: int = model.config.hidden_size
+
+    def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
+        attention = CudaAttention(batch, kv, self._device, self._attention)
+        cosine, sine = self._rotary(positions)
+        embeds, *added = torch.split(embeds, self._hidden, dim=1)
+        residual, delta = embeds.to(torch.float32, copy=True, memory_format=torch.contiguous_format), None
+        for index, layer in enumerate(self._layers):
+            normed = self._norm_sum(residual, delta, layer.input_norm)
+            attended = self._attend(index, layer, normed, cosine, sine, attention, kv)
+            if index == len(self._layers) - 1:  # of the other tokens nothing but keys and values is needed
+                wanted = self._device.upload(batch.wanted_rows)
+                residual, attended = residual.index_select(0, wanted), attended.index_select(0, wanted)
+            delta = linear(attended, *layer.output)
+            normed = self._norm_sum(residual, delta, layer.attention_norm)
+            delta = linear(self._pointwise.silu_mul(linear(normed, *layer.gate_up)), *layer.down)
+            if index < len(added):
+                residual += added[index]
+        return self._norm_sum(residual, delta, self._norm)
+
+    def _attend(
+        self,
+        index: int,
+        layer: LlamaLayer,
+        normed: Tensor,
+        cosine: Tensor,
+        sine: Tensor,
+        attention: CudaAttention,
+        kv: PagedKV,
+    ) -> Tensor:
+        """Return [T, heads * head_dim] of a layer's input [T, hidden]."""
+        queries = self._pointwise.store_kv(
+            linear(normed, *layer.qkv),
+            cosine,
+            sine,
+            kv.k(index),
+            kv.v(index),
+            attention.slots,
+            layer.query_norm,
+            layer.key_norm,
+            self._epsilon,
+        )
+        return attention.attend_stored(queries, index, self._scale).flatten(1)
+
+    def _norm_sum(self, residual: Tensor, delta: Tensor | None, weight: Tensor) -> Tensor:
+        return self._pointwise.add_rms_norm(residual, delta, weight, self._epsilon)

@@ -1,0 +1,58 @@
+"""A GPU as the device. Its memory is shared by CUDA IPC (`ipc_buffers`); torch is asked in workers only."""
+
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
+
+from ipc_buffers import Memory, free_bytes
+from unifiedserve.config import DeviceName
+from unifiedserve.device.base import Kernels, Room, Sharing
+from unifiedserve.device.cuda.sharing import TimeSlices
+from unifiedserve.device.cuda.support import first_gpu, multiplies_bfloat16
+from unifiedserve.errors import ConfigError
+
+
+class CudaDevice:
+    """The first GPU that this process sees."""
+
+    name: DeviceName = "cuda"
+    place = "cuda:0"
+
+    def __init__(self) -> None:
+        self.torch = torch.device(self.place)
+        self.sharing: Sharing = TimeSlices()
+
+    @cached_property
+    def kernels(self) -> Kernels:
+        from unifiedserve.device.cuda.kernels import CudaKernels
+        from unifiedserve.device.triton.operators import TritonAttention, TritonPointwise
+
+        return CudaKernels(self, TritonAttention(self.torch), TritonPointwise())
+
+    def best_dtype(self) -> str:
+        return "bfloat16" if multiplies_bfloat16(first_gpu()) else "float32"
+
+    def check_dtype(self, dtype: str) -> None:
+        gpu = first_gpu()
+        if dtype == "bfloat16" and not multiplies_bfloat16(gpu):
+            raise ConfigError(f"--dtype bfloat16: {gpu.name} does not compute with it; use --dtype float32")
+
+    def room(self) -> Room:
+        gpu = first_gpu()
+        return Room(gpu.name, gpu.total_bytes, free_bytes(gpu.place))
+
+    def slowness(self) -> str | None:
+        """Return None: it is as fast as it is."""
+        return None
+
+    def view(self, memory: Memory) -> Tensor:
+        return from_dlpack(memory)
+
+    def upload(self, host: Tensor) -> Tensor:
+        """Copy through page-locked memory, which torch keeps until the copy is made."""
+        return host.pin_memory().to(self.torch, non_blocking=True)
+
+    def fence(self) -> None:
+        torch.cuda.current_stream(self.torch).synchronize()

@@ -1,0 +1,53 @@
+"""The operators that a GPU's kernels must offer; all tensors are on the device, plans are of one step."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from unifiedserve.attention import CrossSpan, RaggedBatch
+
+
+class PlannedAttention(Protocol):
+    """Attention of a step's queries, over keys and values that are there already."""
+
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
+        """Attend: q and the result [T, q_heads, head_dim]; keys, values [num_pages, page_size, kv_heads, head_dim]."""
+
+
+class Attention(Protocol):
+    """A library of attention kernels; `groups` query heads share a key/value head."""
+
+    def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
+        """Plan attention within the sequences of a batch, as `AttentionStep.attend` has it."""
+
+    def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
+        """Plan attention across: each span's tokens attend to all of its rows, which are pages of one key."""
+
+
+class Pointwise(Protocol):
+    """What is between the matrix products of a llama-like layer. All is summed in float32 and rounded once."""
+
+    def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, epsilon: float) -> Tensor:
+        """Add delta [T, hidden] to the residual, float32 [T, hidden], in place; return its norm in weight's dtype."""
+
+    def store_kv(
+        self,
+        qkv: Tensor,
+        cosine: Tensor,
+        sine: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        slots: Tensor,
+        query_norm: Tensor | None = None,
+        key_norm: Tensor | None = None,
+        epsilon: float = 0.0,
+    ) -> Tensor:
+        """Rotate queries and keys, write keys and values into their slots, return the queries [T, q_heads, head_dim].
+
+        qkv: [T, (q_heads + 2 * kv_heads) * head_dim]; cosine, sine: float32 [T, rotary_dim]; keys, values: a layer's
+        [num_pages, page_size, kv_heads, head_dim]; slots: int64 [T]. Heads are normalised first if there are norms.
+        """
+
+    def silu_mul(self, gate_up: Tensor) -> Tensor:
+        """Return silu(gate) * up [T, intermediate] of gate_up [T, 2 * intermediate]."""

@@ -1,0 +1,49 @@
+"""Whether there is a GPU that can be used, as far as can be known before anything is started on it."""
+
+import importlib.util
+
+import torch
+
+from ipc_buffers import ArenaError, Gpu, list_gpus
+
+OLDEST = (7, 5)  # compute capability: torch's builds for CUDA 13 know none before Turing
+OLDEST_FOR_BFLOAT16 = (8, 0)
+
+
+def obstacle() -> str | None:
+    """Say in a line why no GPU can be used; None if one can."""
+    try:
+        gpu = first_gpu()
+    except ArenaError as error:
+        return str(error)
+    built_for = torch.version.cuda
+    if built_for is None:
+        return f"{gpu.name} is there, but torch {torch.__version__} is built without CUDA: install a CUDA build of it"
+    if _major(built_for) > gpu.driver[0]:
+        return (
+            f"the driver of {gpu.name} supports CUDA {_dotted(gpu.driver)}, but torch {torch.__version__} is built for "
+            f"{built_for}: update the driver, or install a torch for CUDA {gpu.driver[0]}"
+        )
+    if gpu.capability < OLDEST:
+        return f"{gpu.name} has compute capability {_dotted(gpu.capability)}; {_dotted(OLDEST)} or later is needed"
+    if importlib.util.find_spec("triton") is None:
+        return f"{gpu.name} is there, but the package triton is missing: pip install triton"
+    return None
+
+
+def first_gpu() -> Gpu:
+    """Return the GPU that an engine uses: the first one of CUDA_VISIBLE_DEVICES. Raises ArenaError without any."""
+    return list_gpus()[0]
+
+
+def multiplies_bfloat16(gpu: Gpu) -> bool:
+    """Return whether a GPU computes with bfloat16 itself."""
+    return gpu.capability >= OLDEST_FOR_BFLOAT16
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,97 @@
+"""Llama-like text models of transformers, of which devices run the layers themselves, over their weights.
+
+Query, key and value projections are one matrix product, and gate and up, too: weights lie back to back in shared memory
+(see memory/weights.py), so that the fused matrix is a view.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from unifiedserve.device.base import LinearWeights
+
+#: text models of transformers whose layers are exactly these
+MODEL_TYPES = {"llama", "mistral", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3", "qwen3_vl_text"}
+
+
+class LlamaLayer(NamedTuple):
+    """The weights of a layer; query_norm and key_norm [head_dim] are None where heads are not normalised."""
+
+    input_norm: Tensor
+    qkv: LinearWeights
+    query_norm: Tensor | None
+    key_norm: Tensor | None
+    output: LinearWeights
+    attention_norm: Tensor
+    gate_up: LinearWeights
+    down: LinearWeights
+
+    @classmethod
+    def of(cls, layer: Any) -> "LlamaLayer":
+        """Return the weights of a layer of transformers."""
+        attention, mlp = layer.self_attn, layer.mlp
+        head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
+        query_norm, key_norm = (None if norm is None else norm.weight for norm in head_norms)
+        return cls(
+            input_norm=layer.input_layernorm.weight,
+            qkv=fused(attention.q_proj, attention.k_proj, attention.v_proj),
+            query_norm=query_norm,
+            key_norm=key_norm,
+            output=fused(attention.o_proj),
+            attention_norm=layer.post_attention_layernorm.weight,
+            gate_up=fused(mlp.gate_proj, mlp.up_proj),
+            down=fused(mlp.down_proj),
+        )
+
+
+class Rotary:
+    """A text model's rotary embedding, in float32 whatever the model's dtype."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._like = torch.empty(0, device=module.inv_freq.device)  # the module takes its result's dtype from it
+
+    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return cosines and sines [T, rotary_dim] of positions int64 [P, T]."""
+        cosine, sine = self._module(self._like, positions[:, None] if len(positions) > 1 else positions)
+        return cosine[0].contiguous(), sine[0].contiguous()
+
+
+def fits(model: Any, dtype: torch.dtype, dtypes: Collection[torch.dtype]) -> bool:
+    """Return whether a text model of transformers has these layers, in one of the `dtypes` that a device knows."""
+    config = model.config
+    return (
+        dtype in dtypes
+        and config.model_type in MODEL_TYPES
+        and config.hidden_act == "silu"
+        and not has_windows(config)
+        and config.num_attention_heads % config.num_key_value_heads == 0
+        and all(parameter.is_contiguous() for parameter in model.parameters())
+    )
+
+
+def has_windows(config: Any) -> bool:
+    """Return whether some layer of a text config does not see the whole context."""
+    kinds = set(getattr(config, "layer_types", None) or ())
+    window = getattr(config, "sliding_window", None) or config.max_position_embeddings
+    return not kinds <= {"full_attention"} if kinds else window < config.max_position_embeddings
+
+
+def fused(*modules: Any) -> LinearWeights:
+    """Return one matrix product for several projections of the same input; its bias is None if they have none."""
+    biases = [module.bias for module in modules if module.bias is not None]
+    return LinearWeights(back_to_back([module.weight for module in modules]), back_to_back(biases) if biases else None)
+
+
+def back_to_back(tensors: Sequence[Tensor]) -> Tensor:
+    """Join the tensors along dimension 0: in a view if they lie so in memory, else in a copy."""
+    first = tensors[0]
+    if len(tensors) == 1:
+        return first
+    ends = [tensor.data_ptr() + tensor.nbytes for tensor in tensors]
+    memory_end = first.data_ptr() - first.storage_offset() * first.itemsize + first.untyped_storage().nbytes()
+    if ends[:-1] != [tensor.data_ptr() for tensor in tensors[1:]] or ends[-1] > memory_end:
+        return torch.cat(list(tensors))
+    return first.as_strided((sum(len(tensor) for tensor in tensors), *first.shape[1:]), first.stride())

@@ -1,0 +1,69 @@
+"""How much of a device's own memory the engine may take, and what is left of it for the KV cache."""
+
+from collections.abc import Mapping
+
+from unifiedserve.config import MIB, EngineConfig, Placement, Stage
+from unifiedserve.device import Room
+from unifiedserve.engine.rehearsal import Footprint
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.shared import MemoryLayout
+
+_SHARED = {"weights", "KV cache"}  # what only another model, dtype or context makes smaller
+
+
+class RoomError(ConfigError):
+    """What is asked for does not fit into a device's memory."""
+
+
+def workers_bytes(placement: Placement, footprint: Footprint) -> dict[str, int]:
+    """Return what each worker of a placement takes of it, by name."""
+    return {
+        instance.name: footprint.idle if instance.stages == (Stage.VISION,) else footprint.busy
+        for instance in placement.instances
+    }
+
+
+def describe(room: Room, layout: MemoryLayout, workers: Mapping[str, int], tokens: int) -> str:
+    """Say in a line what the memory is used for."""
+    parts = {"KV cache": layout.kv.bytes, **layout.buffers(), **workers}
+    sizes = ", ".join(f"{name} {size // MIB:,} MiB" for name, size in parts.items())
+    return f"{room.name}: {sizes}; the KV cache holds {tokens:,} tokens"
+
+
+def spare_bytes(room: Room, config: EngineConfig) -> int:
+    """Return what may still be taken, all programs' use counted; below 0 if that is too much already."""
+    return int(room.total * config.gpu_memory_utilization) - (room.total - room.free)
+
+
+def check_room(room: Room, config: EngineConfig, needed: Mapping[str, int]) -> int:
+    """Return the bytes that are left beside `needed` (name to bytes).
+
+    Raises RoomError, with the sum and what would fit, if nothing is.
+    """
+    spare = spare_bytes(room, config)
+    left = spare - sum(needed.values())
+    if left <= 0:
+        parts = " + ".join(f"{name} {-(-size // MIB):,}" for name, size in needed.items())
+        raise RoomError(
+            f"{room.name} has too little memory: {parts} = {-(-sum(needed.values()) // MIB):,} MiB, but of its "
+            f"{room.total // MIB:,} MiB {room.free // MIB:,} are free, and --gpu-memory-utilization "
+            f"{config.gpu_memory_utilization:g} leaves {max(0, spare) // MIB:,}; {_advice(needed, spare)}"
+        )
+    return left
+
+
+def check_context(room: Room, config: EngineConfig, tokens: int) -> None:
+    """Raise RoomError if the KV cache holds fewer `tokens` than --max-model-len asks for."""
+    if tokens < config.max_model_len:
+        raise RoomError(
+            f"{room.name} has too little memory for --max-model-len {config.max_model_len}: beside the model its KV "
+            f"cache holds {tokens:,} tokens; ask for that or less, or raise --gpu-memory-utilization"
+        )
+
+
+def _advice(needed: Mapping[str, int], spare: int) -> str:
+    buffers = sum(size for name, size in needed.items() if name not in _SHARED)
+    if needed.get("weights", 0) + buffers // 8 > spare:
+        most = max(0, spare - buffers)
+        return f"a model of up to {most // MIB:,} MiB would fit: take a smaller one, --dtype bfloat16 or a larger GPU"
+    return "ask for smaller buffers (--kv-cache-mib, --patch-buffer-mib, --visual-buffer-mib, --visual-cache-mib)"

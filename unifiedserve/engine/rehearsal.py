@@ -1,0 +1,106 @@
+"""What a worker takes of a device's own memory: before the engine's buffers are made, one does its largest step."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from unifiedserve.config import PLACEMENTS, Placement
+from unifiedserve.device import Device
+from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages
+from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError
+from unifiedserve.messages.wire import Message, Ready, Rehearse, Rehearsed, Shutdown, Unfit, pack, unpack
+from unifiedserve.models.base import Processor
+from unifiedserve.worker.spec import WorkerSpec
+
+PLACEMENT: Placement = PLACEMENTS["monolithic"]  # its language worker does what those of any other do
+_, INSTANCE = PLACEMENT.instances
+_LARGE_IMAGE = 2048  # pixels of a side: the model's own rules bound what is made of it
+_POLL_SECONDS = 0.2
+
+
+M = TypeVar("M", bound=Message)
+
+
+class Footprint(NamedTuple):
+    """Bytes that a worker takes of a device's own memory beside what is shared."""
+
+    idle: int
+    busy: int  # of one that runs the language model, at most
+
+
+def rehearse_alone(layout: MemoryLayout, rehearse: Callable[[SharedMemory], Footprint]) -> Footprint:
+    """Let `rehearse` have the smallest buffers for a worker of the model for which `layout` is, and free them."""
+    own = msgspec.structs.replace(
+        layout,
+        engine_id=layout.arena("rehearsal"),
+        kv=PoolSize(layout.state_pages + 1, layout.kv.page_bytes),
+        patch=PoolSize(1, layout.patch.page_bytes),
+        visual=PoolSize(1, layout.visual.page_bytes),
+        instances=tuple(instance.name for instance in PLACEMENT.instances),
+    )
+    pages = create_pages(own, own.engine_id)
+    try:
+        memory = SharedMemory.create(own, pages)
+        try:
+            return rehearse(memory)
+        finally:
+            memory.unlink()
+    finally:
+        for page in pages.values():
+            page.close()
+            page.unlink()
+
+
+def rehearse(spec: WorkerSpec, memory: SharedMemory, device: Device, processor: Processor) -> Footprint:
+    """Start a worker over `memory`, the buffers of this alone, let it do the largest step, and end it.
+
+    Raises ConfigError if it cannot, or takes longer than a start may.
+    """
+    end = time.monotonic() + spec.config.startup_timeout
+    before = _free(device)
+    try:
+        process = shared_zygote().fork(spec)
+    except ZygoteError as error:
+        raise ConfigError(str(error)) from error
+    try:
+        _await(Ready, memory, process, end)
+        ready = _free(device)
+        inbox = memory.inboxes[spec.instance.name]
+        inbox.send(pack(Rehearse(_large_medium(processor), processor.patch_row_bytes)))
+        done = _await(Rehearsed, memory, process, end)
+        inbox.send(pack(Shutdown()))
+        process.wait(end - time.monotonic())
+    finally:
+        process.kill()
+        process.wait()
+    return Footprint(max(0, before - ready), max(0, before - done.free))
+
+
+def _await(kind: type[M], memory: SharedMemory, process: WorkerProcess, end: float) -> M:
+    while time.monotonic() < end:
+        for data in memory.inboxes[ENGINE_INBOX].receive_many(16, timeout=_POLL_SECONDS):
+            message = unpack(data)
+            if isinstance(message, kind):
+                return message
+            if isinstance(message, Unfit):
+                raise ConfigError(message.reason)
+        if (code := process.wait(0)) is not None:
+            raise ConfigError(f"a worker that tried the largest step ended with code {code}; its log is above")
+    raise ConfigError("a worker that tried the largest step took too long: raise --startup-timeout")
+
+
+def _large_medium(processor: Processor) -> MediaPlan | None:
+    """Return the plan of a large image; None for a model that takes none."""
+    try:
+        return processor.plan_image(_LARGE_IMAGE, _LARGE_IMAGE, MediaOptions())
+    except PromptError:
+        return None
+
+
+def _free(device: Device) -> int:
+    room = device.room()
+    return room.free if room else 0

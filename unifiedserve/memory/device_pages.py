@@ -1,0 +1,30 @@
+"""The pages of a pool, as a device sees them; and the rule for giving them back."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve.device.base import Device
+
+PageNumbers = Sequence[int] | npt.NDArray[np.integer]
+
+
+class DevicePages:
+    """What the KV cache and buffers of rows have in common: a pool, and the device that reads and writes its pages."""
+
+    def __init__(self, pool: PagePool, device: Device) -> None:
+        self.pool = pool
+        self.device = device
+
+    def release(self, pages: PageNumbers) -> None:
+        """Give back pages. Whoever takes them next may be another process: nothing may still be at work on them."""
+        if len(pages):
+            self.device.fence()
+            self.pool.release(pages)
+
+    def data(self) -> Tensor:
+        """All bytes of all pages, uint8 [num_pages, page_bytes], without a copy."""
+        return self.device.view(self.pool.memory).view(self.pool.num_pages, self.pool.page_bytes)

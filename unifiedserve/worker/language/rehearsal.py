@@ -1,0 +1,55 @@
+"""The largest step that a worker may have to do, done before there are any requests: what memory it takes.
+
+What it reads is whatever lies in the KV cache, and what comes out is thrown away.
+"""
+
+import torch
+
+from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.wire import Rehearse, Rehearsed
+from unifiedserve.sampling.sample import sample
+from unifiedserve.scheduling import Budget
+from unifiedserve.worker.language.model import LanguageModel, Rows
+
+_CONTEXT = 4096  # tokens before those of each sequence, if the model has as many
+_SAMPLING = SamplingParams(temperature=1.0, top_p=0.9, logprobs=20, seed=0)
+
+
+def rehearse(model: LanguageModel, budget: Budget, request: Rehearse) -> Rehearsed:
+    """Do the largest step within `budget`; return what it left of the device's own memory.
+
+    Raises TypeError if that is the host's, where nobody asks.
+    """
+    if request.medium is not None:
+        _encode(model, budget, request.medium, request.row_bytes)
+    _run(model, budget)
+    model.adapter.device.fence()
+    room = model.adapter.device.room()
+    if room is None:
+        raise TypeError("the device has no memory of its own")
+    return Rehearsed(room.free)
+
+
+def _encode(model: LanguageModel, budget: Budget, medium: MediaPlan, row_bytes: int) -> None:
+    units = max(1, min(medium.units, budget.encode_tokens // medium.tokens_per_unit))
+    rows = torch.zeros(units * medium.patches_per_unit, row_bytes, dtype=torch.uint8)
+    model.adapter.visual_tokens(model.adapter.device.upload(rows), [(medium, range(units))])
+
+
+def _run(model: LanguageModel, budget: Budget) -> None:
+    longest: int = model.adapter.config.get_text_config().max_position_embeddings
+    chunk = min(budget.prefill_tokens or longest, longest)
+    batch = [_rows(model, min(_CONTEXT, longest - chunk), chunk)]
+    batch += [_rows(model, min(_CONTEXT, longest - 1), 1) for _ in range(budget.max_running)]
+    hidden = model.run(batch)
+    if model.adapter.pooling is None:
+        logits = model.next_logits(batch, hidden)
+        sample(logits, [_SAMPLING] * len(logits), [[]] * len(logits), [0] * len(logits))
+
+
+def _rows(model: LanguageModel, start: int, count: int) -> Rows:
+    """Return new tokens of a sequence all of whose pages are the first one, or the first ones with a state."""
+    pages = [0] * model.kv.pages_for(start + count)
+    positions = torch.arange(start, start + count).expand(model.adapter.position_rows, -1)
+    return Rows([0] * count, positions, start, pages)
