@@ -19,7 +19,7 @@ THERE |= {"torch", "transformers", "numpy"}
 #: what serves beside these, and what that needs itself
 PACKAGES = ("cachetools", "llguidance>=1.9,<2", "msgspec", "python-multipart", "starlette", "uvicorn")
 #: what runs tests, small and pure: they need not be there
-TESTING = ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")
+TESTING: tuple[str, ...] = ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")
 TESTING += ("pytest-asyncio", "pytest-timeout", "pytest-xdist", "execnet")
 TARGET = ("--python-version", "3.12", "--implementation", "cp", "--only-binary=:all:", "--no-deps")
 #: pip takes these literally: a wheel for an older glibc is not found under a newer one's name

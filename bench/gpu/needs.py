@@ -45,8 +45,12 @@ CONDITIONS = {
         "packages that serve are missing: carry.py assembles them",
     ),
     "engine": Condition(
-        "from unifiedserve.config import EngineConfig as C; raise SystemExit('device' not in C.__struct_fields__)",
-        "the engine has no option --device yet",
+        "from unifiedserve.device.cuda.support import obstacle; raise SystemExit(obstacle())",
+        "the engine finds no GPU that it can use: see the doctor's report",
+    ),
+    "dummy": Condition(
+        "import bench.gpu.shapes; from unifiedserve.config import EngineConfig as C; C(load_format='dummy')",
+        "there is no --load-format dummy, or no shapes.py to go with it",
     ),
 }
 PROGRAMS = {

@@ -10,6 +10,9 @@ BUILD = Item(
     "build", f"{_AT}build:build", "the C++ cores without FlashCodec", 240, ("g++",), ("ipc_buffers,unifiedserve",)
 )
 
+_MODELS = ("cores", "flashcodec", "server", "pytest", "references")
+_SERVER = ("cores", "flashcodec", "server", "engine")
+
 PROBE = (
     Item("doctor", f"{_AT}machine:doctor", "the doctor's report, NVDEC's capabilities", 240),
     Item("toolchain", f"{_AT}machine:toolchain", "compilers, Python.h, a CUDA C++ program", 90),
@@ -74,27 +77,13 @@ CORE = (
         ("torch", "triton", "cores", "compute-sanitizer"),
         ("racecheck",),
     ),
-    Item(
-        "families_on_cpu",
-        f"{_AT}families:on_cpu",
-        "the references on this processor",
-        150,
-        ("cores", "flashcodec", "server", "pytest", "references"),
-    ),
-    Item("families", f"{_AT}engine:families", "float32 tokens of every family", 180, ("engine", "torch", "references")),
-    Item(
-        "bf16_logits",
-        f"{_AT}engine:bf16_logits",
-        "bfloat16 logits of every family",
-        120,
-        ("engine", "torch", "references"),
-    ),
-    Item(
-        "kill_workers", f"{_AT}engine:kill_workers", "each worker killed under load", 120, ("engine", "torch", "server")
-    ),
-    Item("dummy_7b", f"{_AT}engine:dummy_7b", "a 7B shape, a video of 64 frames", 180, ("engine", "torch", "server")),
-    Item("decode_floor", f"{_AT}engine:decode_floor", "decode's step beside its floor", 120, ("engine", "torch")),
-    Item("stage_times", f"{_AT}engine:stage_times", "each stage's step", 120, ("engine", "torch", "server")),
+    Item("families_on_cpu", f"{_AT}families:tokens", "the references on this processor", 150, _MODELS, ("cpu",)),
+    Item("families", f"{_AT}families:tokens", "float32 tokens of every family", 180, (*_MODELS, "engine"), ("cuda",)),
+    Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
+    Item("kill_workers", f"{_AT}engine:kill_workers", "each worker killed under load", 150, _SERVER, ("cuda",)),
+    Item("stage_times", f"{_AT}engine:stage_times", "each stage's time for a clip", 60, _SERVER, ("cuda",)),
+    Item("dummy_7b", f"{_AT}engine:dummy_7b", "a 7B shape, 64 frames", 180, (*_SERVER, "dummy"), ("cuda",)),
+    Item("decode_floor", f"{_AT}engine:decode_floor", "decode's step beside its floor", 120, _SERVER, ("cuda",)),
 )
 
 PARTS: dict[str, tuple[Item, ...]] = {"probe": PROBE, "core": CORE}

@@ -1,36 +1,97 @@
-"""What is to be seen of the engine on a GPU. These wait for its CUDA path; each says what it will do."""
+"""The engine on a device, seen from outside: answers while workers are killed, and the time that stages take."""
+
+import importlib
+import os
+import signal
+import time
+from collections import defaultdict
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 from bench.gpu.figures import Figures, Skip
+from bench.gpu.served import Served, carried_clip, served
+
+CLIP, QUESTION = "shapes-motion.mp4", "What happens?"
+STAGES = ("vision", "encode", "prefill", "decode")
+AT_ONCE = 8
+RECOVERY = 60.0  # seconds
 
 
-def families(figures: Figures) -> None:
-    """Compare greedy float32 tokens (TF32 off) of every family and the bundled model with the references."""
-    raise Skip(WAITS)
+def kill_workers(figures: Figures, device: str) -> None:
+    """Kill each worker with SIGKILL while requests run: all get the answer that came before, no page stays in use."""
+    clip = carried_clip(CLIP)
+    with served("", device, "--dtype", "float32") as daemon, ThreadPoolExecutor(AT_ONCE) as threads:
+        expected = daemon.ask(QUESTION, clip)["text"]
+        rows: list[dict[str, Any]] = []
+        names = [name for name in daemon.workers() if any(stage in name for stage in STAGES)]
+        figures.add(workers=names)
+        for name in names:
+            waiting = [threads.submit(daemon.ask, QUESTION, clip) for _ in range(AT_ONCE)]
+            time.sleep(0.3)
+            start = time.perf_counter()
+            os.kill(daemon.workers()[name], signal.SIGKILL)
+            answers = [_text(answer) for answer in waiting]
+            rows.append({
+                "worker": name,
+                "same": answers.count(expected),
+                "other": [answer for answer in answers if answer != expected],
+                "all_answered_s": time.perf_counter() - start,
+                "healthy_after_s": _seconds_to_health(daemon),
+                "pages_in_use": sum(daemon.used_pages().values()),
+            })  # fmt: skip
+            figures.add(kills=rows)
+    if bad := [row["worker"] for row in rows if row["other"] or row["healthy_after_s"] is None or row["pages_in_use"]]:
+        raise RuntimeError(f"requests or pages were lost when these were killed: {', '.join(bad)}")
+    if not rows:
+        raise RuntimeError("no worker was found below the daemon")
 
 
-def bf16_logits(figures: Figures) -> None:
-    """Compare bfloat16 logits with the references: relative error below 1e-2, never token by token."""
-    raise Skip(WAITS)
+def stage_times(figures: Figures, device: str) -> None:
+    """Ask about a clip, cold and warm, and add up each stage's time from the request's own timeline."""
+    with served("", device) as daemon:
+        for name, question in (("cold", QUESTION), ("warm", "What is to be seen?")):
+            answer = daemon.ask(question, carried_clip(CLIP))
+            figures.add(**{name: _stages(daemon, answer)})
 
 
-def kill_workers(figures: Figures) -> None:
-    """Kill each worker under load with SIGKILL: all requests are answered, no page is lost, weights stay."""
-    raise Skip(WAITS)
+def dummy_7b(figures: Figures, device: str) -> None:
+    """Serve a model of Qwen2.5-VL-7B's shape with weights made up, and ask about a clip, 64 frames of it."""
+    shapes = importlib.import_module("bench.gpu.shapes")
+    folder = shapes.make_folder(Path("qwen2.5-vl-7b"), "qwen2.5-vl-7b")
+    start = time.perf_counter()
+    with served(folder, device, "--load-format", "dummy", "--dtype", "bfloat16") as daemon:
+        figures.add(ready_s=time.perf_counter() - start)
+        for name, tokens in (("first", 16), ("second", 128)):
+            answer = daemon.ask(QUESTION, carried_clip("telescope.mp4"), frames=64, tokens=tokens)
+            figures.add(**{name: _stages(daemon, answer)})
 
 
-def dummy_7b(figures: Figures) -> None:
-    """Serve a model of Qwen2.5-VL-7B's shape with --load-format dummy, and ask about a video of 64 frames."""
-    raise Skip(WAITS)
-
-
-def decode_floor(figures: Figures) -> None:
+def decode_floor(figures: Figures, device: str) -> None:
     """Measure decode's step at batch 1 and at 64 sequences of 4k, beside the time that reading its bytes takes."""
-    raise Skip(WAITS)
+    raise Skip("not written yet: waits for decode's CUDA graphs")
 
 
-def stage_times(figures: Figures) -> None:
-    """Measure each stage's step for one video: vision, encode, prefill, decode."""
-    raise Skip(WAITS)
+def _stages(daemon: Served, answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer's figures and the milliseconds of each kind of event in its timeline."""
+    sums: dict[str, float] = defaultdict(float)
+    for event in daemon.trace(answer["id"]):
+        if event.get("ph") == "X":
+            sums[f"{event['name']}_ms"] += event["dur"] / 1e3
+    return {key: answer[key] for key in ("seconds", "prompt_tokens", "tokens")} | dict(sums)
 
 
-WAITS = "waits for the engine's CUDA path"
+def _text(answer: Future[dict[str, Any]]) -> str:
+    try:
+        return str(answer.result()["text"])
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:200]
+
+
+def _seconds_to_health(daemon: Served) -> float | None:
+    start = time.perf_counter()
+    while not daemon.is_healthy():
+        if time.perf_counter() - start > RECOVERY:
+            return None
+        time.sleep(0.1)
+    return time.perf_counter() - start
