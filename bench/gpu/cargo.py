@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.gpu import apt
-from bench.gpu.machine import CARRIED, ROOT
+from bench.gpu.machine import CARRIED, ROOT, commit
 
 MIB = 2**20
 #: what the machines in view have beside torch, transformers and triton
@@ -55,6 +55,7 @@ def assemble(out: Path, limit_mib: float) -> int:
             print(f"{name:<12} left out: {error}", flush=True)
     for package in sorted((out / "site").glob("[!_]*"), key=_size, reverse=True)[:8]:
         print(f"  {package.name:<40} {_size(package) / MIB:6.2f} MiB")
+    (out / "commit").write_text(commit() or "unknown")
     tree, carried = _tracked(), _size(out)
     print(f"{carried / MIB:.1f} MiB, and the repository's {tree / MIB:.1f}: {(carried + tree) / MIB:.1f} MiB")
     if carried + tree > limit_mib * MIB:

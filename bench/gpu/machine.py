@@ -48,7 +48,7 @@ def describe(items_environment: Mapping[str, str]) -> dict[str, Any]:
         "driver": gpu.driver_release(),
         "cuda": devices["cuda"],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": _commit(),
+        "commit": commit(),
         "python": platform.python_version(),
         **{name: _version(name) for name in PACKAGES},
         "cores": len(os.sched_getaffinity(0)),
@@ -63,9 +63,11 @@ def _version(package: str) -> str | None:
     return None
 
 
-def _commit() -> str | None:
-    """Return the commit, with a plus if files were changed since."""
+def commit() -> str | None:
+    """Return the commit, with a plus if files were changed since; where git knows none, that of what was carried."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(git, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    with contextlib.suppress(OSError):
+        return (CARRIED / "commit").read_text().strip()
     return None

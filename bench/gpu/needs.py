@@ -41,7 +41,7 @@ CONDITIONS = {
         "import flashcodec._core", "FlashCodec's core is not built: see the log of item build_flashcodec", True
     ),
     "server": Condition(
-        "import msgspec, llguidance, starlette, uvicorn, cachetools, multipart, transformers",
+        "import msgspec, llguidance, starlette, uvicorn, cachetools, python_multipart, transformers",
         "packages that serve are missing: carry.py assembles them",
     ),
     "engine": Condition(
