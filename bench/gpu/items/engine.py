@@ -5,7 +5,7 @@ import os
 import signal
 import time
 from collections import defaultdict
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +14,28 @@ from bench.gpu.served import Served, carried_clip, served
 
 CLIP, QUESTION = "shapes-motion.mp4", "What happens?"
 STAGES = ("vision", "encode", "prefill", "decode")
-AT_ONCE = 8
+REQUESTS, AT_ONCE = 64, 16
+NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")
 RECOVERY = 60.0  # seconds
 
 
 def kill_workers(figures: Figures, device: str) -> None:
     """Kill each worker with SIGKILL while requests run: all get the answer that came before, no page stays in use."""
     clip = carried_clip(CLIP)
-    with served("", device, "--dtype", "float32") as daemon, ThreadPoolExecutor(AT_ONCE) as threads:
+    with served("", device, "--dtype", "float32", *NO_CACHES) as daemon, ThreadPoolExecutor(AT_ONCE) as threads:
         expected = daemon.ask(QUESTION, clip)["text"]
         rows: list[dict[str, Any]] = []
         names = [name for name in daemon.workers() if any(stage in name for stage in STAGES)]
         figures.add(workers=names)
         for name in names:
-            waiting = [threads.submit(daemon.ask, QUESTION, clip) for _ in range(AT_ONCE)]
-            time.sleep(0.3)
+            waiting = [threads.submit(daemon.ask, QUESTION, clip) for _ in range(REQUESTS)]
+            _, running = wait(waiting, return_when=FIRST_COMPLETED)
             start = time.perf_counter()
             os.kill(daemon.workers()[name], signal.SIGKILL)
             answers = [_text(answer) for answer in waiting]
             rows.append({
                 "worker": name,
+                "not_answered_yet": len(running),
                 "same": answers.count(expected),
                 "other": [answer for answer in answers if answer != expected],
                 "all_answered_s": time.perf_counter() - start,
