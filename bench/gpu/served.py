@@ -22,13 +22,15 @@ class Served:
         self._client = httpx.Client(base_url=url, timeout=PATIENCE)
         self._pid = pid
 
-    def ask(self, question: str, clip: Path | None = None, *, frames: int = 16, tokens: int = 48) -> dict[str, Any]:
-        """Return the greedy answer to a question, about a clip or not: its text, tokens, seconds, and request's id."""
-        content: list[dict[str, Any]] = [{"type": "text", "text": question}]
-        if clip is not None:
-            with clip.open("rb") as file:
-                sent = self._client.post("/v1/files", data={"purpose": "vision"}, files={"file": (clip.name, file)})
-            content.insert(0, {"type": "video_url", "video_url": {"url": _json(sent)["id"]}})
+    def upload(self, clip: Path) -> str:
+        """Return the id under which the daemon knows a clip."""
+        with clip.open("rb") as file:
+            sent = self._client.post("/v1/files", data={"purpose": "vision"}, files={"file": (clip.name, file)})
+        return str(_json(sent)["id"])
+
+    def ask(self, question: str, clip: str, *, frames: int = 16, tokens: int = 48) -> dict[str, Any]:
+        """Return the greedy answer to a question about an uploaded clip: text, tokens, seconds, and request's id."""
+        content = [{"type": "video_url", "video_url": {"url": clip}}, {"type": "text", "text": question}]
         body = {
             "messages": [{"role": "user", "content": content}],
             "max_tokens": tokens,

@@ -14,15 +14,15 @@ from bench.gpu.served import Served, carried_clip, served
 
 CLIP, QUESTION = "shapes-motion.mp4", "What happens?"
 STAGES = ("vision", "encode", "prefill", "decode")
-REQUESTS, AT_ONCE = 64, 16
+REQUESTS, AT_ONCE = 32, 16
 NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")
 RECOVERY = 60.0  # seconds
 
 
 def kill_workers(figures: Figures, device: str) -> None:
     """Kill each worker with SIGKILL while requests run: all get the answer that came before, no page stays in use."""
-    clip = carried_clip(CLIP)
     with served("", device, "--dtype", "float32", *NO_CACHES) as daemon, ThreadPoolExecutor(AT_ONCE) as threads:
+        clip = daemon.upload(carried_clip(CLIP))
         expected = daemon.ask(QUESTION, clip)["text"]
         rows: list[dict[str, Any]] = []
         names = [name for name in daemon.workers() if any(stage in name for stage in STAGES)]
@@ -52,8 +52,9 @@ def kill_workers(figures: Figures, device: str) -> None:
 def stage_times(figures: Figures, device: str) -> None:
     """Ask about a clip, cold and warm, and add up each stage's time from the request's own timeline."""
     with served("", device) as daemon:
+        clip = daemon.upload(carried_clip(CLIP))
         for name, question in (("cold", QUESTION), ("warm", "What is to be seen?")):
-            answer = daemon.ask(question, carried_clip(CLIP))
+            answer = daemon.ask(question, clip)
             figures.add(**{name: _stages(daemon, answer)})
 
 
@@ -64,8 +65,9 @@ def dummy_7b(figures: Figures, device: str) -> None:
     start = time.perf_counter()
     with served(folder, device, "--load-format", "dummy", "--dtype", "bfloat16") as daemon:
         figures.add(ready_s=time.perf_counter() - start)
+        clip = daemon.upload(carried_clip("telescope.mp4"))
         for name, tokens in (("first", 16), ("second", 128)):
-            answer = daemon.ask(QUESTION, carried_clip("telescope.mp4"), frames=64, tokens=tokens)
+            answer = daemon.ask(QUESTION, clip, frames=64, tokens=tokens)
             figures.add(**{name: _stages(daemon, answer)})
 
 
