@@ -34,6 +34,7 @@ PROBE = (
     Item("mps_fault", f"{_AT}mps:fault", "a client's fault, and the way back", 90, ("driver", "mps")),
 )
 
+# what tells most comes first: a deadline may cut off the rest
 CORE = (
     BUILD,
     Item("build_flashcodec", f"{_AT}build:build", "FlashCodec's core", 180, ("g++", "ffmpeg"), ("flashcodec",)),
@@ -47,6 +48,19 @@ CORE = (
     ),
     Item("memory_rates", f"{_AT}memory_rates:views", "Memory in torch, pinned copies", 60, ("torch", "cores")),
     Item(
+        "kernel_times",
+        f"{_AT}kernel_times:measure",
+        "kernels beside torch and the floor",
+        120,
+        ("torch", "triton", "cores"),
+    ),
+    Item("families", f"{_AT}families:tokens", "float32 tokens of every family", 180, (*_MODELS, "engine"), ("cuda",)),
+    Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
+    Item("stage_times", f"{_AT}engine:stage_times", "each stage's time for a clip", 60, _SERVER, ("cuda",)),
+    Item("kill_workers", f"{_AT}engine:kill_workers", "each worker killed under load", 150, _SERVER, ("cuda",)),
+    Item("dummy_7b", f"{_AT}engine:dummy_7b", "a 7B shape, 64 frames", 180, (*_SERVER, "dummy"), ("cuda",)),
+    Item("decode_floor", f"{_AT}engine:decode_floor", "decode's step beside its floor", 120, _SERVER, ("cuda",)),
+    Item(
         "kernel_tests",
         f"{_AT}suites:pytest",
         "tests/device on the GPU",
@@ -54,13 +68,7 @@ CORE = (
         ("torch", "triton", "cores", "pytest"),
         ("tests/device", "--numprocesses", "8", "--dist", "load"),
     ),
-    Item(
-        "kernel_times",
-        f"{_AT}kernel_times:measure",
-        "kernels beside torch and the floor",
-        120,
-        ("torch", "triton", "cores"),
-    ),
+    Item("families_on_cpu", f"{_AT}families:tokens", "the references on this processor", 150, _MODELS, ("cpu",)),
     Item(
         "memcheck",
         f"{_AT}sanitizer:check",
@@ -77,13 +85,6 @@ CORE = (
         ("torch", "triton", "cores", "compute-sanitizer"),
         ("racecheck",),
     ),
-    Item("families_on_cpu", f"{_AT}families:tokens", "the references on this processor", 150, _MODELS, ("cpu",)),
-    Item("families", f"{_AT}families:tokens", "float32 tokens of every family", 180, (*_MODELS, "engine"), ("cuda",)),
-    Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
-    Item("kill_workers", f"{_AT}engine:kill_workers", "each worker killed under load", 150, _SERVER, ("cuda",)),
-    Item("stage_times", f"{_AT}engine:stage_times", "each stage's time for a clip", 60, _SERVER, ("cuda",)),
-    Item("dummy_7b", f"{_AT}engine:dummy_7b", "a 7B shape, 64 frames", 180, (*_SERVER, "dummy"), ("cuda",)),
-    Item("decode_floor", f"{_AT}engine:decode_floor", "decode's step beside its floor", 120, _SERVER, ("cuda",)),
 )
 
 PARTS: dict[str, tuple[Item, ...]] = {"probe": PROBE, "core": CORE}
