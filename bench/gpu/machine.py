@@ -20,6 +20,8 @@ CARRIED = ROOT / "bench/gpu/carry"
 CARRIED_VARIABLE = "GPU_BENCH_CARRIED"
 BUILD = ROOT / "build/gpu"
 SOURCES = (ROOT, ROOT / "flashcodec/python", ROOT / "ipc_buffers/python")
+#: of what was carried, for the Python that runs
+PACKAGES_FOLDER = "python{}.{}".format(*sys.version_info)
 PACKAGES = ("torch", "triton", "transformers", "numpy")
 
 
@@ -27,7 +29,7 @@ def environment(carried: Path) -> dict[str, str]:
     """Return the environment of items: this tree's sources first, then what was carried, then the machine's own."""
     carried = carried.resolve()
     before = {
-        "PYTHONPATH": [*map(str, SOURCES), str(carried / "site")],
+        "PYTHONPATH": [*map(str, SOURCES), str(carried / PACKAGES_FOLDER)],
         "PATH": [str(Path(sys.executable).parent)],
         "LD_LIBRARY_PATH": [str(carried / "ffmpeg/lib")] if (carried / "ffmpeg").is_dir() else [],
     }

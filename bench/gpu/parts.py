@@ -25,7 +25,9 @@ PROBE = (
     Item("mps_memory", f"{_AT}mps:memory", "memory shared across MPS' border", 60, ("driver", "mps")),
     Item("mps_overlap", f"{_AT}mps:overlap", "two processes at once, with and without MPS", 60, ("driver", "mps")),
     BUILD,
-    Item("triton_compile", f"{_AT}compilation:kernels", "each variant's compile time", 120, ("triton", "cores")),
+    Item(
+        "triton_compile", f"{_AT}compilation:kernels", "each variant's compile time", 120, ("triton", "cores", "server")
+    ),
     Item("sharing", f"{_AT}sharing:without_mps", "decode beside prefill: streams, processes", 90, ("torch",)),
     Item("mps_sharing", f"{_AT}sharing:under_mps", "decode beside prefill under MPS", 120, ("torch", "mps")),
     Item("mps_products", f"{_AT}sharing:limited_products", "products under limits on threads", 120, ("torch", "mps")),
@@ -52,7 +54,7 @@ CORE = (
         f"{_AT}kernel_times:measure",
         "kernels beside torch and the floor",
         120,
-        ("torch", "triton", "cores"),
+        ("torch", "triton", "cores", "server"),
     ),
     Item("families", f"{_AT}families:tokens", "float32 tokens of every family", 180, (*_MODELS, "engine"), ("cuda",)),
     Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
@@ -65,7 +67,7 @@ CORE = (
         f"{_AT}suites:pytest",
         "tests/device on the GPU",
         240,
-        ("torch", "triton", "cores", "pytest"),
+        ("torch", "triton", "cores", "server", "pytest"),
         ("tests/device", "--numprocesses", "8", "--dist", "load"),
     ),
     Item("families_on_cpu", f"{_AT}families:tokens", "the references on this processor", 150, _MODELS, ("cpu",)),
@@ -74,7 +76,7 @@ CORE = (
         f"{_AT}sanitizer:check",
         "kernels under compute-sanitizer's memcheck",
         120,
-        ("torch", "triton", "cores", "compute-sanitizer"),
+        ("torch", "triton", "cores", "server", "compute-sanitizer"),
         ("memcheck",),
     ),
     Item(
@@ -82,7 +84,7 @@ CORE = (
         f"{_AT}sanitizer:check",
         "kernels under compute-sanitizer's racecheck",
         150,
-        ("torch", "triton", "cores", "compute-sanitizer"),
+        ("torch", "triton", "cores", "server", "compute-sanitizer"),
         ("racecheck",),
     ),
 )

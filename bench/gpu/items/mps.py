@@ -71,9 +71,11 @@ def kill(figures: Figures) -> None:
                     client.start()
                     client.open("m", handle, SIZE)
                 steps = _steps(other)
+                victim.work(CALIBRATION)
                 working = other.begin("work", 4 * steps)
                 if state == "busy":
                     victim.begin("work", 4 * steps)
+                    time.sleep(0.2)  # its kernel runs by then
                 victim.kill()
                 figures.add(**{f"{state}_other_ms": outcome(working)})
                 figures.add(**{f"{state}_other_goes_on": outcome(other.work, steps)})
