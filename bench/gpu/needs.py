@@ -1,0 +1,112 @@
+"""What items may need of the machine, each looked for in a process of its own: a driver may hang."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.gpu import machine
+from unifiedserve.doctor.libraries import find_program
+
+PATIENCE = 60.0  # seconds for one condition
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A line of Python that succeeds where a condition holds, and what to say where it does not.
+
+    One that is `built` may hold later: an item builds what it looks for.
+    """
+
+    code: str
+    reason: str
+    built: bool = False
+
+
+CONDITIONS = {
+    "driver": Condition(
+        "from unifiedserve.doctor import gpu; raise SystemExit(not gpu.has_device())", "no GPU answers to libcuda"
+    ),
+    "torch": Condition(
+        "import torch; raise SystemExit(not torch.cuda.is_available())", "torch sees no GPU, or is not there"
+    ),
+    "triton": Condition("import triton", "no triton"),
+    "pytest": Condition("import pytest, hypothesis, xdist", "no pytest, hypothesis or pytest-xdist"),
+    "cores": Condition(
+        "import ipc_buffers._core, unifiedserve._core", "the C++ cores are not built: see the log of item build", True
+    ),
+    "flashcodec": Condition(
+        "import flashcodec._core", "FlashCodec's core is not built: see the log of item build_flashcodec", True
+    ),
+    "server": Condition(
+        "import msgspec, llguidance, starlette, uvicorn, cachetools, python_multipart, transformers",
+        "packages that serve are missing: carry.py assembles them",
+    ),
+    "engine": Condition(
+        "from unifiedserve.device.cuda.support import obstacle; raise SystemExit(obstacle())",
+        "the engine finds no GPU that it can use: see the doctor's report",
+    ),
+    "dummy": Condition(
+        "import bench.gpu.shapes; from unifiedserve.config import EngineConfig as C; C(load_format='dummy')",
+        "there is no --load-format dummy, or no shapes.py to go with it",
+    ),
+}
+PROGRAMS = {
+    "nvcc": "nvcc",
+    "g++": "g++",
+    "compute-sanitizer": "compute-sanitizer",
+    "mps": "nvidia-cuda-mps-control",
+}
+
+
+class Needs:
+    """Remembers which conditions hold."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._known: dict[str, str | None] = {}
+
+    def lacking(self, names: Sequence[str], patience: float) -> str | None:
+        """Return why one of the conditions does not hold, or None if all do."""
+        return next(filter(None, (self._reason(name, patience) for name in names)), None)
+
+    def _reason(self, name: str, patience: float) -> str | None:
+        if name in self._known:
+            return self._known[name]
+        reason = self._looked_for(name, patience)
+        if reason is None or name not in CONDITIONS or not CONDITIONS[name].built:
+            self._known[name] = reason
+        return reason
+
+    def _looked_for(self, name: str, patience: float) -> str | None:
+        if name in PROGRAMS:
+            program = PROGRAMS[name]
+            found = shutil.which(program, path=self._environment["PATH"]) or find_program(program)
+            return None if found else f"no {program}"
+        if name in FILES:
+            return FILES[name](Path(self._environment[machine.CARRIED_VARIABLE]))
+        condition = CONDITIONS[name]
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", condition.code],
+                env=dict(self._environment),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=min(PATIENCE, patience),
+            )
+        except subprocess.TimeoutExpired:
+            return f"{condition.reason} (no answer in time)"
+        return condition.reason if done.returncode else None
+
+
+def _ffmpeg(carried: Path) -> str | None:
+    return None if (carried / "ffmpeg/include/libswscale").is_dir() else f"no FFmpeg with headers in {carried}"
+
+
+def _references(carried: Path) -> str | None:
+    return None if (carried / "references").is_dir() else f"no references in {carried}: make_references.py makes them"
+
+
+FILES: dict[str, Callable[[Path], str | None]] = {"ffmpeg": _ffmpeg, "references": _references}

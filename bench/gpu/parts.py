@@ -1,0 +1,105 @@
+"""All items in their order, by part."""
+
+from collections.abc import Sequence
+
+from bench.gpu.item import Item
+
+_AT = "bench.gpu.items."
+
+BUILD = Item(
+    "build", f"{_AT}build:build", "the C++ cores without FlashCodec", 240, ("g++",), ("ipc_buffers,unifiedserve",)
+)
+
+_MODELS = ("cores", "flashcodec", "server", "pytest", "references")
+_SERVER = ("cores", "flashcodec", "server", "engine")
+
+PROBE = (
+    Item("doctor", f"{_AT}machine:doctor", "the doctor's report, NVDEC's capabilities", 240),
+    Item("toolchain", f"{_AT}machine:toolchain", "compilers, Python.h, a CUDA C++ program", 90),
+    Item("contexts", f"{_AT}contexts:contexts", "a context's time and memory", 60, ("driver",)),
+    Item("host_memory", f"{_AT}host_memory:rates", "copies from pageable, shared, pinned memory", 60, ("driver",)),
+    Item("ipc_opening", f"{_AT}ipc:opening", "time to open memory of 2 MiB to 8 GiB", 60, ("driver",)),
+    Item("ipc_blocks", f"{_AT}ipc:blocks", "what a handle of a small allocation opens", 30, ("driver",)),
+    Item("ipc_after_the_end", f"{_AT}ipc:after_the_end", "opened memory, freed or its owner killed", 60, ("driver",)),
+    Item("mps_contexts", f"{_AT}contexts:contexts_under_mps", "contexts and UUIDs under MPS", 60, ("driver", "mps")),
+    Item("mps_memory", f"{_AT}mps:memory", "memory shared across MPS' border", 60, ("driver", "mps")),
+    Item("mps_overlap", f"{_AT}mps:overlap", "two processes at once, with and without MPS", 60, ("driver", "mps")),
+    BUILD,
+    Item(
+        "triton_compile", f"{_AT}compilation:kernels", "each variant's compile time", 120, ("triton", "cores", "server")
+    ),
+    Item("sharing", f"{_AT}sharing:without_mps", "decode beside prefill: streams, processes", 90, ("torch",)),
+    Item("mps_sharing", f"{_AT}sharing:under_mps", "decode beside prefill under MPS", 120, ("torch", "mps")),
+    Item("mps_products", f"{_AT}sharing:limited_products", "products under limits on threads", 120, ("torch", "mps")),
+    # last, as what comes after a fault may suffer from it
+    Item("mps_kill", f"{_AT}mps:kill", "clients killed idle and busy", 90, ("driver", "mps")),
+    Item("mps_fault", f"{_AT}mps:fault", "a client's fault, and the way back", 90, ("driver", "mps")),
+)
+
+# what tells most comes first: a deadline may cut off the rest
+CORE = (
+    BUILD,
+    Item("build_flashcodec", f"{_AT}build:build", "FlashCodec's core", 180, ("g++", "ffmpeg"), ("flashcodec",)),
+    Item(
+        "memory_tests",
+        f"{_AT}suites:pytest",
+        "tests/ipc_buffers, those for a GPU too",
+        120,
+        ("driver", "cores", "pytest"),
+        ("tests/ipc_buffers", "tests/doctor/test_gpu_probes.py"),
+    ),
+    Item("memory_rates", f"{_AT}memory_rates:views", "Memory in torch, pinned copies", 60, ("torch", "cores")),
+    Item(
+        "kernel_times",
+        f"{_AT}kernel_times:measure",
+        "kernels beside torch and the floor",
+        120,
+        ("torch", "triton", "cores", "server"),
+    ),
+    Item("families", f"{_AT}families:tokens", "float32 tokens of every family", 180, (*_MODELS, "engine"), ("cuda",)),
+    Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
+    Item("stage_times", f"{_AT}engine:stage_times", "each stage's time for a clip", 60, _SERVER, ("cuda",)),
+    Item("kill_workers", f"{_AT}engine:kill_workers", "each worker killed under load", 150, _SERVER, ("cuda",)),
+    Item("dummy_7b", f"{_AT}engine:dummy_7b", "a 7B shape, 64 frames", 180, (*_SERVER, "dummy"), ("cuda",)),
+    Item("decode_floor", f"{_AT}engine:decode_floor", "decode's step beside its floor", 120, _SERVER, ("cuda",)),
+    Item(
+        "kernel_tests",
+        f"{_AT}suites:pytest",
+        "tests/device on the GPU",
+        240,
+        ("torch", "triton", "cores", "server", "pytest"),
+        ("tests/device", "--numprocesses", "8", "--dist", "load"),
+    ),
+    Item("families_on_cpu", f"{_AT}families:tokens", "the references on this processor", 150, _MODELS, ("cpu",)),
+    Item(
+        "memcheck",
+        f"{_AT}sanitizer:check",
+        "kernels under compute-sanitizer's memcheck",
+        120,
+        ("torch", "triton", "cores", "server", "compute-sanitizer"),
+        ("memcheck",),
+    ),
+    Item(
+        "racecheck",
+        f"{_AT}sanitizer:check",
+        "kernels under compute-sanitizer's racecheck",
+        150,
+        ("torch", "triton", "cores", "server", "compute-sanitizer"),
+        ("racecheck",),
+    ),
+)
+
+PARTS: dict[str, tuple[Item, ...]] = {"probe": PROBE, "core": CORE}
+
+
+def chosen(part: str, only: Sequence[str]) -> list[tuple[str, Item]]:
+    """Return the items of a part, or of all, each with the part that it is of; in `only`'s names if it has any.
+
+    An item of several parts is in the first.
+    """
+    parts = PARTS if part == "all" else {part: PARTS[part]}
+    named: dict[str, tuple[str, Item]] = {}
+    for name, items in parts.items():
+        for item in items:
+            named.setdefault(item.name, (name, item))
+    return [found for name, found in named.items() if not only or name in only]

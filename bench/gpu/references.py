@@ -1,0 +1,40 @@
+"""Makes references with transformers on the processor."""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.gpu import family_cases
+from bench.gpu.family_cases import FILE, TOKENS
+
+
+def write(out: Path, scratch: Path, only: Sequence[str] | None) -> int:
+    """Write the references of all or some families; return the file's size in bytes."""
+    torch.set_num_threads(1)  # tiny models gain nothing from more
+    family_cases.import_tests()
+    arrays: dict[str, Any] = {}
+    for family in only or family_cases.families():
+        arrays |= {f"{family}/{name}": array for name, array in _of_family(family, scratch).items()}
+        print(family, flush=True)
+    np.savez_compressed(out / FILE, **arrays)
+    return (out / FILE).stat().st_size
+
+
+def _of_family(family: str, scratch: Path) -> dict[str, Any]:
+    reference = importlib.import_module("reference")
+
+    checkpoint = family_cases.checkpoint(family, scratch)
+    theirs = reference.load(checkpoint)
+    arrays: dict[str, Any] = {"digest": np.array(family_cases.digest(checkpoint))}
+    for name, case in family_cases.cases(family).items():
+        inputs = theirs.inputs(case)
+        with torch.inference_mode():
+            logits = theirs.model(**inputs).logits[0, -1]
+        arrays[f"{name}/prompt"] = inputs["input_ids"][0].numpy().astype(np.int32)
+        arrays[f"{name}/tokens"] = np.array(theirs.generate(case, TOKENS), np.int32)
+        arrays[f"{name}/logits"] = logits.float().numpy()
+    return arrays
