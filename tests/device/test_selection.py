@@ -44,7 +44,7 @@ def test_a_gpu_that_can_be_used_is_used(gpu: Callable[..., None]) -> None:
     ("given", "words"),
     [
         ({"built_for": None}, "Test GPU is there, but torch .* is built without CUDA"),
-        ({"driver": (12, 4)}, r"driver of Test GPU supports CUDA 12\.4, but torch .* is built for 13\.0: update the driver"),
+        ({"driver": (12, 4)}, r"Test GPU supports CUDA 12\.4, but torch .* is built for 13\.0: update the driver"),
         ({"capability": (7, 0)}, r"Test GPU has compute capability 7\.0; 7\.5 or later is needed"),
         ({"triton": False}, "the package triton is missing"),
     ],

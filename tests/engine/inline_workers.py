@@ -28,7 +28,10 @@ from unifiedserve.messages.wire import (
     MediaSource,
     Message,
     PrefillRequest,
+    PromptLogprobs,
+    PromptVector,
     Report,
+    Token,
     VisionRequest,
     pack,
     unpack,
@@ -94,8 +97,11 @@ class InlineWorkers:
         self._pages = create_pages(layout, name)
         self.memory = SharedMemory.create(layout, self._pages)
         self.tokens: dict[int, dict[int, int]] = {}
+        self.told: list[Token | PromptLogprobs | PromptVector] = []
         self.ended: set[int] = set()
+        self.through: set[int] = set()
         self.drained: set[int] = set()
+        self.processor = processor
         self._placement = placement
         self._weights = load_weights(checkpoint, layout.weights, torch.float32)
         self._process = process
@@ -129,7 +135,7 @@ class InlineWorkers:
     def send(self, stage: Stage, message: Message) -> None:
         self.memory.inboxes[self._placement.host(stage)].send(pack(message))
 
-    def submit(self, uid: int, asked: Asked, sampling: SamplingParams) -> None:
+    def submit(self, uid: int, asked: Asked, sampling: SamplingParams, answers: int = 1, embed: bool = False) -> None:
         ticket = Ticket(uid, monotonic())
         self.tokens[uid] = {}
         request = PrefillRequest(
@@ -138,7 +144,8 @@ class InlineWorkers:
             num_prompt=len(asked.token_ids),
             media=asked.media,
             sampling=sampling,
-            indices=[0],
+            indices=list(range(answers)),
+            embed=embed,
         )
         hosts = {self._placement.host(stage): stage for stage in (Stage.ENCODE, Stage.PREFILL)}
         for stage in hosts.values():
@@ -168,7 +175,11 @@ class InlineWorkers:
 
     def _take(self, message: Message) -> None:
         assert not isinstance(message, Failed), message
-        if isinstance(message, Report):
+        if isinstance(message, PromptLogprobs | PromptVector):
+            self.told.append(message)
+        elif isinstance(message, Report):
+            self.told += message.tokens
+            self.through |= set(message.through)
             for token in message.tokens:
                 self.tokens[token.uid][token.number] = token.token.token
                 if token.finish is not None:
