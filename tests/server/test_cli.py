@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from unifiedserve import __version__
 from unifiedserve.cli.daemon import daemon
 from unifiedserve.config import EngineConfig
+from unifiedserve.doctor import gpu
 from unifiedserve.models.tiny import make_checkpoint
 
 COMMAND = [sys.executable, "-m", "unifiedserve.cli"]
@@ -63,6 +64,9 @@ def test_help_needs_no_heavy_imports() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 
+WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -72,6 +76,8 @@ def test_help_needs_no_heavy_imports() -> None:
         (["serve", "--port", "70000"], ["--port", "65535"]),
         (["serve", "--placement", "sideways"], ["--placement", "sideways"]),
         (["serve", "--load-format", "zeros"], ["--load-format", "zeros", "dummy"]),
+        (["serve", "--gpu-memory-utilization", "1.5"], ["--gpu-memory-utilization"]),
+        pytest.param(["serve", "--port", "0", "--device", "cuda"], ["--device cuda:"], marks=WITHOUT_GPU),
         (["serve", "--media-timeout", "0"], ["--media-timeout"]),
         (["serve", "--port", "0", "/no/such/model"], ["/no/such/model"]),
         (["serve", "--port", "0", "--chat-template", "/no/such.jinja"], ["--chat-template", "/no/such.jinja"]),
