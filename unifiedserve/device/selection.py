@@ -4,7 +4,7 @@ import logging
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device, open_device
-from unifiedserve.device.cuda.support import obstacle
+from unifiedserve.device.cuda.support import has_gpu, obstacle
 from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -19,5 +19,5 @@ def select_device(config: EngineConfig) -> Device:
         return open_device("cuda", config)
     if config.device == "cuda":
         raise ConfigError(f"--device cuda: {reason}")
-    _log.info("computing on the CPU: %s", reason)
+    _log.log(logging.WARNING if has_gpu() else logging.INFO, "computing on the CPU: %s", reason)
     return open_device("cpu", config)

@@ -31,6 +31,14 @@ def obstacle() -> str | None:
     return None
 
 
+def has_gpu() -> bool:
+    """Return whether the driver sees one, of whatever use it is."""
+    try:
+        return bool(list_gpus())
+    except ArenaError:
+        return False
+
+
 def first_gpu() -> Gpu:
     """Return the GPU that an engine uses: the first one of CUDA_VISIBLE_DEVICES. Raises ArenaError without any."""
     return list_gpus()[0]
