@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from unifiedserve.memory.row_buffer import RowBuffer
@@ -71,17 +72,19 @@ class PrefillStage:
         `logits` [k, vocab] are those of the k prompts that are through and want tokens, in order.
         """
         finished = Finished([], [], [])
-        rows = iter(logits)
+        answers: list[list[Generation]] = []  # of each of the k
         for chunk in chunks:
             prompt = self._prompts[chunk.uid]
             prompt.advance(chunk.stop)
             self._keep_full_pages(prompt)
             prompt.visual.release(prompt.inputs.rows_needed(chunk.stop))
             if prompt.complete and prompt.wants_tokens:
-                self._generate(prompt, next(rows), finished)
+                answers.append(hand_over(prompt, self._kv))
             elif prompt.complete:
                 finished.without_tokens.append(chunk.uid)
             self._prompts.drop_if_done(chunk.uid)
+        if answers:
+            self._begin(answers, logits, finished)
         return finished
 
     def _admit(self, prompt: StagedPrompt) -> bool:
@@ -121,10 +124,12 @@ class PrefillStage:
             cross=cross_spans(inputs.scopes, chunk.start, chunk.stop, prompt.visual.find),
         )
 
-    def _generate(self, prompt: StagedPrompt, logits: Tensor, finished: Finished) -> None:
-        """Begin the answers of a prompt; those that end with their first token release their pages."""
-        generations = hand_over(prompt, self._kv)
-        tokens = self._sampler.next_tokens(generations, logits.expand(len(generations), -1))
+    def _begin(self, answers: list[list[Generation]], logits: Tensor, finished: Finished) -> None:
+        """Begin the answers of each prompt; those that end with their first token release their pages."""
+        generations = [generation for own in answers for generation in own]
+        if len(generations) > len(logits):
+            logits = torch.cat([row.expand(len(own), -1) for row, own in zip(logits, answers, strict=True)])
+        tokens = self._sampler.next_tokens(generations, logits)
         finished.tokens.extend(tokens)
         for generation, token in zip(generations, tokens, strict=True):
             if token.finish:
