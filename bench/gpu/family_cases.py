@@ -26,7 +26,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 def import_tests() -> Any:
     """Return the tests' module of what every family must do."""
-    for folder in ("tests/families", "tests/models", "tests/suite"):
+    for folder in ("tests/families", "tests/models", "tests/fakes", "tests/suite"):
         sys.path.insert(0, str(machine.ROOT / folder))
     if torch.version.cuda:  # torchvision fits it, and the tests' way to do without its operators does not
         importlib.import_module("torchvision")
@@ -66,6 +66,11 @@ def digest(model: Path) -> str:
                 found.update(name.encode())
                 found.update(tensors.get_tensor(name).float().numpy().tobytes())
     return found.hexdigest()[:16]
+
+
+def distance(found: npt.NDArray[np.float32], exact: npt.NDArray[np.float32]) -> float:
+    """Return how far off logits are, relative to the exact ones."""
+    return float(np.linalg.norm(found - exact) / np.linalg.norm(exact))
 
 
 def load(folder: Path) -> dict[str, npt.NDArray[Any]]:

@@ -3,7 +3,7 @@
 python bench/gpu/make_references.py --out bench/gpu/carry/references
 
 For every family's tiny checkpoint and the bundled model: a digest of the weights, the prompts' tokens, greedy float32
-tokens, and the logits behind the last token of each prompt.
+tokens, the logits behind the last token of each prompt, and how far off they are in bfloat16.
 """
 
 import argparse

@@ -48,10 +48,6 @@ CONDITIONS = {
         "from unifiedserve.device.cuda.support import obstacle; raise SystemExit(obstacle())",
         "the engine finds no GPU that it can use: see the doctor's report",
     ),
-    "dummy": Condition(
-        "import bench.gpu.shapes; from unifiedserve.config import EngineConfig as C; C(load_format='dummy')",
-        "there is no --load-format dummy, or no shapes.py to go with it",
-    ),
 }
 PROGRAMS = {
     "nvcc": "nvcc",

@@ -11,6 +11,7 @@ BUILD = Item(
 )
 
 _MODELS = ("cores", "flashcodec", "server", "pytest", "references")
+_SHAPE = "qwen2.5-vl-7b"
 _SERVER = ("cores", "flashcodec", "server", "engine")
 
 PROBE = (
@@ -60,8 +61,15 @@ CORE = (
     Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
     Item("stage_times", f"{_AT}engine:stage_times", "each stage's time for a clip", 60, _SERVER, ("cuda",)),
     Item("kill_workers", f"{_AT}engine:kill_workers", "each worker killed under load", 150, _SERVER, ("cuda",)),
-    Item("dummy_7b", f"{_AT}engine:dummy_7b", "a 7B shape, 64 frames", 180, (*_SERVER, "dummy"), ("cuda",)),
-    Item("decode_floor", f"{_AT}engine:decode_floor", "decode's step beside its floor", 120, _SERVER, ("cuda",)),
+    Item("dummy_7b", f"{_AT}engine:dummy", "a 7B shape, 64 frames", 180, _SERVER, ("cuda", _SHAPE)),
+    Item(
+        "decode_floor",
+        f"{_AT}model_steps:measure",
+        "a 7B shape's steps, decode's beside its floor",
+        150,
+        _SERVER,
+        ("cuda", _SHAPE),
+    ),
     Item(
         "kernel_tests",
         f"{_AT}suites:pytest",

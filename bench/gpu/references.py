@@ -30,11 +30,19 @@ def _of_family(family: str, scratch: Path) -> dict[str, Any]:
     checkpoint = family_cases.checkpoint(family, scratch)
     theirs = reference.load(checkpoint)
     arrays: dict[str, Any] = {"digest": np.array(family_cases.digest(checkpoint))}
-    for name, case in family_cases.cases(family).items():
+    cases = family_cases.cases(family)
+    for name, case in cases.items():
         inputs = theirs.inputs(case)
         with torch.inference_mode():
             logits = theirs.model(**inputs).logits[0, -1]
         arrays[f"{name}/prompt"] = inputs["input_ids"][0].numpy().astype(np.int32)
         arrays[f"{name}/tokens"] = np.array(theirs.generate(case, TOKENS), np.int32)
         arrays[f"{name}/logits"] = logits.float().numpy()
+    theirs.model.bfloat16()
+    for name, case in cases.items():
+        inputs = theirs.inputs(case)
+        half = {key: value.bfloat16() if value.is_floating_point() else value for key, value in inputs.items()}
+        with torch.inference_mode():
+            rounded = theirs.model(**half).logits[0, -1].float().numpy()
+        arrays[f"{name}/bf16_off"] = np.array(family_cases.distance(rounded, arrays[f"{name}/logits"]))
     return arrays

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from unifiedserve.models.checkpoint_files import model_config, write_files
-from unifiedserve.models.tiny import make_tokenizer
+from unifiedserve.models.tiny import TEXT, VISION, make_tokenizer
 
 
 class Shape(NamedTuple):
@@ -47,6 +47,8 @@ SHAPES = {
         image_rules={"max_pixels": 28 * 28 * 16384},
         video_rules={"min_pixels": 28 * 28 * 128, "max_pixels": 28 * 28 * 768, "max_frames": 768},
     ),
+    # of no published size: to rehearse with
+    "tiny": Shape(TEXT, VISION, {}, {}),
 }
 
 

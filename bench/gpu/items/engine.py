@@ -1,6 +1,5 @@
 """The engine on a device, seen from outside: answers while workers are killed, and the time that stages take."""
 
-import importlib
 import os
 import signal
 import time
@@ -9,8 +8,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.figures import Figures, Skip
+from bench.gpu.figures import Figures
 from bench.gpu.served import Served, carried_clip, served
+from bench.gpu.shapes import make_folder
 
 CLIP, QUESTION = "shapes-motion.mp4", "What happens?"
 STAGES = ("vision", "encode", "prefill", "decode")
@@ -58,10 +58,9 @@ def stage_times(figures: Figures, device: str) -> None:
             figures.add(**{name: _stages(daemon, answer)})
 
 
-def dummy_7b(figures: Figures, device: str) -> None:
-    """Serve a model of Qwen2.5-VL-7B's shape with weights made up, and ask about a clip, 64 frames of it."""
-    shapes = importlib.import_module("bench.gpu.shapes")
-    folder = shapes.make_folder(Path("qwen2.5-vl-7b"), "qwen2.5-vl-7b")
+def dummy(figures: Figures, device: str, shape: str) -> None:
+    """Serve a model of a published shape with weights made up, and ask about a clip, 64 frames of it."""
+    folder = make_folder(Path(shape), shape)
     start = time.perf_counter()
     with served(folder, device, "--load-format", "dummy", "--dtype", "bfloat16") as daemon:
         figures.add(ready_s=time.perf_counter() - start)
@@ -71,17 +70,12 @@ def dummy_7b(figures: Figures, device: str) -> None:
             figures.add(**{name: _stages(daemon, answer)})
 
 
-def decode_floor(figures: Figures, device: str) -> None:
-    """Measure decode's step at batch 1 and at 64 sequences of 4k, beside the time that reading its bytes takes."""
-    raise Skip("not written yet: waits for decode's CUDA graphs")
-
-
 def _stages(daemon: Served, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer's figures and the milliseconds of each kind of event in its timeline."""
+    """Return an answer's figures and the milliseconds of each kind of event in its timeline, by stage."""
     sums: dict[str, float] = defaultdict(float)
     for event in daemon.trace(answer["id"]):
         if event.get("ph") == "X":
-            sums[f"{event['name']}_ms"] += event["dur"] / 1e3
+            sums[f"{event['cat']}_{event['name']}_ms"] += event["dur"] / 1e3  # vision's spans are called decode, too
     return {key: answer[key] for key in ("seconds", "prompt_tokens", "tokens")} | dict(sums)
 
 

@@ -1,0 +1,57 @@
+"""The steps that the GPU bench measures, on the processor with a tiny model: they run, and their figures agree."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.gpu import dummy_model
+from bench.gpu.figures import Figures
+from bench.gpu.items.model_steps import Sizes, measure_folder
+from bench.gpu.shapes import make_folder
+from unifiedserve.config import EngineConfig
+from unifiedserve.device import open_device
+from unifiedserve.worker.language.model import LanguageModel
+
+SIZES = Sizes(context=64, batches=(1, 3), chunk=8, picture=(112, 56), copied=1 << 20)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("shapes") / "tiny", "tiny")
+
+
+def test_every_step_is_measured_beside_its_floor(folder: Path, tmp_path: Path) -> None:
+    device = open_device("cpu", EngineConfig())
+    measure_folder(Figures(tmp_path / "figures"), folder, device, SIZES)
+    figures = json.loads((tmp_path / "figures").read_text())["figures"]
+    assert figures["sequences_share_pages"] is False
+    rows = {row["step"]: row for row in figures["steps"]}
+    assert list(rows) == ["decode 1 × 64", "decode 3 × 64", "prefill 8 after 64", "encode 32 patches"]
+    assert {row["step"] for row in figures["kernels"]} == rows.keys()
+    for row in rows.values():
+        assert 0 < row["issued_ms"] <= row["ms"]
+    # one more sequence reads the keys and values of its context, in 4 layers of 2 heads of 32
+    per_sequence = 64 * 4 * 2 * 2 * 32 * torch.bfloat16.itemsize / figures["copy_gb_s"] / 1e6
+    first, second = rows["decode 1 × 64"], rows["decode 3 × 64"]
+    assert second["floor_ms"] - first["floor_ms"] == pytest.approx(2 * per_sequence)
+    assert second["of_floor"] == pytest.approx(second["ms"] / second["floor_ms"])
+    assert second["tokens_s"] == pytest.approx(3 / second["ms"] * 1e3)
+
+
+def test_sequences_share_pages_where_there_are_too_few(folder: Path) -> None:
+    adapter = dummy_model.load(folder, open_device("cpu", EngineConfig()))
+    model = LanguageModel(adapter, dummy_model.make_cache(adapter, 7))
+    batch = dummy_model.make_batch(model, 3, 63, 1)
+    assert [sorted(rows.pages) for rows in batch] != [sorted(batch[0].pages)] * 3
+    assert {page for rows in batch for page in rows.pages} == set(range(7))
+    assert torch.cat(model.run(batch)).isfinite().all()
+
+
+def test_a_step_reads_all_weights_but_the_embedding_and_the_vision_tower(folder: Path) -> None:
+    adapter = dummy_model.load(folder, open_device("cpu", EngineConfig()))
+    layers, head = dummy_model.weight_bytes(adapter)
+    sizes = {name: weight.nbytes for name, weight in adapter.model.named_parameters() if ".visual." not in name}
+    assert head == sizes["lm_head.weight"]
+    assert layers + head == sum(sizes.values()) - sizes["model.language_model.embed_tokens.weight"]
