@@ -14,7 +14,8 @@ from unifiedserve.models.registry import load_processor
 def load_checkpoint(config: EngineConfig) -> tuple[Path, Processor]:
     """Return the checkpoint's directory and its prompt and media side. Raises ConfigError; may take seconds."""
     zygote = shared_zygote()  # it imports while this process loads
-    model_dir = resolve_model(config.model) if config.model else DEFAULT_CHECKPOINT
+    weights = config.load_format != "dummy"
+    model_dir = resolve_model(config.model, weights=weights) if config.model else DEFAULT_CHECKPOINT
     zygote.preload(model_dir)
     return model_dir, load_processor(model_dir, _chat_template(config.chat_template))
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from unifiedserve.errors import ConfigError
 
-CHECKPOINT_FILES = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model"]
+CHECKPOINT_FILES = ["*.json", "*.jinja", "*.txt", "*.model"]
+WEIGHT_FILES = ["*.safetensors"]
 
 
 @cache
@@ -29,10 +30,10 @@ def load_transformers() -> Any:
     return importlib.import_module("transformers")
 
 
-def resolve_model(name: str) -> Path:
+def resolve_model(name: str, *, weights: bool = True) -> Path:
     """Return the directory of a checkpoint: a local one as it is, anything else as a hub id to download.
 
-    Raises ConfigError if `name` is neither.
+    Its weights are not downloaded unless they are wanted. Raises ConfigError if `name` is neither.
     """
     path = Path(name).expanduser()
     if path.is_dir():
@@ -42,7 +43,8 @@ def resolve_model(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=CHECKPOINT_FILES))
+        patterns = CHECKPOINT_FILES + WEIGHT_FILES * weights
+        return Path(snapshot_download(name, allow_patterns=patterns))
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"{name}: neither a directory nor a model that can be downloaded: {reason}") from error
