@@ -75,7 +75,7 @@ def test_data_survive_a_worker_and_words_are_new(start_process: StartProcess, pl
 
 
 @in_each_place
-@pytest.mark.parametrize("name", [FIRST, SECOND])
+@pytest.mark.parametrize("name", [FIRST, SECOND], ids=["the first", "the second"])
 def test_old_handles_do_not_touch_new_words(start_process: StartProcess, place: str, name: str) -> None:
     engine, late = start_process(), start_process()
     begin(engine, place)
