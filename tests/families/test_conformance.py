@@ -19,6 +19,7 @@ from test_generation import prompt_logits
 
 from flashcodec import RGBLayout
 from unifiedserve.config import Instance
+from unifiedserve.device import Device
 from unifiedserve.device.cuda import CudaDevice
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.media import MediaPlan
@@ -102,8 +103,10 @@ def test_all_at_once(loaded: Loaded, loop: Loop, expected: dict[str, list[int]])
 @pytest.mark.parametrize("device", ["stand-in", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_a_gpu_gives_the_same_answers(device: str, loaded: Loaded, expected: dict[str, list[int]]) -> None:
     """By the GPU's path, which without a GPU runs on a device that computes late and mixes with no host tensor."""
-    gpu = CudaDevice("auto") if device == "cuda" else DeferredDevice()
-    gpu.sharing.enter(Instance("test", ()), 0)
+    gpu: Device = DeferredDevice()
+    if device == "cuda":
+        gpu = CudaDevice("auto")
+        gpu.sharing.enter(Instance("test", ()), 0)
     loop = Loop(make_adapter(loaded.checkpoint, torch.float32, gpu))
     try:
         chosen = list(cases(loaded))[-2:]  # whatever the family takes together
