@@ -5,7 +5,7 @@ positions, masks) is in host memory, and is uploaded where it meets them.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,8 +13,6 @@ from torch import Tensor
 from ipc_buffers import Memory
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName, Instance
-
-T = TypeVar("T")
 
 Activation = Literal["none", "gelu", "silu"]
 

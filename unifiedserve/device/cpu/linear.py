@@ -8,8 +8,8 @@ from functools import cache
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from unifiedserve.device import linear as plain
 from unifiedserve.device.base import Activation, Layer
 
 
@@ -27,24 +27,21 @@ def linear(x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
         name = "swish" if activation == "silu" else activation
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x, layer.weight, layer.bias, name, [], "none")
         return out
-    out = functional.linear(x, layer.weight, layer.bias)
-    if activation == "silu":
-        return functional.silu(out, inplace=True)
-    return functional.gelu(out) if activation == "gelu" else out
+    return plain.linear(x, layer, activation)
 
 
 def linear_plus(x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
     """Return [n, outputs] of x [n, inputs] and summand [n, outputs]."""
     if _fused(x.dtype):
         return _binary(x, layer, summand, "add")
-    return functional.linear(x, layer.weight, layer.bias).add_(summand)
+    return plain.linear_plus(x, layer, summand)
 
 
 def linear_times(x: Tensor, layer: Layer, factor: Tensor) -> Tensor:
     """Return [n, outputs] of x [n, inputs] and factor [n, outputs]."""
     if _fused(x.dtype):
         return _binary(x, layer, factor, "mul")
-    return functional.linear(x, layer.weight, layer.bias).mul_(factor)
+    return plain.linear_times(x, layer, factor)
 
 
 def _binary(x: Tensor, layer: Layer, other: Tensor, operation: str) -> Tensor:

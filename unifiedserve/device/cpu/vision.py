@@ -7,14 +7,18 @@ import torch
 from torch import Tensor
 
 from unifiedserve import _core
-from unifiedserve.device.base import Activation, Layer, Rows
-from unifiedserve.device.cpu import linear
+from unifiedserve.device.base import Rows
+from unifiedserve.device.cpu import linear as products
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
 from unifiedserve.errors import ConfigError
 
 
 class CpuVision:
     """`VisionKernels` on the processor."""
+
+    linear = staticmethod(products.linear)
+    linear_plus = staticmethod(products.linear_plus)
+    linear_times = staticmethod(products.linear_times)
 
     def check_dtype(self, dtype: torch.dtype) -> None:
         if dtype not in KERNEL_DTYPES:
@@ -32,12 +36,3 @@ class CpuVision:
         out = torch.empty_like(hidden)
         _core.rms_norm(thread_pool(), hidden, layer.weight, layer.variance_epsilon, out)
         return out
-
-    def linear(self, x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
-        return linear.linear(x, layer, activation)
-
-    def linear_plus(self, x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
-        return linear.linear_plus(x, layer, summand)
-
-    def linear_times(self, x: Tensor, layer: Layer, factor: Tensor) -> Tensor:
-        return linear.linear_times(x, layer, factor)

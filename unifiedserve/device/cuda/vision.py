@@ -7,11 +7,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from unifiedserve.device.base import Activation, Layer, Rows
+from unifiedserve.device import linear as products
+from unifiedserve.device.base import Rows
 
 
 class CudaVision:
     """`VisionKernels` by torch's own operators."""
+
+    linear = staticmethod(products.linear)
+    linear_plus = staticmethod(products.linear_plus)
+    linear_times = staticmethod(products.linear_times)
 
     def check_dtype(self, dtype: torch.dtype) -> None:
         """Do nothing: torch knows all of them."""
@@ -31,18 +36,6 @@ class CudaVision:
     def norm(self, hidden: Tensor, layer: Any) -> Tensor:
         weight = layer.weight.float()
         return functional.rms_norm(hidden.float(), weight.shape, weight, layer.variance_epsilon).to(hidden.dtype)
-
-    def linear(self, x: Tensor, layer: Layer, activation: Activation = "none") -> Tensor:
-        out = functional.linear(x, layer.weight, layer.bias)
-        if activation == "silu":
-            return functional.silu(out, inplace=True)
-        return functional.gelu(out) if activation == "gelu" else out
-
-    def linear_plus(self, x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
-        return functional.linear(x, layer.weight, layer.bias).add_(summand)
-
-    def linear_times(self, x: Tensor, layer: Layer, factor: Tensor) -> Tensor:
-        return functional.linear(x, layer.weight, layer.bias).mul_(factor)
 
 
 def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:

@@ -21,20 +21,17 @@ class TritonAttention:
         self._device = device
 
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
-        plan = AttentionPlan.of_batch(batch, groups, self._device)
-
-        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
-            return paged_attention(q, keys, values, plan, scale, window)
-
-        return attend
+        return _planned(AttentionPlan.of_batch(batch, groups, self._device))
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
-        plan = AttentionPlan.of_spans(spans, groups, self._device)
+        return _planned(AttentionPlan.of_spans(spans, groups, self._device))
 
-        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
-            return paged_attention(q, keys, values, plan, scale, window)
 
-        return attend
+def _planned(plan: AttentionPlan) -> PlannedAttention:
+    def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
+        return paged_attention(q, keys, values, plan, scale, window)
+
+    return attend
 
 
 class TritonPointwise:
