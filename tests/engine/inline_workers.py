@@ -17,7 +17,7 @@ from unifiedserve.config import EngineConfig, Placement, Stage
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVLayout
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages
+from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.weights import load_weights
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
@@ -128,9 +128,7 @@ class InlineWorkers:
         for worker in self._workers.values():
             worker.close()
         self.memory.unlink()
-        for memory in (self._weights, *self._pages.values()):
-            memory.close()
-            memory.unlink()
+        free([self._weights, *self._pages.values()])
 
     def send(self, stage: Stage, message: Message) -> None:
         self.memory.inboxes[self._placement.host(stage)].send(pack(message))

@@ -17,7 +17,7 @@ from daemon import Daemon
 
 from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.engine.zygote import WorkerProcess, Zygote, ZygoteError
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages
+from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.messages.wire import Ready, Shutdown, pack, unpack
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -60,9 +60,7 @@ def memory() -> Iterator[SharedMemory]:
     memory = SharedMemory.create(layout, pages)
     yield memory
     memory.unlink()
-    for page in pages.values():
-        page.close()
-        page.unlink()
+    free(pages.values())
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,13 @@
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
 import torch
 
-from ipc_buffers import Memory
 from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.engine.device_room import check_context, check_room, describe, workers_bytes
@@ -18,7 +17,7 @@ from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
-from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages
+from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors
 from unifiedserve.memory.weights import store_weights, weights_bytes
 from unifiedserve.models.base import Processor
@@ -55,11 +54,11 @@ class EngineMemory:
             _log.warning(warning)
         with ExitStack() as undo:
             weights = store_weights(tensors, self._layout.weights, self._torch_dtype, device.place)
-            undo.callback(_free, [weights])
+            undo.callback(free, [weights])
             self._layout = self._sized(rehearse)
             self.uses |= {"KV cache": self._layout.kv.bytes, **self._layout.buffers()}
             self._pages = create_pages(self._layout, self._engine_id)
-            undo.callback(_free, self._pages.values())
+            undo.callback(free, self._pages.values())
             self.shared = SharedMemory.create(self._layout, self._pages)
             undo.callback(self._free_shared)
             self._owned = undo.pop_all()
@@ -144,12 +143,6 @@ class EngineMemory:
 
     def _free_shared(self) -> None:
         self.shared.unlink()
-
-
-def _free(memories: Iterable[Memory]) -> None:
-    for memory in memories:
-        memory.close()
-        memory.unlink()
 
 
 def _pool(option: str, mib: int, page_bytes: int) -> PoolSize:

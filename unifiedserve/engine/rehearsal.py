@@ -10,7 +10,7 @@ from unifiedserve.config import PLACEMENTS, Placement
 from unifiedserve.device import Device
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages
+from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError
 from unifiedserve.messages.wire import Message, Ready, Rehearse, Rehearsed, Shutdown, Unfit, pack, unpack
 from unifiedserve.models.base import Processor
@@ -50,9 +50,7 @@ def rehearse_alone(layout: MemoryLayout, rehearse: Callable[[SharedMemory], Foot
         finally:
             memory.unlink()
     finally:
-        for page in pages.values():
-            page.close()
-            page.unlink()
+        free(pages.values())
 
 
 def rehearse(spec: WorkerSpec, memory: SharedMemory, device: Device, processor: Processor) -> Footprint:

@@ -1,6 +1,6 @@
 """All the memory that the processes of one engine share: made by the supervisor, attached by workers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -63,11 +63,16 @@ def create_pages(layout: MemoryLayout, prefix: str) -> dict[str, Memory]:
         for name, size in layout.pools.items():
             pages[name] = Memory.create(f"{prefix}-{name}-pages", size.bytes, layout.place)
     except BaseException:
-        for memory in pages.values():
-            memory.close()
-            memory.unlink()
+        free(pages.values())
         raise
     return pages
+
+
+def free(memories: Iterable[Memory]) -> None:
+    """Give up memories and remove their names."""
+    for memory in memories:
+        memory.close()
+        memory.unlink()
 
 
 class SharedMemory:
