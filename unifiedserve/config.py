@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from unifiedserve.errors import ConfigError
+
 DeviceName = Literal["cpu", "cuda"]
+Order = Literal["fcfs", "slack", "shortest"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
 
 
@@ -149,6 +152,25 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Meta(ge=0, le=0.5, description="Share of the KV pages that prefill leaves to running decodes"),
     ] = 0.05
 
+    order: Annotated[
+        Order,
+        Meta(
+            description="Who goes first in every stage, below priority; slack: who must, to meet its target for the "
+            "first token; shortest: who has the least work left, and who has waited; fcfs: who came first"
+        ),
+    ] = "slack"
+    slo_ttft: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Milliseconds to the first token, as a target; a request's own `slo_ttft` goes before it. "
+            "0: five times what the request takes alone, as measured",
+        ),
+    ] = 0.0
+    slo_ttft_visual: Annotated[
+        float,
+        Meta(ge=0, description="Milliseconds more for each visual token: a long video is not held to a text's target"),
+    ] = 5.0
     slo_tbt: Annotated[
         float,
         Meta(
@@ -159,6 +181,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.0
     no_overlap: Annotated[
         bool, Meta(description="Encode only when all media of a request are decoded, prefill when all are encoded")
+    ] = False
+    no_pacing: Annotated[
+        bool, Meta(description="Let streams take all they can beside heavy work, with no target between tokens")
+    ] = False
+    naive: Annotated[
+        bool,
+        Meta(
+            description="With monolithic: whole prompts, encoding inside the step, one queue, no overlap and no "
+            "pacing; the baseline of papers, to compare with"
+        ),
     ] = False
     prefill_chunk_tokens: Annotated[int, Meta(ge=0, description="Prompt tokens a step of prefill; 0: unlimited")] = 512
     encode_budget_tokens: Annotated[
@@ -187,6 +219,21 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_image_megapixels: Annotated[int, Meta(ge=1, description="Largest image, before resizing")] = 128
     media_timeout: Annotated[float, Meta(gt=0, description="Seconds to fetch one media URL")] = 30.0
     startup_timeout: Annotated[float, Meta(gt=0, description="Seconds for all workers to come up")] = 300.0
+
+    def check(self) -> None:
+        """Raise ConfigError for options that contradict each other."""
+        if self.naive and self.placement != "monolithic":
+            raise ConfigError("--naive is a way to run --placement monolithic: give both")
+
+    @property
+    def service_order(self) -> Order:
+        """Who goes first."""
+        return "fcfs" if self.naive else self.order
+
+    @property
+    def short_tokens(self) -> int:
+        """The most tokens of a request for which a share of each step is kept: two steps' worth."""
+        return 2 * self.prefill_chunk_tokens
 
     def seconds_between_tokens(self, decode_step: float) -> float:
         """Return the target for streams beside heavy work, given the seconds of a lone decode step."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unifiedserve.config import PLACEMENTS, Stage
+from unifiedserve.config import PLACEMENTS, Order, Stage
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import (
     Budget,
@@ -14,6 +14,7 @@ from unifiedserve.scheduling import (
     DecodeState,
     EncodeWork,
     PrefillState,
+    Queue,
     State,
     Unit,
     VisionState,
@@ -27,11 +28,17 @@ from unifiedserve.scheduling import (
     stage_level,
 )
 
+ORDERS: list[Order] = ["fcfs", "slack", "shortest"]
 BUDGET = Budget(prefill_tokens=100, encode_tokens=64, max_running=8, kv_page_tokens=16)
 
 
-def state(prefills: list[PrefillState], decodes: list[DecodeState] | None = None, kv: int = 1000) -> State:
-    return State(prefills, decodes or [], kv, 1000, 1000)
+def state(
+    prefills: list[PrefillState], decodes: list[DecodeState] | None = None, kv: int = 1000, order: Order = "fcfs"
+) -> State:
+    queue: Queue[PrefillState] = Queue(order)
+    for request in prefills:
+        queue.add(request)
+    return State(queue.in_turn(0.0), decodes or [], kv, 1000, 1000)
 
 
 def text(uid: int, tokens: int, **changes: object) -> PrefillState:
@@ -75,7 +82,8 @@ def test_a_video_is_encoded_while_a_younger_request_is_prefilled() -> None:
 
 def test_a_video_that_is_encoded_goes_on_before_an_older_one_that_became_ready_later() -> None:
     begun = video(2, 4)
-    begun.reserved, begun.units[0].encoded = True, True
+    begun.reserved = True
+    begun.encode_unit(0)
     assert encode_prefill(state([video(1, 4), begun]), BUDGET).encode == [EncodeWork(2, [1, 2])]
 
 
@@ -92,7 +100,7 @@ def partly_encoded(*encoded: int) -> PrefillState:
     request = video(1, 4)
     request.reserved = True
     for unit in encoded:
-        request.units[unit].encoded = True
+        request.encode_unit(unit)
     return request
 
 
@@ -157,13 +165,16 @@ def test_beside_running_sequences_every_token_counts() -> None:
 
 def test_without_overlap_a_stage_waits_for_the_whole_request() -> None:
     budget = replace(BUDGET, overlap=False, prefill_tokens=20)
-    request = partly_encoded(0, 1, 2)
-    request.units[3].ready = False
+    request = video(1, 4, ready=False)
+    for unit in range(3):
+        request.decode_unit(unit)
+        request.encode_unit(unit)
+    request.reserved = True
     assert not encode_prefill(state([request]), budget).has_work
-    request.units[3].ready = True
+    request.decode_unit(3)
     plan = encode_prefill(state([request]), budget)
     assert (plan.encode, plan.prefill) == ([EncodeWork(1, [3])], [])
-    request.units[3].encoded = True
+    request.encode_unit(3)
     assert encode_prefill(state([request]), budget).prefill == [Chunk(1, 0, 20)]
 
 
@@ -213,7 +224,7 @@ def test_stage_level_encodes_the_oldest_request_although_later_ones_prefill() ->
 
 
 def test_the_youngest_sequence_gives_its_pages_back() -> None:
-    sequences = [DecodeState(Ticket(uid, float(uid)), 0, 33, 2) for uid in (3, 1, 2)]
+    sequences = [DecodeState(Ticket(uid, float(uid)), 0, 33, 2) for uid in (1, 2, 3)]
     run, preempted = schedule_decode(sequences, kv_free=1, page_tokens=16, max_running=8)
     assert preempted == [(3, 0)]
     assert run == [(1, 0), (2, 0)]
@@ -252,7 +263,9 @@ def test_every_instance_has_the_policy_of_its_stages(stages: tuple[Stage, ...], 
 )
 def test_nothing_is_planned_for_stages_that_others_host(stages: tuple[Stage, ...], kinds: set[str]) -> None:
     begun = video(1, 4)
-    begun.reserved, begun.units[0].encoded, begun.units[1].encoded = True, True, True
+    begun.reserved = True
+    begun.encode_unit(0)
+    begun.encode_unit(1)
     decodes = [DecodeState(Ticket(9, 9), 0, 20, 2)] if Stage.DECODE in stages else []
     plan = policy_for(stages)(state([begun, text(2, 80)], decodes), BUDGET)
     assert {kind for kind in ("encode", "prefill", "decode") if getattr(plan, kind)} == kinds
@@ -267,12 +280,14 @@ def test_every_placement_hosts_every_stage_once(placement: object) -> None:
 def test_the_lowest_priority_number_goes_first_everywhere() -> None:
     late = PrefillState(Ticket(2, 2.0, -1), 10, 1)
     early = PrefillState(Ticket(1, 1.0), 10, 1)
-    state = State(sorted([early, late], key=lambda s: s.ticket.turn), [], 10, 10, 10)
-    assert [chunk.uid for chunk in schedule_prefill(state, Budget(10, 10, 10, 4))] == [2]
-    decodes = [DecodeState(Ticket(1, 1.0), 0, 5, 1), DecodeState(Ticket(2, 2.0, -1), 0, 5, 1)]
-    assert schedule_decode(decodes, 1, 4, 8) == ([(2, 0)], [(1, 0)])
-    waiting = sorted([VisionState(Ticket(1, 1.0), 7), VisionState(Ticket(2, 2.0, -1), 7)], key=lambda s: s.ticket.turn)
-    assert schedule_vision(waiting, 7) == [2]
+    for order in ORDERS:
+        assert [chunk.uid for chunk in schedule_prefill(state([early, late], order=order), BUDGET)] == [2, 1]
+        media: Queue[VisionState] = Queue(order)
+        for ticket in (early.ticket, late.ticket):
+            media.add(VisionState(ticket, 7))
+        assert schedule_vision(media.in_turn(0.0), 7) == [2]
+    decodes = [DecodeState(Ticket(2, 2.0, -1), 0, 5, 1), DecodeState(Ticket(1, 1.0), 0, 5, 1)]
+    assert schedule_decode(sorted(decodes, key=lambda s: s.turn), 1, 4, 8) == ([(2, 0)], [(1, 0)])
 
 
 def test_encoding_goes_on_for_those_that_hold_pages() -> None:

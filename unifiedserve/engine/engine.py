@@ -145,6 +145,7 @@ class Engine:
         return self._running
 
     async def _start(self) -> None:
+        self.config.check()
         events = WorkerEvents(
             messages=on_loop(self._handle_all),
             exited=on_loop(self._worker_ended),

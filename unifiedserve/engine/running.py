@@ -12,6 +12,7 @@ from unifiedserve.engine.requests.intake import Intake
 from unifiedserve.engine.requests.lifecycle import Lifecycle
 from unifiedserve.engine.requests.reports import Reports
 from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.engine.requests.targets import Targets
 from unifiedserve.engine.requests.tokens import TokenFlow
 from unifiedserve.engine.requests.worker_messages import WorkerMessages
 from unifiedserve.engine.workers import Workers
@@ -52,9 +53,10 @@ def assemble(
     """Return the parts over workers that have been started; `on_release` is called when a request has ended."""
     placement, metrics, timeline, broadcast = config.workers, watching.metrics, watching.timeline, watching.broadcast
     table = RequestTable(on_release)
-    dispatch = Dispatch(placement, table, workers, timeline, broadcast)
+    targets = Targets(config)
+    dispatch = Dispatch(placement, table, workers, targets, timeline, broadcast)
     lifecycle = Lifecycle(table, dispatch, metrics)
-    reports = Reports(table, TokenFlow(table, lifecycle, dispatch, metrics), workers, watching)
+    reports = Reports(table, TokenFlow(table, lifecycle, dispatch, metrics), workers, targets, watching)
     intake = Intake(config, processor, workers.memory.layout, workers.arena_name)
     return Running(
         processor=processor,

@@ -24,7 +24,8 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
 
     `grammar_param` is the client's own name of what became `sampling.grammar`. With `special_text`
     the answers show special tokens, too. The lowest `priority` goes first.
-    What is not complete `deadline` seconds after its arrival ends with an error. To `embed` is to
+    Its first token is owed `slo_ttft` seconds after its arrival (None: as the daemon's target says). What is not
+    complete `deadline` seconds after it ends with an error. To `embed` is to
     ask for the prompt's pooled hidden state instead of tokens: `sampling.max_tokens` is 0.
     A `viewer` of this name sees it live.
     """
@@ -38,6 +39,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     grammar_param: str = "grammar"
     special_text: bool = False
     priority: int = 0
+    slo_ttft: float | None = None
     deadline: float | None = None
     embed: bool = False
     viewer: str | None = None

@@ -4,11 +4,16 @@ import msgspec
 
 
 class Ticket(msgspec.Struct, frozen=True):
-    """Who a request is, since when it waits (monotonic seconds), and how urgent it is: the lowest `priority` first."""
+    """Who a request is, since when it waits (monotonic seconds), and how urgent it is: the lowest `priority` first.
+
+    Its first token is owed by `due` (monotonic seconds); `work` are the seconds that it takes alone, as estimated.
+    """
 
     uid: int
     arrival: float
     priority: int = 0
+    due: float = float("inf")
+    work: float = 0.0
 
     @property
     def turn(self) -> tuple[int, float, int]:

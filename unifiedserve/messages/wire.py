@@ -12,6 +12,7 @@ import msgspec
 from unifiedserve.config import Stage
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.api import FinishReason, TokenLogprob
+from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.pages import Pages, PageSlice
@@ -267,6 +268,7 @@ class Report(msgspec.Struct, tag=True, kw_only=True):
     kept: list[Kept] = []
     lookups: list[Lookup] = []
     decoded: list[WatchedUnits] = []
+    costs: Costs | None = None  # what the worker has learned of them, if anything is new
     counts: dict[Stage, tuple[int, int]] = {}
 
 

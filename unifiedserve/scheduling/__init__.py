@@ -7,14 +7,15 @@ Pages are taken in one order, patch -> visual -> KV, and a request is let into e
 that it will ever need of it is there. So no two requests can wait for each other's pages.
 """
 
+from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
 from unifiedserve.scheduling.pacing import learn_encode, learn_step, next_start
 from unifiedserve.scheduling.policies import Policy, continuous_batching, encode_prefill, policy_for, stage_level
+from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.state import (
     Budget,
     Chunk,
-    Costs,
     DecodeState,
     EncodeWork,
     Pace,
@@ -36,6 +37,7 @@ __all__ = [
     "Plan",
     "Policy",
     "PrefillState",
+    "Queue",
     "State",
     "Unit",
     "VisionState",

@@ -12,10 +12,11 @@ def schedule_decode(
 ) -> tuple[list[Key], list[Key]]:
     """Return the sequences (uid, index) that take their next step, and those that must give their pages back.
 
-    They go by their turn: priority, then age. When the pages for growth run out, the last in turn is preempted: the
+    They come in the order of their turns, priority, then age, whatever the order of service: a stream that has begun
+    is not held up by one that begins. When the pages for growth run out, the last in turn is preempted: the
     first then always finishes, so the engine cannot livelock.
     """
-    running = sorted(sequences, key=lambda s: s.turn)
+    running = list(sequences)
     preempted: list[Key] = []
     while True:
         batch = running[:max_running]

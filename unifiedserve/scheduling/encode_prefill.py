@@ -1,8 +1,11 @@
 """Prefill-encode orchestration (UnifiedServe Alg. 3): two token budgets a step, one for each stage.
 
-Running prefills go first, then new requests; encoding is batched ahead of prefill up to a budget of its
-own, and goes on while prefill waits for KV pages.
+Requests go in the order of their queue; encoding is batched ahead of prefill up to a budget of its own, and goes on
+while prefill waits for KV pages. While a long request is first in turn, half of each step is kept for short ones: no
+text waits behind a video, and the video goes on in every step.
 """
+
+from collections.abc import Iterable
 
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
 
@@ -11,28 +14,18 @@ _ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
 
 
 def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
-    """Return the ready units to encode now, for requests whose visual tokens all fit; at least one unit if any can."""
-    left, visual_free = budget.encode_tokens, state.visual_free
-    work: list[EncodeWork] = []
-    for request in sorted(state.prefills, key=_encode_turn):
-        units = [i for i, unit in enumerate(request.units) if unit.ready and not unit.encoded]
-        if not units or not (budget.overlap or request.all_ready):
-            continue
-        if not request.reserved:
-            if request.visual_pages > visual_free:
-                break  # first come, first served: nobody overtakes
-            visual_free -= request.visual_pages
-        taken: list[int] = []
-        for i in units:
-            if request.units[i].cost > left and (work or taken):
-                break
-            left -= request.units[i].cost
-            taken.append(i)
-        if taken:
-            work.append(EncodeWork(request.ticket.uid, taken))
-        if left <= 0:
-            break
-    return work
+    """Return the ready units to encode now, for requests whose visual tokens all fit; at least one unit if any can.
+
+    Nobody overtakes a request that waits for pages of the visual buffer, but those go on that have theirs. Beside short
+    requests one unit is encoded of those that are not: their tokens come when all of the batch is done.
+    """
+    step = _EncodeStep(state, budget)
+    ready = (request for request in state.prefills if request.to_encode)
+    short = _overtaking(ready, budget, budget.encode_tokens // 2)
+    if short:
+        step.fill(short, budget.encode_tokens // 2)
+    step.fill(state.prefills, 1 if step.work else budget.encode_tokens)
+    return step.work
 
 
 def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) -> list[Chunk]:
@@ -45,41 +38,129 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
     one that begins with it takes all of it all the same. A request gets all of its KV pages at its first chunk; pages
     for the growth of running decodes are kept back, unless nothing holds any.
     """
-    most = budget.prefill_tokens or _UNLIMITED
-    kv_free, admitting, worth = state.kv_free, True, beside_decode
-    taken = 0
-    chunks = []
-    for request in sorted(state.prefills, key=turn):
-        reach = request.reach
-        ready = reach - request.prefilled
-        if ready <= 0 or taken >= most or not (budget.overlap or reach == request.num_tokens):
-            continue
-        if not request.admitted:
-            if not (request.reserved or request.all_encoded):
+    step = _PrefillStep(state, budget)
+    ready = (request for request in state.prefills if request.reach > request.prefilled)
+    short = _overtaking(ready, budget, budget.prefill_tokens // 2)
+    if short:
+        step.fill(short, budget.prefill_tokens // 2)
+    step.fill(state.prefills, budget.prefill_tokens or _UNLIMITED)
+    return step.chunks if step.worth or beside_decode else []
+
+
+def _overtaking(ready: Iterable[PrefillState], budget: Budget, most: int) -> list[PrefillState]:
+    """Return the short requests that come before the first in turn, of its priority, until they need `most` tokens."""
+    if not budget.short_tokens or not most:
+        return []
+    found: list[PrefillState] = []
+    first = None
+    for request in ready:
+        if first is None:
+            first = request
+        if request.ticket.priority > first.ticket.priority or most <= 0:
+            break
+        if request.tokens_left <= budget.short_tokens:
+            if request is first:
+                break
+            found.append(request)
+            most -= request.tokens_left
+    return found
+
+
+class _EncodeStep:
+    """A batch of the encoder as it is filled."""
+
+    def __init__(self, state: State, budget: Budget) -> None:
+        self.work: list[EncodeWork] = []
+        self._budget = budget
+        self._visual_free = state.visual_free
+        self._reserving = True
+        self._taken: set[int] = set()  # uids
+
+    def fill(self, requests: Iterable[PrefillState], left: int) -> None:
+        """Add units for up to `left` tokens; at least one."""
+        begun = short = False
+        for request in requests:
+            if left <= 0 or (short and request.tokens_left > self._budget.short_tokens):
+                return
+            if request.to_encode and request.ticket.uid not in self._taken and self._may_begin(request):
+                units = self._units(request, left, begun)
+                if not units:
+                    return
+                begun, short = True, short or request.tokens_left <= self._budget.short_tokens
+                left -= sum(request.units[number].cost for number in units)
+                self._taken.add(request.ticket.uid)
+                self.work.append(EncodeWork(request.ticket.uid, units))
+
+    def _may_begin(self, request: PrefillState) -> bool:
+        if not (self._budget.overlap or request.all_ready):
+            return False
+        if request.reserved:
+            return True
+        self._reserving = self._reserving and request.visual_pages <= self._visual_free
+        if self._reserving:
+            self._visual_free -= request.visual_pages
+        return self._reserving
+
+    @staticmethod
+    def _units(request: PrefillState, left: int, begun: bool) -> list[int]:
+        units: list[int] = []
+        for number in request.to_encode:
+            cost = request.units[number].cost
+            if cost > left and (begun or units):
+                break
+            left -= cost
+            units.append(number)
+        return units
+
+
+class _PrefillStep:
+    """The prompt chunks of a forward pass as they are found."""
+
+    def __init__(self, state: State, budget: Budget) -> None:
+        self.chunks: list[Chunk] = []
+        self.worth = False
+        self._state = state
+        self._budget = budget
+        self._kv_free = state.kv_free
+        self._admitting = True
+        self._taken = 0  # tokens
+        self._ends = False  # a prompt
+
+    def fill(self, requests: Iterable[PrefillState], most: int) -> None:
+        """Add chunks until the step has `most` tokens, or what is efficient if it ends a prompt."""
+        chosen = {chunk.uid for chunk in self.chunks}
+        if self._ends:
+            most = min(most, max(_ENOUGH, 2 * self._taken))
+        for request in requests:
+            if self._taken >= most:
+                break
+            if request.reach <= request.prefilled or request.ticket.uid in chosen or not self._may_begin(request):
                 continue
-            admitting = admitting and _fits(request.kv_pages, kv_free, state.kv_total, budget.kv_reserve)
-            if not admitting:
-                continue  # first come, first served: nobody overtakes
-            kv_free -= request.kv_pages
-        stop = request.chunk_end(most - taken)
-        taken += stop - request.prefilled
-        chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
+            most = self._add(request, most)
+        self.worth = self.worth or self._ends or self._taken >= most
+
+    def _may_begin(self, request: PrefillState) -> bool:
+        if not (self._budget.overlap or request.all_encoded):
+            return False
+        if request.admitted:
+            return True
+        if not (request.reserved or request.all_encoded):
+            return False
+        state, pages = self._state, request.kv_pages
+        self._admitting = self._admitting and _fits(pages, self._kv_free, state.kv_total, self._budget.kv_reserve)
+        if self._admitting:
+            self._kv_free -= pages
+        return self._admitting
+
+    def _add(self, request: PrefillState, most: int) -> int:
+        """Add a chunk; return how many tokens the step may have after it."""
+        stop = request.chunk_end(most - self._taken)
+        self._taken += stop - request.prefilled
+        self.chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
         if stop == request.num_tokens:
-            most = min(most, _ENOUGH)
-        elif stop < reach:
-            most = taken  # full, though a unit that must be whole may leave some of it
-        worth = worth or taken >= most or stop == request.num_tokens
-    return chunks if worth else []
-
-
-def turn(request: PrefillState) -> tuple[bool, int, float, int]:
-    """Sort requests: running prefills, then new ones, each by priority, then first come, first served."""
-    return not request.admitted, *request.ticket.turn
-
-
-def _encode_turn(request: PrefillState) -> tuple[bool, bool, int, float, int]:
-    """Sort likewise, with what has begun to be encoded before what has not: two videos in turns would both be late."""
-    return not request.admitted, not request.reserved, *request.ticket.turn
+            self._ends = True
+            return min(most, _ENOUGH)
+        return self._taken if stop < request.reach else most  # full, though a whole unit may leave some of it
 
 
 def _fits(pages: int, free: int, total: int, reserve: int) -> bool:

@@ -6,7 +6,10 @@ cut so that a mixed step ends in time. Either way streams come at the target, an
 
 from dataclasses import replace
 
-from unifiedserve.scheduling.state import Budget, Costs, Pace
+import msgspec
+
+from unifiedserve.messages.costs import Costs
+from unifiedserve.scheduling.state import Budget, Pace
 
 _SMALLEST_CHUNK = 16  # prompt tokens; smaller ones are not worth reading the weights, and tell little about their cost
 _FIRST_TOKENS = 32  # a budget before anything was measured
@@ -37,16 +40,16 @@ def give_way(budget: Budget, waiting: int, streams: int, joining: bool = False) 
 def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> Costs:
     """Return the costs after a forward pass over `decodes` sequences and `prompt_tokens` that took `seconds`."""
     if not prompt_tokens:
-        return replace(costs, decode=_blend(costs.decode, seconds))
+        return msgspec.structs.replace(costs, decode=_blend(costs.decode, seconds))
     if prompt_tokens < _SMALLEST_CHUNK:
         return costs
     added = max(0.0, seconds - costs.decode) if decodes else seconds
-    return replace(costs, prompt_token=_blend(costs.prompt_token, added / prompt_tokens))
+    return msgspec.structs.replace(costs, prompt_token=_blend(costs.prompt_token, added / prompt_tokens))
 
 
 def learn_encode(costs: Costs, visual_tokens: int, seconds: float) -> Costs:
     """Return the costs after the encoder took `seconds` for `visual_tokens`."""
-    return replace(costs, visual_token=_blend(costs.visual_token, seconds / visual_tokens))
+    return msgspec.structs.replace(costs, visual_token=_blend(costs.visual_token, seconds / visual_tokens))
 
 
 def prefill_within(budget: Budget, costs: Costs) -> Budget:

@@ -6,7 +6,7 @@ from functools import partial
 
 from unifiedserve.config import Stage
 from unifiedserve.scheduling.decode import schedule_decode
-from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill, turn
+from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
 from unifiedserve.scheduling.pacing import encode_within, give_way, next_start, prefill_within
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, Plan, State
 
@@ -27,11 +27,20 @@ def encode_prefill(
     the cores, so working ahead for others would only delay the first tokens that are nearly there.
     """
     prefill, encode = prefill_chunks(state, budget), encode_units(state, budget)
-    if prefill:
-        turns = {request.ticket.uid: turn(request) for request in state.prefills}
-        last = max(turns[chunk.uid] for chunk in prefill)
-        encode = [work for work in encode if turns[work.uid] <= last]
+    if prefill and encode:
+        served = _until_last(state, {chunk.uid for chunk in prefill})
+        encode = [work for work in encode if work.uid in served]
     return Plan(encode, prefill)
+
+
+def _until_last(state: State, uids: set[int]) -> set[int]:
+    """Return the uids of all requests whose turn is no later than that of the last one of `uids`."""
+    served: set[int] = set()
+    for request in state.prefills:
+        if uids <= served:
+            break
+        served.add(request.ticket.uid)
+    return served
 
 
 def continuous_batching(state: State, budget: Budget) -> Plan:

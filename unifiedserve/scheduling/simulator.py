@@ -10,6 +10,7 @@ from typing import NamedTuple
 from unifiedserve.config import Stage
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling.policies import Policy, policy_for
+from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.state import (
     Budget,
     Chunk,
@@ -92,6 +93,8 @@ class Simulator:
         self._kv_total = pages.kv
         self._coming = sorted(arrivals, key=lambda arrival: arrival.ticket.arrival, reverse=True)
         self._requests: dict[int, _Request] = {}
+        self._prompts: Queue[PrefillState] = Queue(budget.order)
+        self._media: Queue[VisionState] = Queue(budget.order)
         self.free = pages
         self.now = 0.0
         self.finished: dict[int, float] = {}  # uid -> seconds
@@ -123,25 +126,29 @@ class Simulator:
             position += 0 if self._rules.keeps_visual else tokens
         total = position + gaps[-1] + request.generated
         request.prefill = PrefillState(ticket, total, self._pages(total), units, whole_units=self._rules.whole_units)
-        request.vision = VisionState(ticket, len(units)) if units else None
+        self._prompts.add(request.prefill)
+        if units:
+            request.vision = VisionState(ticket, len(units))
+            self._media.add(request.vision)
 
     def _decode_media(self) -> None:
         """Admit requests to vision; one unit more of each that is admitted becomes ready."""
-        states = [request.vision for request in self._requests.values() if request.vision]
-        states.sort(key=lambda state: state.ticket.turn)
+        states = list(self._media.in_turn(self.now))
         promised = sum(state.pages for state in states if state.admitted)
         for uid in schedule_vision(states, self.free.patch - promised):
-            self._vision(uid).admitted = True
+            self._vision(uid).admit()
         for state in states:
             if state.admitted:
                 self._unit_ready(self._requests[state.ticket.uid], state)
         assert self.free.patch >= 0
 
     def _unit_ready(self, request: _Request, state: VisionState) -> None:
-        next(unit for unit in self._prompt(state.ticket.uid).units if not unit.ready).ready = True
+        prompt = self._prompt(state.ticket.uid)
+        prompt.decode_unit(next(i for i, unit in enumerate(prompt.units) if not unit.ready))
         self.free.patch -= 1
         state.pages -= 1
         if state.pages == 0:
+            self._media.remove(state)
             request.vision = None
 
     def _run(self, instance: _Instance) -> None:
@@ -163,17 +170,20 @@ class Simulator:
     def _state(self, instance: _Instance) -> State:
         """Return what an instance holds: nothing of stages that it does not host."""
         requests = list(self._requests.values())
-        prompts = sorted((r.prefill for r in requests if r.prefill), key=lambda state: state.ticket.turn)
         media = any(request.vision for request in requests)
         return State(
-            [prompt for prompt in prompts if self._keeps(instance, prompt)],
-            [r.decode for r in requests if r.decode] if Stage.DECODE in instance.hosted else [],
+            [prompt for prompt in self._prompts.in_turn(self.now) if self._keeps(instance, prompt)],
+            self._sequences() if Stage.DECODE in instance.hosted else [],
             self.free.kv,
             self._kv_total,
             self.free.visual - sum(request.promised for request in requests),
             self.now,
             instance.pace._replace(others_work=media),
         )
+
+    def _sequences(self) -> list[DecodeState]:
+        sequences = [request.decode for request in self._requests.values() if request.decode]
+        return sorted(sequences, key=lambda sequence: sequence.turn)
 
     @staticmethod
     def _keeps(instance: _Instance, prompt: PrefillState) -> bool:
@@ -183,13 +193,13 @@ class Simulator:
     def _encode(self, work: EncodeWork) -> None:
         request, prompt = self._requests[work.uid], self._prompt(work.uid)
         if not prompt.reserved:
-            prompt.reserved = True
+            prompt.reserve()
             request.promised = prompt.visual_pages
         for number in work.units:
             unit = prompt.units[number]
             assert unit.ready
             assert not unit.encoded
-            unit.encoded = True
+            prompt.encode_unit(number)
             request.promised -= unit.pages
             request.visual_held += unit.pages
             self.free.visual -= unit.pages
@@ -202,13 +212,14 @@ class Simulator:
         inside = any(unit.position < chunk.stop < unit.position + unit.tokens for unit in prompt.units)
         assert not (prompt.whole_units and inside)
         if not prompt.admitted:
-            prompt.admitted = True
+            prompt.admit()
             self.free.kv -= prompt.kv_pages
             assert self.free.kv >= 0
-        prompt.prefilled = chunk.stop
+        prompt.prefill(chunk.stop)
         if chunk.stop == prompt.num_tokens:
             if not self._rules.keeps_visual:
                 self._release_visual(request)
+            self._prompts.remove(prompt)
             request.prefill = None
             request.decode = DecodeState(prompt.ticket, 0, chunk.stop + 1, prompt.kv_pages)
             self._generated(request)

@@ -1,18 +1,40 @@
 """What the schedulers see of the requests, and what they answer."""
 
+from bisect import insort
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from unifiedserve.config import Order
+from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Ticket
 
+Rank = tuple[bool, int, float, int]
+NO_RANK: Rank = (False, 0, 0.0, 0)
 
-@dataclass(slots=True)
+
+@dataclass(slots=True, eq=False)
 class VisionState:
     """A request whose media wait for, or are in, decoding. `pages` of the patch buffer hold them all."""
 
     ticket: Ticket
     pages: int
     admitted: bool = False
+    rank: Rank = NO_RANK
+    rank_ends: float = float("-inf")
+
+    @property
+    def left(self) -> float:
+        """Return the share of the request's work that is still to be done: all, for the other stages come later."""
+        return 1.0
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether its media are in decoding."""
+        return self.admitted
+
+    def admit(self) -> None:
+        """Note that its media are in decoding."""
+        self.admitted, self.rank_ends = True, float("-inf")
 
 
 @dataclass(slots=True)
@@ -32,9 +54,9 @@ class Unit:
         return 0 if self.cached else self.tokens
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PrefillState:
-    """A request between arrival and its first token."""
+    """A request between arrival and its first token. Its progress is told by the methods, which are verbs."""
 
     ticket: Ticket
     num_tokens: int
@@ -44,6 +66,19 @@ class PrefillState:
     admitted: bool = False  # holds its KV pages
     reserved: bool = False  # its visual pages are set aside
     whole_units: bool = False  # no chunk may end within one
+    rank: Rank = NO_RANK
+    rank_ends: float = float("-inf")
+    reach: int = 0  # end of the prompt prefix whose visual tokens are all encoded
+    to_encode: list[int] = field(default_factory=list)  # units that are ready, ascending
+    _first_left: int = 0  # unit that is not encoded
+    _uncoded: int = 0  # visual tokens that the encoder has not computed
+    _work: int = 1  # tokens that the encoder and prefill compute in all
+
+    def __post_init__(self) -> None:
+        self.to_encode = [i for i, unit in enumerate(self.units) if unit.ready and not unit.encoded]
+        self._uncoded = sum(unit.cost for unit in self.units if not unit.encoded)
+        self._work = max(1, self._uncoded + self.num_tokens - self.prefilled)
+        self._find_reach()
 
     @property
     def all_ready(self) -> bool:
@@ -51,14 +86,60 @@ class PrefillState:
         return all(unit.ready for unit in self.units)
 
     @property
-    def reach(self) -> int:
-        """Return the end of the prompt prefix whose visual tokens are all encoded."""
-        return next((unit.position for unit in self.units if not unit.encoded), self.num_tokens)
-
-    @property
     def all_encoded(self) -> bool:
         """Tell whether the visual tokens of all its media have been encoded."""
-        return all(unit.encoded for unit in self.units)
+        return self._first_left == len(self.units)
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether it holds pages that others wait for."""
+        return self.admitted or self.reserved
+
+    @property
+    def tokens_left(self) -> int:
+        """Return how many tokens the encoder and prefill have still to compute."""
+        return self._uncoded + self.num_tokens - self.prefilled
+
+    @property
+    def left(self) -> float:
+        """Return the share of its work that is still to be done."""
+        return self.tokens_left / self._work
+
+    @property
+    def visual_pages(self) -> int:
+        """Return how many pages of the visual buffer all its units need."""
+        return sum(unit.pages for unit in self.units)
+
+    def decode_unit(self, number: int) -> None:
+        """Note that the patches of a unit are there."""
+        self.units[number].ready = True
+        insort(self.to_encode, number)
+
+    def encode_unit(self, number: int) -> None:
+        """Note that the visual tokens of a unit are there, wherever it was encoded."""
+        unit = self.units[number]
+        if unit.encoded:
+            return
+        if number in self.to_encode:
+            self.to_encode.remove(number)
+        unit.encoded = True
+        self._uncoded -= unit.cost
+        self._find_reach()
+        self.rank_ends = float("-inf")
+
+    def prefill(self, stop: int) -> None:
+        """Note that the keys and values of all tokens before `stop` are there."""
+        if stop != self.prefilled:
+            self.prefilled = stop
+            self.rank_ends = float("-inf")
+
+    def reserve(self) -> None:
+        """Note that its visual pages are set aside."""
+        self.reserved, self.rank_ends = True, float("-inf")
+
+    def admit(self) -> None:
+        """Note that it holds its KV pages."""
+        self.admitted, self.rank_ends = True, float("-inf")
 
     def chunk_end(self, most: int) -> int:
         """Return where a chunk of up to `most` tokens ends; one that begins with a whole unit may be longer."""
@@ -69,10 +150,11 @@ class PrefillState:
                     return unit.position if unit.position > self.prefilled else unit.position + unit.tokens
         return end
 
-    @property
-    def visual_pages(self) -> int:
-        """Return how many pages of the visual buffer all its units need."""
-        return sum(unit.pages for unit in self.units)
+    def _find_reach(self) -> None:
+        units = self.units
+        while self._first_left < len(units) and units[self._first_left].encoded:
+            self._first_left += 1
+        self.reach = units[self._first_left].position if self._first_left < len(units) else self.num_tokens
 
 
 @dataclass(slots=True)
@@ -109,18 +191,12 @@ class Pace(NamedTuple):
     joining: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Seconds that work took lately: a step that only decodes, and each token that comes on top; 0: unknown."""
-
-    decode: float = 0.0
-    prompt_token: float = 0.0
-    visual_token: float = 0.0
-
-
 @dataclass(slots=True)
 class State:
-    """All that a language worker holds, requests by their turn, the pages that are free, and the time."""
+    """All that a language worker holds, the pages that are free, and the time.
+
+    Prefills are in the order in which they are served (`Queue`), sequences in that of their turns.
+    """
 
     prefills: list[PrefillState]
     decodes: list[DecodeState]
@@ -142,6 +218,8 @@ class Budget:
     kv_page_tokens: int
     kv_reserve: int = 0
     slo_tbt: float = 0.0
+    order: Order = "fcfs"
+    short_tokens: int = 0  # that are left of a request for which a share of each step is kept, at most; 0: for none
     rest: float = 0.1  # of a step that decodes, at least, for others that have work
     stretch: float = 1.0  # times `slo_tbt` while others are about to join
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded

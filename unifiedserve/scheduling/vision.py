@@ -1,4 +1,4 @@
-"""Admission to the vision stage: first come, first served, within the patch buffer."""
+"""Admission to the vision stage: in the order of its queue, within the patch buffer."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from unifiedserve.scheduling.state import VisionState
 def schedule_vision(requests: Sequence[VisionState], free_pages: int) -> list[int]:
     """Return the uids to start decoding, given patch pages that are neither in use nor promised.
 
-    A request waits until all of its patches fit, and nobody overtakes it, so that large ones are not
+    A request waits until all of its patches fit, and nobody behind it overtakes it, so that large ones are not
     starved by small ones. How the admitted requests share the decoder engines is FlashCodec's business
     (UnifiedServe Alg. 2).
     """

@@ -26,6 +26,8 @@ from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.vision.lane import VisionLane
 from unifiedserve.worker.vision.stage import VisionStage
 
+_WHOLE = 1 << 30  # visual tokens: all of every request
+
 
 def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Port) -> tuple[list[Lane], float | None]:
     """Return the lanes of the instance on its device, and the seconds of a lone decode step if it hosts decode.
@@ -46,7 +48,12 @@ def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Po
 
 def _vision_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port) -> VisionLane:
     inbox = memory.inboxes[spec.instance.name]
-    stage = VisionStage(patches, spec.number, spec.config.vision_threads, lambda: inbox.send(pack(OutputReady())))
+    config = spec.config
+
+    def wake() -> None:
+        inbox.send(pack(OutputReady()))
+
+    stage = VisionStage(patches, spec.number, config.vision_threads, wake, config.service_order)
     return VisionLane(stage, port)
 
 
@@ -59,7 +66,7 @@ def _language_lane(
     )
     model, visual = _load_model(spec, patches.device, memory)
     sampler = Sampler(grammars, spec.eos_token_ids)
-    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted)
+    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, spec.config.service_order)
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
@@ -77,14 +84,17 @@ def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple
 
 def _budget(spec: WorkerSpec, kv_pages: int, decode_step: float | None) -> Budget:
     config = spec.config
+    order = config.service_order
     return Budget(
-        prefill_tokens=config.prefill_chunk_tokens,
-        encode_tokens=config.encode_budget_tokens,
+        prefill_tokens=0 if config.naive else config.prefill_chunk_tokens,
+        encode_tokens=_WHOLE if config.naive else config.encode_budget_tokens,
         max_running=config.max_running,
         kv_page_tokens=config.kv_page_tokens,
         kv_reserve=int(config.kv_growth_reserve * kv_pages),
+        order=order,
+        short_tokens=0 if order == "fcfs" else config.short_tokens,
         rest=config.rest_between_steps,
         stretch=config.stretch,
-        slo_tbt=config.seconds_between_tokens(decode_step or 0.0),
-        overlap=not config.no_overlap,
+        slo_tbt=0.0 if config.naive or config.no_pacing else config.seconds_between_tokens(decode_step or 0.0),
+        overlap=not (config.naive or config.no_overlap),
     )

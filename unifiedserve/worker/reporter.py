@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable
 
 from unifiedserve.config import Stage
+from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.wire import Kept, Lookup, Report, Span, Token, WatchedUnits
 from unifiedserve.worker.outbox import Outbox
 
@@ -15,6 +16,7 @@ class Reporter:
         self._instance = instance
         self._outbox = outbox
         self._report = Report(instance=instance)
+        self._costs = Costs()
 
     def tokens(self, tokens: list[Token], through: Iterable[int] = ()) -> None:
         """Report what was sampled, and which requests that want no tokens are at the ends of their prompts."""
@@ -29,6 +31,11 @@ class Reporter:
     def decoded(self, decoded: WatchedUnits) -> None:
         """Report what was decoded of a request that somebody watches."""
         self._report.decoded.append(decoded)
+
+    def learned(self, costs: Costs) -> None:
+        """Report with the next step what work costs here."""
+        if costs != self._costs:
+            self._costs = self._report.costs = costs
 
     def span(self, stage: Stage, name: str, start: float, requests: list[int]) -> None:
         """Record work that began at `start` (monotonic seconds) and has ended now."""

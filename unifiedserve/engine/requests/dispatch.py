@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from unifiedserve.config import Placement, Stage
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.engine.requests.targets import Targets
 from unifiedserve.engine.requests.wire_requests import prefill_request, vision_request
 from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import Abort
@@ -16,11 +17,18 @@ class Dispatch:
     """Sends attempts at requests to the instances that host their stages, and calls them back."""
 
     def __init__(
-        self, placement: Placement, table: RequestTable, workers: Workers, timeline: Timeline, broadcast: Broadcast
+        self,
+        placement: Placement,
+        table: RequestTable,
+        workers: Workers,
+        targets: Targets,
+        timeline: Timeline,
+        broadcast: Broadcast,
     ) -> None:
         self._placement = placement
         self._table = table
         self._workers = workers
+        self._targets = targets
         self._timeline = timeline
         self._broadcast = broadcast
 
@@ -44,11 +52,11 @@ class Dispatch:
 
     def _attempt(self, active: ActiveRequest, indices: list[int]) -> None:
         uid, host = self._table.new_uid(), self._placement.host
-        request = prefill_request(active, uid, indices, self._workers.caches)
+        request = prefill_request(active, uid, indices, self._workers.caches, self._targets)
         for instance in dict.fromkeys([host(Stage.ENCODE), host(Stage.PREFILL)]):
             self._workers.send(instance, request)
         self._table.begin(uid, active, indices)
         self._timeline.name(uid, active.id)
         watched = self._broadcast.watches(active.viewer)
-        if vision := vision_request(active, uid, request.reuse, watched=watched):
+        if vision := vision_request(active, request.ticket, request.reuse, watched=watched):
             self._workers.send(host(Stage.VISION), vision)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from unifiedserve.config import Stage
 from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.engine.requests.targets import Targets
 from unifiedserve.engine.requests.tokens import TokenFlow
 from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import Lookup, Report, Span, WatchedUnits
@@ -19,12 +20,14 @@ class Reports:
         table: RequestTable,
         tokens: TokenFlow,
         workers: Workers,
+        targets: Targets,
         watching: Watching,
     ) -> None:
         self.stages: dict[Stage, tuple[int, int]] = {}  # requests running and waiting in each
         self._table = table
         self._tokens = tokens
         self._workers = workers
+        self._targets = targets
         self._metrics = watching.metrics
         self._timeline = watching.timeline
         self._broadcast = watching.broadcast
@@ -33,6 +36,8 @@ class Reports:
         """Take all that is in a report."""
         self.stages.update(report.counts)
         self._workers.caches.learn(report.kept)
+        if report.costs is not None:
+            self._targets.learn(report.costs)
         self._count(report.lookups)
         self._time(report.spans)
         now = time.monotonic()

@@ -4,11 +4,15 @@ import msgspec
 
 from unifiedserve.engine.caches import Caches, PromptContents
 from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.targets import Targets
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PrefillRequest, Reuse, VisionRequest
 
 
-def prefill_request(active: ActiveRequest, uid: int, indices: list[int], caches: Caches) -> PrefillRequest:
+def prefill_request(
+    active: ActiveRequest, uid: int, indices: list[int], caches: Caches, targets: Targets
+) -> PrefillRequest:
     """Return the language stages' part: one answer goes on from its tokens so far, several start at the prompt."""
     prompt = active.planned.prompt
     generated = active.answers[indices[0]].token_ids if len(indices) == 1 else []
@@ -26,15 +30,18 @@ def prefill_request(active: ActiveRequest, uid: int, indices: list[int], caches:
         if not active.stale:
             keys = None if request.reads_prompt else request.page_keys  # all of it is to be computed
             request.reuse = caches.find(len(request.token_ids), keys, active.contents)
+    request.ticket = targets.ticket(active, request)
     return request
 
 
-def vision_request(active: ActiveRequest, uid: int, reuse: Reuse, *, watched: bool = False) -> VisionRequest | None:
+def vision_request(
+    active: ActiveRequest, ticket: Ticket, reuse: Reuse, *, watched: bool = False
+) -> VisionRequest | None:
     """Return the media that must be decoded, for there is nothing to reuse instead; None if there are none."""
     sources = [
         msgspec.structs.replace(source, units=units) for source in active.sources if (units := _missing(source, reuse))
     ]
-    return VisionRequest(ticket=active.ticket(uid), media=sources, watched=watched) if sources else None
+    return VisionRequest(ticket=ticket, media=sources, watched=watched) if sources else None
 
 
 def _sampling(active: ActiveRequest, begun: bool) -> SamplingParams:

@@ -62,6 +62,9 @@ class QueuedRequest(ModelRequest):
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = _UNSUPPORTED
 
     priority: Annotated[int, Meta(ge=-(2**31), le=INT_LIMIT, description="The lowest goes first")] | None = None
+    slo_ttft: (
+        Annotated[float, Meta(gt=0, le=1e9, description="Milliseconds to the first token: who must goes first")] | None
+    ) = None
     deadline: Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")] | None = None
 
     user: str | None = None

@@ -48,7 +48,14 @@ def engine_request(
     asked: QueuedRequest, id: str, sampling: SamplingParams, wanted: Constraint | None = None, **prompt: Any
 ) -> GenerateRequest:
     """Return the engine's request; `prompt` are its fields that say what is to be answered."""
-    request = GenerateRequest(id=id, sampling=sampling, priority=asked.priority or 0, deadline=asked.deadline, **prompt)
+    request = GenerateRequest(
+        id=id,
+        sampling=sampling,
+        priority=asked.priority or 0,
+        slo_ttft=asked.slo_ttft / 1000 if asked.slo_ttft else None,
+        deadline=asked.deadline,
+        **prompt,
+    )
     if wanted is not None:
         request.sampling = msgspec.structs.replace(sampling, grammar=wanted.grammar)
         request.grammar_param = wanted.param

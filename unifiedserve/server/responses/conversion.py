@@ -60,6 +60,7 @@ def chat_request(asked: ResponsesRequest) -> ChatRequest:
         mm_processor_kwargs=asked.mm_processor_kwargs,
         chat_template_kwargs=asked.chat_template_kwargs,
         priority=asked.priority,
+        slo_ttft=asked.slo_ttft,
         deadline=asked.deadline,
     )
 

@@ -35,6 +35,7 @@ class DecodeStage:
     def accept(self, generation: Generation) -> None:
         """Take over an answer and the pages that it holds."""
         self._running[generation.key] = generation
+        self._running = dict(sorted(self._running.items(), key=lambda item: (item[1].ticket.turn, item[1].index)))
         self._waiting.setdefault(generation.ticket.uid, time.monotonic())
 
     def end_wait(self, uid: int) -> float | None:
@@ -42,7 +43,7 @@ class DecodeStage:
         return self._waiting.pop(uid, None)
 
     def states(self) -> list[DecodeState]:
-        """Return what the scheduler sees of the sequences."""
+        """Return what the scheduler sees of the sequences, by their turns."""
         return [
             DecodeState(s.ticket, s.index, len(s.token_ids), len(s.pages), self._kv.state_pages)
             for s in self._running.values()

@@ -92,6 +92,7 @@ class LanguageLane:
                     self._start_anew(uid)
                 self._encode_step.run(plan.encode)
             self._report_caches()
+        self._port.reporter.learned(self._measured.costs)
         return AT_ONCE if plan.has_work else plan.wait_until
 
     def drop(self, abort: Abort) -> None:
@@ -145,14 +146,14 @@ class LanguageLane:
             self._freed.by_answers()
 
     def _state(self) -> State:
-        neighbours = self._port.neighbours
+        neighbours, now = self._port.neighbours, time.monotonic()
         return State(
-            prefills=[prompt.state for prompt in self._prompts],
+            prefills=self._prompts.in_turn(now),
             decodes=self._decode.states(),
             kv_free=self._pool.free_pages(),
             kv_total=self._pool.num_pages,
             visual_free=self._prompts.visual_free,
-            now=time.monotonic(),
+            now=now,
             pace=self._measured.pace._replace(
                 others_work=self._rests and neighbours.work, waiting=neighbours.waiting, joining=neighbours.joining
             ),

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from unifiedserve.config import Order
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.scheduling import PrefillState
+from unifiedserve.scheduling import PrefillState, Queue
 from unifiedserve.worker.language.prompt_units import PromptUnits
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.language.token_inputs import TokenInputs
@@ -20,7 +21,14 @@ class PromptTable:
     """
 
     def __init__(
-        self, adapter: LanguageAdapter, kv: KVCache, patches: RowBuffer, visual: RowBuffer, *, prefills: bool = True
+        self,
+        adapter: LanguageAdapter,
+        kv: KVCache,
+        patches: RowBuffer,
+        visual: RowBuffer,
+        order: Order = "fcfs",
+        *,
+        prefills: bool = True,
     ) -> None:
         self._adapter = adapter
         self._kv = kv
@@ -28,6 +36,7 @@ class PromptTable:
         self._visual = visual
         self._prefills = prefills
         self._prompts: dict[int, StagedPrompt] = {}
+        self._queue: Queue[PrefillState] = Queue(order)
 
     def __len__(self) -> int:
         return len(self._prompts)
@@ -36,8 +45,7 @@ class PromptTable:
         return uid in self._prompts
 
     def __iter__(self) -> Iterator[StagedPrompt]:
-        """Iterate over the prompts by their turn."""
-        return iter(sorted(self._prompts.values(), key=lambda prompt: prompt.state.ticket.turn))
+        return iter(self._prompts.values())
 
     def __getitem__(self, uid: int) -> StagedPrompt:
         """Return a prompt. Raises KeyError if it is not here."""
@@ -46,6 +54,10 @@ class PromptTable:
     def get(self, uid: int) -> StagedPrompt | None:
         """Return a prompt; None if it has left or never came."""
         return self._prompts.get(uid)
+
+    def in_turn(self, now: float) -> list[PrefillState]:
+        """Return what the scheduler sees of the prompts, in the order in which they are served at this time."""
+        return self._queue.in_turn(now)
 
     @property
     def visual_free(self) -> int:
@@ -56,6 +68,7 @@ class PromptTable:
         """Make the record of a request that arrived, unless nothing is to be done for it here."""
         prompt = self._record(request)
         self._prompts[prompt.uid] = prompt
+        self._queue.add(prompt.state)
         self.drop_if_done(prompt.uid)
 
     def drop_if_done(self, uid: int) -> None:
@@ -68,6 +81,7 @@ class PromptTable:
         """Forget a prompt, if it is here, and release all that it holds."""
         prompt = self._prompts.pop(uid, None)
         if prompt is not None:
+            self._queue.remove(prompt.state)
             for pages in prompt.patches.values():
                 self._patches.release(pages)
             self._kv.release(prompt.kv)

@@ -63,18 +63,18 @@ class StagedPrompt:
     def take_patches(self, unit: int, pages: list[int]) -> None:
         """Take over the pages of the patch buffer that hold a unit."""
         self.patches[unit] = pages
-        self.state.units[unit].ready = True
+        self.state.decode_unit(unit)
 
     def reserve(self, pages: int) -> None:
         """Set `pages` of the visual buffer aside, which with those that are set aside elsewhere hold all units."""
         if not self.state.reserved:
-            self.state.reserved = True
+            self.state.reserve()
             self.promised = pages
 
     def encoded(self, unit: int, pages: int = 0) -> None:
         """Note that a unit's visual tokens are there, in `pages` that were promised here."""
         self.promised -= pages
-        self.state.units[unit].encoded = True
+        self.state.encode_unit(unit)
 
     def take_visual(self, unit: int, pages: list[int]) -> None:
         """Take over the pages of the visual buffer that hold a unit: where it was encoded, all are set aside."""
@@ -92,11 +92,11 @@ class StagedPrompt:
         """Take over all KV pages that it will need, the reused prefix first."""
         self.kv = pages
         self.kept = len(self.prefix.numbers)
-        self.state.admitted = True
+        self.state.admit()
 
     def advance(self, stop: int) -> None:
         """Note that the KV of all tokens before `stop` is there."""
-        self.state.prefilled = stop
+        self.state.prefill(stop)
 
     def hand_over_kv(self) -> list[int]:
         """Return the KV pages, which belong to the caller from now on."""

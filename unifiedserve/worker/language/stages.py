@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from unifiedserve.config import Stage
+from unifiedserve.config import Order, Stage
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.encode import EncodeStage
@@ -31,9 +31,10 @@ class LanguageStages(NamedTuple):
         sampler: Sampler,
         instance: int,
         hosted: frozenset[Stage],
+        order: Order,
     ) -> "LanguageStages":
         """Return the stages of the `instance` whose number tags the pages that they take."""
-        prompts = PromptTable(model.adapter, model.kv, patches, visual, prefills=Stage.PREFILL in hosted)
+        prompts = PromptTable(model.adapter, model.kv, patches, visual, order, prefills=Stage.PREFILL in hosted)
         return cls(
             model,
             visual,

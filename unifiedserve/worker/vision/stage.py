@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
+from unifiedserve.config import Order
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Patches, VisionRequest, WatchedUnits
-from unifiedserve.scheduling import VisionState
+from unifiedserve.scheduling import Queue, VisionState
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
 from unifiedserve.worker.vision.videos import RunningVideos
@@ -33,12 +34,15 @@ class VisionStage:
     Finished pieces are queued here and `wake` is called: the worker's loop never waits for a decoder.
     """
 
-    def __init__(self, patches: RowBuffer, instance: int, threads: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, patches: RowBuffer, instance: int, threads: int, wake: Callable[[], None], order: Order = "fcfs"
+    ) -> None:
         self._buffer = patches
         self._instance = instance
         self._wake = wake
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
+        self._queue: Queue[VisionState] = Queue(order)
         self._reader = MediaReader(threads, self._finished)
 
     def accept(self, message: VisionRequest) -> None:
@@ -46,6 +50,7 @@ class VisionStage:
         wanted = [(len(source.wanted), source.plan.patches_per_unit) for source in message.media]
         pages = sum(units * self._buffer.pages_for(patches) for units, patches in wanted)
         state = VisionState(message.ticket, pages)
+        self._queue.add(state)
         self._jobs[message.ticket.uid] = _Job(message, state, sum(units for units, _ in wanted), time.monotonic())
 
     @property
@@ -60,13 +65,13 @@ class VisionStage:
         return self._buffer.pool.used_pages()
 
     def states(self) -> list[VisionState]:
-        """Return what the scheduler sees of the requests, by their turn."""
-        return sorted((job.state for job in self._jobs.values()), key=lambda s: s.ticket.turn)
+        """Return what the scheduler sees of the requests, in the order in which they are served."""
+        return self._queue.in_turn(time.monotonic())
 
     def start(self, uid: int) -> float:
         """Admit a request and begin to decode all of its media; return when (monotonic seconds) it had arrived."""
         job = self._jobs[uid]
-        job.state.admitted = True
+        job.state.admit()
         job.videos = self._reader.start(uid, job.message.media)
         return job.arrived
 
@@ -110,7 +115,10 @@ class VisionStage:
     def drop(self, uid: int) -> None:
         """Forget a request, if it is here; what is still being decoded for it is cancelled."""
         job = self._jobs.pop(uid, None)
-        if job is not None and job.videos is not None:
+        if job is None:
+            return
+        self._queue.remove(job.state)
+        if job.videos is not None:
             self._reader.cancel(job.videos)
 
     def close(self) -> None:

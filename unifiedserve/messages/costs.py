@@ -1,0 +1,15 @@
+"""What work takes on this machine, as its workers have measured it lately."""
+
+import msgspec
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """Seconds that work took lately: a step that only decodes, and each token that comes on top; 0: unknown."""
+
+    decode: float = 0.0
+    prompt_token: float = 0.0
+    visual_token: float = 0.0
+
+    def alone(self, prompt_tokens: int, visual_tokens: int) -> float:
+        """Return the seconds to the first token of a request with the machine to itself: to encode and to prefill."""
+        return prompt_tokens * self.prompt_token + visual_tokens * self.visual_token
