@@ -23,6 +23,7 @@ from unifiedserve.scheduling import (
     policy_for,
     schedule_decode,
     schedule_encode,
+    schedule_in_between,
     schedule_prefill,
     schedule_vision,
     stage_level,
@@ -296,3 +297,83 @@ def test_encoding_goes_on_for_those_that_hold_pages() -> None:
     holder = PrefillState(Ticket(2, 2.0), 20, 5, [Unit(4, 0, 4, True, True), Unit(4, 4, 4, ready=True)], reserved=True)
     work = schedule_encode(State([late, holder], [], 10, 10, 2), Budget(10, 10, 10, 4))
     assert work == [EncodeWork(2, [1])]
+
+
+SHARING = replace(BUDGET, order="slack", short_tokens=64)
+
+
+def first_video(units: int = 8) -> PrefillState:
+    """A video of 32 tokens a unit, half of it encoded, that is first in turn."""
+    request = video(1, units)
+    request.ticket = Ticket(1, 0.0, due=1.0, work=1.0)
+    request.reserved = True
+    for unit in range(units // 2):
+        request.encode_unit(unit)
+    return request
+
+
+def short_image(uid: int) -> PrefillState:
+    return PrefillState(Ticket(uid, 5.0, due=50.0, work=1.0), 30, 2, [Unit(20, 5, 2, ready=True)])
+
+
+def test_no_text_waits_behind_a_video_and_the_video_goes_on() -> None:
+    late = PrefillState(Ticket(2, 5.0, due=50.0, work=1.0), 30, 2)
+    plan = encode_prefill(state([first_video(), late], order="slack"), SHARING)
+    assert plan.prefill == [Chunk(2, 0, 30), Chunk(1, 0, 70)]
+    plan = encode_prefill(state([first_video(), late], order="slack"), replace(SHARING, short_tokens=0))
+    assert plan.prefill == [Chunk(1, 0, 100)]
+
+
+def test_an_image_is_encoded_with_one_unit_of_the_video_before_it() -> None:
+    work = schedule_encode(state([first_video(), short_image(2), short_image(3)], order="slack"), SHARING)
+    assert work == [EncodeWork(2, [0]), EncodeWork(1, [4])]
+
+
+def test_beside_a_short_request_that_is_first_nothing_long_is_encoded() -> None:
+    image = PrefillState(Ticket(2, 0.0, due=1.0, work=0.5), 30, 2, [Unit(20, 5, 2, ready=True)])
+    later = video(3, 4)
+    later.ticket = Ticket(3, 0.0, due=90.0, work=1.0)
+    requests = state([later, image], order="slack")
+    assert schedule_encode(requests, SHARING) == [EncodeWork(2, [0])]
+    assert schedule_encode(requests, replace(SHARING, short_tokens=0)) == [EncodeWork(2, [0]), EncodeWork(3, [0])]
+
+
+def test_a_share_is_kept_for_nobody_of_a_lower_class() -> None:
+    late = PrefillState(Ticket(2, 5.0, priority=1, due=50.0, work=1.0), 30, 2)
+    assert schedule_prefill(state([first_video(), late], order="slack"), SHARING) == [Chunk(1, 0, 100)]
+
+
+def test_in_between_layers_only_short_prompts_go_that_are_before_what_is_encoded() -> None:
+    before = PrefillState(Ticket(2, 0.0, due=0.5, work=0.2), 30, 2)
+    behind = PrefillState(Ticket(3, 5.0, due=50.0, work=1.0), 30, 2)
+    waiting = state([first_video(), before, behind, short_image(4)], order="slack")
+    assert schedule_in_between(waiting, SHARING, {1}) == [Chunk(2, 0, 30)]
+    waiting = state([first_video(), behind, short_image(4)], order="slack")
+    assert schedule_in_between(waiting, SHARING, {4}) == [], "a long prompt that is ready is not overtaken"
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 200), st.integers(0, 20)), min_size=1, max_size=10),
+    st.sampled_from(ORDERS),
+    st.integers(0, 300),
+)
+def test_steps_stay_within_their_budgets(
+    requests: list[tuple[bool, int, int]], order: Order, short_tokens: int
+) -> None:
+    waiting = []
+    for uid, (has_media, size, due) in enumerate(requests):
+        request = video(uid, 1 + size // 32) if has_media else text(uid, size)
+        request.ticket = Ticket(uid, uid, due=uid + due, work=1.0)
+        for unit in range(len(request.units) // 2):
+            request.reserved = True
+            request.encode_unit(unit)
+        waiting.append(request)
+    budget = replace(BUDGET, order=order, short_tokens=short_tokens)
+    seen = state(waiting, order=order)
+    chunks = schedule_prefill(seen, budget)
+    assert sum(chunk.stop - chunk.start for chunk in chunks) <= BUDGET.prefill_tokens
+    assert len({chunk.uid for chunk in chunks}) == len(chunks)
+    work = schedule_encode(seen, budget)
+    assert sum(32 * len(units) for _, units in work) <= BUDGET.encode_tokens + 32
+    assert all(not waiting[uid].units[number].encoded for uid, units in work for number in units)
+    assert bool(work) == any(request.to_encode for request in waiting)

@@ -82,6 +82,7 @@ class DeferredDevice:
     def __init__(self, room: Callable[[], Room] | None = None) -> None:
         deferred_device.install()
         self.torch = torch.device("deferred", 0)
+        self.synchronous = False
         self.sharing: Sharing = TimeSlices()
         self.kernels: Kernels = CudaKernels(self, PlainAttention(), PlainPointwise())
         self._room = room or (lambda: Room("a stand-in", 1 << 30, 1 << 30))

@@ -141,6 +141,8 @@ class Device(Protocol):
     #: where its shared memory is, as `ipc_buffers.Memory.create` has it
     place: str
     torch: torch.device
+    #: calls return when the work is done, so that other work can go in between
+    synchronous: bool
     sharing: Sharing
 
     @property

@@ -1,7 +1,7 @@
 """The two sides of every model family: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from unifiedserve.messages.media import (
     VideoInfo,
 )
 from unifiedserve.models.chat import ChatTemplate
+from unifiedserve.models.layer_hooks import before_each_layer
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.pooling import load_pooling
@@ -194,6 +195,9 @@ class LanguageAdapter:
         self.model: Any = build_model(config, weights, dtype, device.torch, generates=self.pooling is None)
         self.language_model: Any = self.model.get_decoder()
         number_layers(self.language_model)
+        #: called before each layer of the encoder; who runs it may set it
+        self.between_layers: Callable[[], None] = lambda: None
+        before_each_layer(self.model, self.language_model, lambda: self.between_layers())
         self._run = device.kernels.runner(self.language_model, dtype) or self.run_modules
         self._head = device.kernels.head(self.model.get_output_embeddings()) if self.pooling is None else None
 

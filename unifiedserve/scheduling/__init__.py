@@ -9,7 +9,7 @@ that it will ever need of it is there. So no two requests can wait for each othe
 
 from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.decode import schedule_decode
-from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
+from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_in_between, schedule_prefill
 from unifiedserve.scheduling.pacing import learn_encode, learn_step, next_start
 from unifiedserve.scheduling.policies import Policy, continuous_batching, encode_prefill, policy_for, stage_level
 from unifiedserve.scheduling.queue import Queue
@@ -49,6 +49,7 @@ __all__ = [
     "policy_for",
     "schedule_decode",
     "schedule_encode",
+    "schedule_in_between",
     "schedule_prefill",
     "schedule_vision",
     "stage_level",

@@ -5,7 +5,8 @@ while prefill waits for KV pages. While a long request is first in turn, half of
 text waits behind a video, and the video goes on in every step.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import takewhile
 
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
 
@@ -45,6 +46,22 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
         step.fill(short, budget.prefill_tokens // 2)
     step.fill(state.prefills, budget.prefill_tokens or _UNLIMITED)
     return step.chunks if step.worth or beside_decode else []
+
+
+def schedule_in_between(state: State, budget: Budget, encoding: Collection[int]) -> list[Chunk]:
+    """Return the chunks of short prompts that need no more visual tokens and are before `encoding` (uids) in turn.
+
+    They can be prefilled while the encoder is at work on those. Nobody overtakes a longer prompt that is ready.
+    """
+
+    def overtakes(request: PrefillState) -> bool:
+        waits = request.reach <= request.prefilled
+        return request.ticket.uid not in encoding and (waits or request.tokens_left <= budget.short_tokens)
+
+    before = list(takewhile(overtakes, state.prefills))
+    step = _PrefillStep(state, budget)
+    step.fill([request for request in before if request.all_encoded], budget.prefill_tokens or _UNLIMITED)
+    return step.chunks if step.worth else []
 
 
 def _overtaking(ready: Iterable[PrefillState], budget: Budget, most: int) -> list[PrefillState]:

@@ -8,7 +8,7 @@ from unifiedserve.config import Order
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling.state import Rank
 
-_PATIENCE = 4.0  # targets after its arrival at which a request that has missed its own is due
+_PATIENCE = 2.0  # targets after its arrival at which a request that has missed its own is due
 _AGEING = 8.0  # times its remaining work that a request lets newcomers go first which are shorter
 
 

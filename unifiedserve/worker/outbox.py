@@ -7,7 +7,7 @@ from ipc_buffers import MessageQueue
 from unifiedserve.config import Placement, Stage
 from unifiedserve.errors import ErrorKind
 from unifiedserve.memory.shared import ENGINE_INBOX
-from unifiedserve.messages.wire import Abort, Drained, Failed, Message, pack
+from unifiedserve.messages.wire import Abort, Drained, Failed, Message, PrefillRequest, pack, unpack
 
 _PATIENCE_SECONDS = 0.05
 _MOST_MESSAGES = 256
@@ -46,6 +46,17 @@ class Outbox:
         """Return the messages that came in; wait up to `timeout` seconds (None: for ever) for the first one."""
         early, self._early = self._early, []
         return early + self._inboxes[self._instance].receive_many(_MOST_MESSAGES, timeout=0 if early else timeout)
+
+    def take_requests(self) -> list[PrefillRequest]:
+        """Return the requests that have come in meanwhile; all other messages wait for `receive`, in their order."""
+        requests = []
+        for data in self._inboxes[self._instance].receive_many(_MOST_MESSAGES, timeout=0):
+            message = unpack(data)
+            if isinstance(message, PrefillRequest):
+                requests.append(message)
+            else:
+                self._early.append(data)
+        return requests
 
     def to_engine(self, message: Message) -> None:
         """Send to the engine."""

@@ -42,6 +42,7 @@ class CpuDevice:
     name: DeviceName = "cpu"
     place = "host"
     torch = torch.device("cpu")
+    synchronous = True
     kernels: Kernels = CpuKernels()
     sharing: Sharing = NiceSharing()
 

@@ -20,6 +20,7 @@ class CudaDevice:
 
     name: DeviceName = "cuda"
     place = "cuda:0"
+    synchronous = False
 
     def __init__(self, attention: AttentionBackend) -> None:
         self._attention: AttentionBackend = attention

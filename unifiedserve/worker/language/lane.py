@@ -21,7 +21,7 @@ from unifiedserve.messages.wire import (
     Rehearse,
     Stale,
 )
-from unifiedserve.scheduling import Budget, Plan, State, policy_for
+from unifiedserve.scheduling import Budget, Plan, State, policy_for, schedule_in_between
 from unifiedserve.worker.lane import AT_ONCE
 from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
@@ -53,10 +53,14 @@ class LanguageLane:
         self._port = port
         self._rests = model.adapter.device.sharing.rests
         self._measured = Measured()
+        self._encoding: frozenset[int] = frozenset()  # uids in the present batch of the encoder
+        self._looks_between = False
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
         shared = self._measured, self._freed, port
         self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared)
         self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared)
+        if model.adapter.device.synchronous and budget.short_tokens and hosted >= {Stage.ENCODE, Stage.PREFILL}:
+            model.adapter.between_layers = self._go_between
 
     def accept(self, message: Message) -> None:
         match message:
@@ -90,6 +94,7 @@ class LanguageLane:
             with self._guard(work.uid for work in plan.encode):
                 for uid in self._encode_step.recall(plan.encode):
                     self._start_anew(uid)
+                self._encoding, self._looks_between = frozenset(work.uid for work in plan.encode), True
                 self._encode_step.run(plan.encode)
             self._report_caches()
         self._port.reporter.learned(self._measured.costs)
@@ -115,6 +120,26 @@ class LanguageLane:
 
     def close(self) -> None:
         """Do nothing: nothing runs beside the loop; pages are the engine's to reclaim."""
+
+    def _go_between(self) -> None:
+        """Prefill short prompts between two layers of the encoder, before which they are in turn."""
+        requests = self._port.outbox.take_requests()
+        for request in requests:
+            self.accept(request)
+        if not (requests or self._looks_between):
+            return
+        chunks = schedule_in_between(self._state(), self._budget, self._encoding)
+        self._looks_between = bool(chunks)
+        if not chunks:
+            return
+        start, plan = time.monotonic(), Plan(prefill=chunks)
+        self._tell(plan, encoding=True)
+        with self._guard(chunk.uid for chunk in chunks):
+            self._forward_step.run(plan)
+        self._report_caches()
+        self._port.reporter.flush(self.counts())
+        self._tell(Plan(), encoding=True)
+        self._measured.between += time.monotonic() - start
 
     def _accept_request(self, request: PrefillRequest) -> None:
         uid = request.ticket.uid
@@ -165,11 +190,11 @@ class LanguageLane:
         for stage in (self._encode, self._prefill, self._decode):
             self._port.reporter.cached(*stage.log.take())
 
-    def _tell(self, plan: Plan) -> None:
+    def _tell(self, plan: Plan, *, encoding: bool = False) -> None:
         """Let the other workers know what this one is about to do, so that they can pace themselves."""
         neighbours = self._port.neighbours
         if Stage.ENCODE in self._hosted:
-            neighbours.tell_working(Stage.ENCODE, bool(plan.encode))
+            neighbours.tell_working(Stage.ENCODE, encoding or bool(plan.encode))
         if Stage.PREFILL in self._hosted:
             neighbours.tell_working(Stage.PREFILL, bool(plan.prefill))
             states = [(chunk, self._prompts[chunk.uid].state) for chunk in plan.prefill]

@@ -9,6 +9,7 @@ class Measured:
     def __init__(self) -> None:
         self.costs = Costs()
         self.pace = Pace()
+        self.between = 0.0  # seconds, in all, of forward passes in between layers of the encoder
 
     def stepped(self, decodes: int, prompt_tokens: int, start: float, ended: float) -> None:
         """Learn from a forward pass between these times (monotonic seconds)."""

@@ -26,7 +26,10 @@ class Qwen25VLAdapter(LanguageAdapter):
         super().__init__(config, weights, dtype, model_dir, device)
         image, video = read_rules(model_dir, self.video_defaults)
         self._encode = self.tower(
-            self.model.model.visual, {"image": image.normalisation(), "video": video.normalisation()}, device
+            self.model.model.visual,
+            {"image": image.normalisation(), "video": video.normalisation()},
+            device,
+            lambda: self.between_layers(),
         )
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:

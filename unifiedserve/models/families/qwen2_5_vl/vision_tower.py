@@ -4,7 +4,7 @@ The same function as transformers' Qwen2_5_VisionTransformerPretrainedModel comp
 windows instead of one a window, and few passes over the hidden states between the matrix products.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,15 +29,23 @@ PATCHES = 2048  # patches in one go, if units are not larger: what lies between 
 class VisionTower:
     """A vision tower over `modules`, transformers' own, whose parameters are used in place.
 
-    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media; `between_layers` is
+    called before each layer. Raises ConfigError for
     an activation other than SiLU or a dtype that the device does not know.
     """
 
-    def __init__(self, modules: Any, normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]], device: Device) -> None:
+    def __init__(
+        self,
+        modules: Any,
+        normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]],
+        device: Device,
+        between_layers: Callable[[], None] = lambda: None,
+    ) -> None:
         config = modules.config
         if config.hidden_act != "silu":
             raise ConfigError(f"vision_config.hidden_act is {config.hidden_act!r}; supported is 'silu'")
         self._device = device
+        self._between_layers = between_layers
         self._kernels = device.kernels.vision
         self._kernels.check_dtype(modules.dtype)
         self._heads: int = config.num_heads
@@ -69,6 +77,7 @@ class VisionTower:
         layout = whole if 0 in self._whole_units else windows
         hidden = rearranged(embedded, layout.order)
         for number, block in enumerate(self._blocks):
+            self._between_layers()
             wanted = whole if number in self._whole_units else windows
             if wanted is not layout:
                 hidden, layout = rearranged(hidden, moves[wanted is whole]), wanted
