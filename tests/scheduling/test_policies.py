@@ -305,7 +305,7 @@ SHARING = replace(BUDGET, order="slack", short_tokens=64)
 def first_video(units: int = 8) -> PrefillState:
     """A video of 32 tokens a unit, half of it encoded, that is first in turn."""
     request = video(1, units)
-    request.ticket = Ticket(1, 0.0, due=1.0, work=1.0)
+    request.ticket = Ticket(1, 0.0, due=3.0, work=1.0)
     request.reserved = True
     for unit in range(units // 2):
         request.encode_unit(unit)
