@@ -1,7 +1,7 @@
 """What a step's plan costs the host: the order of the queue and the policy, with many running and waiting requests.
 
-Nothing is computed: the schedulers are pure. Half of those that wait are texts, the rest images and videos in all states
-from still being decoded to partly prefilled; in every step some arrive, some are due and some get on.
+Nothing is computed: the schedulers are pure. Half of those that wait are texts, the rest images and videos in all
+states from still being decoded to partly prefilled; in every step some arrive, some are due and some get on.
 
     python bench/scheduler_step.py --json bench/results/scheduler-step.json --plot bench/results/scheduler-step.png
 """

@@ -31,6 +31,7 @@ from unifiedserve.messages.wire import (
     PromptLogprobs,
     PromptVector,
     Report,
+    Span,
     Token,
     VisionRequest,
     pack,
@@ -100,6 +101,7 @@ class InlineWorkers:
         self.told: list[Token | PromptLogprobs | PromptVector] = []
         self.ended: set[int] = set()
         self.through: set[int] = set()
+        self.spans: list[Span] = []
         self.drained: set[int] = set()
         self.processor = processor
         self._placement = placement
@@ -133,8 +135,17 @@ class InlineWorkers:
     def send(self, stage: Stage, message: Message) -> None:
         self.memory.inboxes[self._placement.host(stage)].send(pack(message))
 
-    def submit(self, uid: int, asked: Asked, sampling: SamplingParams, answers: int = 1, embed: bool = False) -> None:
-        ticket = Ticket(uid, monotonic())
+    def submit(
+        self,
+        uid: int,
+        asked: Asked,
+        sampling: SamplingParams,
+        answers: int = 1,
+        embed: bool = False,
+        target: float = float("inf"),
+    ) -> None:
+        arrival = monotonic()
+        ticket = Ticket(uid, arrival, due=arrival + target)
         self.tokens[uid] = {}
         request = PrefillRequest(
             ticket=ticket,
@@ -177,6 +188,7 @@ class InlineWorkers:
             self.told.append(message)
         elif isinstance(message, Report):
             self.told += message.tokens
+            self.spans += message.spans
             self.through |= set(message.through)
             for token in message.tokens:
                 self.tokens[token.uid][token.number] = token.token.token
