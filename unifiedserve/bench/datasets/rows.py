@@ -81,7 +81,7 @@ def _commas(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         yield from enumerate(reader, 1)
     except csv.Error as error:
-        raise ConfigError(f"{path}, line {reader.line_num}: {error}") from error
+        raise ConfigError(f"{path}, after line {reader.line_num}: {error}") from error
 
 
 def _parquet(path: Path) -> Iterator[Any]:
