@@ -170,12 +170,17 @@ def mvb_row(video: str, **fields: Any) -> dict[str, Any]:
 
 def test_mvbench_finds_the_folder_of_each_task_and_clips(tmp_path: Path, put: Any) -> None:
     put("json/action_antonym.json", [mvb_row("166583.webm")])
-    put("json/action_sequence.json", [mvb_row("ZS9XR.mp4", start=11.1, end=17.2)])
+    put(
+        "json/action_sequence.json",
+        [mvb_row("ZS9XR.mp4", start=11.1, end=17.2), mvb_row("ZS9XR.mp4", start=3.0, end=2.0)],
+    )
     put("json/state_change.json", [mvb_row("left/4504_frame52.mp4")])
     put("video/ssv2_video/166583.webm")
     put("video/star/Charades_v1_480/ZS9XR.mp4")
     put("video/perception/videos/left/4504_frame52.mp4")
-    media = {sample.task: sample.media[0] for sample in load("mvbench", tmp_path).samples}
+    read = load("mvbench", tmp_path)
+    media = {sample.task: sample.media[0] for sample in read.samples}
+    assert [row.reason for row in read.unusable] == ["nothing lies in its clip from 3.0 to 2.0 s"]
     assert set(media) == {"action_antonym", "action_sequence", "state_change"}
     assert (media["action_sequence"].start, media["action_sequence"].end) == (11.1, 17.2)
     assert (media["action_antonym"].start, media["action_antonym"].end) == (None, None)

@@ -64,6 +64,7 @@ DEV = Loader(
 )
 TEST = Loader(
     annotations=("test-ground-truth/test_*_gt.json", "test_multi_choice_tasks.json", "test_generation_tasks.json"),
+    roots=(".", "MLVU_Test"),
     layout="test-ground-truth/test_mcq_gt.json (or test_multi_choice_tasks.json) and MLVU_Test/video/<video>",
     read=_read_test,
 )
