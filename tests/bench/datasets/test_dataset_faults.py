@@ -118,7 +118,9 @@ def test_a_file_that_comes_with_the_annotations_is_asked_for(tmp_path: Path, put
     assert "subset_answers.json: Expected `int` <= 4" in refusal("egoschema", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["../../etc/" + "x" * 300, "/etc/nothing/here", "a\0b"], ids=["up", "absolute", "nul"])
+@pytest.mark.parametrize(
+    "name", ["../../etc/" + "x" * 300, "/etc/nothing/here", "a\0b", "a\nb"], ids=["up", "absolute", "nul", "lines"]
+)
 def test_strange_names_of_media_are_only_missing(tmp_path: Path, put: Any, name: str) -> None:
     put("coco_pope_random.json", json.dumps(POPE_ROW | {"image": name}))
     assert "1 media file missing" in refusal("pope", tmp_path)

@@ -116,6 +116,9 @@ def test_vision_arena_unpacks_each_image_once(tmp_path: Path, put: Any) -> None:
     assert Path(first.media[0].path).read_bytes() == PNG
     assert second.media[0] == first.media[0]
     assert len(list((tmp_path / "unpacked").iterdir())) == 2
+    Path(first.media[0].path).write_bytes(PNG[:4])
+    load("vision-arena", tmp_path)
+    assert Path(first.media[0].path).read_bytes() == PNG
 
 
 def test_the_benchmark_of_vision_arena_has_turns_without_roles(tmp_path: Path, put: Any) -> None:

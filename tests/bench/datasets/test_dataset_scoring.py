@@ -14,11 +14,16 @@ CHOICES = ("Red", "A blue car", "2", "Vitamin C")
 SECOND = {
     "letter": ["B", "b", "(B)", "B.", "b) a car", "**B**", "B: it moves", "B, because it is blue", "B\n\nA is wrong."],
     "sentence": ["Answer: B", "The answer is B", "the answer is (b).", "Option B", "I think it is B"],
-    "conclusion": ["The answer is B, not A.", "A is wrong, so the answer is B", "<think>A or C?</think>\nB"],
+    "conclusion": [
+        "The answer is B, not A.",
+        "Option A is wrong, so the answer is B",
+        "The correct option is B, not C",
+        "<think>A or C?</think>\nB",
+    ],
     "text": ["B. A blue car", "a blue car", "It is a blue car."],
 }
 NONE = {
-    "nothing": ["", "…", "<think>B</think>", "I would say so"],
+    "nothing": ["", "…", "<think>B</think>", "<think>It is B", "I would say so"],
     "unknown": ["E", "there are 2.5"],
     "several": ["B or C", "A and B", "A, B", "A. B.", "(A) (B)", "Red and a blue car"],
     "contradiction": ["B. Red"],

@@ -28,10 +28,8 @@ def load(name: str, data_dir: Path, *, skip_missing: bool = False, limit: int | 
     if data_set.missing and not skip_missing:
         raise ConfigError(f"{_missing(data_set, loader, folder)}; --skip-missing goes on with the others")
     if not data_set.samples:
-        reasons = (
-            "; ".join(data_set.notes()) or f"{name}: no rows of it in {first_few([str(path) for path in found[1]])}"
-        )
-        raise ConfigError(f"{reasons}; nothing is left to ask; expected in {folder}: {loader.layout}")
+        reasons = data_set.notes() or [f"{name}: no rows of it in {first_few([str(path) for path in found[1]])}"]
+        raise ConfigError(f"{'; '.join(reasons)}; nothing is left to ask; expected in {folder}: {loader.layout}")
     return data_set
 
 

@@ -57,6 +57,7 @@ def count(things: tuple[object, ...] | list[str], noun: str) -> str:
 
 
 def first_few(names: tuple[str, ...] | list[str], separator: str = ", ") -> str:
-    """Return the first names, and how many more there are."""
+    """Return the first names, in one line, and how many more there are."""
     more = len(names) - _NAMED
-    return separator.join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    shown = [name if name.isprintable() else ascii(name) for name in names[:_NAMED]]
+    return separator.join(shown) + (f" and {more} more" if more > 0 else "")

@@ -10,7 +10,9 @@ from unifiedserve.bench.requests import Expected
 _ALONE = r"(?<![\w'\u2019])([A-Z])(?![\w'\u2019])(?!\s+(?!(?:is|or|and|because|since|as)\b)[a-z])"
 _LETTER = re.compile(rf"{_ALONE}|\(([a-z])\)")
 _LEADING = re.compile(r"\W*([A-Za-z])(?:[.):]|(?=\s*\n)|\W*$)")
-_CONCLUSION = re.compile(rf"\b(?:answer|option|choice)\b(?:\s+is)?[\s:*(\"'“]*{_ALONE}", re.IGNORECASE)
+_CONCLUSION = re.compile(
+    rf"\b(?:answer|(?:right|correct|best) (?:option|choice))\b(?:\s+is)?[\s:*(\"'“]*{_ALONE}", re.IGNORECASE
+)
 
 
 def is_right(answer: str, expected: Expected) -> bool | None:
@@ -23,10 +25,10 @@ def is_right(answer: str, expected: Expected) -> bool | None:
 def chosen(answer: str, choices: Sequence[str]) -> int | None:
     """Return the index of the choice that an answer names, by its letter or else by its text; None if none or several.
 
-    What a model thinks before `</think>` does not count. A letter that the answer begins with outweighs a conclusion
+    What a model thinks, `<think>…</think>`, does not count. A letter that the answer begins with outweighs a conclusion
     ("the answer is B"), that outweighs other letters, and these outweigh texts.
     """
-    answer = answer.rpartition("</think>")[2].strip()
+    answer = answer.rpartition("</think>")[2].partition("<think>")[0].strip()
     if tuple(choices) == YES_NO:
         return _yes_or_no(answer)
     if whole := _reading(answer, choices):
