@@ -1,5 +1,6 @@
 """What all tests share: the data folder, the GPU marker, and one thread for torch."""
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -41,3 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if marked and not gpu.has_device():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no NVIDIA GPU"))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: collections of garbage in tests need not look through it."""
+    gc.collect()
+    gc.freeze()

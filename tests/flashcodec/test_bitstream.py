@@ -58,7 +58,7 @@ def test_media_data_of_mp4_is_not_read(tmp_path: Path) -> None:
     lengths = {}
     for seconds in (20, 40):
         path = tmp_path / f"{seconds}.mp4"
-        source = ["-f", "lavfi", "-i", f"mandelbrot=s=320x240:r=25,trim=duration={seconds}"]
+        source = ["-f", "lavfi", "-i", f"testsrc2=s=320x240:r=25:d={seconds}"]
         encoder = ["-c:v", "mpeg4", "-q:v", "2"]
         subprocess.run(["ffmpeg", "-v", "error", *source, *encoder, str(path)], check=True)
         file = CountingFile(path.read_bytes())

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -16,6 +17,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from unifiedserve import __version__
+from unifiedserve.cli.app import main
 from unifiedserve.cli.daemon import daemon
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor import gpu
@@ -28,13 +30,28 @@ def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Comple
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env={**os.environ, **(env or {})})
 
 
-def error_of(*arguments: str) -> str:
+def the_line(code: object, out: str, err: str) -> str:
     """The one line on stderr of a command that fails with exit code 2."""
-    result = run(*arguments)
-    assert (result.returncode, result.stdout) == (2, "")
-    (line,) = result.stderr.splitlines()
+    assert (code, out) == (2, "")
+    (line,) = err.splitlines()
     assert line.startswith("unifiedserve: ")
     return line
+
+
+@pytest.fixture
+def error_of(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Runs a command in this process, whose imports are done, and returns the line with which it fails.
+
+    What processes that it starts say on stderr counts, too.
+    """
+
+    def fail(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["unifiedserve", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return the_line(ended.value.code, *capfd.readouterr())
+
+    return fail
 
 
 def test_version() -> None:
@@ -92,12 +109,19 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["ask", "clip.mp4", "What?", "--url", "http://localhost:1", "--model", "tiny"], ["--url", "--model"]),
     ],
 )
-def test_mistakes_are_one_line(arguments: list[str], words: list[str]) -> None:
+def test_mistakes_are_one_line(error_of: Callable[..., str], arguments: list[str], words: list[str]) -> None:
     line = error_of(*arguments)
     assert all(word in line for word in words)
 
 
-def test_port_in_use() -> None:
+@pytest.mark.parametrize("mistake", ["--nonsense", "--torch-threads=9999"])
+def test_mistakes_end_the_process(mistake: str) -> None:
+    """Found at once, and when the engine starts."""
+    result = run("serve", "--port", "0", mistake)
+    assert mistake.split("=")[0] in the_line(result.returncode, result.stdout, result.stderr)
+
+
+def test_port_in_use(error_of: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         line = error_of("serve", "--port", port)
@@ -105,11 +129,11 @@ def test_port_in_use() -> None:
     assert "--port" in line
 
 
-def test_model_directory_without_weights(tmp_path: Path) -> None:
+def test_model_directory_without_weights(error_of: Callable[..., str], tmp_path: Path) -> None:
     assert str(tmp_path) in error_of("serve", "--port", "0", str(tmp_path))
 
 
-def test_a_checkpoint_that_does_not_fit_its_config(tmp_path: Path) -> None:
+def test_a_checkpoint_that_does_not_fit_its_config(error_of: Callable[..., str], tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
     stored = load_file(tmp_path / "model.safetensors")
     del stored["lm_head.weight"]
@@ -117,7 +141,7 @@ def test_a_checkpoint_that_does_not_fit_its_config(tmp_path: Path) -> None:
     assert "lacks 1 tensors of its model: lm_head.weight" in error_of("serve", "--port", "0", str(tmp_path))
 
 
-def test_a_shard_that_is_not_there(tmp_path: Path) -> None:
+def test_a_shard_that_is_not_there(error_of: Callable[..., str], tmp_path: Path) -> None:
     make_checkpoint(tmp_path)
     index = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))

@@ -1,0 +1,1 @@
+"""Data sets of questions about images, one file each."""

@@ -1,0 +1,63 @@
+"""What a data set consists of: samples, rows that are none, and files that are not there."""
+
+import msgspec
+
+from unifiedserve.bench.requests import Medium
+
+_NAMED = 3  # files and rows that a note names
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """A question about media, whose paths are absolute.
+
+    `choices` are empty if the answer is free; `right` is the index of the right one (None: it is not public); `answers`
+    are free answers of people. `follow_ups` are the user's next turns, after an answer each. `where` names the row.
+    """
+
+    id: str
+    where: str
+    question: str
+    media: tuple[Medium, ...]
+    task: str = ""
+    choices: tuple[str, ...] = ()
+    right: int | None = None
+    answers: tuple[str, ...] = ()
+    follow_ups: tuple[str, ...] = ()
+
+
+class Unusable(msgspec.Struct, frozen=True):
+    """A row of annotations that makes no sample, and why."""
+
+    where: str
+    reason: str
+
+
+class DataSet(msgspec.Struct, frozen=True, kw_only=True):
+    """The samples of a data set that can be asked; the media files of others that are not there; rows that are none."""
+
+    name: str
+    samples: tuple[Sample, ...]
+    missing: tuple[str, ...] = ()
+    unusable: tuple[Unusable, ...] = ()
+
+    def notes(self) -> list[str]:
+        """Return a line on the files that are missing and one on the rows that cannot be used, where there are any."""
+        notes = []
+        if self.missing:
+            notes.append(f"{self.name}: {count(self.missing, 'media file')} missing: {first_few(self.missing)}")
+        if self.unusable:
+            rows = first_few([f"{row.where}: {row.reason}" for row in self.unusable], "; ")
+            notes.append(f"{self.name}: {count(self.unusable, 'row')} cannot be used: {rows}")
+        return notes
+
+
+def count(things: tuple[object, ...] | list[str], noun: str) -> str:
+    """Return how many there are, in words: 1 row, 2 rows."""
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"
+
+
+def first_few(names: tuple[str, ...] | list[str], separator: str = ", ") -> str:
+    """Return the first names, in one line, and how many more there are."""
+    more = len(names) - _NAMED
+    shown = [name if name.isprintable() else ascii(name) for name in names[:_NAMED]]
+    return separator.join(shown) + (f" and {more} more" if more > 0 else "")

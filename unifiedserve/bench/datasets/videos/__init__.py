@@ -1,0 +1,1 @@
+"""Data sets of questions about videos, one file each."""
