@@ -71,6 +71,7 @@ PLACEMENTS = {
 
 MIB = 1 << 20
 DEFAULT_KV_CACHE_MIB = 512  # in host memory
+_SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user gives no target
 _PACE = 2.2  # lone decode steps between tokens while videos are worked on: streams keep over 40 % of their speed
 _REST = 0.55  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
 _LEAST_REST = 0.1  # the same if the user gives a target, which goes first
@@ -234,6 +235,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     def short_tokens(self) -> int:
         """The most tokens of a request for which a share of each step is kept: two steps' worth."""
         return 2 * self.prefill_chunk_tokens
+
+    @property
+    def step_seconds(self) -> float:
+        """The longest that a step may take which prefills, for short requests may come meanwhile: half their target."""
+        return (self.slo_ttft / 1000 or _SHORT_TARGET) / 2
 
     def seconds_between_tokens(self, decode_step: float) -> float:
         """Return the target for streams beside heavy work, given the seconds of a lone decode step."""

@@ -347,9 +347,19 @@ def test_in_between_layers_only_short_prompts_go_that_are_before_what_is_encoded
     before = PrefillState(Ticket(2, 0.0, due=0.5, work=0.2), 30, 2)
     behind = PrefillState(Ticket(3, 5.0, due=50.0, work=1.0), 30, 2)
     waiting = state([first_video(), before, behind, short_image(4)], order="slack")
-    assert schedule_in_between(waiting, SHARING, {1}) == [Chunk(2, 0, 30)]
+    assert schedule_in_between(waiting, SHARING, {1}, sharing=False) == [Chunk(2, 0, 30)]
+    assert schedule_in_between(waiting, SHARING, {1}, sharing=True) == [Chunk(2, 0, 30), Chunk(3, 0, 30)]
+    behind.ticket = Ticket(3, 5.0, priority=1, due=50.0, work=1.0)
+    waiting = state([first_video(), before, behind], order="slack")
+    assert schedule_in_between(waiting, SHARING, {1}, sharing=True) == [Chunk(2, 0, 30)], "a lower class waits"
+
+
+def test_in_between_nobody_overtakes_who_waits_for_kv_pages() -> None:
+    behind = PrefillState(Ticket(3, 5.0, due=50.0, work=1.0), 30, 2)
     waiting = state([first_video(), behind, short_image(4)], order="slack")
-    assert schedule_in_between(waiting, SHARING, {4}) == [], "a long prompt that is ready is not overtaken"
+    assert schedule_in_between(waiting, SHARING, {4}, sharing=True) == []
+    waiting.prefills[0].admit()
+    assert schedule_in_between(waiting, SHARING, {4}, sharing=True) == [Chunk(3, 0, 30)]
 
 
 @given(

@@ -5,13 +5,14 @@ while prefill waits for KV pages. While a long request is first in turn, half of
 text waits behind a video, and the video goes on in every step.
 """
 
-from collections.abc import Collection, Iterable
-from itertools import takewhile
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
 
 _UNLIMITED = 1 << 60
 _ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
+_LEAST = 64  # prompt tokens of a step, however long it takes
 
 
 def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
@@ -37,8 +38,10 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
     read the weights anyway, every token counts. A step that ends a prompt is filled no further than is efficient:
     first tokens do not wait for one another. A chunk ends before a unit that must be whole and does not fit the budget;
     one that begins with it takes all of it all the same. A request gets all of its KV pages at its first chunk; pages
-    for the growth of running decodes are kept back, unless nothing holds any.
+    for the growth of running decodes are kept back, unless nothing holds any. A step takes no longer than whoever is
+    short may wait for it; one that ends a short prompt takes nothing along of those that are not.
     """
+    budget = replace(budget, prefill_tokens=_affordable(budget, state.costs.prompt_token))
     step = _PrefillStep(state, budget)
     ready = (request for request in state.prefills if request.reach > request.prefilled)
     short = _overtaking(ready, budget, budget.prefill_tokens // 2)
@@ -48,20 +51,38 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
     return step.chunks if step.worth or beside_decode else []
 
 
-def schedule_in_between(state: State, budget: Budget, encoding: Collection[int]) -> list[Chunk]:
-    """Return the chunks of short prompts that need no more visual tokens and are before `encoding` (uids) in turn.
+def _affordable(budget: Budget, prompt_token: float) -> int:
+    """Return how many prompt tokens a step may have, at so many seconds a token."""
+    if not (budget.short_tokens and budget.prefill_tokens and prompt_token):
+        return budget.prefill_tokens
+    return max(min(_LEAST, budget.prefill_tokens), min(budget.prefill_tokens, int(budget.step_seconds / prompt_token)))
 
-    They can be prefilled while the encoder is at work on those. Nobody overtakes a longer prompt that is ready.
+
+def schedule_in_between(state: State, budget: Budget, encoding: Collection[int], sharing: bool) -> list[Chunk]:
+    """Return the chunks of short prompts that can go in between layers of the encoder, which is at work on `encoding`.
+
+    They need no more visual tokens, are of no lower class and overtake nobody who waits for KV pages. They come before
+    these requests (uids) in turn; if the encoder is `sharing`, for it has had half of the time, they may come later.
     """
-
-    def overtakes(request: PrefillState) -> bool:
-        waits = request.reach <= request.prefilled
-        return request.ticket.uid not in encoding and (waits or request.tokens_left <= budget.short_tokens)
-
-    before = list(takewhile(overtakes, state.prefills))
     step = _PrefillStep(state, budget)
-    step.fill([request for request in before if request.all_encoded], budget.prefill_tokens or _UNLIMITED)
+    step.fill(_in_between(state, budget, encoding, sharing), budget.prefill_tokens or _UNLIMITED)
     return step.chunks if step.worth else []
+
+
+def _in_between(state: State, budget: Budget, encoding: Collection[int], sharing: bool) -> Iterator[PrefillState]:
+    lowest: int | None = None  # class that may go
+    for request in state.prefills:
+        ticket, short = request.ticket, request.tokens_left <= budget.short_tokens
+        if lowest is not None and ticket.priority > lowest:
+            return
+        if ticket.uid in encoding:
+            if not sharing:
+                return
+            lowest = ticket.priority
+        elif short and request.all_encoded:
+            yield request
+        elif not request.admitted and request.reach > request.prefilled:
+            return
 
 
 def _overtaking(ready: Iterable[PrefillState], budget: Budget, most: int) -> list[PrefillState]:
@@ -148,12 +169,15 @@ class _PrefillStep:
         chosen = {chunk.uid for chunk in self.chunks}
         if self._ends:
             most = min(most, max(_ENOUGH, 2 * self._taken))
+        short = False
         for request in requests:
-            if self._taken >= most:
+            if self._taken >= most or (short and request.tokens_left > self._budget.short_tokens):
                 break
             if request.reach <= request.prefilled or request.ticket.uid in chosen or not self._may_begin(request):
                 continue
             most = self._add(request, most)
+            ended = self.chunks[-1].stop == request.num_tokens
+            short = short or (ended and request.tokens_left <= self._budget.short_tokens)
         self.worth = self.worth or self._ends or self._taken >= most
 
     def _may_begin(self, request: PrefillState) -> bool:

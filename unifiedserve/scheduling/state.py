@@ -220,6 +220,7 @@ class Budget:
     slo_tbt: float = 0.0
     order: Order = "fcfs"
     short_tokens: int = 0  # that are left of a request for which a share of each step is kept, at most; 0: for none
+    step_seconds: float = float("inf")  # of a step that prefills, where a share is kept for short requests
     rest: float = 0.1  # of a step that decodes, at least, for others that have work
     stretch: float = 1.0  # times `slo_tbt` while others are about to join
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded

@@ -92,6 +92,7 @@ def _budget(spec: WorkerSpec, kv_pages: int, decode_step: float | None) -> Budge
         kv_page_tokens=config.kv_page_tokens,
         kv_reserve=int(config.kv_growth_reserve * kv_pages),
         order=order,
+        step_seconds=config.step_seconds,
         short_tokens=0 if order == "fcfs" else config.short_tokens,
         rest=config.rest_between_steps,
         stretch=config.stretch,

@@ -55,13 +55,14 @@ class EncodeStep:
         ]
 
     def _encode(self, work: list[EncodeWork]) -> None:
-        start, between = time.monotonic(), self._measured.between
+        start = time.monotonic()
+        self._measured.begin_encoding()
         for uid, _ in work:
             self._port.reporter.waited(Stage.ENCODE, uid, self._prompts[uid].end_wait(Stage.ENCODE))
         for message in self._stage.step(work):
             self._port.outbox.send(Stage.PREFILL, message)
         tokens = sum(self._prompts[uid].state.units[unit].tokens for uid, units in work for unit in units)
-        self._measured.encoded(tokens, time.monotonic() - start - (self._measured.between - between))
+        self._measured.encoded(tokens)
         self._port.neighbours.tell_used(Stage.ENCODE, self._visual.pool.used_pages())
         self._freed.by_encode()
         self._port.reporter.span(Stage.ENCODE, "encode", start, [uid for uid, _ in work])

@@ -128,7 +128,7 @@ class LanguageLane:
             self.accept(request)
         if not (requests or self._looks_between):
             return
-        chunks = schedule_in_between(self._state(), self._budget, self._encoding)
+        chunks = schedule_in_between(self._state(), self._budget, self._encoding, self._measured.encoder_shares)
         self._looks_between = bool(chunks)
         if not chunks:
             return
@@ -139,7 +139,7 @@ class LanguageLane:
         self._report_caches()
         self._port.reporter.flush(self.counts())
         self._tell(Plan(), encoding=True)
-        self._measured.between += time.monotonic() - start
+        self._measured.went_between(time.monotonic() - start)
 
     def _accept_request(self, request: PrefillRequest) -> None:
         uid = request.ticket.uid
