@@ -41,6 +41,7 @@ class Cells:
         self.where = f"{path}, line {line}"
         if len(cells) != len(columns):
             raise ConfigError(f"{self.where}: {len(cells)} columns instead of {len(columns)} ({','.join(columns)})")
+        self.columns = columns
         self._cells = dict(zip(columns, cells, strict=True))
 
     def __getitem__(self, column: str) -> str:

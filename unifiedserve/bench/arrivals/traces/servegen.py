@@ -38,9 +38,9 @@ class Window(NamedTuple):
 
     def gaps(self, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         """Draw the gaps before, between and after the requests; they fill the window, so the scale does not matter."""
-        draw = rng.standard_gamma if self.pattern == "Gamma" else rng.weibull
-        gaps = np.asarray(draw(self.shape, self.requests + 1))
-        return gaps * (WINDOW / gaps.sum())
+        shape, size = self.shape, self.requests + 1
+        gaps = rng.standard_gamma(shape, size) if self.pattern == "Gamma" else rng.weibull(shape, size)
+        return np.asarray(gaps * (WINDOW / gaps.sum()), np.float64)
 
 
 class Discrete(NamedTuple):
