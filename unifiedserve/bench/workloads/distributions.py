@@ -65,6 +65,8 @@ def distribution(text: str | float) -> Distribution:
 def _uniform(spec: Spec) -> Quantile:
     spec.allow(("to", *_LIMITS))
     low, high = spec.number(positive=False), spec.number("to")
+    if high < low:
+        raise ConfigError(f"{spec.text}: to is below the lowest value")
     return lambda shares: low + (high - low) * shares
 
 

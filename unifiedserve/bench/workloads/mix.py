@@ -1,5 +1,6 @@
 """Mixtures: kinds of requests, the share of each and the distributions of their shapes, written in TOML."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def _check(path: Path, mix: Mix) -> None:
             raise ConfigError(f"{path}: the size of {kind.name} must be even and at least 16x16, not {kind.size}")
         if not kind.codecs:
             raise ConfigError(f"{path}: {kind.name} needs at least one codec: h264, hevc or vp9")
-        if kind.share < 0:
+        if not 0 <= kind.share < math.inf:
             raise ConfigError(f"{path}: the share of {kind.name} must be zero or more, not {kind.share:g}")
     if not sum(kind.share for kind in mix.kind) > 0:
         raise ConfigError(f"{path}: no kind has a share above zero")

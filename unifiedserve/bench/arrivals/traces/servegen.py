@@ -6,6 +6,7 @@ over the day. The rows are drawn from these.
 """
 
 import ast
+import functools
 import itertools
 import json
 import re
@@ -13,7 +14,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,6 @@ from unifiedserve.bench.arrivals.traces.row import Row
 from unifiedserve.errors import ConfigError
 
 WINDOW = 600.0  # seconds
-_QUANTITIES = ("text_tokens", "image_count", "image_tokens", "output_tokens")
 _PATTERNS = ("Gamma", "Weibull")
 
 
@@ -49,44 +49,49 @@ class Discrete(NamedTuple):
     values: npt.NDArray[np.int64]
     shares: npt.NDArray[np.float64]
 
-    def draw(self, count: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-        return rng.choice(self.values, count, p=self.shares)
+    def draw(self, count: int, rng: np.random.Generator) -> list[int]:
+        drawn: list[int] = rng.choice(self.values, count, p=self.shares).tolist()
+        return drawn
 
 
 class Client(NamedTuple):
-    """Its windows, and from which second of the day on its requests have which shapes."""
+    """Its windows by their starts, and from which second of the day on its requests have which shapes, as texts."""
 
     number: int
-    windows: list[Window]
-    shapes: dict[float, dict[str, Discrete]]
+    source: str
+    windows: dict[float, Window]
+    shapes: dict[float, dict[str, str]]
+
+    def draw(self, quantity: str, start: float, count: int, rng: np.random.Generator) -> list[int]:
+        """Draw values of a quantity as in the window at `start`; raises ConfigError if it cannot be read."""
+        shapes = self.shapes[max(begin for begin in self.shapes if begin <= start)]
+        try:
+            return _discrete(shapes[quantity]).draw(count, rng)
+        except (ValueError, SyntaxError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{self.source}: {quantity} is unreadable: {error!r}") from None
 
 
 def read(path: Path, seed: int) -> Iterator[Row]:
     """Yield a day of requests, drawn with the seed, ordered by time; raises ConfigError for a bad archive."""
     clients = _load(path)
-    starts = sorted({window.start for client in clients for window in client.windows if window.requests})
-    for start in starts:
-        rows = [row for client in clients for row in _sample(client, start, seed)]
+    for start in sorted({start for client in clients for start in client.windows}):
+        rows = [row for client in clients if start in client.windows for row in _sample(client, start, seed)]
         yield from sorted(rows, key=lambda row: row.at)
 
 
 def _sample(client: Client, start: float, seed: int) -> Iterator[Row]:
     """Yield a client's requests of one window: as many as it had, with gaps of its distribution."""
     rng = stream(seed, "servegen", client.number, int(start))
-    for window in client.windows:
-        if window.start != start or not window.requests:
-            continue
-        times = start + np.minimum(np.cumsum(window.gaps(rng))[:-1], WINDOW)
-        shapes = client.shapes[max(begin for begin in client.shapes if begin <= start)]
-        text, images, output = (
-            shapes[name].draw(window.requests, rng) for name in ("text_tokens", "image_count", "output_tokens")
-        )
-        visual = iter(shapes["image_tokens"].draw(int(images.sum()), rng).tolist())
-        for at, words, count, answer in zip(
-            *(column.tolist() for column in (times, text, images, output)), strict=True
-        ):
-            tokens = tuple(itertools.islice(visual, count))
-            yield Row(at=at, input_tokens=words + sum(tokens), output_tokens=answer, images=count, image_tokens=tokens)
+    window = client.windows[start]
+    times = start + np.minimum(np.cumsum(window.gaps(rng))[:-1], WINDOW)
+    text, images, output = (
+        client.draw(quantity, start, window.requests, rng)
+        for quantity in ("text_tokens", "image_count", "output_tokens")
+    )
+    visual = iter(client.draw("image_tokens", start, sum(images), rng))
+    for at, words, count, answer in zip(times.tolist(), text, images, output, strict=True):
+        tokens = tuple(itertools.islice(visual, count))
+        yield Row(at=at, input_tokens=words + sum(tokens), output_tokens=answer, images=count, image_tokens=tokens)
 
 
 def _load(path: Path) -> list[Client]:
@@ -107,14 +112,15 @@ def _client(path: Path, number: int, texts: dict[str, str]) -> Client:
     if dataset not in texts:
         raise ConfigError(f"{path}: {dataset} is missing beside {trace}")
     lines = enumerate(texts[trace].splitlines(), 1)
-    windows = [_window(f"{path}, {trace}, line {line}", text) for line, text in lines]
+    windows = (_window(f"{path}, {trace}, line {line}", text) for line, text in lines)
     try:
-        shapes = {float(start): _shapes(values) for start, values in json.loads(texts[dataset]).items()}
-    except (ValueError, SyntaxError, KeyError, TypeError, AttributeError) as error:
+        shapes = {float(start): dict(values) for start, values in json.loads(texts[dataset]).items()}
+    except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path}, {dataset}: unreadable: {error!r}") from None
     if 0.0 not in shapes:
         raise ConfigError(f"{path}, {dataset}: no shapes from second 0 on")
-    return Client(number, windows, shapes)
+    busy = {window.start: window for window in windows if window.requests}
+    return Client(number, f"{path}, {dataset}", busy, shapes)
 
 
 def _window(where: str, text: str) -> Window:
@@ -127,14 +133,11 @@ def _window(where: str, text: str) -> Window:
     return Window(start, round(rate * WINDOW), pattern, finite(where, cells[4], positive=bool(rate)))
 
 
-def _shapes(values: dict[str, Any]) -> dict[str, Discrete]:
-    return {name: _discrete(values[name]) for name in _QUANTITIES}
-
-
+@functools.lru_cache(512)
 def _discrete(text: str) -> Discrete:
     """Read a dictionary in Python's notation, {value: probability}."""
     shares = ast.literal_eval(text)
-    weights = np.array(list(shares.values()), np.float64)
-    if not (len(weights) and np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+    values, weights = np.array(list(shares), np.int64), np.array(list(shares.values()), np.float64)
+    if not (len(values) and np.isfinite(weights).all() and min(weights) >= 0 < weights.sum() and min(values) >= 0):
         raise ValueError(f"no probabilities: {text[:40]}")
-    return Discrete(np.array(list(shares), np.int64), weights / weights.sum())
+    return Discrete(values, weights / weights.sum())
