@@ -11,8 +11,8 @@ from unifiedserve.bench.arrivals.seeds import stream
 from unifiedserve.bench.workloads.media import scenes
 from unifiedserve.bench.workloads.media.recipes import Image
 
-_PICTURES = 8
-_SIZE = (720, 960)  # rows and columns, before the margin that scenes add
+_PICTURES = 4
+_SIZE = (540, 720)  # rows and columns, before the margin that scenes add
 _QUALITY = 90
 
 

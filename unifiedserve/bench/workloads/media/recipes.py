@@ -28,7 +28,10 @@ class Format:
 
 @dataclass(frozen=True)
 class Video:
-    """A video of `seconds`. Its `number` and `seed` say what it shows, in any format; no two numbers show the same."""
+    """A video of `seconds`, up to a fifth of a second longer, as it is cut between packets.
+
+    Its `number` and `seed` say what it shows, in any format; no two numbers show the same.
+    """
 
     seconds: float
     number: int
