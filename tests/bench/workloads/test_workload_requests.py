@@ -8,12 +8,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from unifiedserve.bench.arrivals.parse import Process
+from unifiedserve.bench.arrivals.processes import Poisson
+from unifiedserve.bench.arrivals.schedule import schedule
 from unifiedserve.bench.arrivals.traces.trace import Trace
 from unifiedserve.bench.requests import Medium, Request, Text
 from unifiedserve.bench.workloads.build import Workload, build
 from unifiedserve.bench.workloads.long_videos import ask_all, long_videos
 from unifiedserve.bench.workloads.media.recipes import Image, Video
 from unifiedserve.bench.workloads.mix import load, presets
+from unifiedserve.bench.workloads.named import named, names
 from unifiedserve.bench.workloads.replay import replay
 from unifiedserve.bench.workloads.text import Estimate, Writer
 from unifiedserve.errors import ConfigError
@@ -110,9 +114,29 @@ def test_a_bad_mixture_gets_a_line_that_says_where(text: str, message: str, tmp_
     assert "\n" not in str(caught.value)
 
 
+def by_name(name: str, process: Process, count: int) -> Workload:
+    return named(name, process, count, 0, Writer(Estimate(), 0), FOLDER)
+
+
 def test_an_unknown_workload_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="choose image, mixed, sessions, text, video, or write your own"):
-        load("miixed")
+    with pytest.raises(
+        ConfigError, match=r"'miixed' is no workload: choose image, mixed, .*long-videos:vp9, trace, or"
+    ):
+        by_name("miixed", Poisson(1.0), 3)
+    with pytest.raises(ConfigError, match=r"mine\.toml: No such file"):
+        by_name("mine.toml", Poisson(1.0), 3)
+
+
+def test_workloads_by_name_have_as_many_requests_as_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("arrival_time,input_tokens,output_tokens\n0,20,4\n1,30,4\n2,40,4\n")
+    for name in names():
+        process = Trace(path) if name == "trace" else Poisson(1.0)
+        workload = by_name(name, process, 2)
+        assert len(schedule(process, workload.requests, 0)) == 2
+    assert len(by_name("trace", Trace(path, first=1), 2).requests) == 1
+    with pytest.raises(ConfigError, match="write --arrivals trace:PATH"):
+        by_name("trace", Poisson(1.0), 2)
 
 
 def test_of_the_long_videos_95_last_at_most_20_minutes_whatever_the_codec() -> None:
@@ -123,7 +147,7 @@ def test_of_the_long_videos_95_last_at_most_20_minutes_whatever_the_codec() -> N
         (v.seconds, v.number, v.seed) for v in videos
     ]
     assert [video.seconds for video in long_videos("h264", seed=4)] != [video.seconds for video in videos]
-    asked = ask_all("vp9", 0, Writer(Estimate(), 0), FOLDER)
+    asked = ask_all("vp9", 100, 0, Writer(Estimate(), 0), FOLDER)
     assert len(asked.requests) == len(asked.media) == 100
 
 

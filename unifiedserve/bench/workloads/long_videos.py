@@ -23,9 +23,9 @@ def long_videos(codec: Codec = "h264", seed: int = 0, width: int = 640, height: 
     return [Video(round(length), number, seed, Format(codec, width, height)) for number, length in enumerate(shuffled)]
 
 
-def ask_all(codec: Codec, seed: int, writer: Writer, folder: Path) -> Workload:
-    """Return a question about each of the videos."""
-    videos = long_videos(codec, seed)
+def ask_all(codec: Codec, count: int, seed: int, writer: Writer, folder: Path) -> Workload:
+    """Return a question about each of the first `count` videos."""
+    videos = long_videos(codec, seed)[:count]
     requests = []
     for number, video in enumerate(videos):
         turn = Turn(parts=(medium(video, folder), Text(writer.text(number, _QUESTION))), max_tokens=_ANSWER)

@@ -46,12 +46,10 @@ def presets() -> list[str]:
 
 
 def load(name: str) -> Mix:
-    """Return a preset, or the mixture in a file whose name ends with .toml.
+    """Return a preset, or the mixture in the file of this name.
 
     Raises ConfigError if there is none, or if something in it makes no sense.
     """
-    if name not in presets() and not name.endswith(".toml"):
-        raise ConfigError(f"{name!r} is no workload: choose {', '.join(presets())}, or write your own in a .toml file")
     path = _PRESETS / f"{name}.toml" if name in presets() else Path(name).expanduser()
     try:
         mix = msgspec.toml.decode(path.read_bytes(), type=Mix, dec_hook=_distribution)
