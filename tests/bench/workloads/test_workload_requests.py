@@ -119,9 +119,7 @@ def by_name(name: str, process: Process, count: int) -> Workload:
 
 
 def test_an_unknown_workload_lists_the_known_ones() -> None:
-    with pytest.raises(
-        ConfigError, match=r"'miixed' is no workload: choose image, mixed, .*long-videos:vp9, trace, or"
-    ):
+    with pytest.raises(ConfigError, match=r"'miixed' is no workload: choose image, .*long-videos:vp9, trace, or"):
         by_name("miixed", Poisson(1.0), 3)
     with pytest.raises(ConfigError, match=r"mine\.toml: No such file"):
         by_name("mine.toml", Poisson(1.0), 3)

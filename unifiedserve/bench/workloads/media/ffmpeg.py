@@ -58,14 +58,18 @@ def _feed(
     process: subprocess.Popen[bytes], frames: Iterable[bytes], shown: Callable[[], object]
 ) -> subprocess.Popen[bytes]:
     """Give it the frames and wait for its end; it ends with an exception here, too."""
-    # a process that ends early breaks the pipe, and its message says why
-    with contextlib.suppress(BrokenPipeError), process:
-        assert process.stdin is not None
-        try:
-            for frame in frames:
-                process.stdin.write(frame)
-                shown()
-        except BaseException:
-            process.kill()
-            raise
+    assert process.stdin is not None
+    try:
+        for frame in frames:
+            process.stdin.write(frame)
+            shown()
+    except BrokenPipeError:
+        pass  # it has ended, and its message says why
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.wait()
     return process
