@@ -115,7 +115,8 @@ def test_consecutive_videos_begin_with_other_shots() -> None:
 
 def test_an_interruption_leaves_no_half_file(rendered: Path, tmp_path: Path) -> None:
     def frames() -> Iterator[bytes]:
-        yield bytes(64 * 48 * 3 // 2)
+        while not any(tmp_path.iterdir()):  # until FFmpeg has begun its file
+            yield bytes(64 * 48 * 3 // 2)
         raise KeyboardInterrupt
 
     raw = ["-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", "64x48", "-i", "-"]
