@@ -5,7 +5,6 @@ python bench/decode/videos.py h264_720p_8min     # one of them
 """
 
 import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +13,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import Progress
-from scenes import Source, camera, screen
+
+from unifiedserve.bench.workloads.media import ffmpeg
+from unifiedserve.bench.workloads.media.recipes import VP9, X264, X265
+from unifiedserve.bench.workloads.media.scenes import Source, camera, screen
+from unifiedserve.errors import ConfigError
 
 DEFAULT_FOLDER = Path("~/.cache/flashcodec-bench").expanduser()
 
-X264 = ("-c:v", "libx264")  # preset medium, CRF 23, 3 B-frames as a pyramid, GOPs of at most 250
-X265 = ("-c:v", "libx265", "-x265-params", "log-level=none", "-tag:v", "hvc1")  # medium, CRF 28, open GOPs
-VP9 = ("-c:v", "libvpx-vp9", "-crf", "32", "-b:v", "0", "-row-mt", "1", "-cpu-used", "4")  # alt-ref frames
 AV1 = ("-c:v", "libsvtav1", "-crf", "35", "-preset", "8")
 PHONE = ("-c:v", "libx264", "-preset", "veryfast", "-bf", "0", "-g", "30", "-b:v", "16M")
 
@@ -74,26 +74,16 @@ def tiny(video: Video) -> Video:
 
 def encode(video: Video, path: Path, progress: Progress) -> None:
     """Draw and encode one file, with a sound track as real ones have; it appears under its name once complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{os.getpid()}.{path.name}")
     picture = f"-f rawvideo -pix_fmt yuv420p -s {video.width}x{video.height} -r {video.rate} -i -".split()
     sound = f"-f lavfi -t {video.seconds} -i anoisesrc=c=pink:a=0.05:r=48000".split()
     codec = ["-c:a", "libopus" if path.suffix == ".webm" else "aac"]
-    command = ["ffmpeg", "-v", "error", "-y", *picture, *sound, *video.encoder, "-pix_fmt", "yuv420p", *codec]
     task = progress.add_task(video.name, total=video.count)
+    arguments = [*picture, *sound, *video.encoder, "-pix_fmt", "yuv420p", *codec]
     try:
-        quiet = {"SVT_LOG": "1", **os.environ}
-        with subprocess.Popen([*command, str(partial)], stdin=subprocess.PIPE, env=quiet) as ffmpeg:
-            assert ffmpeg.stdin is not None
-            for frame in video.frames():
-                ffmpeg.stdin.write(frame)
-                progress.advance(task)
-            ffmpeg.stdin.close()
-        if ffmpeg.returncode != 0:
-            raise SystemExit(f"{video.name}: ffmpeg ended with code {ffmpeg.returncode}: see its message above")
-        partial.replace(path)
+        ffmpeg.pipe(arguments, path, video.frames(), lambda: progress.advance(task))
+    except ConfigError as error:
+        raise SystemExit(str(error)) from None
     finally:
-        partial.unlink(missing_ok=True)
         progress.remove_task(task)
 
 

@@ -146,6 +146,13 @@ def camera(height: int, width: int, count: int, seed: int, rate: int = 25, still
         left -= length
 
 
+def shot(height: int, width: int, count: int, seed: int) -> Iterator[bytes]:
+    """Yield `count` frames of yuv420p of one camera scene."""
+    rng = np.random.default_rng(seed)
+    fields = [grain(height, width, rng), grain(height // 2, width // 2, rng)]
+    yield from scene(draw_still(height, width, rng), height, width, count, fields, rng)
+
+
 def scene(
     still: Still, height: int, width: int, length: int, fields: list[Plane], rng: np.random.Generator
 ) -> Iterator[bytes]:
