@@ -6,7 +6,6 @@ text waits behind a video, and the video goes on in every step.
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
 
@@ -41,7 +40,6 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
     for the growth of running decodes are kept back, unless nothing holds any. A step takes no longer than whoever is
     short may wait for it; one that ends a short prompt takes nothing along of those that are not.
     """
-    budget = replace(budget, prefill_tokens=_affordable(budget, state.costs.prompt_token))
     step = _PrefillStep(state, budget)
     ready = (request for request in state.prefills if request.reach > request.prefilled)
     short = _overtaking(ready, budget, budget.prefill_tokens // 2)
@@ -49,13 +47,6 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
         step.fill(short, budget.prefill_tokens // 2)
     step.fill(state.prefills, budget.prefill_tokens or _UNLIMITED)
     return step.chunks if step.worth or beside_decode else []
-
-
-def _affordable(budget: Budget, prompt_token: float) -> int:
-    """Return how many prompt tokens a step may have, at so many seconds a token."""
-    if not (budget.short_tokens and budget.prefill_tokens and prompt_token):
-        return budget.prefill_tokens
-    return max(min(_LEAST, budget.prefill_tokens), min(budget.prefill_tokens, int(budget.step_seconds / prompt_token)))
 
 
 def schedule_in_between(state: State, budget: Budget, encoding: Collection[int], sharing: bool) -> list[Chunk]:
@@ -72,14 +63,14 @@ def schedule_in_between(state: State, budget: Budget, encoding: Collection[int],
 def _in_between(state: State, budget: Budget, encoding: Collection[int], sharing: bool) -> Iterator[PrefillState]:
     lowest: int | None = None  # class that may go
     for request in state.prefills:
-        ticket, short = request.ticket, request.tokens_left <= budget.short_tokens
+        ticket = request.ticket
         if lowest is not None and ticket.priority > lowest:
             return
         if ticket.uid in encoding:
             if not sharing:
                 return
             lowest = ticket.priority
-        elif short and request.all_encoded:
+        elif request.all_encoded and _is_short(request, budget):
             yield request
         elif not request.admitted and request.reach > request.prefilled:
             return
@@ -96,7 +87,7 @@ def _overtaking(ready: Iterable[PrefillState], budget: Budget, most: int) -> lis
             first = request
         if request.ticket.priority > first.ticket.priority or most <= 0:
             break
-        if request.tokens_left <= budget.short_tokens:
+        if _is_short(request, budget):
             if request is first:
                 break
             found.append(request)
@@ -118,13 +109,13 @@ class _EncodeStep:
         """Add units for up to `left` tokens; at least one."""
         begun = short = False
         for request in requests:
-            if left <= 0 or (short and request.tokens_left > self._budget.short_tokens):
+            if left <= 0 or (short and not _is_short(request, self._budget)):
                 return
             if request.to_encode and request.ticket.uid not in self._taken and self._may_begin(request):
                 units = self._units(request, left, begun)
                 if not units:
                     return
-                begun, short = True, short or request.tokens_left <= self._budget.short_tokens
+                begun, short = True, short or _is_short(request, self._budget)
                 left -= sum(request.units[number].cost for number in units)
                 self._taken.add(request.ticket.uid)
                 self.work.append(EncodeWork(request.ticket.uid, units))
@@ -161,6 +152,7 @@ class _PrefillStep:
         self._budget = budget
         self._kv_free = state.kv_free
         self._admitting = True
+        self._longest = _longest(budget, state.costs.prompt_token)
         self._taken = 0  # tokens
         self._ends = False  # a prompt
 
@@ -171,13 +163,13 @@ class _PrefillStep:
             most = min(most, max(_ENOUGH, 2 * self._taken))
         short = False
         for request in requests:
-            if self._taken >= most or (short and request.tokens_left > self._budget.short_tokens):
+            if self._taken >= most or (short and not _is_short(request, self._budget)):
                 break
             if request.reach <= request.prefilled or request.ticket.uid in chosen or not self._may_begin(request):
                 continue
             most = self._add(request, most)
             ended = self.chunks[-1].stop == request.num_tokens
-            short = short or (ended and request.tokens_left <= self._budget.short_tokens)
+            short = short or (ended and _is_short(request, self._budget))
         self.worth = self.worth or self._ends or self._taken >= most
 
     def _may_begin(self, request: PrefillState) -> bool:
@@ -195,13 +187,27 @@ class _PrefillStep:
 
     def _add(self, request: PrefillState, most: int) -> int:
         """Add a chunk; return how many tokens the step may have after it."""
-        stop = request.chunk_end(most - self._taken)
+        room = most - self._taken
+        if not _is_short(request, self._budget):
+            room = min(room, max(_LEAST, self._longest - self._taken))
+        stop = request.chunk_end(room)
         self._taken += stop - request.prefilled
         self.chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
         if stop == request.num_tokens:
             self._ends = True
             return min(most, _ENOUGH)
         return self._taken if stop < request.reach else most  # full, though a whole unit may leave some of it
+
+
+def _longest(budget: Budget, prompt_token: float) -> int:
+    """Return how many tokens a step may have with a prompt that is not short, at so many seconds a token."""
+    if not (budget.short_tokens and prompt_token):
+        return _UNLIMITED
+    return max(_LEAST, int(budget.step_seconds / prompt_token))
+
+
+def _is_short(request: PrefillState, budget: Budget) -> bool:
+    return request.work <= budget.short_tokens
 
 
 def _fits(pages: int, free: int, total: int, reserve: int) -> bool:

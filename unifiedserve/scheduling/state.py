@@ -72,12 +72,12 @@ class PrefillState:
     to_encode: list[int] = field(default_factory=list)  # units that are ready, ascending
     _first_left: int = 0  # unit that is not encoded
     _uncoded: int = 0  # visual tokens that the encoder has not computed
-    _work: int = 1  # tokens that the encoder and prefill compute in all
+    work: int = 1  # tokens that the encoder and prefill compute of it in all
 
     def __post_init__(self) -> None:
         self.to_encode = [i for i, unit in enumerate(self.units) if unit.ready and not unit.encoded]
         self._uncoded = sum(unit.cost for unit in self.units if not unit.encoded)
-        self._work = max(1, self._uncoded + self.num_tokens - self.prefilled)
+        self.work = max(1, self._uncoded + self.num_tokens - self.prefilled)
         self._find_reach()
 
     @property
@@ -103,7 +103,7 @@ class PrefillState:
     @property
     def left(self) -> float:
         """Return the share of its work that is still to be done."""
-        return self.tokens_left / self._work
+        return self.tokens_left / self.work
 
     @property
     def visual_pages(self) -> int:
