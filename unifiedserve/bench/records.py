@@ -38,8 +38,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """How well the client kept time. Lateness is in seconds: of requests after they were due (p50, p99, largest), and
     of the event loop. `cpu` is the share of one core that the client took.
 
-    `ttft_error` is how far the client's mean TTFT, from when requests were sent, is above the server's own, as a share of
-    that.
+    `ttft_error` is how far the client's mean TTFT, from when requests were sent, is above the server's own, as a share
+    of that.
     """
 
     late_p50: float

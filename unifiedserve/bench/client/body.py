@@ -1,13 +1,13 @@
 """The bodies of requests: the same bytes for the same turns, answers and options."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from unifiedserve.bench.client.delivery import Media
 from unifiedserve.bench.client.dialects import Dialect
-from unifiedserve.bench.requests import Medium, Text, Turn
+from unifiedserve.bench.requests import Medium, Request, Text, Turn
 from unifiedserve.errors import ConfigError
 
 TOP = 20  # most likely first tokens that are asked for
@@ -70,8 +70,6 @@ class Bodies:
     def _part(self, part: Text | Medium) -> dict[str, Any]:
         if isinstance(part, Text):
             return {"type": "text", "text": part.text}
-        if part.start is not None or part.end is not None:
-            raise ConfigError(f"{part.path}: no server's API can ask about a part of a file: cut it out first")
         kind = f"{part.kind}_url"
         return {"type": kind, kind: {"url": self._media.url(part.path)}}
 
@@ -93,6 +91,15 @@ class Bodies:
                 f"--{option}: requests to {self._dialect.name} cannot say that: set it where it is started"
             )
         return self._dialect.options[name]
+
+
+def media_paths(requests: Iterable[Request]) -> list[str]:
+    """Return the files that requests are about. Raises ConfigError if one is about a part of a file."""
+    media = [part for request in requests for turn in request.turns for part in turn.parts if isinstance(part, Medium)]
+    for medium in media:
+        if medium.start is not None or medium.end is not None:
+            raise ConfigError(f"{medium.path}: no server can be asked about a part of a file: cut it out first")
+    return list(dict.fromkeys(medium.path for medium in media))
 
 
 def _put(fields: dict[str, Any], path: tuple[str, ...], value: float) -> None:

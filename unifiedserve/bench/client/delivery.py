@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal, Protocol, get_args
 
 import msgspec
-import psutil
 
 from unifiedserve.errors import ConfigError
 
@@ -63,7 +62,7 @@ class _Encoded:
 
     def __init__(self, paths: list[str]) -> None:
         size = sum(Path(path).stat().st_size for path in set(paths)) * 4 // 3
-        free = psutil.virtual_memory().available
+        free = _free_memory()
         if size > _ROOM * free:
             raise ConfigError(
                 f"the media take {size / 2**30:.1f} GiB as data URLs, and {free / 2**30:.1f} GiB are free: "
@@ -73,6 +72,12 @@ class _Encoded:
 
     def url(self, path: str) -> msgspec.Raw:
         return self._urls[path]
+
+
+def _free_memory() -> int:
+    """Bytes that programs can still have."""
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    return int(lines["MemAvailable"].split()[0]) * 1024
 
 
 def _data_url(path: str) -> msgspec.Raw:

@@ -1,6 +1,8 @@
 """One request to a chat endpoint, and what becomes of it."""
 
+import asyncio
 import re
+import secrets
 
 import httpx
 import msgspec
@@ -11,6 +13,7 @@ from unifiedserve.bench.client.events import BrokenStreamError, chunks
 from unifiedserve.bench.records import Record
 
 _PATH = "v1/chat/completions"
+_LONGEST_ID = 64
 _SHOWN = 300  # characters of a message
 
 
@@ -20,11 +23,12 @@ class Endpoint:
     def __init__(self, http: httpx.AsyncClient, clock: Clock) -> None:
         self._http = http
         self._clock = clock
+        self._name = secrets.token_hex(4)  # of the run, so that requests of another are not taken for its own
 
     async def ask(self, body: bytes, record: Record) -> Answer:
         """Send `body` now and fill `record`, with the time, the answer or why there is none."""
         answer = Answer(record)
-        headers = {"Content-Type": "application/json", "X-Request-Id": _id(record)}
+        headers = {"Content-Type": "application/json", "X-Request-Id": self._id(record)}
         record.sent = self._clock.now()
         try:
             async with self._http.stream("POST", _PATH, content=body, headers=headers) as response:
@@ -37,6 +41,9 @@ class Endpoint:
             record.error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         except BrokenStreamError as error:
             record.error = str(error)
+        except asyncio.CancelledError:
+            record.error = "cut off: the run ended before the answer"
+            raise
         finally:
             record.ended = self._clock.now()
             answer.settle()
@@ -49,10 +56,10 @@ class Endpoint:
                 return
             answer.take(now, chunk)
 
-
-def _id(record: Record) -> str:
-    """The name under which the server's trace knows the request, where it takes one from a client."""
-    return re.sub(r"[^A-Za-z0-9._:-]", "-", f"{record.request}.{record.turn}")[:128]
+    def _id(self, record: Record) -> str:
+        """Return the name by which the server's trace knows the request, where it takes one from a client."""
+        request = re.sub(r"[^A-Za-z0-9._:-]", "-", record.request)[-_LONGEST_ID:]
+        return f"{self._name}-{request}.{record.turn}"
 
 
 def _message(body: bytes) -> str:
