@@ -87,8 +87,9 @@ async def _send(plan: Plan, speaker: Speaker, clock: Clock, watch: Watch) -> str
     else:
         loop = open_loop(plan.due, speaker.hold)
     sending = asyncio.create_task(loop)
+    ends: list[asyncio.Future[Any]] = [sending, watch.stop]
     try:
-        await asyncio.wait([sending, watch.stop], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         why = watch.stop.result() if watch.stop.done() else None
     except asyncio.CancelledError:
         _uncancel()
