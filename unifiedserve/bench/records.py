@@ -38,8 +38,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """How well the client kept time. Lateness is in seconds: of requests after they were due (p50, p99, largest), and
     of the event loop. `cpu` is the share of one core that the client took.
 
-    `ttft_error` is how far the client's mean TTFT, from when requests were sent, is above the server's own, as a share
-    of that.
+    `ttft_here` is the mean TTFT as the client sees it, from when requests were sent, `ttft_there` by the server's own
+    metrics, if it has some: their difference holds the client's error and what the server does not count.
     """
 
     late_p50: float
@@ -47,7 +47,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     late_max: float
     loop_late_p99: float
     cpu: float
-    ttft_error: float | None = None
+    ttft_here: float | None = None
+    ttft_there: float | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):

@@ -146,7 +146,7 @@ def test_lateness_is_from_when_requests_were_due() -> None:
     assert (timing.late_p50, timing.late_max) == pytest.approx((0.1, 0.3))
 
 
-GOOD = {"late_p50": 0.001, "late_p99": 0.002, "late_max": 0.01, "loop_late_p99": 0.002, "cpu": 0.1, "ttft_error": 0.01}
+GOOD = {"late_p50": 0.001, "late_p99": 0.002, "late_max": 0.01, "loop_late_p99": 0.002, "cpu": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,13 @@ GOOD = {"late_p50": 0.001, "late_p99": 0.002, "late_max": 0.01, "loop_late_p99":
         ({"late_p99": 0.5}, "cannot send at the rate"),
         ({"cpu": 0.97}, "97% of a core"),
         ({"loop_late_p99": 0.2}, "times of tokens are off"),
-        ({"ttft_error": -0.05}, "-5.0% off the server's own"),
+        ({"ttft_here": 2.05, "ttft_there": 2.0}, "2.050 s here and 2.000 s by the server's metrics"),
     ],
     ids=["late", "busy", "loop", "apart"],
 )
 def test_a_client_that_lags_says_so(measured: dict[str, float], caution: str) -> None:
-    assert cautions(Timing(**GOOD)) == []
+    assert cautions(Timing(**GOOD, ttft_here=2.03, ttft_there=2.0)) == []
+    assert cautions(Timing(**GOOD, ttft_here=0.02, ttft_there=0.01)) == []
     (said,) = cautions(Timing(**GOOD | measured))
     assert caution in said
 

@@ -13,7 +13,7 @@ from unifiedserve.bench.client.dialects import DIALECTS
 from unifiedserve.bench.client.target import find_target
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.run.phases import Event, add_phases, phases_by_request
-from unifiedserve.bench.run.server_ttft import Observed, observe, ttft_error
+from unifiedserve.bench.run.server_ttft import Observed, mean_ttft, observe
 from unifiedserve.errors import ConfigError
 
 
@@ -76,11 +76,11 @@ def answered(sent: float, first: float, due: float = 0.0) -> Record:
     return Record(request="r", kind="text", due=due, sent=sent, token_times=[first], answer="chatcmpl-1")
 
 
-def test_the_error_of_the_clients_ttft() -> None:
+def test_the_mean_ttft_here_and_there() -> None:
     records = [answered(1.0, 2.01), answered(1.0, 4.03)]
-    assert ttft_error(Observed(10.0, 5.0), Observed(14.0, 7.0), records) == pytest.approx(0.01)
-    assert ttft_error(Observed(10.0, 5.0), Observed(14.0, 8.0), records) is None  # others asked, too
-    assert ttft_error(None, Observed(14.0, 7.0), records) is None
+    assert mean_ttft(Observed(10.0, 5.0), Observed(14.0, 7.0), records) == pytest.approx((2.02, 2.0))
+    assert mean_ttft(Observed(10.0, 5.0), Observed(14.0, 8.0), records) is None  # others asked, too
+    assert mean_ttft(None, Observed(14.0, 7.0), records) is None
 
 
 def span(cat: str, start: float, end: float, tid: int = 1, requests: tuple[str, ...] = ("chatcmpl-1",)) -> Any:

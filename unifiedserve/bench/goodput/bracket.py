@@ -2,7 +2,7 @@
 
 from math import sqrt
 
-_REACH = 1 << 10  # the search goes no further than so many times the first rate, up or down
+_UP, _DOWN = 1 << 10, 1 << 6  # the search goes no further from the first rate than by these factors
 _DIGITS = 4  # of rates that are tried
 
 
@@ -24,9 +24,9 @@ class Bracket:
             return self._first
         if self.high is None:
             assert self.low is not None
-            return 2 * self.low if self.low < _REACH * self._first else None
+            return 2 * self.low if self.low < _UP * self._first else None
         if self.low is None:
-            return self.high / 2 if self.high > self._first / _REACH else None
+            return self.high / 2 if self.high > self._first / _DOWN else None
         middle = float(f"{sqrt(self.low * self.high):.{_DIGITS}g}")
         close = self.high <= (1 + self._precision) * self.low
         return None if close or not self.low < middle < self.high else middle

@@ -20,7 +20,7 @@ from unifiedserve.bench.run.loops import closed_loop, open_loop
 from unifiedserve.bench.run.phases import add_phases
 from unifiedserve.bench.run.plan import Manner, Plan
 from unifiedserve.bench.run.progress import Bar
-from unifiedserve.bench.run.server_ttft import observe, ttft_error
+from unifiedserve.bench.run.server_ttft import mean_ttft, observe
 from unifiedserve.bench.run.timekeeping import Timekeeper, cautions
 from unifiedserve.bench.run.watch import Watch
 from unifiedserve.errors import ConfigError
@@ -50,8 +50,7 @@ async def measure(
         seconds = clock.now()
         if bar:
             bar.show(watch, seconds)
-    error = ttft_error(before, await observe(http, dialect), watch.records)
-    timing = keeper.timing(watch.records, error)
+    timing = keeper.timing(watch.records, mean_ttft(before, await observe(http, dialect), watch.records))
     await add_phases(http, dialect, watch.records)
     return Run(
         name=plan.name,
@@ -62,6 +61,7 @@ async def measure(
         model=manner.target.model,
         workload=plan.workload,
         arrivals=plan.arrivals,
+        versions={"server": manner.target.version} if manner.target.version else {},
         seconds=seconds,
         records=watch.records,
         timing=timing,

@@ -84,9 +84,9 @@ def _seconds(spans: dict[Phase, list[Interval]]) -> dict[Phase, float]:
     found: dict[Phase, float] = {phase: _covered(intervals) * _MICROSECOND for phase, intervals in spans.items()}
     if "decode" in spans:
         start = min(start for start, _ in spans["decode"])
-        prefilled = [end for _, end in spans["prefill"] if end <= start]
+        prefilled = [end for begun, end in spans["prefill"] if begun < start]
         if prefilled:
-            found["handoff"] = (start - max(prefilled)) * _MICROSECOND
+            found["handoff"] = max(0.0, start - max(prefilled)) * _MICROSECOND
     return found
 
 

@@ -30,16 +30,15 @@ async def observe(http: httpx.AsyncClient, dialect: Dialect) -> Observed | None:
     return _parsed(response.text, f"{dialect.metrics}time_to_first_token_seconds") if response.is_success else None
 
 
-def ttft_error(before: Observed | None, after: Observed | None, records: Sequence[Record]) -> float | None:
-    """Return how far the client's mean TTFT is above the server's, as a share of that.
+def mean_ttft(before: Observed | None, after: Observed | None, records: Sequence[Record]) -> tuple[float, float] | None:
+    """Return the mean TTFT of the same requests here, from when they were sent, and by the server's metrics.
 
     None if they cannot be compared: without metrics, or if the server has answered others as well.
     """
     ours = [record.token_times[0] - record.sent for record in records if record.token_times]
     if before is None or after is None or not ours or after.tokens - before.tokens != len(ours):
         return None
-    theirs = (after.seconds - before.seconds) / len(ours)
-    return sum(ours) / len(ours) / theirs - 1 if theirs > 0 else None
+    return sum(ours) / len(ours), (after.seconds - before.seconds) / len(ours)
 
 
 def _parsed(text: str, name: str) -> Observed | None:

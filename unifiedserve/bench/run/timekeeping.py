@@ -12,7 +12,7 @@ from unifiedserve.bench.records import Record, Timing
 _TICK = 0.05  # seconds
 _LATE = 0.02  # seconds after its due time at which one of a hundred requests may be sent
 _BUSY = 0.85  # share of the one core that an event loop has
-_APART = 0.02  # by how much the client's TTFT may differ from the server's
+_APART, _APART_SHARE = 0.02, 0.02  # seconds and share by which the client's TTFT may differ from the server's
 
 
 class Timekeeper:
@@ -30,8 +30,8 @@ class Timekeeper:
             await asyncio.sleep(_TICK)
             self._late.append(self._clock.now() - at)
 
-    def timing(self, records: Iterable[Record], ttft_error: float | None) -> Timing:
-        """Return what was measured, and how late requests were sent."""
+    def timing(self, records: Iterable[Record], ttft: tuple[float, float] | None) -> Timing:
+        """Return what was measured, how late requests were sent, and the mean TTFT here and at the server."""
         began, used = self._began
         late = [record.sent - record.due for record in records] or [0.0]
         p50, p99, largest = np.percentile(late, [50, 99, 100]).tolist()
@@ -41,7 +41,8 @@ class Timekeeper:
             late_max=largest,
             loop_late_p99=float(np.percentile(self._late or [0.0], 99)),
             cpu=(time.process_time() - used) / max(self._clock.now() - began, 1e-9),
-            ttft_error=ttft_error,
+            ttft_here=ttft and ttft[0],
+            ttft_there=ttft and ttft[1],
         )
 
 
@@ -57,6 +58,11 @@ def cautions(timing: Timing) -> list[str]:
         found.append(f"the client took {timing.cpu:.0%} of a core: its own work may delay what it measures")
     if timing.loop_late_p99 > _LATE:
         found.append(f"times of tokens are off by up to {timing.loop_late_p99:.3f} s at p99: this machine is too busy")
-    if timing.ttft_error is not None and abs(timing.ttft_error) > _APART:
-        found.append(f"the mean TTFT is {timing.ttft_error:+.1%} off the server's own")
+    if timing.ttft_here is not None and timing.ttft_there is not None:
+        here, there = timing.ttft_here, timing.ttft_there
+        if abs(here - there) > max(_APART_SHARE * there, _APART):
+            found.append(
+                f"the mean TTFT is {here:.3f} s here and {there:.3f} s by the server's metrics: "
+                "the difference is this machine's, the network's, or what the server does not count"
+            )
     return found
