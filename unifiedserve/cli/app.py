@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from unifiedserve import __version__
+from unifiedserve.cli.bench import bench
 from unifiedserve.cli.options import from_options, signature_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
@@ -111,6 +112,9 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="As JSON instead of
     from unifiedserve.doctor import main
 
     raise typer.Exit(main(json=json))
+
+
+app.add_typer(bench)
 
 
 @app.command()

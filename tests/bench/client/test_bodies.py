@@ -1,0 +1,145 @@
+"""What is sent, to the byte."""
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from pieces import NoMedia, bodies, request, turn
+
+from unifiedserve.bench.client.body import Bodies, Wishes, media_paths
+from unifiedserve.bench.client.delivery import delivered
+from unifiedserve.bench.client.dialects import DIALECTS, dialect_named
+from unifiedserve.bench.requests import Expected, Medium, Text, Turn
+from unifiedserve.errors import ConfigError
+
+
+def test_a_text_to_the_byte() -> None:
+    assert bodies("vllm").make([turn("hé", 3)], []) == (
+        b'{"model":"m","temperature":0,"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true,'
+        b'"messages":[{"role":"user","content":"h\xc3\xa9"}],"max_tokens":3,"ignore_eos":true}'
+    )
+
+
+def test_the_same_bytes_in_another_process() -> None:
+    program = (
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "from pieces import bodies, turn\n"
+        "sys.stdout.buffer.write(bodies('unifiedserve', media={'fps': 2, 'max_pixels': 9}).make([turn('a', 1)], []))"
+    )
+    paths = [str(Path(__file__).parent), *sys.path]
+    other = subprocess.run([sys.executable, "-c", program, *paths], capture_output=True, check=True).stdout
+    assert other == bodies("unifiedserve", media={"fps": 2, "max_pixels": 9}).make([turn("a", 1)], [])
+
+
+def made(dialect: str = "vllm", turns: Any = None, answers: Any = (), **wishes: Any) -> Any:
+    return json.loads(bodies(dialect, **wishes).make(turns or [turn()], answers))
+
+
+def test_a_later_turn_has_all_that_was_said() -> None:
+    messages = made(turns=[turn("one"), turn("two"), turn("three")], answers=["first", "second"])["messages"]
+    assert [(each["role"], each["content"]) for each in messages] == [
+        ("user", "one"),
+        ("assistant", "first"),
+        ("user", "two"),
+        ("assistant", "second"),
+        ("user", "three"),
+    ]
+
+
+def test_options_stand_where_the_server_looks_for_them() -> None:
+    body = made("vllm", media={"frames": 8, "fps": None, "max_pixels": 50176}, salt="s", extra={"priority": 1})
+    assert body["media_io_kwargs"] == {"video": {"num_frames": 8}}
+    assert body["mm_processor_kwargs"] == {"max_pixels": 50176}
+    assert (body["cache_salt"], body["priority"]) == ("s", 1)
+
+
+def test_only_exact_answers_ignore_the_end() -> None:
+    assert "ignore_eos" not in made(turns=[turn(exact=False)])
+    assert "ignore_eos" not in made("openai")
+    assert "return_token_ids" not in made("openai")
+
+
+def test_only_choices_are_asked_for_with_log_probabilities() -> None:
+    asked = turn(expected=Expected(choices=("a", "b"), right=0))
+    assert made(turns=[asked], logprobs=True)["top_logprobs"] == 20
+    assert "logprobs" not in made(turns=[asked])
+    assert "logprobs" not in made(logprobs=True)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "wishes", "reason"),
+    [
+        ("sglang", {"media": {"frames": 8}}, "--frames: requests to sglang cannot say that"),
+        ("openai", {"media": {"max_pixels": 8}}, "--max-pixels"),
+        ("unifiedserve", {"salt": "s"}, "--cache-salt: unifiedserve has none"),
+    ],
+    ids=["frames", "pixels", "salt"],
+)
+def test_what_a_server_cannot_be_asked_for(dialect: str, wishes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        Bodies("m", DIALECTS[dialect], NoMedia(), Wishes(**wishes))
+
+
+def test_no_such_dialect() -> None:
+    with pytest.raises(ConfigError, match="choose one of unifiedserve, vllm"):
+        dialect_named("tgi")
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    path = tmp_path / "a clip.mp4"
+    path.write_bytes(bytes(range(256)))
+    return path
+
+
+def with_clip(path: Path, **part: float) -> Turn:
+    return Turn(parts=(Medium(kind="video", path=str(path), **part), Text("what?")), max_tokens=1)
+
+
+def url_sent(path: Path, delivery: str) -> str:
+    with delivered(delivery, [str(path)]) as media:
+        body = json.loads(Bodies("m", DIALECTS["vllm"], media, Wishes()).make([with_clip(path)], []))
+        video, text = body["messages"][0]["content"]
+        assert (video["type"], text) == ("video_url", {"type": "text", "text": "what?"})
+        url: str = video["video_url"]["url"]
+        if delivery == "http":
+            assert httpx.get(url, trust_env=False).content == path.read_bytes()
+            assert httpx.get(url + "x", trust_env=False).status_code == 404
+        return url
+
+
+def test_media_in_the_request(clip: Path) -> None:
+    head, _, data = url_sent(clip, "data").partition(",")
+    assert head == "data:video/mp4;base64"
+    assert base64.b64decode(data) == clip.read_bytes()
+
+
+def test_media_by_path(clip: Path) -> None:
+    assert url_sent(clip, "file") == f"file://{clip.parent}/a%20clip.mp4"
+
+
+def test_media_served_from_here(clip: Path) -> None:
+    assert url_sent(clip, "http").endswith("/0.mp4")
+
+
+def test_media_that_cannot_be_sent(clip: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"gone\.mp4: no such file"),
+        delivered("data", [str(clip.parent / "gone.mp4")]),
+    ):
+        pass
+    with pytest.raises(ConfigError, match="choose one of file, data, http"), delivered("ftp", []):
+        pass
+    with pytest.raises(ConfigError, match="part of a file"):
+        media_paths([request("r", with_clip(clip, start=1.0, end=2.0))])
+
+
+def test_media_that_do_not_fit_into_the_memory(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unifiedserve.bench.client.delivery._free_memory", lambda: 100)
+    with pytest.raises(ConfigError, match="--media file"), delivered("data", [str(clip)]):
+        pass

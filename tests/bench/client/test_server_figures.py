@@ -1,0 +1,124 @@
+"""What a server tells of itself: who it is, its own mean TTFT, and where the time of requests went."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from chat_server import say, served
+from pieces import http
+
+from unifiedserve.bench.client.connection import connect
+from unifiedserve.bench.client.dialects import DIALECTS
+from unifiedserve.bench.client.target import find_target
+from unifiedserve.bench.records import Record
+from unifiedserve.bench.run.phases import Event, add_phases, phases_by_request
+from unifiedserve.bench.run.server_ttft import Observed, mean_ttft, observe
+from unifiedserve.errors import ConfigError
+
+
+def models(*owners: str) -> bytes:
+    return json.dumps({"data": [{"id": f"m{n}", "owned_by": owner} for n, owner in enumerate(owners)]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("owner", "dialect"),
+    [("vllm", "vllm"), ("unifiedserve", "unifiedserve"), ("sglang", "sglang"), ("someone", "openai")],
+)
+async def test_servers_are_known_by_who_owns_their_models(owner: str, dialect: str) -> None:
+    pages = {"v1/models": models(owner), "version": b'{"version": "1.2"}'}
+    async with served(say, **pages) as server, http(server.url + "/v1/") as client:
+        target = await find_target(client)
+    assert (target.model, target.dialect.name, target.version) == ("m0", dialect, "1.2")
+
+
+async def test_what_is_given_goes_before_what_the_server_says() -> None:
+    async with served(say, **{"v1/models": models("vllm", "vllm")}) as server, http(server.url) as client:
+        target = await find_target(client, model="m1", dialect="openai")
+        assert (target.model, target.dialect.name, target.version) == ("m1", "openai", None)
+        with pytest.raises(ConfigError, match="serves m0, m1, not m2"):
+            await find_target(client, model="m2")
+
+
+async def test_no_server() -> None:
+    async with served(say) as server:
+        url = server.url
+    async with http(url) as client:
+        with pytest.raises(ConfigError, match="cannot be reached"):
+            await find_target(client)
+    with pytest.raises(ConfigError, match="must begin with http"):
+        connect("localhost:8000", 1.0)
+
+
+@pytest.mark.parametrize("page", [b"<html>", b'{"data": []}', b'{"data": 3}'], ids=["html", "empty", "odd"])
+async def test_no_such_server(page: bytes) -> None:
+    async with served(say, **{"v1/models": page}) as server, http(server.url) as client:
+        with pytest.raises(ConfigError, match="v1/models"):
+            await find_target(client)
+
+
+async def test_ttft_by_the_metrics_of_the_server() -> None:
+    text = b"""# HELP vllm:time_to_first_token_seconds x
+vllm:time_to_first_token_seconds_bucket{le="1.0"} 2
+vllm:time_to_first_token_seconds_count{engine="0",model_name="a b"} 2
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="a b"} 0.5
+vllm:time_to_first_token_seconds_count{engine="1",model_name="a b"} 1.0
+vllm:time_to_first_token_seconds_sum{engine="1",model_name="a b"} 2.5e-1
+vllm:time_to_first_token_seconds_created{engine="0"} 1.7e9
+"""
+    async with served(say, metrics=text) as server, http(server.url) as client:
+        assert await observe(client, DIALECTS["vllm"]) == Observed(0.75, 3.0)
+        assert await observe(client, DIALECTS["sglang"]) is None
+        assert await observe(client, DIALECTS["openai"]) is None
+
+
+def answered(sent: float, first: float, due: float = 0.0) -> Record:
+    return Record(request="r", kind="text", due=due, sent=sent, token_times=[first], answer="chatcmpl-1")
+
+
+def test_the_mean_ttft_here_and_there() -> None:
+    records = [answered(1.0, 2.01), answered(1.0, 4.03)]
+    assert mean_ttft(Observed(10.0, 5.0), Observed(14.0, 7.0), records) == pytest.approx((2.02, 2.0))
+    assert mean_ttft(Observed(10.0, 5.0), Observed(14.0, 8.0), records) is None  # others asked, too
+    assert mean_ttft(None, Observed(14.0, 7.0), records) is None
+
+
+def span(cat: str, start: float, end: float, tid: int = 1, requests: tuple[str, ...] = ("chatcmpl-1",)) -> Any:
+    """A complete event, in seconds."""
+    ts, dur = start * 1e6, (end - start) * 1e6
+    return {"ph": "X", "name": cat, "cat": cat, "tid": tid, "ts": ts, "dur": dur, "args": {"requests": requests}}
+
+
+TRACE = [
+    {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "vision"}},
+    span("vision", 0.0, 1.0, tid=0),
+    span("vision", 1.0, 3.0, tid=1),
+    span("vision", 2.0, 4.0, tid=2),
+    span("encode", 3.5, 5.0, requests=("chatcmpl-1", "chatcmpl-2")),
+    span("prefill", 5.0, 5.5, tid=0),
+    span("prefill", 5.5, 6.0),
+    span("prefill", 7.0, 8.0),
+    span("decode", 8.0, 8.25, tid=0),
+    span("decode", 8.5, 9.0),
+    span("decode", 9.5, 10.0),
+]
+PHASES = {"queue": 1.5, "vision": 3.0, "encode": 1.5, "prefill": 1.5, "handoff": 0.5, "decode": 1.0}
+
+
+def test_phases_of_a_request() -> None:
+    found = phases_by_request(msgspec.convert(TRACE, list[Event]))
+    assert found == {"chatcmpl-1": pytest.approx(PHASES)}  # the trace does not go back to the other one's prefill
+
+
+def test_phases_that_the_server_learns_to_tell() -> None:
+    trace = [*TRACE, span("fetch", 0.0, 0.25), span("analyse", 0.25, 0.5)]
+    found = phases_by_request(msgspec.convert(trace, list[Event]))["chatcmpl-1"]
+    assert (found["fetch"], found["analyse"]) == pytest.approx((0.25, 0.25))
+
+
+async def test_phases_on_record() -> None:
+    record = answered(0.0, 1.0)
+    page = {"debug/trace": json.dumps({"traceEvents": TRACE}).encode()}
+    async with served(say, **page) as server, http(server.url) as client:
+        await add_phases(client, DIALECTS["unifiedserve"], [record])
+    assert record.phases == pytest.approx(PHASES)

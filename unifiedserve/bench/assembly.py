@@ -1,0 +1,110 @@
+"""The parts of a benchmark put together: workloads, data sets, arrivals, metrics and the client."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from unifiedserve.bench.arrivals.parse import parse
+from unifiedserve.bench.arrivals.processes import ClosedLoop
+from unifiedserve.bench.arrivals.schedule import schedule
+from unifiedserve.bench.arrivals.seeds import stream
+from unifiedserve.bench.arrivals.traces.trace import Trace
+from unifiedserve.bench.benchmark import Parts
+from unifiedserve.bench.client.conversation import Judge
+from unifiedserve.bench.client.judge import by_logprob, by_text
+from unifiedserve.bench.datasets.choices import labels
+from unifiedserve.bench.datasets.load import load as load_data_set
+from unifiedserve.bench.datasets.prompts import to_requests
+from unifiedserve.bench.datasets.scoring import is_right
+from unifiedserve.bench.metrics.attainment import attainment
+from unifiedserve.bench.metrics.summary import Yardstick
+from unifiedserve.bench.options import RunOptions, SloOptions
+from unifiedserve.bench.records import Run
+from unifiedserve.bench.report.files import load_run
+from unifiedserve.bench.report.provenance import describe_machine, describe_versions
+from unifiedserve.bench.requests import Arrival, Request
+from unifiedserve.bench.slo import Slo, isolated_slo
+from unifiedserve.bench.workloads.build import Workload, build
+from unifiedserve.bench.workloads.long_videos import ask_all
+from unifiedserve.bench.workloads.media.folder import DEFAULT_FOLDER, make
+from unifiedserve.bench.workloads.mix import load as load_mix
+from unifiedserve.bench.workloads.replay import replay
+from unifiedserve.bench.workloads.text import Estimate, Tokenizer, Writer
+from unifiedserve.errors import ConfigError
+
+
+def parts(slo: Slo, console: Console) -> Parts:
+    """Return what benchmarks are made of; what is missing in a data set is told on the console."""
+    return Parts(
+        requests=lambda options, seed, count: _requests(options, seed, count, console),
+        schedule=_schedule,
+        judge=_judge,
+        attainment=lambda records: attainment(records, slo) or 0.0,
+    )
+
+
+def yardstick(options: SloOptions) -> Yardstick:
+    """Return what runs are measured against. Raises ConfigError if --slo-factor lacks its isolated run."""
+    isolated = load_run(Path(options.isolated)).records if options.isolated else []
+    if options.slo_factor is None:
+        return Yardstick(slo=_absolute(options), isolated=isolated)
+    if not isolated:
+        raise ConfigError("--slo-factor needs --isolated RUN.json: make it with --arrivals closed:1")
+    return Yardstick(slo=isolated_slo(isolated).scaled(options.slo_factor), isolated=isolated)
+
+
+def stamp(run: Run) -> None:
+    """Put on a run's record the machine and the versions."""
+    run.machine = describe_machine()
+    run.versions |= describe_versions()
+
+
+def _absolute(options: SloOptions) -> Slo:
+    return Slo(
+        ttft=options.slo_ttft,
+        ttft_per_video_second=options.slo_ttft_per_video_second,
+        ttft_per_prompt_token=options.slo_ttft_per_prompt_token,
+        tbt=options.slo_tbt,
+    )
+
+
+def _requests(options: RunOptions, seed: int, count: int, console: Console) -> Sequence[Request]:
+    if options.dataset:
+        return _questions(options, seed, count, console)
+    folder = Path(options.media_dir).expanduser() if options.media_dir else DEFAULT_FOLDER
+    drawn = _drawn(options, seed, count, folder)
+    make(drawn.media, folder, console)
+    return drawn.requests[:count]
+
+
+def _drawn(options: RunOptions, seed: int, count: int, folder: Path) -> Workload:
+    writer = Writer(Tokenizer(Path(options.tokenizer)) if options.tokenizer else Estimate(), seed)
+    if options.workload == "long-videos":
+        return ask_all("h264", seed, writer, folder)
+    if options.workload != "trace":
+        return build(load_mix(options.workload), count, seed, writer, folder)
+    process = parse(options.arrivals)
+    if not isinstance(process, Trace):
+        raise ConfigError("--workload trace needs --arrivals trace:FILE")
+    return replay(process, seed, writer, folder)
+
+
+def _questions(options: RunOptions, seed: int, count: int, console: Console) -> Sequence[Request]:
+    if not options.data_dir:
+        raise ConfigError("--dataset needs --data-dir: where the data set lies")
+    data_set = load_data_set(options.dataset, Path(options.data_dir), skip_missing=options.skip_missing)
+    for note in data_set.notes():
+        console.print(note, style="yellow")
+    asked = to_requests(data_set.samples, max_tokens=options.max_tokens)
+    order = stream(seed, "questions").permutation(len(asked))[:count].tolist()
+    return [asked[index] for index in order]
+
+
+def _schedule(arrivals: str, requests: Sequence[Request], seed: int) -> tuple[list[Arrival], int]:
+    process = parse(arrivals)
+    return schedule(process, requests, seed), process.users if isinstance(process, ClosedLoop) else 0
+
+
+def _judge(options: RunOptions) -> Judge:
+    return by_text(is_right) if options.accuracy == "letter" else by_logprob(labels)

@@ -1,0 +1,1 @@
+"""What sends requests to any OpenAI-compatible chat endpoint, on time, and notes when each token comes."""

@@ -1,0 +1,62 @@
+"""What servers understand beyond OpenAI's API, as data."""
+
+from typing import Any
+
+import msgspec
+
+from unifiedserve.errors import ConfigError
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """A server's extensions.
+
+    `exact` are the fields that make an answer as long as `max_tokens`, `token_ids` those that put ids into every chunk.
+    `options` has the path in the body at which an option of media stands, `salt` that of the salt of caches. Metrics
+    begin with `metrics`; `trace` is where the timeline of requests is.
+    """
+
+    name: str
+    exact: dict[str, Any] = {}
+    token_ids: dict[str, Any] = {}
+    options: dict[str, tuple[str, ...]] = {}
+    salt: str = ""
+    metrics: str = ""
+    trace: str = ""
+
+
+_VIDEO_OPTIONS = {
+    "frames": ("media_io_kwargs", "video", "num_frames"),
+    "fps": ("media_io_kwargs", "video", "fps"),
+    "max_pixels": ("mm_processor_kwargs", "max_pixels"),
+}
+
+DIALECTS = {
+    dialect.name: dialect
+    for dialect in (
+        Dialect(
+            name="unifiedserve",
+            exact={"ignore_eos": True},
+            token_ids={"return_token_ids": True},
+            options=_VIDEO_OPTIONS,
+            metrics="unifiedserve:",
+            trace="/debug/trace",
+        ),
+        Dialect(
+            name="vllm",
+            exact={"ignore_eos": True},
+            token_ids={"return_token_ids": True},
+            options=_VIDEO_OPTIONS,
+            salt="cache_salt",
+            metrics="vllm:",
+        ),
+        Dialect(name="sglang", exact={"ignore_eos": True}, metrics="sglang:"),
+        Dialect(name="openai"),
+    )
+}
+
+
+def dialect_named(name: str) -> Dialect:
+    """Return the dialect of that name. Raises ConfigError if there is none."""
+    if name not in DIALECTS:
+        raise ConfigError(f"--dialect: there is no {name!r}; choose one of {', '.join(DIALECTS)}")
+    return DIALECTS[name]

@@ -1,0 +1,81 @@
+"""One request to a chat endpoint, and what becomes of it."""
+
+import asyncio
+import re
+import secrets
+
+import httpx
+import msgspec
+
+from unifiedserve.bench.client.answer import Answer
+from unifiedserve.bench.client.clock import Clock
+from unifiedserve.bench.client.events import BrokenStreamError, chunks
+from unifiedserve.bench.records import Record
+
+_PATH = "v1/chat/completions"
+_LONGEST_ID = 64
+_SHOWN = 300  # characters of a message
+
+
+class Endpoint:
+    """A server's chat endpoint. A server that is silent for as long as the client's read timeout has failed."""
+
+    def __init__(self, http: httpx.AsyncClient, clock: Clock) -> None:
+        self._http = http
+        self._clock = clock
+        self._name = secrets.token_hex(4)  # of the run, so that requests of another are not taken for its own
+
+    async def ask(self, body: bytes, record: Record) -> Answer:
+        """Send `body` now and fill `record`, with the time, the answer or why there is none."""
+        answer = Answer(record)
+        headers = {"Content-Type": "application/json", "X-Request-Id": self._id(record)}
+        record.sent = self._clock.now()
+        try:
+            async with self._http.stream("POST", _PATH, content=body, headers=headers) as response:
+                record.status = response.status_code
+                if response.is_error:
+                    record.error = f"status {response.status_code}: {_message(await response.aread())}"
+                else:
+                    await self._read(response, answer, record)
+        except httpx.HTTPError as error:
+            record.error = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        except BrokenStreamError as error:
+            record.error = str(error)
+        except asyncio.CancelledError:
+            record.error = "cut off: the run ended before the answer"
+            raise
+        finally:
+            record.ended = self._clock.now()
+            answer.settle()
+        return answer
+
+    async def _read(self, response: httpx.Response, answer: Answer, record: Record) -> None:
+        async for now, chunk in chunks(response, self._clock):
+            if chunk.error is not None:
+                record.error = _said(chunk.error)
+                return
+            answer.take(now, chunk)
+
+    def _id(self, record: Record) -> str:
+        """Return the name by which the server's trace knows the request, where it takes one from a client."""
+        request = re.sub(r"[^A-Za-z0-9._:-]", "-", record.request)[-_LONGEST_ID:]
+        return f"{self._name}-{request}.{record.turn}"
+
+
+def _message(body: bytes) -> str:
+    try:
+        return _said(msgspec.json.decode(body))
+    except msgspec.DecodeError:
+        return _shortened(body.decode(errors="replace"))
+
+
+def _said(error: object) -> str:
+    """Return the message of an error in any of the forms that servers give it."""
+    while isinstance(error, dict) and (inner := error.get("error") or error.get("message") or error.get("detail")):
+        error = inner
+    return _shortened(error if isinstance(error, str) else msgspec.json.encode(error).decode())
+
+
+def _shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + " …"

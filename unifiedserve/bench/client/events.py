@@ -1,0 +1,102 @@
+"""The events of a streamed answer, with the times of the reads that brought them."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import msgspec
+
+from unifiedserve.bench.client.clock import Clock
+
+_LONGEST = 1 << 22  # bytes of a line; more is no event
+
+
+class TopToken(msgspec.Struct):
+    """A token's text and its log probability."""
+
+    token: str
+    logprob: float
+
+
+class _Entry(msgspec.Struct):
+    top_logprobs: list[TopToken] = []
+
+
+class Logprobs(msgspec.Struct):
+    """Of each token in a chunk the likeliest ones in its place."""
+
+    content: list[_Entry] | None = None
+
+
+class Delta(msgspec.Struct):
+    """What a chunk adds to the answer; the first one has the role alone, or with no text."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.content or self.reasoning_content or self.reasoning or ""
+
+
+class Choice(msgspec.Struct):
+    """One answer's part of a chunk."""
+
+    delta: Delta = msgspec.field(default_factory=Delta)
+    token_ids: list[int] | None = None
+    logprobs: Logprobs | None = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class Usage(msgspec.Struct):
+    """Counts of tokens."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int | None = 0
+    prompt_tokens_details: _Details | None = None
+
+
+class Chunk(msgspec.Struct):
+    """A streamed chat completion's chunk, or an error in its place."""
+
+    id: str = ""
+    choices: list[Choice] = []
+    usage: Usage | None = None
+    error: Any = None
+
+
+class BrokenStreamError(Exception):
+    """A stream that ended too early or holds what is no event."""
+
+
+_decode = msgspec.json.Decoder(Chunk).decode
+
+
+async def chunks(response: httpx.Response, clock: Clock) -> AsyncIterator[tuple[float, Chunk]]:
+    """Yield the chunks of a stream and when each came. Raises BrokenStreamError unless it ends with [DONE]."""
+    rest = b""
+    async for read in response.aiter_raw():
+        now = clock.now()
+        *lines, rest = (rest + read).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:"):
+                data = line[5:].strip()
+                if data == b"[DONE]":
+                    return
+                yield now, _chunk(data)
+        if len(rest) > _LONGEST:
+            raise BrokenStreamError("the stream holds what is no event")
+    raise BrokenStreamError("the stream ended before the answer did")
+
+
+def _chunk(data: bytes) -> Chunk:
+    try:
+        return _decode(data)
+    except msgspec.DecodeError as error:
+        shown = data[:80].decode(errors="replace")
+        raise BrokenStreamError(f"the stream holds what is no chunk of an answer: {error}: {shown}") from error

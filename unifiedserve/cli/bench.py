@@ -1,0 +1,144 @@
+"""`unifiedserve bench`: measures any OpenAI-compatible server. Nothing heavy is imported before it is needed."""
+
+import asyncio
+from inspect import Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from unifiedserve.bench.options import GoodputOptions, RunOptions, SloOptions
+from unifiedserve.cli.options import from_options, signature_of
+
+if TYPE_CHECKING:
+    from unifiedserve.bench.metrics.summary import Yardstick
+    from unifiedserve.bench.records import Run
+
+_INTERRUPTED = 1
+
+
+class _RunUnlessNamed(TyperGroup):
+    """Takes options without a command for those of `run`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0].startswith("-") and args[0] != "--help":
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+bench = typer.Typer(
+    name="bench",
+    cls=_RunUnlessNamed,
+    help="Measure any OpenAI-compatible server: latencies, stalls, goodput, accuracy.",
+    epilog="Options without a command are those of run: unifiedserve bench --arrivals poisson:2",
+    no_args_is_help=True,
+)
+
+
+def run(**options: Any) -> None:
+    """Send requests on time and tell what came of them.
+
+    \b
+    Texts, images and videos, two requests a second, to the daemon at http://127.0.0.1:8000:
+      unifiedserve bench --workload mixed --arrivals poisson:2 --requests 200 --out results
+    Another server, with targets for the first token (more for long videos) and between tokens:
+      unifiedserve bench --url http://gpu:8000 --slo-ttft 1 --slo-ttft-per-video-second 0.05 --slo-tbt 0.1
+    A data set, one question after another, scored:
+      unifiedserve bench --dataset mlvu --data-dir ~/MLVU --arrivals closed:1 --frames 64
+    A production trace, at a quarter of its rate:
+      unifiedserve bench --workload trace --arrivals 'trace:azure.csv?scale=4&first=500'
+    """
+    asked = from_options(RunOptions, options)
+    from unifiedserve.bench.assembly import parts, stamp, yardstick
+    from unifiedserve.bench.benchmark import run_once
+    from unifiedserve.bench.report.terminal import print_summary
+
+    console = Console(highlight=False)
+    measured = yardstick(asked)
+    found = asyncio.run(run_once(asked, parts(measured.slo, console), console))
+    if found is None:
+        return
+    stamp(found)
+    print_summary(found, measured, console)
+    _tell(found, console)
+    _report([found], measured, asked.out, console)
+    raise typer.Exit(_INTERRUPTED if found.interrupted else 0)
+
+
+def goodput(**options: Any) -> None:
+    """Find the highest rate at which nine of ten requests still hold their targets.
+
+    The rate is doubled or halved until it is known to lie between two, then that gap is bisected.
+
+    \b
+    unifiedserve bench goodput --slo-ttft 1 --slo-ttft-per-video-second 0.05 --slo-tbt 0.1 --requests 100
+    unifiedserve bench goodput --arrivals gamma:RATE,cv=4 --isolated alone/run-1.json --slo-factor 5 --repeats 3
+    """
+    asked = from_options(GoodputOptions, options)
+    from unifiedserve.bench.assembly import parts, stamp, yardstick
+    from unifiedserve.bench.benchmark import find_goodput
+    from unifiedserve.bench.goodput.outcome import describe
+    from unifiedserve.bench.metrics.attainment import needed_scale
+
+    console = Console(highlight=False)
+    measured = yardstick(asked)
+    found, runs = asyncio.run(find_goodput(asked, parts(measured.slo, console), console))
+    for each in runs:
+        stamp(each)
+        _tell(each, console)
+    scales = [needed_scale(record, measured.slo) for record in runs[0].records]
+    console.print(describe(found, scales))
+    _report(runs, measured, asked.out, console)
+    raise typer.Exit(_INTERRUPTED if found.interrupted else 0)
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Runs as `bench` has written them", show_default=False)],
+    **options: Any,
+) -> None:
+    """Show runs side by side, the first as the yardstick.
+
+    \b
+    unifiedserve bench compare ours/run-1.json vllm/run-1.json --slo-ttft 1 --out both
+    """
+    asked = from_options(SloOptions, options)
+    from unifiedserve.bench.assembly import yardstick
+    from unifiedserve.bench.report.files import load_run
+    from unifiedserve.bench.report.terminal import print_comparison
+
+    console = Console(highlight=False)
+    measured = yardstick(asked)
+    loaded = [load_run(path) for path in runs]
+    print_comparison(loaded, measured, console)
+    _report(loaded, measured, asked.out, console)
+
+
+def _tell(run: "Run", console: Console) -> None:
+    """Say what speaks against a run's figures."""
+    for caution in run.cautions:
+        console.print(f"caution: {run.arrivals}: {caution}", style="yellow")
+
+
+def _report(runs: "list[Run]", measured: "Yardstick", folder: str, console: Console) -> None:
+    if folder:
+        from unifiedserve.bench.report.write import write_report
+
+        for path in write_report(runs, measured, Path(folder)):
+            console.print(f"written: {path}", style="dim")
+
+
+def _slo_last(struct: type[SloOptions]) -> Signature:
+    """Return the options of `struct`, those of its base after its own."""
+    options = list(signature_of(struct).parameters.values())
+    of_base = len(SloOptions.__struct_fields__)
+    return Signature([*options[of_base:], *options[:of_base]])
+
+
+run.__signature__ = _slo_last(RunOptions)  # type: ignore[attr-defined]
+goodput.__signature__ = _slo_last(GoodputOptions)  # type: ignore[attr-defined]
+_of_compare = signature(compare).parameters["runs"], *signature_of(SloOptions).parameters.values()
+compare.__signature__ = Signature(_of_compare)  # type: ignore[attr-defined]
+for command in (run, goodput, compare):
+    bench.command()(command)
