@@ -1,0 +1,64 @@
+"""Service level objectives: by when the first token is due, and how long a stream may pause."""
+
+from collections.abc import Iterable
+from math import inf
+from statistics import median
+
+import msgspec
+
+from unifiedserve.bench.records import Record
+
+
+class Slo(msgspec.Struct, frozen=True, kw_only=True):
+    """Targets in seconds; None asks for nothing.
+
+    The first token may take `ttft` and a share for each token of the prompt (visual ones are among them) and each second of
+    video, so that a long video is not held to a text's target. A kind of request in `ttft_of_kind` has that target instead.
+    """
+
+    ttft: float | None = None
+    ttft_per_prompt_token: float = 0.0
+    ttft_per_video_second: float = 0.0
+    ttft_of_kind: dict[str, float] = {}
+    tbt: float | None = None
+
+    def ttft_of(self, record: Record) -> float:
+        """Return the seconds after it was due by which a turn's first token has to be there."""
+        if record.kind in self.ttft_of_kind:
+            return self.ttft_of_kind[record.kind]
+        if self.ttft is None:
+            return inf
+        return (
+            self.ttft
+            + self.ttft_per_prompt_token * record.prompt_tokens
+            + self.ttft_per_video_second * record.video_seconds
+        )
+
+    @property
+    def tbt_limit(self) -> float:
+        """Return the seconds that may lie between two tokens."""
+        return inf if self.tbt is None else self.tbt
+
+    def scaled(self, factor: float) -> "Slo":
+        """Return targets that are so many times as long."""
+        return Slo(
+            ttft=None if self.ttft is None else factor * self.ttft,
+            ttft_per_prompt_token=factor * self.ttft_per_prompt_token,
+            ttft_per_video_second=factor * self.ttft_per_video_second,
+            ttft_of_kind={kind: factor * seconds for kind, seconds in self.ttft_of_kind.items()},
+            tbt=None if self.tbt is None else factor * self.tbt,
+        )
+
+
+def isolated_slo(records: Iterable[Record]) -> Slo:
+    """Return what requests that were sent one at a time have taken: of each kind the median TTFT, and the median TBT."""
+    ttft: dict[str, list[float]] = {}
+    gaps: list[float] = []
+    for record in records:
+        if record.error is None and record.token_times:
+            ttft.setdefault(record.kind, []).append(record.token_times[0] - record.due)
+            gaps += [b - a for a, b in zip(record.token_times, record.token_times[1:], strict=False)]
+    return Slo(
+        ttft_of_kind={kind: median(seconds) for kind, seconds in ttft.items()},
+        tbt=median(gaps) if gaps else None,
+    )
