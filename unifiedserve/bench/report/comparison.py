@@ -53,7 +53,19 @@ def group_rounds(runs: Sequence[Run], yardstick: Yardstick) -> list[Group]:
     ]
 
 
-def yardstick_of(group: Group, groups: Sequence[Group]) -> Group:
+def readable(groups: Sequence[Group], most: int) -> list[Group]:
+    """Return the groups that are drawn over each other: all if they are at most so many, else one rate.
+
+    It is the middle one of the first name's, at which most names still differ.
+    """
+    rates = [group for group in groups if group.name == groups[0].name]
+    if len(groups) <= most or len(rates) == 1:
+        return list(groups)
+    middle = sorted(rates, key=lambda group: group.summaries[0].offered or 0.0)[len(rates) // 2]
+    return [group for group in groups if group.arrivals == middle.arrivals]
+
+
+def base_of(group: Group, groups: Sequence[Group]) -> Group:
     """Return what a group is compared with: the first name at the same arrivals if there is such, else the first."""
     same = [other for other in groups if (other.name, other.arrivals) == (groups[0].name, group.arrivals)]
     return same[0] if same else groups[0]
@@ -70,7 +82,7 @@ def ratios(row: Row, group: Group, other: Group) -> list[float]:
 
 def cell(row: Row, group: Group, groups: Sequence[Group]) -> str:
     """Format a figure: the median of the rounds and their range, and the ratio to what it is compared with."""
-    text, other = spread(group.values(row)), yardstick_of(group, groups)
+    text, other = spread(group.values(row)), base_of(group, groups)
     compared = [] if other is group else ratios(row, group, other)
     return f"{text}  ×{spread(compared)}" if compared else text
 

@@ -38,6 +38,11 @@ def table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[Cell]]], kind:
     return "\n".join(parts)
 
 
+def folded(title: str, content: str) -> str:
+    """Return something that is shown when its title is clicked."""
+    return f"<details>{element('summary', title)}\n{content}\n</details>"
+
+
 def document(title: str, style: str, content: Iterable[str]) -> str:
     """Return a whole page that needs nothing from elsewhere."""
     return "\n".join(

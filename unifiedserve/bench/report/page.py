@@ -4,14 +4,19 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from unifiedserve.bench.metrics.summary import Summary, Yardstick, by_kind, failures, summarise, summarise_kinds
+from unifiedserve.bench.metrics.summary import Yardstick, by_kind, failures, summarise, summarise_kinds
 from unifiedserve.bench.records import Record, Run
-from unifiedserve.bench.report.comparison import Group, cell, differences, group_rounds
-from unifiedserve.bench.report.markup import Cell, document, element, section, table
-from unifiedserve.bench.report.rows import MS, NOTHING, ROWS, digits, present
+from unifiedserve.bench.report.comparison import Group, cell, differences, group_rounds, readable
+from unifiedserve.bench.report.markup import Cell, document, element, folded, section, table
+from unifiedserve.bench.report.rows import MS, NOTHING, ROWS, Row, digits, present
 from unifiedserve.bench.slo import Slo
 
-Figures = list[tuple[str, Summary]]
+MOST_CURVES = 6  # over each other, so that they can be told apart
+BY_KIND = "By kind of request. Red: fewer hold their target than the figure stands for."
+SIDE_BY_SIDE = (
+    "Medians of the rounds (lowest–highest), whose number is in the head. × is the ratio to the first name at the same "
+    "arrivals, or to the first column; round by round where there are as many."
+)
 
 
 def make_page(runs: Sequence[Run], yardstick: Yardstick) -> str:
@@ -31,34 +36,37 @@ def _cautions(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def _figures(groups: Sequence[Group], yardstick: Yardstick) -> Iterator[str]:
+    """Return the targets, and the rows that matter most: side by side, or of one run by kind."""
     yield section("targets", "Targets", _told(yardstick))
+    brief = [row for row in ROWS if row.brief]
+    if len(groups) == len(groups[0].rounds) == 1:
+        yield section("figures", "Figures", BY_KIND, _by_kind(groups[0].first, yardstick, brief))
+    else:
+        yield section("figures", "Side by side", SIDE_BY_SIDE, _side_by_side(groups, brief))
+
+
+def _all_figures(groups: Sequence[Group], yardstick: Yardstick) -> Iterator[str]:
     if len(groups) > 1 or len(groups[0].rounds) > 1:
-        rows = present(ROWS, [summary for group in groups for summary in group.summaries])
-        cells = ((row.label, [Cell(cell(row, group, groups)) for group in groups]) for row in rows)
-        note = (
-            "Medians of the rounds (lowest–highest), whose number is in the head. × is the ratio to the first name at "
-            "the same arrivals, or to the first column; round by round where there are as many."
-        )
-        heads = [f"{group.label} ({len(group.rounds)})" for group in groups]
-        yield section("comparison", "Side by side", note, table(heads, cells))
-    tables = (part for group in groups for part in _by_kind(group, yardstick))
-    yield section(
-        "figures", "Figures", "By kind of request. Red: fewer hold their target than the figure stands for.", *tables
+        yield folded("side by side", _side_by_side(groups, ROWS))
+    for group in groups:
+        for number, (run, _) in enumerate(group.rounds, 1):
+            title = group.label if len(group.rounds) == 1 else f"{group.label}, round {number}"
+            yield folded(title, _by_kind(run, yardstick, ROWS))
+
+
+def _side_by_side(groups: Sequence[Group], rows: Sequence[Row]) -> str:
+    shown = present(rows, [summary for group in groups for summary in group.summaries])
+    cells = ((row.label, [Cell(cell(row, group, groups)) for group in groups]) for row in shown)
+    return table([f"{group.label} ({len(group.rounds)})" for group in groups], cells)
+
+
+def _by_kind(run: Run, yardstick: Yardstick, rows: Sequence[Row]) -> str:
+    columns = {"all": summarise(run.records, yardstick)} | summarise_kinds(run.records, yardstick)
+    figures = (
+        (row.label, [Cell(digits(row.value(summary)), row.missed(summary)) for summary in columns.values()])
+        for row in present(rows, list(columns.values()))
     )
-
-
-def _by_kind(group: Group, yardstick: Yardstick) -> Iterator[str]:
-    for number, (run, overall) in enumerate(group.rounds, 1):
-        columns: Figures = [("all", overall), *summarise_kinds(run.records, yardstick).items()]
-        rows = present(ROWS, [summary for _, summary in columns])
-        yield element("h3", group.label if len(group.rounds) == 1 else f"{group.label}, round {number}")
-        yield table(
-            [kind for kind, _ in columns],
-            (
-                (row.label, [Cell(digits(row.value(summary)), row.missed(summary)) for _, summary in columns])
-                for row in rows
-            ),
-        )
+    return table(list(columns), figures)
 
 
 def _pictures(groups: Sequence[Group], yardstick: Yardstick) -> Iterator[str]:
@@ -67,17 +75,11 @@ def _pictures(groups: Sequence[Group], yardstick: Yardstick) -> Iterator[str]:
     from unifiedserve.bench.report.plots.progress import draw_progress
     from unifiedserve.bench.report.plots.timelines import draw_gantt, draw_timelines
 
-    seen = {group.label: _seen(group, yardstick) for group in groups}
-    first = {group.label: group.first.records for group in groups}
-    alone = next(iter(seen.values())) if len(seen) == 1 else None
-    kinds = {"all": alone} | by_kind(alone) if alone is not None else None
-    yield _picture(
-        "distributions",
-        "Latencies",
-        "Share of values that are at most so long, of complete answers; rounds are put together.",
-        draw_distributions({"": by_kind(alone)} if alone is not None else _of_kinds(seen)),
-        "There are no complete answers.",
-    )
+    drawn = readable(groups, MOST_CURVES)
+    where = "" if len(drawn) == len(groups) else f" At {drawn[0].arrivals}."
+    first = {group.label: group.first.records for group in drawn}
+    seen = {group.label: _seen(group, yardstick) for group in drawn}
+    curves = seen if len(seen) > 1 else by_kind(_seen(drawn[0], yardstick))
     yield _picture(
         "attainment-over-rate",
         "Attainment over rate",
@@ -89,14 +91,21 @@ def _pictures(groups: Sequence[Group], yardstick: Yardstick) -> Iterator[str]:
     yield _picture(
         "attainment-over-scale",
         "Attainment over the scale of the targets",
-        "Share of requests that would hold the targets if all were so many times as long. Dashed: the goal of 90 %.",
-        draw_attainment_over_scale(kinds or seen, yardstick.slo),
+        f"Share of requests that would hold the targets if all were so many times as long. Dashed: 90 %.{where}",
+        draw_attainment_over_scale(curves, yardstick.slo),
         "It needs targets and requests.",
+    )
+    yield _picture(
+        "distributions",
+        "Latencies",
+        f"Share of values that are at most so long, of complete answers; rounds are put together.{where}",
+        draw_distributions(_of_kinds(seen) if len(seen) > 1 else {"": curves}),
+        "There are no complete answers.",
     )
     yield _picture(
         "timelines",
         "Tokens of each request",
-        "A line a request from when it was due; a tick a token. The first round of each.",
+        f"A line a request from when it was due; a tick a token. The first round of each.{where}",
         draw_timelines(first),
         "Nothing was sent.",
     )
@@ -104,14 +113,14 @@ def _pictures(groups: Sequence[Group], yardstick: Yardstick) -> Iterator[str]:
         "gantt",
         "Phases of each request",
         "By the server's trace. A phase is as long as the time spent in it, phases are drawn end to end: where stages "
-        "overlap, they reach past the end of the answer.",
+        f"overlap, they reach past the end of the answer.{where}",
         draw_gantt(first),
         "The server gave no trace.",
     )
     yield _picture(
         "progress",
         "Progress of the whole system",
-        "Tokens of all requests. The first round of each.",
+        f"Tokens of all requests; triangles: a video arrives. The first round of each.{where}",
         draw_progress(first),
         "There are no tokens.",
     )
@@ -134,6 +143,7 @@ def _of_kinds(curves: dict[str, list[Record]]) -> dict[str, dict[str, list[Recor
 
 def _rest(groups: Sequence[Group], yardstick: Yardstick) -> Iterator[str]:
     yield section("phases", "Time by phase", "Mean / median of a request, in ms.", *_phases(groups, yardstick))
+    yield section("all-figures", "All figures", "Percentiles of everything.", *_all_figures(groups, yardstick))
     yield section("failures", "Failures", "What failed, and how often.", *_failures(groups))
     yield section("provenance", "Where this comes from", "", *(_provenance(group) for group in groups))
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from unifiedserve.bench.metrics.summary import Summary, Yardstick, failures, summarise, summarise_kinds
 from unifiedserve.bench.records import Run
 from unifiedserve.bench.report.comparison import cell, differences, group_rounds
+from unifiedserve.bench.report.rates import rate_points, tell_goodput
 from unifiedserve.bench.report.rows import ROWS, Row, digits, present
 
 BRIEF = [row for row in ROWS if row.brief]
@@ -43,6 +44,9 @@ def print_comparison(runs: Sequence[Run], yardstick: Yardstick, console: Console
     for row in present(BRIEF, [summary for group in groups for summary in group.summaries]):
         table.add_row(row.label, *(cell(row, group, groups) for group in groups))
     console.print(table)
+    for name, points in rate_points(groups).items():
+        if len(points) > 1:
+            console.print(Text(f"{name}: {tell_goodput(points)}"))
 
 
 def _table(title: str | None, columns: Sequence[str]) -> Table:

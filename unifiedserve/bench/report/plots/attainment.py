@@ -2,35 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
+from typing import Any
 
 import numpy as np
 
-from unifiedserve.bench.metrics.attainment import SHARE, Goodput, attainment_over_scale, goodput
+from unifiedserve.bench.metrics.attainment import SHARE, attainment_over_scale
 from unifiedserve.bench.metrics.distribution import interval
 from unifiedserve.bench.records import Record
 from unifiedserve.bench.report.comparison import Group
 from unifiedserve.bench.report.plots import theme
+from unifiedserve.bench.report.rates import goodput_of, rate_points, tell_goodput
 from unifiedserve.bench.slo import Slo
 
 SCALES = np.geomspace(1 / 8, 8, 97)
-
-Point = tuple[float, list[float]]  # a rate, and the attainment of each round
-
-
-def rate_points(groups: Sequence[Group]) -> dict[str, list[Point]]:
-    """Return for each name its rates in requests a second, rising, with the attainment of each round."""
-    points: dict[str, list[Point]] = {}
-    for group in groups:
-        rates = [summary.offered for summary in group.summaries if summary.offered is not None]
-        shares = [summary.attainment for summary in group.summaries if summary.attainment is not None]
-        if rates and shares:
-            points.setdefault(group.name, []).append((mean(rates), shares))
-    return {name: sorted(some) for name, some in points.items()}
-
-
-def goodput_of(points: Sequence[Point]) -> Goodput | None:
-    """Return the goodput by the mean attainment of the rounds at each rate."""
-    return goodput((rate, mean(shares)) for rate, shares in points)
 
 
 def draw_attainment_over_rate(groups: Sequence[Group]) -> str | None:
@@ -52,7 +36,7 @@ def draw_attainment_over_rate(groups: Sequence[Group]) -> str | None:
         axis.set_xlim(left=0)
         axis.set_xlabel("requests a second")
         lines = [axis.plot([], [], marker="o", **styles[name])[0] for name in curves]
-        theme.legend_below(figure, lines, [_told(name, goodput_of(points)) for name, points in curves.items()])
+        theme.legend_below(figure, lines, [f"{name}: {tell_goodput(points)}" for name, points in curves.items()])
         return theme.as_svg(figure, "attainment-over-rate")
 
 
@@ -75,19 +59,13 @@ def draw_attainment_over_scale(curves: Mapping[str, Sequence[Record]], slo: Slo)
         return theme.as_svg(figure, "attainment-over-scale")
 
 
-def _goal(axis: object) -> None:
-    axis.axhline(SHARE, color=theme.INK, linewidth=0.8, linestyle=(0, (4, 3)))  # type: ignore[attr-defined]
-    axis.set_ylim(-0.03, 1.03)  # type: ignore[attr-defined]
-    axis.set_ylabel("SLO attainment")  # type: ignore[attr-defined]
+def _goal(axis: Any) -> None:
+    axis.axhline(SHARE, color=theme.INK, linewidth=0.8, linestyle=(0, (4, 3)))
+    axis.set_ylim(-0.03, 1.03)
+    axis.set_ylabel("SLO attainment")
 
 
 def _reach(shares: Sequence[float]) -> tuple[float, float]:
     """Return how far the interval of the rounds' mean reaches down and up, within what a share can be."""
     low, high = interval(shares) or (mean(shares), mean(shares))
     return mean(shares) - max(0.0, low), min(1.0, high) - mean(shares)
-
-
-def _told(name: str, found: Goodput | None) -> str:
-    if found is None:
-        return f"{name}: no goodput at these rates"
-    return f"{name}: goodput {'at least ' if found.beyond else ''}{found.rate:.3g}/s"

@@ -13,7 +13,7 @@ def draw_progress(curves: Mapping[str, Sequence[Record]]) -> str | None:
         return None
     styles = theme.line_styles(list(curves))
     with theme.drawing():
-        figure, axes = theme.new_figure(3.4)
+        figure, axes = theme.new_figure(3.2 + 0.12 * len(curves))
         axis = axes[0, 0]
         lines = []
         for place, (label, records) in enumerate(curves.items()):
@@ -21,11 +21,11 @@ def draw_progress(curves: Mapping[str, Sequence[Record]]) -> str | None:
             shown = theme.thinned(times.size, theme.POINTS)
             lines += axis.plot(times[shown], counts[shown], **styles[label])
             videos = [record.due for record in records if record.video_seconds]
-            heights = [-0.02 - 0.035 * place] * len(videos)
+            heights = [-0.025 - 0.035 * place] * len(videos)
             marks = {"color": styles[label]["color"], "transform": axis.get_xaxis_transform(), "clip_on": False}
             axis.plot(videos, heights, "^", markersize=4, **marks)
         axis.set_ylim(bottom=0)
-        axis.tick_params(axis="x", pad=4 + 8 * len(curves))
+        axis.tick_params(axis="x", pad=6 + 6 * len(curves))
         axis.set_xlabel("seconds from the start of the run; triangles: a video arrives")
         axis.set_ylabel("output tokens so far")
         theme.legend_below(figure, lines, list(curves))

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from unifiedserve.bench.records import Phase, Record
 
@@ -37,6 +38,7 @@ _SETTINGS: dict[Any, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.axisbelow": True,
     "grid.alpha": 0.18,
     "legend.frameon": False,
     "lines.linewidth": 1.6,
@@ -81,7 +83,7 @@ def line_styles(labels: Sequence[str]) -> dict[str, Mapping[str, str]]:
 
 def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
     """Put one legend under all axes."""
-    columns = max(1, min(len(labels), 110 // (max(map(len, labels), default=0) + 8)))
+    columns = max(1, min(len(labels), 130 // (max(map(len, labels), default=0) + 8)))
     figure.legend(handles, labels, loc="outside lower left", ncols=columns)
 
 
@@ -90,7 +92,9 @@ def scale_tail(axis: Any, values: Sequence[float]) -> None:
     there = [value for value in values if value > 0]
     if len(there) == len(values) and there and max(there) > LONG_TAIL * min(there):
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if max(there) < 10 * LONG_TAIL * min(there) else (1,)))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.xaxis.set_minor_formatter(lambda value, _: "")
     else:
         axis.set_xlim(left=0)
 

@@ -32,6 +32,7 @@ def draw_timelines(panels: Mapping[str, Sequence[Record]]) -> str | None:
                 axis.plot(times, lines, color=colours[kind], linewidth=0.8, rasterized=times.size > 3 * MOST_TICKS)
             failed = [(record.ended, line) for line, record in enumerate(records) if record.error is not None]
             axis.plot([at for at, _ in failed], [line for _, line in failed], "x", color=theme.MISSED, markersize=4)
+        axes[0].set_xlim(left=0)
         handles: list[Any] = [Patch(color=colours[kind]) for kind in kinds]
         failure = axes[0].plot([], [], "x", color=theme.MISSED)[0]
         theme.legend_below(figure, [*handles, failure], [*kinds, "failed"])
@@ -53,9 +54,11 @@ def draw_gantt(panels: Mapping[str, Sequence[Record]]) -> str | None:
                 axis.barh(range(len(records)), widths, 0.8, lefts, color=theme.PHASE_COLOURS[phase], linewidth=0)
                 lefts = lefts + widths
             axis.plot([record.ended for record in records], range(len(records)), "|", color=theme.INK, markersize=6)
-        handles: list[Any] = [Patch(color=theme.PHASE_COLOURS[phase]) for phase in PHASES]
+        axes[0].set_xlim(left=0)
+        there = [phase for phase in PHASES if any(phase in record.phases for some in shown.values() for record in some)]
+        handles: list[Any] = [Patch(color=theme.PHASE_COLOURS[phase]) for phase in there]
         end = axes[0].plot([], [], "|", color=theme.INK, markersize=8)[0]
-        theme.legend_below(figure, [*handles, end], [*PHASES, "end of the answer"])
+        theme.legend_below(figure, [*handles, end], [*there, "end of the answer"])
         return theme.as_svg(figure, "gantt")
 
 
