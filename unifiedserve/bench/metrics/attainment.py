@@ -46,7 +46,7 @@ def attainment(records: Iterable[Record], slo: Slo) -> float | None:
 
 
 def attainment_over_scale(records: Iterable[Record], slo: Slo, scales: Sequence[float]) -> list[float | None]:
-    """Return the attainment with the targets times each of `scales` (AlpaServe §6, DistServe §6)."""
+    """Return the attainment with the targets times each of `scales` (as AlpaServe and DistServe do)."""
     needed = np.sort([needed_scale(record, slo) for record in records])
     if not needed.size:
         return [None for _ in scales]

@@ -8,12 +8,13 @@ import msgspec
 from unifiedserve.bench.records import Run
 from unifiedserve.errors import ConfigError
 
+FORMAT: Literal["unifiedserve-bench-run"] = "unifiedserve-bench-run"
 VERSION = 1
 
 
 class _Head(msgspec.Struct, kw_only=True):
-    format: Literal["unifiedserve-bench-run"] = "unifiedserve-bench-run"
-    version: int = VERSION
+    format: Literal["unifiedserve-bench-run"]
+    version: int
 
 
 class _Document(_Head, kw_only=True):
@@ -22,7 +23,7 @@ class _Document(_Head, kw_only=True):
 
 def save_run(run: Run, path: Path) -> None:
     """Write a run. Raises ConfigError if it cannot be written."""
-    replace_file(path, msgspec.json.encode(_Document(run=run)))
+    replace_file(path, msgspec.json.encode(_Document(format=FORMAT, version=VERSION, run=run)))
 
 
 def replace_file(path: Path, content: bytes) -> None:
