@@ -31,6 +31,10 @@ class Group:
         """Return the records of all rounds."""
         return [record for run, _ in self.rounds for record in run.records]
 
+    def seen(self, yardstick: Yardstick) -> list[Record]:
+        """Return the records of all rounds that figures are made of."""
+        return [record for run, _ in self.rounds for record in yardstick.seen(run.records)]
+
     def values(self, row: Row) -> list[float]:
         """Return a figure of each round that has it."""
         return [value for summary in self.summaries if (value := row.value(summary)) is not None]
