@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+Timed = Literal["token", "chunk", "characters"]
 Phase = Literal["queue", "fetch", "analyse", "vision", "encode", "prefill", "handoff", "decode"]
 
 
@@ -20,19 +21,39 @@ class Record(msgspec.Struct, kw_only=True):
     due: float
     sent: float
     token_times: list[float] = []
+    timed: Timed = "token"  # by ids in each chunk; as chunks of one token; or chunks' tokens told by their characters
     ended: float = 0.0
     prompt_tokens: int = 0
     cached_tokens: int = 0
     video_seconds: float = 0.0
     text: str = ""
+    answer: str = ""  # the server's id of it
     status: int | None = None  # HTTP's, if it answered
     error: str | None = None  # why there is no complete answer
     right: bool | None = None  # whether the answer is the right choice, where that is known
     phases: dict[Phase, float] = {}  # seconds, from the server's own trace
 
 
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """How well the client kept time. Lateness is in seconds: of requests after they were due (p50, p99, largest), and
+    of the event loop. `cpu` is the share of one core that the client took.
+
+    `ttft_here` is the mean TTFT as the client sees it, from when requests were sent, `ttft_there` by the server's own
+    metrics, if it has some: their difference holds the client's error and what the server does not count.
+    """
+
+    late_p50: float
+    late_p99: float
+    late_max: float
+    loop_late_p99: float
+    cpu: float
+    ttft_here: float | None = None
+    ttft_there: float | None = None
+
+
 class Run(msgspec.Struct, kw_only=True):
-    """All that a run has found, and under which circumstances. `interrupted` says why it is not complete."""
+    """All that a run has found, and under which circumstances. `interrupted` says why it is not complete, `cautions`
+    why its figures may not be what they seem."""
 
     name: str
     command: list[str]
@@ -46,4 +67,6 @@ class Run(msgspec.Struct, kw_only=True):
     machine: dict[str, str] = {}
     seconds: float = 0.0
     records: list[Record] = []
+    timing: Timing | None = None
+    cautions: list[str] = []
     interrupted: str | None = None

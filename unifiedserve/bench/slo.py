@@ -12,8 +12,9 @@ from unifiedserve.bench.records import Record
 class Slo(msgspec.Struct, frozen=True, kw_only=True):
     """Targets in seconds; None asks for nothing.
 
-    The first token may take `ttft` and a share for each token of the prompt (visual ones are among them) and each second of
-    video, so that a long video is not held to a text's target. A kind of request in `ttft_of_kind` has that target instead.
+    The first token may take `ttft` and a share for each token of the prompt (visual ones are among them) and each
+    second of video, so that a long video is not held to a text's target. A kind of request in `ttft_of_kind` has that
+    target instead.
     """
 
     ttft: float | None = None
@@ -51,7 +52,7 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def isolated_slo(records: Iterable[Record]) -> Slo:
-    """Return what requests that were sent one at a time have taken: of each kind the median TTFT, and the median TBT."""
+    """Return what requests took that were sent one at a time: of each kind the median TTFT, and the median TBT."""
     ttft: dict[str, list[float]] = {}
     gaps: list[float] = []
     for record in records:

@@ -12,7 +12,7 @@ from rich.console import Console
 from sample_runs import make_run
 
 from unifiedserve.bench.metrics.summary import Yardstick, summarise
-from unifiedserve.bench.records import Record, Run
+from unifiedserve.bench.records import Record, Run, Timing
 from unifiedserve.bench.report.comparison import base_of, differences, group_rounds, ratios, readable
 from unifiedserve.bench.report.files import load_run, save_run
 from unifiedserve.bench.report.page import make_page
@@ -97,6 +97,8 @@ SMALL = {
 def broken_off() -> Run:
     run = make_run("shared", 30)
     run.interrupted = "the server died"
+    run.cautions = ["the client could not send so fast"]
+    run.timing = Timing(late_p50=0.001, late_p99=0.25, late_max=0.5, loop_late_p99=0.002, cpu=0.9)
     return run
 
 
@@ -232,6 +234,12 @@ def test_names_are_compared_at_the_same_arrivals() -> None:
     assert base_of(by_label["b, poisson 2/s"], groups) is by_label["a, poisson 2/s"]
     assert base_of(by_label["d"], groups) is groups[0]
     assert [group.label for group in readable(groups, 6)] == ["a, poisson 1/s", "b, poisson 1/s", "c, poisson 1/s"]
+
+
+def test_what_the_client_warns_of_is_shown(broken_off: Run, page: Page) -> None:
+    assert "shared: the client could not send so fast" in page.words
+    assert any("p99 250 ms, at most 500 ms" in word for word in page.words)
+    assert "warning: shared: the client could not send so fast" in shown(broken_off)
 
 
 def test_a_warning_says_what_differs() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from unifiedserve.bench.metrics.summary import Yardstick
-from unifiedserve.bench.records import Run
+from unifiedserve.bench.records import Run, Timing
 from unifiedserve.bench.report.comparison import Group, differences, group_rounds
 from unifiedserve.bench.report.markup import Cell, document, element, section, table
 from unifiedserve.bench.report.rows import MS, digits
@@ -36,6 +36,8 @@ def _cautions(runs: Sequence[Run]) -> Iterator[str]:
     for run in runs:
         if run.interrupted is not None:
             yield element("p", f"{run.name} is not complete: {run.interrupted}", "partial")
+        for caution in run.cautions:
+            yield element("p", f"{run.name}: {caution}", "warning")
     for warning in differences(runs):
         yield element("p", warning, "warning")
 
@@ -51,9 +53,21 @@ def _provenance(group: Group) -> str:
         "model": run.model,
         "workload": run.workload,
         "arrivals": run.arrivals,
+        **({"client's timing": _timing(run.timing)} if run.timing else {}),
     }
     rows = ((name, [Cell(value)]) for name, value in (facts | run.machine | run.versions).items())
     return element("h3", group.label) + table([], rows, "facts")
+
+
+def _timing(timing: Timing) -> str:
+    lateness = f"requests late by p50 {digits(timing.late_p50 * MS)} ms, p99 {digits(timing.late_p99 * MS)} ms"
+    loop = f"event loop by p99 {digits(timing.loop_late_p99 * MS)} ms"
+    text = f"{lateness}, at most {digits(timing.late_max * MS)} ms; {loop}; {timing.cpu:.0%} of a core"
+    if timing.ttft_here is None or timing.ttft_there is None:
+        return text
+    return (
+        f"{text}; mean TTFT from sending {digits(timing.ttft_here)} s here, {digits(timing.ttft_there)} s by the server"
+    )
 
 
 def _told(yardstick: Yardstick) -> str:

@@ -20,7 +20,7 @@ def print_summary(run: Run, yardstick: Yardstick, console: Console) -> None:
 
     Raises ConfigError if the yardstick's ramps leave nothing.
     """
-    _print_interruptions([run], console)
+    _print_cautions([run], console)
     kinds = summarise_kinds(run.records, yardstick)
     columns = {"all": summarise(run.records, yardstick)} | (kinds if len(kinds) > 1 else {})
     table = _table(f"{run.name}: {run.workload}, {run.arrivals}", list(columns))
@@ -36,7 +36,7 @@ def print_comparison(runs: Sequence[Run], yardstick: Yardstick, console: Console
 
     Raises ConfigError if the yardstick's ramps leave nothing.
     """
-    _print_interruptions(runs, console)
+    _print_cautions(runs, console)
     for warning in differences(runs):
         console.print(Text(f"warning: {warning}", "yellow"))
     groups = group_rounds(runs, yardstick)
@@ -61,7 +61,9 @@ def _figure(row: Row, summary: Summary) -> Text:
     return Text(digits(row.value(summary)), "bold red" if row.missed(summary) else "")
 
 
-def _print_interruptions(runs: Sequence[Run], console: Console) -> None:
+def _print_cautions(runs: Sequence[Run], console: Console) -> None:
     for run in runs:
         if run.interrupted is not None:
             console.print(Text(f"{run.name} is not complete: {run.interrupted}", "bold red"))
+        for caution in run.cautions:
+            console.print(Text(f"warning: {run.name}: {caution}", "yellow"))
