@@ -1,0 +1,61 @@
+"""Under which circumstances a run was made: the machine and the versions."""
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+PACKAGES = ("unifiedserve", "numpy", "httpx", "torch", "transformers")
+CHECKOUT = Path(__file__).resolve().parents[3]
+SECONDS = 10  # for a program that tells something
+
+
+def describe_machine() -> dict[str, str]:
+    """Return the processor, cores and memory that may be used, the operating system, and GPUs where there are some."""
+    found = {
+        "cpu": _cpu(),
+        "cores": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}",
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
+        "system": platform.platform(),
+    }
+    gpus = _told_by("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    return found | ({"gpu": ", ".join(gpus.splitlines())} if gpus else {})
+
+
+def describe_versions() -> dict[str, str]:
+    """Return the versions of Python and of what is installed of `PACKAGES`, and the commit if this is a checkout."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    commit = describe_commit()
+    return found | ({"commit": commit} if commit else {})
+
+
+def describe_commit(checkout: Path = CHECKOUT) -> str | None:
+    """Return the commit of a checkout, with `-dirty` if files of it were changed; None if it is the root of none."""
+    root = _told_by("git", "-C", str(checkout), "rev-parse", "--show-toplevel")
+    if not root or Path(root) != checkout:
+        return None
+    return _told_by("git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _told_by(*command: str) -> str | None:
+    """Return what a program prints; None if it is not there, fails or has nothing to say."""
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return ended.stdout.strip() or None
