@@ -23,6 +23,8 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
     prompt_context: float = 0.0  # a prompt token and a token of its context
     encode_batch: float = 0.0
     visual_token: float = 0.0
+    image: float = 0.0  # to decode one, on a core
+    video_second: float = 0.0  # to decode a second of a video, on a core
     intake: float = 0.0  # a request in the HTTP server
     medium: float = 0.0  # the same for each image or video: read, analysed, planned
     analysis: float = 0.0  # of a request's media in vision, before the first unit is decoded

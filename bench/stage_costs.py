@@ -1,0 +1,188 @@
+"""What the stages' work costs on this machine with a model: requests one at a time, and the daemon's trace of them.
+
+Media are all decoded before they are encoded (--no-overlap), so that no two stages compute at once. Each cost is fitted
+to medians of a few repetitions.
+
+    python bench/stage_costs.py CHECKPOINT --json bench/results/stage-costs.json
+"""
+
+import asyncio
+import statistics
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import httpx
+import numpy
+import typer
+from asking import Asker, Span, Work, visual_tokens
+from rich.console import Console
+from rich.table import Table
+from serve_cpu import checkpoint, media
+from serve_cpu.prompts import Prompts
+from streams import NO_CACHES, serving
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.scheduling.simulation import StageCosts
+
+PROMPTS = (48, 64, 128, 256, 512, 2048)
+CHUNK = EngineConfig().prefill_chunk_tokens
+BATCHES = (1, 2, 4, 8)
+PIXELS = (12_544, 50_176, 100_352, 200_704)  # of images
+FRAMES = 32
+ANSWER = 40
+MEDIA = checkpoint.DEFAULT_FOLDER.parent / "media"
+VIDEO_SECONDS = media.VIDEOS[0].seconds
+
+
+async def measure(asker: Asker, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
+    """Return the costs on a daemon that does nothing else."""
+    for work in (Work(64, 8), Work(64, 8, image), Work(64, 2, video, FRAMES)):
+        await asker.ask(work)
+    costs = await _prefill(asker, repeats) | await _decode(asker, repeats)
+    costs |= await _encode(asker, image, repeats)
+    return StageCosts(**costs | await _video(asker, video, video_seconds, costs, repeats))
+
+
+async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
+    """Measure lone texts of several lengths; what is not prefill of their first tokens' time is the way and back."""
+    rows, seconds, around, messages = [], [], [], []
+    for tokens in PROMPTS:
+        asked = [await asker.ask(Work(tokens, 2)) for _ in range(repeats)]
+        traces = [await asker.spans(each) for each in asked]
+        passes = [_named(trace, "prefill", "prefill") for trace in traces]
+        for number, start in enumerate(range(0, tokens, CHUNK)):
+            stop = min(tokens, start + CHUNK)
+            rows.append([1, stop - start, (stop - start) * (start + stop) / 2])
+            seconds.append(statistics.median(spans[number].seconds for spans in passes))
+        around += [a.ttft - (spans[-1].end - spans[0].start) for a, spans in zip(asked, passes, strict=True)]
+        messages += [
+            _named(trace, "decode", "queue")[0].start - spans[-1].end
+            for trace, spans in zip(traces, passes, strict=True)
+        ]
+    first, token, context = _fit(rows, seconds)
+    message = max(0.0, statistics.median(messages))
+    intake = max(0.0, statistics.median(around) - 2 * message)
+    return {
+        "prefill_pass": first,
+        "prompt_token": token,
+        "prompt_context": context,
+        "message": message,
+        "reply": message,
+        "intake": intake,
+    }
+
+
+async def _decode(asker: Asker, repeats: int) -> dict[str, float]:
+    """Measure the time from step to step of some sequences with short and with long contexts."""
+    rows, seconds = [], []
+    for batch, context in [*((batch, 64) for batch in BATCHES), (1, 2048), (2, 2048)]:
+        steps = []
+        for _ in range(repeats):
+            asked = await asyncio.gather(*(asker.ask(Work(context, ANSWER)) for _ in range(batch)))
+            spans = _named(await asker.spans(asked[-1]), "decode", "decode")
+            begun = [span.start for span in spans if span.requests == batch]
+            steps += [after - before for before, after in pairwise(begun)]
+        rows.append([1, batch, batch * (context + ANSWER / 2)])
+        seconds.append(statistics.median(steps))
+    first, sequence, context_token = _fit(rows, seconds)
+    lone = await asker.gauge("slo_tbt_seconds") / EngineConfig().seconds_between_tokens(1.0)
+    return {"decode_pass": first, "sequence": sequence, "context_token": context_token, "lone_step": lone}
+
+
+async def _encode(asker: Asker, image: Path, repeats: int) -> dict[str, float]:
+    """Measure lone images of several sizes."""
+    rows, seconds, decoded = [], [], []
+    for pixels in PIXELS:
+        work = Work(64, 1, image, pixels=pixels)
+        asked = [await asker.ask(work) for _ in range(repeats)]
+        traces = [await asker.spans(each) for each in asked]
+        rows.append([1, visual_tokens(work, asked[0])])
+        seconds.append(statistics.median(_named(trace, "encode", "encode")[0].seconds for trace in traces))
+        decoded += [_named(trace, "vision", "decode")[0].seconds for trace in traces]
+    first, token = _fit(rows, seconds)
+    return {"encode_batch": first, "visual_token": token, "image": statistics.median(decoded)}
+
+
+async def _video(
+    asker: Asker, video: Path, video_seconds: float, costs: dict[str, float], repeats: int
+) -> dict[str, float]:
+    """Measure a lone video, and decode steps while it is encoded."""
+    around, analyses, cores, steps = [], [], [], []
+    for _ in range(repeats):
+        asked = await asker.ask(Work(64, 1, video, FRAMES))
+        spans = await asker.spans(asked)
+        queue, units = _named(spans, "vision", "queue")[0], _named(spans, "vision", "decode")
+        last = _named(spans, "prefill", "prefill")[-1]
+        around.append(asked.ttft - (last.end - queue.start))
+        analyses.append(units[0].start - queue.end)
+        cores.append(_busy(units) / video_seconds)
+        stream = asyncio.create_task(asker.ask(Work(64, 150)))
+        await asyncio.sleep(1)
+        beside = await asker.spans(await asker.ask(Work(64, 1, video, FRAMES)))
+        await stream
+        encoding = _named(beside, "encode", "encode")
+        inside = [s for s in await asker.spans() if s.stage == "decode" and s.name == "decode"]
+        steps += [s.seconds for s in inside if encoding[0].start < s.start and s.end < encoding[-1].end]
+    lone = costs["decode_pass"] + costs["sequence"] + 120 * costs["context_token"]
+    return {
+        "medium": max(0.0, statistics.median(around) - costs["intake"] - 2 * costs["message"]),
+        "analysis": max(0.0, statistics.median(analyses)),
+        "video_second": statistics.median(cores),
+        "half": max(1.0, statistics.median(steps) / lone),
+    }
+
+
+def _named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
+    return [span for span in spans if (span.stage, span.name) == (stage, name)]
+
+
+def _busy(units: Sequence[Span]) -> float:
+    """Return the seconds that engines worked."""
+    return sum(unit.seconds for unit in units)
+
+
+def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
+    """Return what each column costs, none less than nothing, with the least squares of relative errors."""
+    scaled = numpy.array(rows) / numpy.array(seconds)[:, None]
+    costs, used = numpy.zeros(scaled.shape[1]), numpy.arange(scaled.shape[1])
+    while True:
+        costs[used] = numpy.linalg.lstsq(scaled[:, used], numpy.ones(len(scaled)), rcond=None)[0]
+        if costs.min() >= 0:
+            return [float(cost) for cost in costs]
+        used = used[costs[used] > 0]
+        costs[:] = 0
+
+
+def show(console: Console, costs: StageCosts) -> None:
+    table = Table("work", "ms", title="Costs of stages")
+    for name in costs.__struct_fields__:
+        table.add_row(name, f"{getattr(costs, name) * 1e3:.5g}")
+    console.print(table)
+
+
+async def measured(url: str, model: Path, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
+    async with httpx.AsyncClient(base_url=url, timeout=300) as http:
+        return await measure(Asker(http, Prompts(model)), image, video, video_seconds, repeats)
+
+
+def main(
+    model: Annotated[Path, typer.Argument(help="Checkpoint")] = checkpoint.DEFAULT_FOLDER,
+    media_folder: Annotated[Path, typer.Option("--media", help="Where the videos are, or are made")] = MEDIA,
+    repeats: Annotated[int, typer.Option(help="Of each request")] = 3,
+    json_file: Annotated[Path, typer.Option("--json", help="Where to save the costs")] = Path(
+        "bench/results/stage-costs.json"
+    ),
+) -> None:
+    """Measure what the stages' work costs."""
+    console = Console()
+    found = media.ensure(media_folder, console, quick=False)
+    with serving(model, media_folder, *NO_CACHES, "--no-overlap") as daemon:
+        costs = asyncio.run(measured(daemon.url, model, found.images[0], found.videos[0], VIDEO_SECONDS, repeats))
+    show(console, costs)
+    costs.save(json_file)
+
+
+if __name__ == "__main__":
+    typer.run(main)
