@@ -1,6 +1,7 @@
 """A language worker in numbers: its policy, its prompts and its sequences (as `worker/language/lane.py`)."""
 
 from functools import partial
+from itertools import accumulate, pairwise
 
 from unifiedserve.config import Instance, Stage
 from unifiedserve.scheduling.pacing import learn_encode, learn_step
@@ -12,6 +13,7 @@ from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import Budget, Chunk, Costs, DecodeState, Pace, Plan, State
 
 _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
+_LEARNT = 30  # steps after which what was learnt before has no weight
 
 
 class LanguageWorker:
@@ -85,7 +87,8 @@ class LanguageWorker:
     def _state(self) -> State:
         """Return what the policy sees, and of other workers what they tell."""
         system, elsewhere = self._system, Stage.PREFILL not in self._hosted
-        pace = self._pace._replace(
+        pace = Pace(
+            *self._pace[:2],
             others_work=system.machine.sharing.rests and self._others_work,
             waiting=system.status.waiting if elsewhere else 0,
             joining=system.status.joining and elsewhere,
@@ -110,24 +113,48 @@ class LanguageWorker:
             status.waiting = len(self._prompts)
             status.joining = any(not state.admitted and chunk.stop == state.num_tokens for chunk, state in states)
 
-    def _run(self, threads: int, seconds: float, ended: partial[None]) -> None:
+    def _run(self, seconds: float, ended: partial[None], *, giving: bool = False) -> None:
         self._busy, self._wake = True, float("inf")
-        self._system.run(self._instance, threads, seconds, ended)
+        self._system.run(self._instance, self._system.machine.sharing.threads(giving), seconds, ended)
 
     def _begin_pass(self, plan: Plan) -> None:
         """Take the pages that the step needs, and compute."""
-        system, costs = self._system, self._system.costs
-        giving = self._others_work and not plan.prefill
         for chunk in plan.prefill:
             self._admit(chunk)
-        context = self._sequences.grow(plan.decode)
         if plan.prefill:
-            tokens = sum(chunk.stop - chunk.start for chunk in plan.prefill)
-            attended = sum((chunk.stop - chunk.start) * (chunk.start + chunk.stop) / 2 for chunk in plan.prefill)
-            seconds = costs.mixed(tokens, attended, len(plan.decode), context)
+            self._begin_mixed(plan)
         else:
-            seconds = costs.decode(len(plan.decode), context, half=giving)
-        self._run(system.machine.sharing.threads(giving), seconds, partial(self._end_pass, plan, system.clock.now))
+            self._begin_decoding(plan)
+
+    def _begin_mixed(self, plan: Plan) -> None:
+        tokens = sum(chunk.stop - chunk.start for chunk in plan.prefill)
+        attended = sum((chunk.stop - chunk.start) * (chunk.start + chunk.stop) / 2 for chunk in plan.prefill)
+        context = self._sequences.context(plan.decode)
+        self._sequences.grow(plan.decode, 1)
+        seconds = self._system.costs.mixed(tokens, attended, len(plan.decode), context)
+        self._run(seconds, partial(self._end_pass, plan, tokens, self._system.clock.now))
+
+    def _begin_decoding(self, plan: Plan) -> None:
+        """Take the next step, and those after it that are the same if nothing happens meanwhile."""
+        costs, now, giving = self._system.costs, self._system.clock.now, self._others_work
+        batch, quiet = len(plan.decode), self._system.quiet_until - now
+        most = self._sequences.steps(plan.decode) if quiet > 0 and not (giving or len(self._prompts)) else 1
+        context = self._sequences.context(plan.decode)
+        slowest = costs.decode(batch, context + batch * most, half=giving)
+        steps = max(1, int(min(most, quiet / slowest)))
+        self._sequences.grow(plan.decode, steps)
+        seconds = [costs.decode(batch, context + batch * step, half=giving) for step in range(steps)]
+        if steps == 1:
+            self._run(seconds[0], partial(self._end_pass, plan, 0, now), giving=giving)
+        else:
+            self._run(sum(seconds), partial(self._end_steps, plan, list(accumulate(seconds, initial=now))))
+
+    def _end_steps(self, plan: Plan, times: list[float]) -> None:
+        """End steps that followed each other without a break, between these times (seconds)."""
+        for start, end in list(pairwise(times))[-_LEARNT:-1]:
+            self._costs = learn_step(self._costs, len(plan.decode), 0, end - start)
+        self._sequences.advance(plan.decode, times[1:-1])
+        self._end_pass(plan, 0, times[-2])
 
     def _admit(self, chunk: Chunk) -> None:
         state = self._prompts[chunk.uid].state
@@ -139,28 +166,25 @@ class LanguageWorker:
             self._system.free.kv -= state.kv_pages
             assert self._system.free.kv >= 0
 
-    def _end_pass(self, plan: Plan, start: float) -> None:
-        ended = False
-        for uid, _ in plan.decode:
-            ended |= self._sequences.advance(uid)
+    def _end_pass(self, plan: Plan, tokens: int, start: float) -> None:
+        ended = self._sequences.advance(plan.decode, [self._system.clock.now])
         for chunk in plan.prefill:
             ended |= self._prefilled(chunk)
         if ended:
             self._freed_by_answers()
         if plan.prefill:
             self._freed(Stage.ENCODE)
-        self._learn(plan, start)
+        self._learn(plan, tokens, start)
         self._busy = False
         if plan.encode:
             self._begin_encoding(plan)
         else:
             self._system.wake(self)
 
-    def _learn(self, plan: Plan, start: float) -> None:
+    def _learn(self, plan: Plan, tokens: int, start: float) -> None:
         now = self._system.clock.now
         if plan.decode:
             self._pace = Pace(start, now)
-        tokens = sum(chunk.stop - chunk.start for chunk in plan.prefill)
         self._costs = learn_step(self._costs, len(plan.decode), tokens, now - start)
 
     def _prefilled(self, chunk: Chunk) -> bool:
@@ -171,7 +195,7 @@ class LanguageWorker:
             return False
         self._prompts.drop_if_done(chunk.uid)
         state = DecodeState(prompt.state.ticket, 0, chunk.stop + 1, self._system.kv_pages(chunk.stop))
-        if self._system.token(prompt.request):
+        if self._system.tokens(prompt.request, [self._system.clock.now]):
             self._system.release(prompt.request, state)
             return True
         self._system.send(Stage.DECODE, Prefilled(prompt.request, state), self)
@@ -181,8 +205,7 @@ class LanguageWorker:
         now = self._system.clock.now
         units = [self._prompts[uid].state.units[number] for uid, numbers in plan.encode for number in numbers]
         tokens = sum(unit.tokens for unit in units)
-        threads = self._system.machine.sharing.threads(giving=False)
-        self._run(threads, self._system.costs.encode(tokens), partial(self._end_encoding, plan, tokens, now))
+        self._run(self._system.costs.encode(tokens), partial(self._end_encoding, plan, tokens, now))
 
     def _end_encoding(self, plan: Plan, tokens: int, start: float) -> None:
         for uid, units in plan.encode:

@@ -1,10 +1,12 @@
 """The sequences in a simulated worker, and the pages that they hold (as `worker/language/decode.py`)."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from unifiedserve.scheduling.simulation.messages import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import DecodeState
+
+Key = tuple[int, int]
 
 
 class Sequences:
@@ -24,24 +26,34 @@ class Sequences:
         """Take over a request and the pages that it holds."""
         self._requests[request.uid], self._states[request.uid] = request, state
 
-    def grow(self, keys: Iterable[tuple[int, int]]) -> int:
-        """Take the pages that these need for their next step; return their context."""
-        context = 0
+    def steps(self, keys: Sequence[Key]) -> int:
+        """Return how many steps these can take together before one of them ends or pages run out."""
+        steps = min(self._requests[uid].left for uid, _ in keys)
+        states = [self._states[uid] for uid, _ in keys]
+        growth = sum(self._system.kv_pages(state.num_tokens + steps - 1) - state.pages for state in states)
+        return steps if growth <= self._system.free.kv else 1
+
+    def context(self, keys: Sequence[Key]) -> int:
+        """Return how many tokens these attend to in their next step."""
+        return sum(self._states[uid].num_tokens for uid, _ in keys)
+
+    def grow(self, keys: Sequence[Key], steps: int) -> None:
+        """Take the pages that these need for their next steps."""
         for uid, _ in keys:
             state = self._states[uid]
-            context += state.num_tokens
-            grown = self._system.kv_pages(state.num_tokens)
+            grown = self._system.kv_pages(state.num_tokens + steps - 1)
             self._system.free.kv -= grown - state.pages
             state.pages = grown
         assert self._system.free.kv >= 0, "more sequences run than have pages"
-        return context
 
-    def advance(self, uid: int) -> bool:
-        """Count a token more; return whether that was the last."""
-        self._states[uid].num_tokens += 1
-        ended = self._system.token(self._requests[uid])
-        if ended:
-            self.drop(uid)
+    def advance(self, keys: Sequence[Key], times: Sequence[float]) -> bool:
+        """Count tokens that came at these times (seconds) for each; return whether they were the last for any."""
+        ended = False
+        for uid, _ in keys:
+            self._states[uid].num_tokens += len(times)
+            if self._system.tokens(self._requests[uid], times):
+                self.drop(uid)
+                ended = True
         return ended
 
     def drop(self, uid: int) -> Request:

@@ -1,5 +1,6 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -77,13 +78,18 @@ class System:
     def take_turns(self) -> None:
         """Give a turn to all that were woken."""
         while self._ready:
-            ready, self._ready = self._ready, {}
-            for worker in ready:
-                worker.turn()
+            worker = next(iter(self._ready))
+            del self._ready[worker]
+            worker.turn()
 
-    def token(self, request: Request) -> bool:
-        """Note that a request got a token, and when its client has it; return whether that was the last."""
-        request.tokens.append(self.clock.now + self.costs.reply)
+    @property
+    def quiet_until(self) -> float:
+        """Return the time (seconds) before which nothing happens but what the worker does whose turn it is."""
+        return self.clock.now if len(self.machine) or self._ready else self.clock.next
+
+    def tokens(self, request: Request, times: Iterable[float]) -> bool:
+        """Note that a request got tokens, and when its client has them; return whether there was the last."""
+        request.tokens += [time + self.costs.reply for time in times]
         return not request.left
 
     def release(self, request: Request, state: DecodeState) -> None:
