@@ -30,8 +30,9 @@ PROMPTS = (48, 64, 128, 256, 512, 2048)
 CHUNK = EngineConfig().prefill_chunk_tokens
 BATCHES = (1, 2, 4, 8)
 PIXELS = (12_544, 50_176, 100_352, 200_704)  # of images
-FRAMES = 32
+FRAMES = 64
 ANSWER = 40
+ENDLESS = 4000  # tokens
 MEDIA = checkpoint.DEFAULT_FOLDER.parent / "media"
 VIDEO_SECONDS = media.VIDEOS[0].seconds
 
@@ -51,14 +52,14 @@ async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
     for tokens in PROMPTS:
         asked = [await asker.ask(Work(tokens, 2)) for _ in range(repeats)]
         traces = [await asker.spans(each) for each in asked]
-        passes = [_named(trace, "prefill", "prefill") for trace in traces]
+        passes = [named(trace, "prefill", "prefill") for trace in traces]
         for number, start in enumerate(range(0, tokens, CHUNK)):
             stop = min(tokens, start + CHUNK)
             rows.append([1, stop - start, (stop - start) * (start + stop) / 2])
             seconds.append(statistics.median(spans[number].seconds for spans in passes))
         around += [a.ttft - (spans[-1].end - spans[0].start) for a, spans in zip(asked, passes, strict=True)]
         messages += [
-            _named(trace, "decode", "queue")[0].start - spans[-1].end
+            named(trace, "decode", "queue")[0].start - spans[-1].end
             for trace, spans in zip(traces, passes, strict=True)
         ]
     first, token, context = _fit(rows, seconds)
@@ -75,18 +76,16 @@ async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
 
 
 async def _decode(asker: Asker, repeats: int) -> dict[str, float]:
-    """Measure the time from step to step of some sequences with short and with long contexts."""
-    rows, seconds = [], []
+    """Measure the time from step to step of some sequences, as many as there happen to be, of several contexts."""
+    steps: dict[tuple[int, int], list[float]] = {}
     for batch, context in [*((batch, 64) for batch in BATCHES), (1, 2048), (2, 2048)]:
-        steps = []
         for _ in range(repeats):
             asked = await asyncio.gather(*(asker.ask(Work(context, ANSWER)) for _ in range(batch)))
-            spans = _named(await asker.spans(asked[-1]), "decode", "decode")
-            begun = [span.start for span in spans if span.requests == batch]
-            steps += [after - before for before, after in pairwise(begun)]
-        rows.append([1, batch, batch * (context + ANSWER / 2)])
-        seconds.append(statistics.median(steps))
-    first, sequence, context_token = _fit(rows, seconds)
+            for before, after in pairwise(named(await asker.spans(asked[-1]), "decode", "decode")):
+                if before.requests == after.requests:
+                    steps.setdefault((before.requests, context), []).append(after.start - before.start)
+    rows = [[1, batch, batch * (context + ANSWER / 2)] for batch, context in steps]
+    first, sequence, context_token = _fit(rows, [statistics.median(seconds) for seconds in steps.values()])
     lone = await asker.gauge("slo_tbt_seconds") / EngineConfig().seconds_between_tokens(1.0)
     return {"decode_pass": first, "sequence": sequence, "context_token": context_token, "lone_step": lone}
 
@@ -99,8 +98,8 @@ async def _encode(asker: Asker, image: Path, repeats: int) -> dict[str, float]:
         asked = [await asker.ask(work) for _ in range(repeats)]
         traces = [await asker.spans(each) for each in asked]
         rows.append([1, visual_tokens(work, asked[0])])
-        seconds.append(statistics.median(_named(trace, "encode", "encode")[0].seconds for trace in traces))
-        decoded += [_named(trace, "vision", "decode")[0].seconds for trace in traces]
+        seconds.append(statistics.median(named(trace, "encode", "encode")[0].seconds for trace in traces))
+        decoded += [named(trace, "vision", "decode")[0].seconds for trace in traces]
     first, token = _fit(rows, seconds)
     return {"encode_batch": first, "visual_token": token, "image": statistics.median(decoded)}
 
@@ -113,19 +112,18 @@ async def _video(
     for _ in range(repeats):
         asked = await asker.ask(Work(64, 1, video, FRAMES))
         spans = await asker.spans(asked)
-        queue, units = _named(spans, "vision", "queue")[0], _named(spans, "vision", "decode")
-        last = _named(spans, "prefill", "prefill")[-1]
+        queue, units = named(spans, "vision", "queue")[0], named(spans, "vision", "decode")
+        last = named(spans, "prefill", "prefill")[-1]
         around.append(asked.ttft - (last.end - queue.start))
         analyses.append(units[0].start - queue.end)
         cores.append(_busy(units) / video_seconds)
-        stream = asyncio.create_task(asker.ask(Work(64, 150)))
-        await asyncio.sleep(1)
+        stream = asyncio.create_task(asker.ask(Work(64, ENDLESS)))
         beside = await asker.spans(await asker.ask(Work(64, 1, video, FRAMES)))
-        await stream
-        encoding = _named(beside, "encode", "encode")
-        inside = [s for s in await asker.spans() if s.stage == "decode" and s.name == "decode"]
-        steps += [s.seconds for s in inside if encoding[0].start < s.start and s.end < encoding[-1].end]
-    lone = costs["decode_pass"] + costs["sequence"] + 120 * costs["context_token"]
+        stream.cancel()
+        encoding = named(beside, "encode", "encode")
+        decoding = named(await asker.spans(), "decode", "decode")
+        steps += [s.seconds for s in decoding if encoding[0].start < s.start and s.end < encoding[-1].end]
+    lone = costs["decode_pass"] + costs["sequence"] + 500 * costs["context_token"]
     return {
         "medium": max(0.0, statistics.median(around) - costs["intake"] - 2 * costs["message"]),
         "analysis": max(0.0, statistics.median(analyses)),
@@ -134,12 +132,12 @@ async def _video(
     }
 
 
-def _named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
+def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
     return [span for span in spans if (span.stage, span.name) == (stage, name)]
 
 
 def _busy(units: Sequence[Span]) -> float:
-    """Return the seconds that engines worked."""
+    """Return the seconds that the engines worked."""
     return sum(unit.seconds for unit in units)
 
 

@@ -15,6 +15,7 @@ from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Sharing, Simulator, StageCosts
 from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
+from unifiedserve.scheduling.simulation.system import System
 
 COSTS = StageCosts(
     decode_pass=0.04,
@@ -173,6 +174,20 @@ def test_the_same_trace_gives_the_same_times() -> None:
     work = [text(uid, choose.randint(1, 900), choose.randint(1, 40), choose.uniform(0, 20)) for uid in range(60)]
     work += [video(60 + i, choose.randint(1, 30), choose.uniform(0, 0.2), 5, choose.uniform(0, 20)) for i in range(6)]
     assert simulate(work) == simulate(list(work))
+
+
+def test_steps_that_are_one_event_give_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = Random(3)
+    work = [text(uid, choose.randint(1, 300), choose.randint(1, 200), choose.uniform(0, 30)) for uid in range(12)]
+    work.append(video(12, 30, 0.05, generate=100, arrival=10.0))
+    budget = replace(BUDGET, slo_tbt=0.1)
+    for placement in PLACEMENTS:
+        together = simulate(work, placement, budget)
+        with monkeypatch.context() as patch:
+            patch.setattr(System, "quiet_until", property(lambda system: system.clock.now))
+            each = simulate(work, placement, budget)
+        assert together.keys() == each.keys()
+        assert all(together[uid] == pytest.approx(each[uid]) for uid in each)
 
 
 def test_costs_are_kept_as_json(tmp_path: Path) -> None:
