@@ -137,7 +137,7 @@ def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig
         [tokens] * units,
         work.generate,
         decode,
-        gop=max(1, units * GOP_SECONDS // VIDEO_SECONDS),
+        gop=max(1, units * GOP_SECONDS // VIDEO_SECONDS) if work.frames else 0,
         patch_pages=-(-tokens * PATCHES_A_TOKEN // config.patch_page_rows),
         media=1,
     )

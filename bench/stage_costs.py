@@ -154,9 +154,10 @@ def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[floa
 
 
 def show(console: Console, costs: StageCosts) -> None:
-    table = Table("work", "ms", title="Costs of stages")
+    table = Table("work", "ms", title=f"Costs of stages (half: a factor of {costs.half:.2f})")
     for name in costs.__struct_fields__:
-        table.add_row(name, f"{getattr(costs, name) * 1e3:.5g}")
+        if name != "half":
+            table.add_row(name, f"{getattr(costs, name) * 1e3:.5g}")
     console.print(table)
 
 

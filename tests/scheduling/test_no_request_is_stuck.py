@@ -48,7 +48,7 @@ def jobs(draw: st.DrawFn) -> Arrival:
     gaps = draw(st.lists(st.integers(0, 10), min_size=len(units), max_size=len(units)))
     last, generate = draw(st.integers(1, 10)), draw(st.integers(1, 20))
     ticket = Ticket(0, draw(st.integers(0, 30)), draw(st.integers(-1, 1)))
-    return Arrival(ticket, [*gaps, last], units, generate, decode=1)
+    return Arrival(ticket, [*gaps, last], units, generate, decode=1, gop=draw(st.integers(0, 2)))
 
 
 def numbered(work: list[Arrival]) -> list[Arrival]:

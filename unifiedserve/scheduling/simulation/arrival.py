@@ -10,7 +10,8 @@ class Arrival(NamedTuple):
     """A request that comes: text tokens before each unit and behind the last, the units' visual tokens, and how many
     tokens it generates. Its ticket says when it comes (seconds).
 
-    Decoding a unit of its media takes a core `decode` seconds; a GOP holds `gop` units. Each unit fills `patch_pages`
+    Decoding a unit of its media takes a core `decode` seconds; a GOP of a video holds `gop` units, 0: they are images.
+    Each unit fills `patch_pages`
     pages of the patch buffer. `media` are the images and videos that its units are parts of.
     """
 
@@ -19,7 +20,7 @@ class Arrival(NamedTuple):
     units: list[int]
     generate: int
     decode: float = 0.0
-    gop: int = 1
+    gop: int = 0
     patch_pages: int = 1
     media: int = 0
 

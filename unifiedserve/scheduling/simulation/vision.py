@@ -1,6 +1,7 @@
 """The vision worker in numbers: requests that are admitted, and engines that decode their segments."""
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -10,6 +11,9 @@ from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import VisionState
 from unifiedserve.scheduling.vision import schedule_vision
 
+_SHARE = 2  # a segment is that part of what is left, for each engine
+_TURN = 1.0  # seconds of each engine that a request gets before others
+
 
 @dataclass(slots=True, eq=False)
 class _Job:
@@ -18,10 +22,11 @@ class _Job:
     request: Request
     state: VisionState
     segments: deque[range] = field(default_factory=deque)
+    turn: float = 0.0  # what the engines were given of it since its turn began (seconds)
 
 
 class VisionWorker:
-    """Decodes the media of admitted requests, segments of several at once (UnifiedServe Alg. 2)."""
+    """Decodes the media of admitted requests: segments of videos on engines (UnifiedServe Alg. 2), images beside."""
 
     def __init__(self, instance: Instance, engines: int, system: System) -> None:
         self._instance = instance
@@ -52,24 +57,37 @@ class VisionWorker:
         self._system.run(self._instance, 1, self._system.costs.analysis, partial(self._analysed, job))
 
     def _analysed(self, job: _Job) -> None:
-        """Cut segments of whole GOPs, ever smaller towards the end, as FlashCodec does (guided self-scheduling)."""
-        arrival, start = job.request.arrival, 0
-        while start < len(arrival.units):
-            gops = -(-(len(arrival.units) - start) // arrival.gop)
-            stop = min(len(arrival.units), start + -(-gops // (2 * self._engines)) * arrival.gop)
-            job.segments.append(range(start, stop))
+        arrival = job.request.arrival
+        if arrival.gop:
+            job.segments.extend(self._cut(len(arrival.units), arrival.gop))
+            self._queue.append(job)
+            self._assign()
+        else:
+            for image in range(len(arrival.units)):
+                self._decode(job, range(image, image + 1))
+
+    def _cut(self, units: int, gop: int) -> Iterator[range]:
+        """Yield segments of whole GOPs, ever smaller towards the end (guided self-scheduling, as FlashCodec's)."""
+        start = 0
+        while start < units:
+            gops = -(-(units - start) // gop)
+            stop = min(units, start + -(-gops // (_SHARE * self._engines)) * gop)
+            yield range(start, stop)
             start = stop
-        self._queue.append(job)
-        self._assign()
 
     def _assign(self) -> None:
-        """Let idle engines take segments, of the requests in turns."""
+        """Let idle engines take segments, of the first request until its turn is over."""
         while self._idle and self._queue:
-            job = self._queue.popleft()
+            job = self._queue[0]
+            segment = job.segments.popleft()
+            job.turn += len(segment) * job.request.arrival.decode
+            if not job.segments:
+                self._queue.popleft()
+            elif job.turn >= _TURN * self._engines:
+                job.turn = 0.0
+                self._queue.rotate(-1)
             self._idle -= 1
-            self._decode(job, job.segments.popleft())
-            if job.segments:
-                self._queue.append(job)
+            self._decode(job, segment)
 
     def _decode(self, job: _Job, segment: range) -> None:
         self._system.run(self._instance, 1, job.request.arrival.decode, partial(self._decoded, job, segment))
@@ -86,6 +104,6 @@ class VisionWorker:
         self._system.wake(self)
         if len(segment) > 1:
             self._decode(job, segment[1:])
-        else:
+        elif job.request.arrival.gop:
             self._idle += 1
             self._assign()
