@@ -1,13 +1,12 @@
 """What the stages' work costs on this machine with a model: requests one at a time, and the daemon's trace of them.
 
 Media are all decoded before they are encoded (--no-overlap), so that no two stages compute at once. Each cost is fitted
-to medians of a few repetitions.
+to lower quartiles: what disturbs a measurement only makes it longer.
 
     python bench/stage_costs.py CHECKPOINT --json bench/results/stage-costs.json
 """
 
 import asyncio
-import statistics
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -26,10 +25,10 @@ from streams import NO_CACHES, serving
 from unifiedserve.config import EngineConfig
 from unifiedserve.scheduling.simulation import StageCosts
 
-PROMPTS = (48, 64, 128, 256, 512, 2048)
+PROMPTS = (48, 128, 256, 512, 2048)
 CHUNK = EngineConfig().prefill_chunk_tokens
-BATCHES = (1, 2, 4, 8)
-PIXELS = (12_544, 50_176, 100_352, 200_704)  # of images
+BATCHES = (1, 3, 8)
+PIXELS = (12_544, 50_176, 200_704)  # of images
 FRAMES = 64
 ANSWER = 40
 ENDLESS = 4000  # tokens
@@ -56,15 +55,15 @@ async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
         for number, start in enumerate(range(0, tokens, CHUNK)):
             stop = min(tokens, start + CHUNK)
             rows.append([1, stop - start, (stop - start) * (start + stop) / 2])
-            seconds.append(statistics.median(spans[number].seconds for spans in passes))
+            seconds.append(lower_quartile(spans[number].seconds for spans in passes))
         around += [a.ttft - (spans[-1].end - spans[0].start) for a, spans in zip(asked, passes, strict=True)]
         messages += [
             named(trace, "decode", "queue")[0].start - spans[-1].end
             for trace, spans in zip(traces, passes, strict=True)
         ]
     first, token, context = _fit(rows, seconds)
-    message = max(0.0, statistics.median(messages))
-    intake = max(0.0, statistics.median(around) - 2 * message)
+    message = max(0.0, lower_quartile(messages))
+    intake = max(0.0, lower_quartile(around) - 2 * message)
     return {
         "prefill_pass": first,
         "prompt_token": token,
@@ -78,14 +77,14 @@ async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
 async def _decode(asker: Asker, repeats: int) -> dict[str, float]:
     """Measure the time from step to step of some sequences, as many as there happen to be, of several contexts."""
     steps: dict[tuple[int, int], list[float]] = {}
-    for batch, context in [*((batch, 64) for batch in BATCHES), (1, 2048), (2, 2048)]:
+    for batch, context in [*((batch, 64) for batch in BATCHES), (1, 2048)]:
         for _ in range(repeats):
             asked = await asyncio.gather(*(asker.ask(Work(context, ANSWER)) for _ in range(batch)))
             for before, after in pairwise(named(await asker.spans(asked[-1]), "decode", "decode")):
                 if before.requests == after.requests:
                     steps.setdefault((before.requests, context), []).append(after.start - before.start)
     rows = [[1, batch, batch * (context + ANSWER / 2)] for batch, context in steps]
-    first, sequence, context_token = _fit(rows, [statistics.median(seconds) for seconds in steps.values()])
+    first, sequence, context_token = _fit(rows, [lower_quartile(seconds) for seconds in steps.values()])
     lone = await asker.gauge("slo_tbt_seconds") / EngineConfig().seconds_between_tokens(1.0)
     return {"decode_pass": first, "sequence": sequence, "context_token": context_token, "lone_step": lone}
 
@@ -98,10 +97,10 @@ async def _encode(asker: Asker, image: Path, repeats: int) -> dict[str, float]:
         asked = [await asker.ask(work) for _ in range(repeats)]
         traces = [await asker.spans(each) for each in asked]
         rows.append([1, visual_tokens(work, asked[0])])
-        seconds.append(statistics.median(named(trace, "encode", "encode")[0].seconds for trace in traces))
+        seconds.append(lower_quartile(named(trace, "encode", "encode")[0].seconds for trace in traces))
         decoded += [named(trace, "vision", "decode")[0].seconds for trace in traces]
     first, token = _fit(rows, seconds)
-    return {"encode_batch": first, "visual_token": token, "image": statistics.median(decoded)}
+    return {"encode_batch": first, "visual_token": token, "image": lower_quartile(decoded)}
 
 
 async def _video(
@@ -125,15 +124,19 @@ async def _video(
         steps += [s.seconds for s in decoding if encoding[0].start < s.start and s.end < encoding[-1].end]
     lone = costs["decode_pass"] + costs["sequence"] + 500 * costs["context_token"]
     return {
-        "medium": max(0.0, statistics.median(around) - costs["intake"] - 2 * costs["message"]),
-        "analysis": max(0.0, statistics.median(analyses)),
-        "video_second": statistics.median(cores),
-        "half": max(1.0, statistics.median(steps) / lone),
+        "medium": max(0.0, lower_quartile(around) - costs["intake"] - 2 * costs["message"]),
+        "analysis": max(0.0, lower_quartile(analyses)),
+        "video_second": lower_quartile(cores),
+        "half": max(1.0, lower_quartile(steps) / lone),
     }
 
 
 def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
     return [span for span in spans if (span.stage, span.name) == (stage, name)]
+
+
+def lower_quartile(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 4]
 
 
 def _busy(units: Sequence[Span]) -> float:
