@@ -117,7 +117,7 @@ def simulate(
         arrival(uid, due, each, real, config, costs)
         for uid, ((due, _, each), real) in enumerate(zip(work, asked, strict=True))
     ]
-    sharing = Cores(len(os.sched_getaffinity(0)))
+    sharing = Cores(len(os.sched_getaffinity(0)), costs.waste)
     simulator = Simulator(config.workers, budget(config, costs, free.kv), free, arrivals, costs, sharing)
     simulator.run()
     return [Answer(kind, due, simulator.tokens[uid]) for uid, (due, kind, _) in enumerate(work)]

@@ -7,6 +7,7 @@ to lower quartiles: what disturbs a measurement only makes it longer.
 """
 
 import asyncio
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -106,29 +107,41 @@ async def _encode(asker: Asker, image: Path, repeats: int) -> dict[str, float]:
 async def _video(
     asker: Asker, video: Path, video_seconds: float, costs: dict[str, float], repeats: int
 ) -> dict[str, float]:
-    """Measure a lone video, and decode steps while it is encoded."""
-    around, analyses, cores, steps = [], [], [], []
+    """Measure a lone video, then one beside a stream: decode takes half of the cores from the encoder, which waits."""
+    around, analyses, cores, steps, wastes = [], [], [], [], []
     for _ in range(repeats):
         asked = await asker.ask(Work(64, 1, video, FRAMES))
         spans = await asker.spans(asked)
         queue, units = named(spans, "vision", "queue")[0], named(spans, "vision", "decode")
-        last = named(spans, "prefill", "prefill")[-1]
-        around.append(asked.ttft - (last.end - queue.start))
+        around.append(asked.ttft - (named(spans, "prefill", "prefill")[-1].end - queue.start))
         analyses.append(units[0].start - queue.end)
-        cores.append(_busy(units) / video_seconds)
+        cores.append(sum(unit.seconds for unit in units) / video_seconds)
         stream = asyncio.create_task(asker.ask(Work(64, ENDLESS)))
-        beside = await asker.spans(await asker.ask(Work(64, 1, video, FRAMES)))
+        beside = named(await asker.spans(await asker.ask(Work(64, 1, video, FRAMES))), "encode", "encode")
         stream.cancel()
-        encoding = named(beside, "encode", "encode")
-        decoding = named(await asker.spans(), "decode", "decode")
-        steps += [s.seconds for s in decoding if encoding[0].start < s.start and s.end < encoding[-1].end]
+        decoding = [s for s in named(await asker.spans(), "decode", "decode") if s.start > beside[0].start]
+        steps += [s.seconds for s in decoding if s.end < beside[-1].end]
+        wastes.append(_waste(named(spans, "encode", "encode"), beside, decoding))
     lone = costs["decode_pass"] + costs["sequence"] + 500 * costs["context_token"]
     return {
         "medium": max(0.0, lower_quartile(around) - costs["intake"] - 2 * costs["message"]),
         "analysis": max(0.0, lower_quartile(analyses)),
         "video_second": lower_quartile(cores),
         "half": max(1.0, lower_quartile(steps) / lone),
+        "waste": lower_quartile(wastes),
     }
+
+
+def _waste(alone: Sequence[Span], beside: Sequence[Span], decoding: Sequence[Span]) -> float:
+    """Return what the encoder loses, beyond the cores that decode takes, of what it gets in proportion to the rest.
+
+    While decode runs it gets the `share` of the cores, and the same batches are done as alone.
+    """
+    cores = len(os.sched_getaffinity(0))
+    share = 1 - (cores // 2 or 1) / cores
+    shared = sum(max(0.0, min(a.end, b.end) - max(a.start, b.start)) for a in beside for b in decoding)
+    done = sum(a.seconds for a in alone) - (sum(b.seconds for b in beside) - shared)
+    return min(1.0, max(0.0, 1 - done / (shared * share)) / (1 - share))
 
 
 def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
@@ -137,11 +150,6 @@ def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
 
 def lower_quartile(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 4]
-
-
-def _busy(units: Sequence[Span]) -> float:
-    """Return the seconds that the engines worked."""
-    return sum(unit.seconds for unit in units)
 
 
 def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
@@ -157,9 +165,9 @@ def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[floa
 
 
 def show(console: Console, costs: StageCosts) -> None:
-    table = Table("work", "ms", title=f"Costs of stages (half: a factor of {costs.half:.2f})")
+    table = Table("work", "ms", title="Costs of stages", caption=f"half {costs.half:.2f}, waste {costs.waste:.2f}")
     for name in costs.__struct_fields__:
-        if name != "half":
+        if name not in ("half", "waste"):
             table.add_row(name, f"{getattr(costs, name) * 1e3:.5g}")
     console.print(table)
 

@@ -8,7 +8,8 @@ from unifiedserve.errors import ConfigError
 
 
 class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds that pieces of work take with the machine to themselves; what is not given takes no time.
+    """Seconds that pieces of work take with the machine to themselves; what is not given takes no time. `half` and
+    `waste` are what is lost when they share it.
 
     A pass over the weights takes as long for one token as for a few: what tokens cost comes on top. Context is counted
     in tokens that are attended to, by each sequence that decodes and by each prompt token.
@@ -17,7 +18,8 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
     decode_pass: float = 0.0
     sequence: float = 0.0  # each that decodes
     context_token: float = 0.0  # of a sequence that decodes
-    half: float = 1.0  # times a step that only decodes, if it leaves half of the cores to others, which use them
+    half: float = 1.0  # factor of a step that only decodes and leaves half of the cores to others
+    waste: float = 0.0  # of a step's threads that do not all run: see `machine.Cores`
     prefill_pass: float = 0.0  # also with sequences beside the prompts
     prompt_token: float = 0.0
     prompt_context: float = 0.0  # a prompt token and a token of its context

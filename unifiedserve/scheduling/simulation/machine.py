@@ -29,12 +29,17 @@ class Sharing(Protocol):
 
 
 class Cores:
-    """Cores of a CPU: every thread gets at most one, and a share in proportion to its weight (CFS's, sched(7))."""
+    """Cores of a CPU: every thread gets at most one, and a share in proportion to its weight (CFS's, sched(7)).
+
+    Threads of one step wait for each other: of what a step gets, the part `waste` is lost in proportion to what it does
+    not get.
+    """
 
     rests = True
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, waste: float = 0.0) -> None:
         self._count = count
+        self._waste = waste
         self.rates = cache(self._rates)
 
     def threads(self, giving: bool) -> int:
@@ -49,7 +54,8 @@ class Cores:
         for i in sorted(range(len(demands)), key=lambda i: demands[i].nice):
             threads = demands[i].threads
             cores = min(float(threads), left * weights[i] / waiting)
-            rates[i] = cores / threads
+            share = cores / threads
+            rates[i] = share * (1 - self._waste * (1 - share)) if threads > 1 else share
             left -= cores
             waiting -= weights[i]
         return rates
