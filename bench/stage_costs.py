@@ -140,6 +140,8 @@ def _waste(alone: Sequence[Span], beside: Sequence[Span], decoding: Sequence[Spa
     cores = len(os.sched_getaffinity(0))
     share = 1 - (cores // 2 or 1) / cores
     shared = sum(max(0.0, min(a.end, b.end) - max(a.start, b.start)) for a in beside for b in decoding)
+    if not shared or not share:
+        return 0.0
     done = sum(a.seconds for a in alone) - (sum(b.seconds for b in beside) - shared)
     return min(1.0, max(0.0, 1 - done / (shared * share)) / (1 - share))
 

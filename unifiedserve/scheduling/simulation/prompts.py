@@ -1,6 +1,6 @@
 """The prompts in a simulated worker, and the pages that they hold (as `worker/language/prompt_table.py`)."""
 
-from bisect import insort
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
 from unifiedserve.scheduling.simulation.messages import Request
@@ -14,7 +14,6 @@ class Prompt:
 
     request: Request
     state: PrefillState
-    promised: int = 0  # pages that are set aside, and not yet written
     held: list[Unit] = field(default_factory=list)  # units whose visual tokens are there
 
     @property
@@ -22,11 +21,9 @@ class Prompt:
         """Tell whether all of it is prefilled."""
         return self.state.prefilled == self.state.num_tokens
 
-    def reserve(self, pages: int) -> None:
-        """Set `pages` aside, unless that was done."""
-        if not self.state.reserved:
-            self.state.reserved = True
-            self.promised = pages
+
+def _turn(state: PrefillState) -> tuple[int, float, int]:
+    return state.ticket.turn
 
 
 class Prompts:
@@ -37,6 +34,7 @@ class Prompts:
         self._prefills = prefills
         self._prompts: dict[int, Prompt] = {}
         self.states: list[PrefillState] = []  # by their turn
+        self.promised = 0  # pages of the visual buffer that are set aside here, and not yet written
 
     def __len__(self) -> int:
         return len(self._prompts)
@@ -44,16 +42,11 @@ class Prompts:
     def __getitem__(self, uid: int) -> Prompt:
         return self._prompts[uid]
 
-    @property
-    def promised(self) -> int:
-        """Return how many pages of the visual buffer are set aside here."""
-        return sum(prompt.promised for prompt in self._prompts.values())
-
     def begin(self, request: Request) -> None:
         """Take a request in, unless nothing is to be done for it here."""
         state = self._state(request)
         self._prompts[request.uid] = Prompt(request, state)
-        insort(self.states, state, key=lambda state: state.ticket.turn)
+        insort(self.states, state, key=_turn)
         self.drop_if_done(request.uid)
 
     def ready(self, uid: int, unit: int) -> None:
@@ -67,8 +60,10 @@ class Prompts:
         assert unit.ready
         assert not unit.encoded
         unit.encoded = True
-        prompt.reserve(prompt.state.visual_pages)
-        prompt.promised -= unit.pages
+        if not prompt.state.reserved:
+            prompt.state.reserved = True
+            self.promised += prompt.state.visual_pages
+        self.promised -= unit.pages
         self._system.free.visual -= unit.pages
         self._system.free.patch += prompt.request.arrival.patch_pages
         assert self._system.free.visual >= 0, "pages that were promised are gone"
@@ -76,7 +71,7 @@ class Prompts:
     def take_encoded(self, uid: int, number: int) -> None:
         """Take over a unit's visual tokens, wherever they were encoded."""
         prompt = self._prompts[uid]
-        prompt.reserve(0)
+        prompt.state.reserved = True
         unit = prompt.state.units[number]
         unit.encoded = True
         prompt.held.append(unit)
@@ -95,7 +90,7 @@ class Prompts:
         prompt = self._prompts[uid]
         if prompt.complete or (not self._prefills and prompt.state.all_encoded):
             del self._prompts[uid]
-            self.states.remove(prompt.state)
+            del self.states[bisect_left(self.states, _turn(prompt.state), key=_turn)]
 
     def _state(self, request: Request) -> PrefillState:
         """Return what the scheduler sees: what was generated before a preemption is part of the prompt."""
