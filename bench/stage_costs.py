@@ -8,7 +8,7 @@ to lower quartiles: what disturbs a measurement only makes it longer.
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
@@ -150,7 +150,7 @@ def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
     return [span for span in spans if (span.stage, span.name) == (stage, name)]
 
 
-def lower_quartile(values: Sequence[float]) -> float:
+def lower_quartile(values: Iterable[float]) -> float:
     return sorted(values)[len(values) // 4]
 
 
