@@ -151,7 +151,8 @@ def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
 
 
 def lower_quartile(values: Iterable[float]) -> float:
-    return sorted(values)[len(values) // 4]
+    ordered = sorted(values)
+    return ordered[len(ordered) // 4]
 
 
 def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
