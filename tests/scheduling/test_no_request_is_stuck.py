@@ -29,7 +29,10 @@ LAYOUTS = {
         (VISION, Instance("encode-decode", (Stage.ENCODE, Stage.DECODE)), Instance("prefill", (Stage.PREFILL,))),
     ),
 }
-UNIT_COSTS = StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1)
+COSTS = [
+    StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1),
+    StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1, prompt_token=0.1, visual_token=0.2, message=0.3),
+]
 
 
 def pages(tokens: int) -> int:
@@ -65,6 +68,7 @@ def numbered(work: list[Arrival]) -> list[Arrival]:
     st.integers(0, 3),
     st.sampled_from([0.0, 0.5, 3.0]),
     st.booleans(),
+    st.sampled_from(COSTS),
     st.sampled_from([Rules(), Rules(whole_units=True), Rules(keeps_visual=True)]),
 )
 def test_every_request_finishes_and_pages_return(
@@ -76,11 +80,12 @@ def test_every_request_finishes_and_pages_return(
     reserve: int,
     target: float,
     overlap: bool,
+    costs: StageCosts,
     rules: Rules,
 ) -> None:
     budget = Budget(prefill, encode, running, PAGE, reserve, target, overlap=overlap)
     free = FreePages(KV, VISUAL, PATCH, visual_page_tokens=PAGE)
-    simulator = Simulator(LAYOUTS[placement], budget, free, work, UNIT_COSTS, Cores(2), rules)
+    simulator = Simulator(LAYOUTS[placement], budget, free, work, costs, Cores(2), rules)
     simulator.run(until=8000)
     assert simulator.unfinished == [], "a request is stuck"
     assert simulator.free == FreePages(KV, VISUAL, PATCH, visual_page_tokens=PAGE)
