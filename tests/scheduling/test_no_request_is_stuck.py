@@ -4,19 +4,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unifiedserve.config import PLACEMENTS, Stage
+from unifiedserve.config import PLACEMENTS, Instance, Placement, Stage
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import Budget
-from unifiedserve.scheduling.simulator import Arrival, FreePages, Rules, Simulator
+from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Rules, Simulator, StageCosts
 
 PAGE = 4
 KV, VISUAL, PATCH = 12, 8, 8
 
-INSTANCES: dict[str, list[tuple[Stage, ...]]] = {
-    **{name: [instance.stages for instance in placement.instances] for name, placement in PLACEMENTS.items()},
-    "e-p-d": [(Stage.ENCODE,), (Stage.PREFILL,), (Stage.DECODE,)],
-    "ed-p": [(Stage.ENCODE, Stage.DECODE), (Stage.PREFILL,)],
+VISION = Instance("vision", (Stage.VISION,))
+LAYOUTS = {
+    **PLACEMENTS,
+    "e-p-d": Placement(
+        "e-p-d",
+        (
+            VISION,
+            Instance("encode", (Stage.ENCODE,)),
+            Instance("prefill", (Stage.PREFILL,)),
+            Instance("decode", (Stage.DECODE,)),
+        ),
+    ),
+    "ed-p": Placement(
+        "ed-p",
+        (VISION, Instance("encode-decode", (Stage.ENCODE, Stage.DECODE)), Instance("prefill", (Stage.PREFILL,))),
+    ),
 }
+COSTS = [
+    StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1),
+    StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1, prompt_token=0.1, visual_token=0.2, message=0.3),
+]
 
 
 def pages(tokens: int) -> int:
@@ -35,14 +51,14 @@ def jobs(draw: st.DrawFn) -> Arrival:
     gaps = draw(st.lists(st.integers(0, 10), min_size=len(units), max_size=len(units)))
     last, generate = draw(st.integers(1, 10)), draw(st.integers(1, 20))
     ticket = Ticket(0, draw(st.integers(0, 30)), draw(st.integers(-1, 1)))
-    return Arrival(ticket, [*gaps, last], units, generate)
+    return Arrival(ticket, [*gaps, last], units, generate, decode=1, gop=draw(st.integers(0, 2)))
 
 
 def numbered(work: list[Arrival]) -> list[Arrival]:
     return [job._replace(ticket=Ticket(uid, job.ticket.arrival, job.ticket.priority)) for uid, job in enumerate(work)]
 
 
-@pytest.mark.parametrize("instances", INSTANCES)
+@pytest.mark.parametrize("placement", LAYOUTS)
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(jobs().filter(fits), min_size=1, max_size=8).map(numbered),
@@ -52,10 +68,11 @@ def numbered(work: list[Arrival]) -> list[Arrival]:
     st.integers(0, 3),
     st.sampled_from([0.0, 0.5, 3.0]),
     st.booleans(),
+    st.sampled_from(COSTS),
     st.sampled_from([Rules(), Rules(whole_units=True), Rules(keeps_visual=True)]),
 )
 def test_every_request_finishes_and_pages_return(
-    instances: str,
+    placement: str,
     work: list[Arrival],
     prefill: int,
     encode: int,
@@ -63,13 +80,12 @@ def test_every_request_finishes_and_pages_return(
     reserve: int,
     target: float,
     overlap: bool,
+    costs: StageCosts,
     rules: Rules,
 ) -> None:
     budget = Budget(prefill, encode, running, PAGE, reserve, target, overlap=overlap)
-    simulator = Simulator(INSTANCES[instances], budget, FreePages(KV, VISUAL, PATCH), work, rules)
-    for _ in range(4000):
-        simulator.step()
-        if simulator.done:
-            break
-    assert simulator.finished.keys() == {job.ticket.uid for job in work}, "a request is stuck"
-    assert simulator.free == FreePages(KV, VISUAL, PATCH)
+    free = FreePages(KV, VISUAL, PATCH, visual_page_tokens=PAGE)
+    simulator = Simulator(LAYOUTS[placement], budget, free, work, costs, Cores(2), rules)
+    simulator.run(until=8000)
+    assert simulator.unfinished == [], "a request is stuck"
+    assert simulator.free == FreePages(KV, VISUAL, PATCH, visual_page_tokens=PAGE)

@@ -1,0 +1,201 @@
+"""What the stages' work costs on this machine with a model: requests one at a time, and the daemon's trace of them.
+
+Media are all decoded before they are encoded (--no-overlap), so that no two stages compute at once. Each cost is fitted
+to lower quartiles: what disturbs a measurement only makes it longer.
+
+    python bench/stage_costs.py CHECKPOINT --json bench/results/stage-costs.json
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import httpx
+import numpy
+import typer
+from asking import Asker, Span, Work, visual_tokens
+from rich.console import Console
+from rich.table import Table
+from serve_cpu import checkpoint, media
+from serve_cpu.prompts import Prompts
+from streams import NO_CACHES, serving
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.scheduling.simulation import StageCosts
+
+PROMPTS = (48, 128, 256, 512, 2048)
+CHUNK = EngineConfig().prefill_chunk_tokens
+BATCHES = (1, 3, 8)
+PIXELS = (12_544, 50_176, 200_704)  # of images
+FRAMES = 64
+ANSWER = 40
+ENDLESS = 4000  # tokens
+MEDIA = checkpoint.DEFAULT_FOLDER.parent / "media"
+VIDEO_SECONDS = media.VIDEOS[0].seconds
+
+
+async def measure(asker: Asker, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
+    """Return the costs on a daemon that does nothing else."""
+    for work in (Work(64, 8), Work(64, 8, image), Work(64, 2, video, FRAMES)):
+        await asker.ask(work)
+    costs = await _prefill(asker, repeats) | await _decode(asker, repeats)
+    costs |= await _encode(asker, image, repeats)
+    return StageCosts(**costs | await _video(asker, video, video_seconds, costs, repeats))
+
+
+async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
+    """Measure lone texts of several lengths; what is not prefill of their first tokens' time is the way and back."""
+    rows, seconds, around, messages = [], [], [], []
+    for tokens in PROMPTS:
+        asked = [await asker.ask(Work(tokens, 2)) for _ in range(repeats)]
+        traces = [await asker.spans(each) for each in asked]
+        passes = [named(trace, "prefill", "prefill") for trace in traces]
+        for number, start in enumerate(range(0, tokens, CHUNK)):
+            stop = min(tokens, start + CHUNK)
+            rows.append([1, stop - start, (stop - start) * (start + stop) / 2])
+            seconds.append(lower_quartile(spans[number].seconds for spans in passes))
+        around += [a.ttft - (spans[-1].end - spans[0].start) for a, spans in zip(asked, passes, strict=True)]
+        messages += [
+            named(trace, "decode", "queue")[0].start - spans[-1].end
+            for trace, spans in zip(traces, passes, strict=True)
+        ]
+    first, token, context = _fit(rows, seconds)
+    message = max(0.0, lower_quartile(messages))
+    intake = max(0.0, lower_quartile(around) - 2 * message)
+    return {
+        "prefill_pass": first,
+        "prompt_token": token,
+        "prompt_context": context,
+        "message": message,
+        "reply": message,
+        "intake": intake,
+    }
+
+
+async def _decode(asker: Asker, repeats: int) -> dict[str, float]:
+    """Measure the time from step to step of some sequences, as many as there happen to be, of several contexts."""
+    steps: dict[tuple[int, int], list[float]] = {}
+    for batch, context in [*((batch, 64) for batch in BATCHES), (1, 2048)]:
+        for _ in range(repeats):
+            asked = await asyncio.gather(*(asker.ask(Work(context, ANSWER)) for _ in range(batch)))
+            for before, after in pairwise(named(await asker.spans(asked[-1]), "decode", "decode")):
+                if before.requests == after.requests:
+                    steps.setdefault((before.requests, context), []).append(after.start - before.start)
+    rows = [[1, batch, batch * (context + ANSWER / 2)] for batch, context in steps]
+    first, sequence, context_token = _fit(rows, [lower_quartile(seconds) for seconds in steps.values()])
+    lone = await asker.gauge("slo_tbt_seconds") / EngineConfig().seconds_between_tokens(1.0)
+    return {"decode_pass": first, "sequence": sequence, "context_token": context_token, "lone_step": lone}
+
+
+async def _encode(asker: Asker, image: Path, repeats: int) -> dict[str, float]:
+    """Measure lone images of several sizes."""
+    rows, seconds, decoded = [], [], []
+    for pixels in PIXELS:
+        work = Work(64, 1, image, pixels=pixels)
+        asked = [await asker.ask(work) for _ in range(repeats)]
+        traces = [await asker.spans(each) for each in asked]
+        rows.append([1, visual_tokens(work, asked[0])])
+        seconds.append(lower_quartile(named(trace, "encode", "encode")[0].seconds for trace in traces))
+        decoded += [named(trace, "vision", "decode")[0].seconds for trace in traces]
+    first, token = _fit(rows, seconds)
+    return {"encode_batch": first, "visual_token": token, "image": lower_quartile(decoded)}
+
+
+async def _video(
+    asker: Asker, video: Path, video_seconds: float, costs: dict[str, float], repeats: int
+) -> dict[str, float]:
+    """Measure a lone video, then one beside a stream: decode takes half of the cores from the encoder, which waits."""
+    around, analyses, cores, steps, wastes = [], [], [], [], []
+    for _ in range(repeats):
+        asked = await asker.ask(Work(64, 1, video, FRAMES))
+        spans = await asker.spans(asked)
+        queue, units = named(spans, "vision", "queue")[0], named(spans, "vision", "decode")
+        around.append(asked.ttft - (named(spans, "prefill", "prefill")[-1].end - queue.start))
+        analyses.append(units[0].start - queue.end)
+        cores.append(sum(unit.seconds for unit in units) / video_seconds)
+        stream = asyncio.create_task(asker.ask(Work(64, ENDLESS)))
+        beside = named(await asker.spans(await asker.ask(Work(64, 1, video, FRAMES))), "encode", "encode")
+        stream.cancel()
+        decoding = [s for s in named(await asker.spans(), "decode", "decode") if s.start > beside[0].start]
+        steps += [s.seconds for s in decoding if s.end < beside[-1].end]
+        wastes.append(_waste(named(spans, "encode", "encode"), beside, decoding))
+    lone = costs["decode_pass"] + costs["sequence"] + 500 * costs["context_token"]
+    return {
+        "medium": max(0.0, lower_quartile(around) - costs["intake"] - 2 * costs["message"]),
+        "analysis": max(0.0, lower_quartile(analyses)),
+        "video_second": lower_quartile(cores),
+        "half": max(1.0, lower_quartile(steps) / lone),
+        "waste": lower_quartile(wastes),
+    }
+
+
+def _waste(alone: Sequence[Span], beside: Sequence[Span], decoding: Sequence[Span]) -> float:
+    """Return what the encoder loses, beyond the cores that decode takes, of what it gets in proportion to the rest.
+
+    While decode runs it gets the `share` of the cores, and the same batches are done as alone.
+    """
+    cores = len(os.sched_getaffinity(0))
+    share = 1 - (cores // 2 or 1) / cores
+    shared = sum(max(0.0, min(a.end, b.end) - max(a.start, b.start)) for a in beside for b in decoding)
+    if not shared or not share:
+        return 0.0
+    done = sum(a.seconds for a in alone) - (sum(b.seconds for b in beside) - shared)
+    return min(1.0, max(0.0, 1 - done / (shared * share)) / (1 - share))
+
+
+def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
+    return [span for span in spans if (span.stage, span.name) == (stage, name)]
+
+
+def lower_quartile(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 4]
+
+
+def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
+    """Return what each column costs, none less than nothing, with the least squares of relative errors."""
+    scaled = numpy.array(rows) / numpy.array(seconds)[:, None]
+    costs, used = numpy.zeros(scaled.shape[1]), numpy.arange(scaled.shape[1])
+    while True:
+        costs[used] = numpy.linalg.lstsq(scaled[:, used], numpy.ones(len(scaled)), rcond=None)[0]
+        if costs.min() >= 0:
+            return [float(cost) for cost in costs]
+        used = used[costs[used] > 0]
+        costs[:] = 0
+
+
+def show(console: Console, costs: StageCosts) -> None:
+    table = Table("work", "ms", title="Costs of stages", caption=f"half {costs.half:.2f}, waste {costs.waste:.2f}")
+    for name in costs.__struct_fields__:
+        if name not in ("half", "waste"):
+            table.add_row(name, f"{getattr(costs, name) * 1e3:.5g}")
+    console.print(table)
+
+
+async def measured(url: str, model: Path, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
+    async with httpx.AsyncClient(base_url=url, timeout=300) as http:
+        return await measure(Asker(http, Prompts(model)), image, video, video_seconds, repeats)
+
+
+def main(
+    model: Annotated[Path, typer.Argument(help="Checkpoint")] = checkpoint.DEFAULT_FOLDER,
+    media_folder: Annotated[Path, typer.Option("--media", help="Where the videos are, or are made")] = MEDIA,
+    repeats: Annotated[int, typer.Option(help="Of each request")] = 3,
+    json_file: Annotated[Path, typer.Option("--json", help="Where to save the costs")] = Path(
+        "bench/results/stage-costs.json"
+    ),
+) -> None:
+    """Measure what the stages' work costs."""
+    console = Console()
+    found = media.ensure(media_folder, console, quick=False)
+    with serving(model, media_folder, *NO_CACHES, "--no-overlap") as daemon:
+        costs = asyncio.run(measured(daemon.url, model, found.images[0], found.videos[0], VIDEO_SECONDS, repeats))
+    show(console, costs)
+    costs.save(json_file)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,8 @@
+"""A simulator of one engine: the schedulers that really run, over counted pages and measured costs."""
+
+from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
+from unifiedserve.scheduling.simulation.costs import StageCosts
+from unifiedserve.scheduling.simulation.machine import Cores, Sharing
+from unifiedserve.scheduling.simulation.simulator import Simulator
+
+__all__ = ["Arrival", "Cores", "FreePages", "Rules", "Sharing", "Simulator", "StageCosts"]

@@ -1,0 +1,45 @@
+"""What comes to a simulated engine, and what it has for it."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from unifiedserve.messages.ticket import Ticket
+
+
+class Arrival(NamedTuple):
+    """A request that comes: text tokens before each unit and behind the last, the units' visual tokens, and how many
+    tokens it generates. Its ticket says when it comes (seconds).
+
+    Decoding a unit of its media takes a core `decode` seconds; a GOP of a video holds `gop` units, 0: they are images.
+    Each unit fills `patch_pages`
+    pages of the patch buffer. `media` are the images and videos that its units are parts of.
+    """
+
+    ticket: Ticket
+    gaps: list[int]
+    units: list[int]
+    generate: int
+    decode: float = 0.0
+    gop: int = 0
+    patch_pages: int = 1
+    media: int = 0
+
+
+@dataclass(slots=True)
+class FreePages:
+    """Pages of the three buffers that are free. One of the visual buffer has room for so many tokens of one unit."""
+
+    kv: int
+    visual: int
+    patch: int
+    visual_page_tokens: int = 16
+
+
+class Rules(NamedTuple):
+    """What the model's family demands: chunks that end within no unit, or visual tokens that are kept for decode.
+
+    Kept ones are no part of the prompt, which needs all of them from its start.
+    """
+
+    whole_units: bool = False
+    keeps_visual: bool = False

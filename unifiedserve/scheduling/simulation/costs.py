@@ -1,0 +1,64 @@
+"""What the stages' work costs on one machine with one model: measured once, kept as JSON."""
+
+from pathlib import Path
+
+import msgspec
+
+from unifiedserve.errors import ConfigError
+
+
+class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds that pieces of work take with the machine to themselves; what is not given takes no time. `half` and
+    `waste` are what is lost when they share it.
+
+    A pass over the weights takes as long for one token as for a few: what tokens cost comes on top. Context is counted
+    in tokens that are attended to, by each sequence that decodes and by each prompt token.
+    """
+
+    decode_pass: float = 0.0
+    sequence: float = 0.0  # each that decodes
+    context_token: float = 0.0  # of a sequence that decodes
+    half: float = 1.0  # factor of a step that only decodes and leaves half of the cores to others
+    waste: float = 0.0  # of a step's threads that do not all run: see `machine.Cores`
+    prefill_pass: float = 0.0  # also with sequences beside the prompts
+    prompt_token: float = 0.0
+    prompt_context: float = 0.0  # a prompt token and a token of its context
+    encode_batch: float = 0.0
+    visual_token: float = 0.0
+    image: float = 0.0  # to decode one, on a core
+    video_second: float = 0.0  # to decode a second of a video, on a core
+    intake: float = 0.0  # a request in the HTTP server
+    medium: float = 0.0  # the same for each image or video: read, analysed, planned
+    analysis: float = 0.0  # of a request's media in vision, before the first unit is decoded
+    message: float = 0.0  # from one process to another
+    reply: float = 0.0  # from a token to the client that reads it
+    lone_step: float = 0.0  # a decode step, as the worker measures it at its start
+
+    @classmethod
+    def load(cls, path: Path) -> "StageCosts":
+        """Read costs from a file. Raises ConfigError if it has none."""
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(f"{path}: no costs of stages ({error}): measure them anew") from error
+
+    def save(self, path: Path) -> None:
+        """Write the costs to a file."""
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self)) + b"\n")
+
+    def decode(self, sequences: int, context: int, *, half: bool = False) -> float:
+        """Return the seconds of a step that takes so many sequences, of so much context in all, one token further."""
+        seconds = self.decode_pass + sequences * self.sequence + context * self.context_token
+        return seconds * self.half if half else seconds
+
+    def prefill(self, tokens: int, attended: float) -> float:
+        """Return the seconds of a pass over prompt tokens that attend to so many tokens, summed over them."""
+        return self.prefill_pass + tokens * self.prompt_token + attended * self.prompt_context
+
+    def mixed(self, tokens: int, attended: float, sequences: int, context: int) -> float:
+        """Return the seconds of one pass over both: what sequences cost comes on top of what prompts cost."""
+        return self.prefill(tokens, attended) + sequences * self.sequence + context * self.context_token
+
+    def encode(self, visual_tokens: int) -> float:
+        """Return the seconds of a batch of the encoder."""
+        return self.encode_batch + visual_tokens * self.visual_token

@@ -1,0 +1,109 @@
+"""What computes, shared by all that runs at once: how fast each piece of work goes, and when the next one ends."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple, Protocol
+
+NICE_STEP = 1.25  # of the weights of two neighbouring levels: sched(7)
+
+
+class Demand(NamedTuple):
+    """What a piece of work can use: so many cores, at a process's priority."""
+
+    threads: int
+    nice: int = 0
+
+
+class Sharing(Protocol):
+    """How a kind of hardware is shared."""
+
+    #: decode rests between its steps while others have work (as in `device.base.Sharing`)
+    rests: bool
+
+    def threads(self, giving: bool) -> int:
+        """Return how many cores a step may use that leaves a part to others, or none."""
+
+    def rates(self, demands: tuple[Demand, ...]) -> Sequence[float]:
+        """Return how fast each goes when all of them run: 1.0 as alone."""
+
+
+class Cores:
+    """Cores of a CPU: every thread gets at most one, and a share in proportion to its weight (CFS's, sched(7)).
+
+    Threads of one step wait for each other: of what a step gets, the part `waste` is lost in proportion to what it does
+    not get.
+    """
+
+    rests = True
+
+    def __init__(self, count: int, waste: float = 0.0) -> None:
+        self._count = count
+        self._waste = waste
+        self.rates = cache(self._rates)
+
+    def threads(self, giving: bool) -> int:
+        return self._count // 2 or 1 if giving else self._count
+
+    def _rates(self, demands: tuple[Demand, ...]) -> list[float]:
+        """Share out the cores to the heaviest threads first: what these cannot use is the others' (max-min fair)."""
+        rates = [0.0] * len(demands)
+        left = float(self._count)
+        weights = [demand.threads * NICE_STEP**-demand.nice for demand in demands]
+        waiting = sum(weights)
+        for i in sorted(range(len(demands)), key=lambda i: demands[i].nice):
+            threads = demands[i].threads
+            cores = min(float(threads), left * weights[i] / waiting)
+            share = cores / threads
+            rates[i] = share * (1 - self._waste * (1 - share)) if threads > 1 else share
+            left -= cores
+            waiting -= weights[i]
+        return rates
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """A piece of work that runs: the seconds it still takes alone, and what is to be done when it has ended."""
+
+    seconds: float
+    demand: Demand
+    ended: Callable[[], None]
+    rate: float = 1.0
+
+
+class Machine:
+    """The tasks that run, each at its rate until another one begins or ends."""
+
+    def __init__(self, sharing: Sharing) -> None:
+        self.sharing = sharing
+        self._tasks: list[Task] = []
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, task: Task) -> None:
+        """Let a task run from now on."""
+        self._tasks.append(task)
+        self._share()
+
+    @property
+    def left(self) -> float:
+        """Return the seconds until the next task ends, if none begins before; infinity without any."""
+        return min((task.seconds / task.rate for task in self._tasks), default=float("inf"))
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass, not more than is `left`."""
+        for task in self._tasks:
+            task.seconds -= seconds * task.rate
+
+    def end_next(self) -> Task:
+        """Take the task away that ends first."""
+        task = min(self._tasks, key=lambda task: task.seconds / task.rate)
+        self._tasks.remove(task)
+        self._share()
+        return task
+
+    def _share(self) -> None:
+        rates = self.sharing.rates(tuple(task.demand for task in self._tasks))
+        for task, rate in zip(self._tasks, rates, strict=True):
+            task.rate = rate

@@ -1,0 +1,92 @@
+"""A simulator of one engine: discrete events over the very functions that plan its workers' steps.
+
+Pure: no torch, no clock, no I/O. What work costs is data (`StageCosts`), and so is what it runs on (`Sharing`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+
+from unifiedserve.config import Instance, Placement, Stage
+from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
+from unifiedserve.scheduling.simulation.costs import StageCosts
+from unifiedserve.scheduling.simulation.language import LanguageWorker
+from unifiedserve.scheduling.simulation.machine import Machine, Sharing
+from unifiedserve.scheduling.simulation.messages import Request
+from unifiedserve.scheduling.simulation.system import System, Worker
+from unifiedserve.scheduling.simulation.vision import VisionWorker
+from unifiedserve.scheduling.state import Budget
+
+_FRONTEND = Instance("frontend", ())
+
+
+class Simulator:
+    """The requests of one engine, its buffers, and its workers."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        budget: Budget,
+        free: FreePages,
+        arrivals: Iterable[Arrival],
+        costs: StageCosts,
+        sharing: Sharing,
+        rules: Rules = Rules(),  # noqa: B008
+    ) -> None:
+        self.free = free
+        self._machine = Machine(sharing)
+        self._system = System(self._machine, costs, free, rules, budget.kv_page_tokens)
+        self._clock = self._system.clock
+        for instance in placement.instances:
+            worker = self._worker(instance, budget)
+            self._system.workers |= dict.fromkeys(instance.stages, worker)
+        self._requests = [Request(arrival) for arrival in arrivals]
+        for request in self._requests:
+            self._clock.at(request.arrival.ticket.arrival, partial(self._take_in, request))
+
+    @property
+    def now(self) -> float:
+        """Return the simulated time (seconds)."""
+        return self._clock.now
+
+    @property
+    def tokens(self) -> dict[int, list[float]]:
+        """Return when (seconds) the tokens of each request came, by its uid."""
+        return {request.uid: request.tokens for request in self._requests}
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Return the uids of the requests that lack tokens."""
+        return [request.uid for request in self._requests if request.left]
+
+    def run(self, until: float = float("inf")) -> None:
+        """Let everything happen up to a time (seconds), or until nothing happens any more."""
+        while True:
+            left = self._machine.left
+            time = min(self._clock.next, self._clock.now + left)
+            if time > until or time == float("inf"):
+                return
+            self._advance(time, left)
+            self._clock.happen()
+            self._system.take_turns()
+
+    def _advance(self, time: float, left: float) -> None:
+        """Let time pass up to the next event; of two at one time the end of a task goes first."""
+        ends = time >= self._clock.now + left
+        self._machine.advance(left if ends else time - self._clock.now)
+        self._clock.now = time
+        if ends:
+            self._machine.end_next().ended()
+
+    def _worker(self, instance: Instance, budget: Budget) -> Worker:
+        """Return an instance's worker; the target between tokens is that of the one that decodes."""
+        if Stage.VISION in instance.stages:
+            return VisionWorker(instance, self._machine.sharing.threads(giving=False), self._system)
+        decodes = Stage.DECODE in instance.stages
+        return LanguageWorker(instance, budget if decodes else replace(budget, slo_tbt=0.0), self._system)
+
+    def _take_in(self, request: Request) -> None:
+        """Let the HTTP server read a request and look at its media."""
+        costs = self._system.costs
+        seconds = costs.intake + request.arrival.media * costs.medium
+        self._system.run(_FRONTEND, 1, seconds, partial(self._system.begin, request))

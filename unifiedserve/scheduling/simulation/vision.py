@@ -1,0 +1,109 @@
+"""The vision worker in numbers: requests that are admitted, and engines that decode their segments."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+from unifiedserve.config import Instance, Stage
+from unifiedserve.scheduling.simulation.messages import Begin, Message, Patches, Request
+from unifiedserve.scheduling.simulation.system import System
+from unifiedserve.scheduling.state import VisionState
+from unifiedserve.scheduling.vision import schedule_vision
+
+_SHARE = 2  # a segment is that part of what is left, for each engine
+_TURN = 1.0  # seconds of each engine that a request gets before others
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A request in the stage. Its segments, ranges of units, are cut when its media have been analysed."""
+
+    request: Request
+    state: VisionState
+    segments: deque[range] = field(default_factory=deque)
+    turn: float = 0.0  # what the engines were given of it since its turn began (seconds)
+
+
+class VisionWorker:
+    """Decodes the media of admitted requests: segments of videos on engines (UnifiedServe Alg. 2), images beside."""
+
+    def __init__(self, instance: Instance, engines: int, system: System) -> None:
+        self._instance = instance
+        self._engines = engines
+        self._idle = engines
+        self._system = system
+        self._jobs: dict[int, _Job] = {}
+        self._queue: deque[_Job] = deque()  # with segments that nobody decodes
+
+    def receive(self, message: Message) -> None:
+        self.accept(message)  # its loop never computes
+
+    def accept(self, message: Message) -> None:
+        if isinstance(message, Begin):
+            arrival = message.request.arrival
+            state = VisionState(arrival.ticket, len(arrival.units) * arrival.patch_pages)
+            self._jobs[arrival.ticket.uid] = _Job(message.request, state)
+
+    def turn(self) -> None:
+        states = sorted((job.state for job in self._jobs.values()), key=lambda state: state.ticket.turn)
+        promised = sum(state.pages for state in states if state.admitted)
+        for uid in schedule_vision(states, self._system.free.patch - promised):
+            self._begin(self._jobs[uid])
+        self._system.status.working[Stage.VISION] = any(state.admitted for state in states)
+
+    def _begin(self, job: _Job) -> None:
+        job.state.admitted = True
+        self._system.run(self._instance, 1, self._system.costs.analysis, partial(self._analysed, job))
+
+    def _analysed(self, job: _Job) -> None:
+        arrival = job.request.arrival
+        if arrival.gop:
+            job.segments.extend(self._cut(len(arrival.units), arrival.gop))
+            self._queue.append(job)
+            self._assign()
+        else:
+            for image in range(len(arrival.units)):
+                self._decode(job, range(image, image + 1))
+
+    def _cut(self, units: int, gop: int) -> Iterator[range]:
+        """Yield segments of whole GOPs, ever smaller towards the end (guided self-scheduling, as FlashCodec's)."""
+        start = 0
+        while start < units:
+            gops = -(-(units - start) // gop)
+            stop = min(units, start + -(-gops // (_SHARE * self._engines)) * gop)
+            yield range(start, stop)
+            start = stop
+
+    def _assign(self) -> None:
+        """Let idle engines take segments, of the first request until its turn is over."""
+        while self._idle and self._queue:
+            job = self._queue[0]
+            segment = job.segments.popleft()
+            job.turn += len(segment) * job.request.arrival.decode
+            if not job.segments:
+                self._queue.popleft()
+            elif job.turn >= _TURN * self._engines:
+                job.turn = 0.0
+                self._queue.rotate(-1)
+            self._idle -= 1
+            self._decode(job, segment)
+
+    def _decode(self, job: _Job, segment: range) -> None:
+        self._system.run(self._instance, 1, job.request.arrival.decode, partial(self._decoded, job, segment))
+
+    def _decoded(self, job: _Job, segment: range) -> None:
+        """Pass on the patches of a segment's first unit, and go on with the rest of it."""
+        pages = job.request.arrival.patch_pages
+        self._system.free.patch -= pages
+        assert self._system.free.patch >= 0, "pages that were promised are gone"
+        job.state.pages -= pages
+        if not job.state.pages:
+            del self._jobs[job.request.uid]
+        self._system.send(Stage.ENCODE, Patches(job.request.uid, segment[0]))
+        self._system.wake(self)
+        if len(segment) > 1:
+            self._decode(job, segment[1:])
+        elif job.request.arrival.gop:
+            self._idle += 1
+            self._assign()
