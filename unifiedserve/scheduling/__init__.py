@@ -8,6 +8,7 @@ that it will ever need of it is there. So no two requests can wait for each othe
 """
 
 from unifiedserve.messages.costs import Costs
+from unifiedserve.scheduling.budgets import budget_of
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_in_between, schedule_prefill
 from unifiedserve.scheduling.pacing import learn_encode, learn_step, next_start
@@ -41,6 +42,7 @@ __all__ = [
     "State",
     "Unit",
     "VisionState",
+    "budget_of",
     "continuous_batching",
     "encode_prefill",
     "learn_encode",

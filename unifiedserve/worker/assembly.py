@@ -14,7 +14,7 @@ from unifiedserve.messages.wire import OutputReady, pack
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
-from unifiedserve.scheduling import Budget
+from unifiedserve.scheduling import budget_of
 from unifiedserve.worker.lane import Lane
 from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
@@ -25,8 +25,6 @@ from unifiedserve.worker.port import Port
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.vision.lane import VisionLane
 from unifiedserve.worker.vision.stage import VisionStage
-
-_WHOLE = 1 << 30  # visual tokens: all of every request
 
 
 def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Port) -> tuple[list[Lane], float | None]:
@@ -70,7 +68,8 @@ def _language_lane(
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
-    return LanguageLane(stages, hosted, _budget(spec, model.kv.pool.num_pages, decode_step), port), decode_step
+    budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0)
+    return LanguageLane(stages, hosted, budget, port), decode_step
 
 
 def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple[LanguageModel, RowBuffer]:
@@ -80,22 +79,3 @@ def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple
     visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype, device)
     layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, dtype)
     return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows, device)), visual
-
-
-def _budget(spec: WorkerSpec, kv_pages: int, decode_step: float | None) -> Budget:
-    config = spec.config
-    order = config.service_order
-    return Budget(
-        prefill_tokens=0 if config.naive else config.prefill_chunk_tokens,
-        encode_tokens=_WHOLE if config.naive else config.encode_budget_tokens,
-        max_running=config.max_running,
-        kv_page_tokens=config.kv_page_tokens,
-        kv_reserve=int(config.kv_growth_reserve * kv_pages),
-        order=order,
-        step_seconds=config.step_seconds,
-        short_tokens=0 if order == "fcfs" else config.short_tokens,
-        rest=config.rest_between_steps,
-        stretch=config.stretch,
-        slo_tbt=0.0 if config.naive or config.no_pacing else config.seconds_between_tokens(decode_step or 0.0),
-        overlap=not (config.naive or config.no_overlap),
-    )

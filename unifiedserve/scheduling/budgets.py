@@ -1,0 +1,25 @@
+"""From the daemon's options to the budget of a worker's steps."""
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.scheduling.state import Budget
+
+_WHOLE = 1 << 30  # visual tokens: all of every request
+
+
+def budget_of(config: EngineConfig, kv_pages: int, lone_step: float) -> Budget:
+    """Return the budget over a cache of so many pages; `lone_step` are the seconds of a decode step alone (0: none)."""
+    naive, order = config.naive, config.service_order
+    return Budget(
+        prefill_tokens=0 if naive else config.prefill_chunk_tokens,
+        encode_tokens=_WHOLE if naive else config.encode_budget_tokens,
+        max_running=config.max_running,
+        kv_page_tokens=config.kv_page_tokens,
+        kv_reserve=int(config.kv_growth_reserve * kv_pages),
+        order=order,
+        short_tokens=0 if order == "fcfs" else config.short_tokens,
+        step_seconds=config.step_seconds,
+        rest=config.rest_between_steps,
+        stretch=config.stretch,
+        slo_tbt=0.0 if naive or config.no_pacing else config.seconds_between_tokens(lone_step),
+        overlap=not (naive or config.no_overlap),
+    )
