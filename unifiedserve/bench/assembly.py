@@ -9,7 +9,6 @@ from unifiedserve.bench.arrivals.parse import parse
 from unifiedserve.bench.arrivals.processes import ClosedLoop
 from unifiedserve.bench.arrivals.schedule import schedule
 from unifiedserve.bench.arrivals.seeds import stream
-from unifiedserve.bench.arrivals.traces.trace import Trace
 from unifiedserve.bench.benchmark import Parts
 from unifiedserve.bench.client.conversation import Judge
 from unifiedserve.bench.client.judge import by_logprob, by_text
@@ -25,11 +24,9 @@ from unifiedserve.bench.report.files import load_run
 from unifiedserve.bench.report.provenance import describe_machine, describe_versions
 from unifiedserve.bench.requests import Arrival, Request
 from unifiedserve.bench.slo import Slo, isolated_slo
-from unifiedserve.bench.workloads.build import Workload, build
-from unifiedserve.bench.workloads.long_videos import ask_all
+from unifiedserve.bench.workloads.build import Workload
 from unifiedserve.bench.workloads.media.folder import DEFAULT_FOLDER, make
-from unifiedserve.bench.workloads.mix import load as load_mix
-from unifiedserve.bench.workloads.replay import replay
+from unifiedserve.bench.workloads.named import named
 from unifiedserve.bench.workloads.text import Estimate, Tokenizer, Writer
 from unifiedserve.errors import ConfigError
 
@@ -80,14 +77,7 @@ def _requests(options: RunOptions, seed: int, count: int, console: Console) -> S
 
 def _drawn(options: RunOptions, seed: int, count: int, folder: Path) -> Workload:
     writer = Writer(Tokenizer(Path(options.tokenizer)) if options.tokenizer else Estimate(), seed)
-    if options.workload == "long-videos":
-        return ask_all("h264", seed, writer, folder)
-    if options.workload != "trace":
-        return build(load_mix(options.workload), count, seed, writer, folder)
-    process = parse(options.arrivals)
-    if not isinstance(process, Trace):
-        raise ConfigError("--workload trace needs --arrivals trace:FILE")
-    return replay(process, seed, writer, folder)
+    return named(options.workload, parse(options.arrivals), count, seed, writer, folder)
 
 
 def _questions(options: RunOptions, seed: int, count: int, console: Console) -> Sequence[Request]:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Collection
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Optional, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import typer
@@ -34,8 +34,15 @@ def from_options(struct: type[S], given: dict[str, Any]) -> S:
         raise ConfigError(f"{option}: {reason[:1].lower()}{reason[1:]}") from error
 
 
+def _plain(kind: Any) -> Any:
+    """Return a type without what only msgspec reads: the bounds of an optional value."""
+    parts = [get_args(part)[0] if get_origin(part) is Annotated else part for part in get_args(kind)]
+    return Optional[parts[0]] if len(parts) == 2 and parts[1] is type(None) else kind  # noqa: UP045
+
+
 def _parameter(field: msgspec.structs.FieldInfo, hint: Any, positional: bool) -> inspect.Parameter:
     kind, meta = get_args(hint)
+    kind = _plain(kind)
     default: Any = field.default
     if get_origin(kind) is tuple:
         kind, default = list[get_args(kind)[0]], list(default)  # type: ignore[misc]

@@ -62,7 +62,7 @@ def assemble(
         processor=processor,
         workers=workers,
         intake=intake,
-        arrivals=Arrivals(config.max_requests, intake, table, health, broadcast),
+        arrivals=Arrivals(config.max_requests, intake, table, health, timeline, broadcast),
         table=table,
         lifecycle=lifecycle,
         reports=reports,

@@ -27,7 +27,8 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     Its first token is owed `slo_ttft` seconds after its arrival (None: as the daemon's target says). What is not
     complete `deadline` seconds after it ends with an error. To `embed` is to
     ask for the prompt's pooled hidden state instead of tokens: `sampling.max_tokens` is 0.
-    A `viewer` of this name sees it live.
+    A `viewer` of this name sees it live. Its media were fetched from the first of the moments `fetched` to the second
+    (monotonic seconds).
     """
 
     id: str
@@ -43,6 +44,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     deadline: float | None = None
     embed: bool = False
     viewer: str | None = None
+    fetched: tuple[float, float] | None = None
 
 
 class TokenLogprob(msgspec.Struct):

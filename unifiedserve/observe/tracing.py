@@ -6,13 +6,23 @@ counts microseconds from the engine's start.
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Span
 
 _KEPT_SPANS = 20_000
 _ROWS = {stage: row for row, stage in enumerate(Stage)}
+_INTAKE = len(_ROWS)  # the row of what comes before all stages
+
+
+class TakenIn(NamedTuple):
+    """What was done for a request before any stage, between these times: `fetch` its media, `analyse` it."""
+
+    request: str
+    name: Literal["fetch", "analyse"]
+    start: float
+    end: float
 
 
 class Timeline:
@@ -21,6 +31,7 @@ class Timeline:
     def __init__(self, origin: float) -> None:
         self._origin = origin
         self._spans: deque[Span] = deque(maxlen=_KEPT_SPANS)
+        self._intakes: deque[TakenIn] = deque(maxlen=_KEPT_SPANS)
         self._names: dict[int, str] = {}
         self._order: deque[int] = deque()
 
@@ -35,19 +46,30 @@ class Timeline:
         """Keep these spans, in place of the oldest."""
         self._spans.extend(spans)
 
+    def take_in(self, intake: TakenIn) -> None:
+        """Keep what was done before the stages, in place of the oldest."""
+        self._intakes.append(intake)
+
     def of(self, request_id: str) -> list[Span]:
         """Return the spans of one request, by start time."""
         uids = {uid for uid, name in self._names.items() if name == request_id}
         return sorted((s for s in self._spans if uids.intersection(s.requests)), key=lambda s: s.start)
 
     def chrome_trace(self, request_id: str | None = None) -> dict[str, Any]:
-        """Return a trace (Trace Event Format): a process a stage, a thread for its queue and each of its tracks."""
+        """Return a trace (Trace Event Format): a process a stage, a thread for its queue and each of its tracks.
+
+        A further process is what comes before all stages.
+        """
         spans = self.of(request_id) if request_id is not None else list(self._spans)
+        rows = {**{stage.value: row for stage, row in _ROWS.items()}, "intake": _INTAKE}
         names = [
-            {"ph": "M", "name": "process_name", "pid": row, "tid": 0, "args": {"name": stage.value}}
-            for stage, row in _ROWS.items()
+            {"ph": "M", "name": "process_name", "pid": row, "tid": 0, "args": {"name": name}}
+            for name, row in rows.items()
         ]
-        return {"traceEvents": names + self.events(spans), "displayTimeUnit": "ms"}
+        return {
+            "traceEvents": names + self._intake_events(request_id) + self.events(spans),
+            "displayTimeUnit": "ms",
+        }
 
     def events(self, spans: Iterable[Span]) -> list[dict[str, Any]]:
         """Return the spans as complete events of that format."""
@@ -63,6 +85,22 @@ class Timeline:
                 "args": {"requests": [self._names.get(uid, str(uid)) for uid in span.requests]},
             }
             for span in spans
+        ]
+
+    def _intake_events(self, request_id: str | None) -> list[dict[str, Any]]:
+        return [
+            {
+                "ph": "X",
+                "name": name,
+                "cat": name,
+                "pid": _INTAKE,
+                "tid": 1,
+                "ts": self.microseconds(start),
+                "dur": round((end - start) * 1e6, 1),
+                "args": {"requests": [request]},
+            }
+            for request, name, start, end in self._intakes
+            if request_id in (None, request)
         ]
 
     def microseconds(self, time: float) -> float:

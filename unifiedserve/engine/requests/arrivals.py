@@ -10,16 +10,26 @@ from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.observe.broadcast import Broadcast
+from unifiedserve.observe.tracing import TakenIn, Timeline
 
 
 class Arrivals:
     """Takes requests in, up to a limit of those that are in the engine at once."""
 
-    def __init__(self, limit: int, intake: Intake, table: RequestTable, health: Health, broadcast: Broadcast) -> None:
+    def __init__(
+        self,
+        limit: int,
+        intake: Intake,
+        table: RequestTable,
+        health: Health,
+        timeline: Timeline,
+        broadcast: Broadcast,
+    ) -> None:
         self._limit = limit
         self._intake = intake
         self._table = table
         self._health = health
+        self._timeline = timeline
         self._broadcast = broadcast
         self._admitting = 0
 
@@ -33,6 +43,7 @@ class Arrivals:
             message = f"the server is busy with {self._limit} requests; try again later"
             raise RequestError(message, ErrorKind.UNAVAILABLE)
         active = await self._admit(request)
+        self._record(active)
         self._table.add(active)
         try:
             await self._health.wait()
@@ -52,6 +63,12 @@ class Arrivals:
             raise
         finally:
             self._admitting -= 1
+
+    def _record(self, active: ActiveRequest) -> None:
+        """Put on the timeline what was done so far."""
+        if fetched := active.planned.request.fetched:
+            self._timeline.take_in(TakenIn(active.id, "fetch", *fetched))
+        self._timeline.take_in(TakenIn(active.id, "analyse", active.arrival, time.monotonic()))
 
     def _announce(self, active: ActiveRequest) -> None:
         planned = active.planned

@@ -1,6 +1,7 @@
 """Messages as the engine takes them: turns with placeholders, their media fetched, the template's options."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -59,7 +60,10 @@ async def conversation(asked: Conversation, messages: list[Message], fetcher: Me
     template = _template_kwargs(asked)
     options = media_options(asked)
     turns, references = _split_media(messages)
-    return {"messages": turns, "media": await _fetch_all(references, options, fetcher), "template": template}
+    begin = time.monotonic()
+    media = await _fetch_all(references, options, fetcher)
+    fetched = (begin, time.monotonic()) if media else None
+    return {"messages": turns, "media": media, "template": template, "fetched": fetched}
 
 
 def _template_kwargs(asked: Conversation) -> dict[str, Any]:
