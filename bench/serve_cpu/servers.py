@@ -6,12 +6,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import psutil
+from contestants import Contestant
 from install_vllm import is_installed, preloads, python_of
 from memory import family
 
@@ -32,20 +33,22 @@ class StartError(Exception):
 class Server:
     """A server's command line without its port, and its environment."""
 
-    name: str
     command: list[str]
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
-def ours(placement: str, model: Path, media: Path, options: list[str]) -> Server:
+def ours(contestant: Contestant, model: Path, media: Path, options: Sequence[str]) -> Server:
     """Return our server, without caches as the other: rounds repeat what was asked before."""
-    command = serve_command(model, "--placement", placement)
+    python, *command = serve_command(model, "--placement", contestant.kind)
+    if contestant.python:  # whose own packages are to be found, not those of the folder that this runs in
+        python, command = contestant.python, ["-P", *command]
     limits = ["--max-model-len", str(CONTEXT), "--kv-cache-mib", str(KV_CACHE_GIB * 1024)]
     no_caches = ["--no-prefix-cache", "--visual-cache-mib", "0"]
-    return Server(placement, [*command, *limits, *no_caches, "--allowed-local-media-path", str(media), *options])
+    media_path = ["--allowed-local-media-path", str(media)]
+    return Server([python, *command, *limits, *no_caches, *media_path, *options, *contestant.options])
 
 
-def vllm(model: Path, media: Path, folder: Path) -> Server:
+def vllm(contestant: Contestant, model: Path, media: Path, folder: Path) -> Server:
     """Return vLLM's: all cores, small chunks so that streams wait less for prefill, no caches of prompts or media.
 
     Raises StartError if it is not installed in `folder`.
@@ -65,7 +68,7 @@ def vllm(model: Path, media: Path, folder: Path) -> Server:
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    return Server("vllm", [*command, *limits, *chunks, *no_caches, *requests], environment)
+    return Server([*command, *limits, *chunks, *no_caches, *requests, *contestant.options], environment)
 
 
 @contextlib.contextmanager
