@@ -39,7 +39,8 @@ def read(text: str) -> Contestant:
     written = WRITTEN.fullmatch(text)
     if written is None or written["kind"] not in TITLES:
         raise ValueError(f"no server {text!r}; there are {', '.join(TITLES)}")
-    kind, python, options = written["kind"], written["python"] or "", tuple(shlex.split(written["options"] or ""))
+    kind, python = written["kind"], written["python"] or ""
+    options = tuple(shlex.split(written["options"] or ""))
     if python and kind not in OURS:
         raise ValueError(f"{text}: only {' and '.join(OURS)} can be served by another Python")
     if options and kind not in SERVERS:

@@ -51,7 +51,7 @@ async def measure(course: Course, streams: int) -> dict[str, Any]:
         "texts": [[due, first - due, phase_at(found, due)] for due, first in waits],
         "late": max(text.sent - text.start for text in texts),
         **compared(idle, [first - due for due, first in waits]),
-        **(smoothness(course, running, video) if streams else {}),
+        **(smoothness(running, video, course.sizes.settle) if streams else {}),
     }
 
 
@@ -109,9 +109,9 @@ def phase_at(found: Mapping[str, Sequence[float]], moment: float) -> str:
     return next((name for name, (_, stop) in found.items() if moment < stop), list(found)[-1])
 
 
-def smoothness(course: Course, streams: Sequence[Answer], video: Answer) -> dict[str, Any]:
+def smoothness(streams: Sequence[Answer], video: Answer, settle: int) -> dict[str, Any]:
     """Return the streams' gaps in seconds while the video is worked on, before it, and all their arrivals."""
-    steady = max(steady_from(answer, course.sizes.settle) for answer in streams)
+    steady = max(steady_from(answer, settle) for answer in streams)
     during = timeline.Window(steady, video.start, video.arrivals[0])
     before = timeline.Window(0, steady, video.start)
     gaps = sorted(gap for answer in streams for gap, _ in timeline.gaps(answer.arrivals, during))
