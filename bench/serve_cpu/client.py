@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 SHOWN = 200  # characters shown of a message
-TIMEOUT = httpx.Timeout(300.0)  # seconds, between two chunks, too
+TIMEOUT = httpx.Timeout(600.0)  # seconds, between two chunks, too
 
 
 @dataclass

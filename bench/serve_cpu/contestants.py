@@ -9,10 +9,11 @@ TITLES = {
     "shared": "ours, shared",
     "monolithic": "ours, monolithic",
     "vllm": "vLLM",
+    "vllm_flashcodec": "vLLM with FlashCodec",
     "generate": "transformers, generate",
     "continuous": "transformers, continuous batching",
 }
-SERVERS = (*OURS, "vllm")
+SERVERS = (*OURS, "vllm", "vllm_flashcodec")
 WRITTEN = re.compile(r"(?P<kind>\w+)(@(?P<python>[^:]+))?(:(?P<options>.+))?")
 
 

@@ -9,7 +9,7 @@ from media import Media
 from prompts import Prompts
 
 VIDEO_PIXELS = 50_176  # pixels a frame at most
-LONG_PIXELS = 28 * 28 * 320  # the same for a video of many visual tokens: as its files are, 299 two frames
+LONG_PIXELS = 28 * 28 * 320  # the same for a video of many visual tokens: their files', 299 tokens two frames
 
 
 @dataclass(frozen=True)

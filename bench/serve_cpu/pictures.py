@@ -12,6 +12,7 @@ COLORS = {
     "shared": "tab:orange",
     "monolithic": "tab:olive",
     "vllm": "tab:blue",
+    "vllm_flashcodec": "tab:cyan",
     "generate": "tab:gray",
     "continuous": "tab:purple",
 }

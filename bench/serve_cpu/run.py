@@ -48,6 +48,8 @@ NOTES = {
     "continuous": ["transformers offers it for text alone (`ModelManager` calls this family a VLM and falls back)"],
 }
 
+DEFAULT = "shared,monolithic,vllm,generate,continuous"
+USUAL = ",".join(name for name in workloads.WORKLOADS if name not in workloads.LONG)
 VARIANTS = "KIND[@PYTHON][:OPTIONS], as in shared:--no-overlap"
 
 Report = dict[str, Any]
@@ -72,7 +74,7 @@ class Plan:
         """Return a server; raises StartError if it is not installed."""
         if contestant.kind in OURS:
             return servers.ours(contestant, self.model, self.folder, self.options)
-        return servers.vllm(contestant, self.model, self.folder, self.vllm)
+        return servers.vllm(contestant, self.model, self.folder, self.vllm, bool(workloads.LONG & set(self.names)))
 
     def workloads_of(self, contestant: Contestant) -> list[str]:
         return [workload for workload in self.names if workload in OFFLINE.get(contestant.kind, self.names)]
@@ -151,8 +153,8 @@ def versions(vllm: Path) -> dict[str, str]:
     )
 
 
-def chosen(given: str | None, known: list[str], what: str) -> list[str]:
-    names = given.split(",") if given else known
+def chosen(given: str, known: list[str], what: str) -> list[str]:
+    names = given.split(",")
     if unknown := set(names) - set(known):
         raise typer.BadParameter(f"no {what} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return [name for name in known if name in names]
@@ -170,7 +172,7 @@ def main(
     only: Annotated[str, typer.Option("--servers", help=f"Some of {','.join(TITLES)}, or {VARIANTS}")] = ",".join(
         TITLES
     ),
-    some: Annotated[str | None, typer.Option("--workloads", help=f"Some of {','.join(workloads.WORKLOADS)}")] = None,
+    some: Annotated[str, typer.Option("--workloads", help=f"Some of {','.join(workloads.WORKLOADS)}")] = USUAL,
     model: Annotated[Path, typer.Option(help="The checkpoint; made if missing")] = checkpoint.DEFAULT_FOLDER,
     vllm: Annotated[Path, typer.Option(help="Folder that install_vllm.py filled")] = install_vllm.DEFAULT_FOLDER,
     options: Annotated[str, typer.Option(help="More options for our daemon, as on a command line")] = "",

@@ -1,6 +1,7 @@
 """The servers: each gets as much of the machine as it can use, and is stopped with all that it started."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 from contestants import Contestant
-from install_vllm import is_installed, preloads, python_of
+from install_vllm import has_flashcodec, is_installed, preloads, python_of
 from memory import family
 
 from unifiedserve.cli.daemon import serve_command
@@ -23,6 +24,8 @@ KV_CACHE_GIB = 2
 START_SECONDS = 600
 STOP_SECONDS = 20
 LAST_SECONDS = 2
+LONG_VIDEOS = json.dumps({"images_kwargs": {"max_pixels": 28 * 28 * 1400}})
+FLASHCODEC = json.dumps({"video": {"backend": "flashcodec"}})
 
 
 class StartError(Exception):
@@ -48,13 +51,18 @@ def ours(contestant: Contestant, model: Path, media: Path, options: Sequence[str
     return Server([python, *command, *limits, *no_caches, *media_path, *options, *contestant.options])
 
 
-def vllm(contestant: Contestant, model: Path, media: Path, folder: Path) -> Server:
+def vllm(contestant: Contestant, model: Path, media: Path, folder: Path, long_videos: bool = False) -> Server:
     """Return vLLM's: all cores, small chunks so that streams wait less for prefill, no caches of prompts or media.
 
-    Raises StartError if it is not installed in `folder`.
+    With `long_videos` its encoder has room for 9,800 visual tokens at a time instead of what the largest image makes of
+    14 frames (2,240), and so for one such video, or several shorter ones at once. Raises StartError if it, or with
+    "vllm_flashcodec" our decoder beside it, is not installed in `folder`.
     """
     if not is_installed(folder):
         raise StartError(f"not installed in {folder}: python bench/serve_cpu/install_vllm.py")
+    ours = contestant.kind == "vllm_flashcodec"
+    if ours and not has_flashcodec(folder):
+        raise StartError(f"no FlashCodec in {folder}: python bench/serve_cpu/install_vllm.py --flashcodec")
     command = [str(python_of(folder)), "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
     limits = ["--max-model-len", str(CONTEXT), "--dtype", "bfloat16"]
     chunks = ["--enable-chunked-prefill", "--max-num-batched-tokens", "512"]
@@ -68,7 +76,11 @@ def vllm(contestant: Contestant, model: Path, media: Path, folder: Path) -> Serv
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    return Server([*command, *limits, *chunks, *no_caches, *requests, *contestant.options], environment)
+    room = ["--mm-processor-kwargs", LONG_VIDEOS] if long_videos else []
+    decoder = ["--media-io-kwargs", FLASHCODEC] if ours else []
+    return Server(
+        [*command, *limits, *chunks, *no_caches, *requests, *room, *decoder, *contestant.options], environment
+    )
 
 
 @contextlib.contextmanager

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPT = REPOSITORY / "bench" / "serve_cpu" / "run.py"
+WORKLOADS = ("decode", "text8", "images", "video", "phases", "phases1", "stall1", "stall4", "memory")
 WINDOW = timeline.Window(steady=1.0, start=2.0, stop=4.0)
 
 # A server with a child in a session of its own, which does not end with its parent.
@@ -191,6 +192,7 @@ def test_the_quick_run_measures_and_writes_its_results(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folders = ["--folder", str(tmp_path), "--out", str(tmp_path), "--logs", str(tmp_path / "logs")]
     chosen = ["--servers", "shared,monolithic:--no-overlap,vllm", "--vllm", str(tmp_path / "nothing")]
+    chosen += ["--workloads", ",".join(WORKLOADS)]
     command = [sys.executable, str(SCRIPT), "--quick", "--model", str(tmp_path / "model"), *chosen, *folders]
     # The workers' threads would wait for each other on a busy machine.
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -211,7 +213,7 @@ def test_the_quick_run_measures_and_writes_its_results(tmp_path: Path) -> None:
 
 def check(found: dict[str, Any], floor: float) -> None:
     assert "failure" not in found
-    for workload in ("decode", "text8", "images", "video", "phases", "phases1", "stall1", "stall4", "memory"):
+    for workload in WORKLOADS:
         assert "failure" not in found[workload], found[workload]
     assert found["decode"]["over_floor"] == pytest.approx(found["decode"]["tbt"] / floor)
     assert found["decode"]["prompt_tokens"] == found["text8"]["prompt_tokens"] == 128
