@@ -22,11 +22,11 @@ class Targets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Requests of a workload that are sent to each of the servers, once at each rate.
 
-    `figures` are those of papers that it reproduces. `workload` is a preset's name, a file's in the folder workloads,
+    `papers` have such measurements in these figures. `workload` is a preset's name, a file's in the folder workloads,
     or "trace". In `arrivals` {rate} stands for the rate, {period} for its inverse and {trace} for the trace's path.
     """
 
-    figures: tuple[str, ...]
+    papers: tuple[str, ...]
     shows: str
     servers: tuple[str, ...]
     workload: str
@@ -66,13 +66,14 @@ def mix_of(experiment: Experiment, kinds: list[str]) -> Mix:
 
 
 def shrunk(mix: Mix) -> Mix:
-    """Return the mixture with short texts, small images and videos of two seconds."""
+    """Return the mixture with equal shares, short texts, small images and videos of two seconds."""
     return Mix(tuple(map(_small, mix.kind)))
 
 
 def _small(kind: Kind) -> Kind:
     return msgspec.structs.replace(
         kind,
+        share=1,
         text_tokens=distribution(16),
         output_tokens=distribution(8),
         pixels=distribution(20_000),

@@ -24,7 +24,7 @@ KV_CACHE_GIB = 2
 START_SECONDS = 600
 STOP_SECONDS = 20
 LAST_SECONDS = 2
-LONG_VIDEOS = json.dumps({"images_kwargs": {"max_pixels": 28 * 28 * 1400}})
+LONG_VIDEOS = json.dumps({"max_pixels": 28 * 28 * 1400})
 FLASHCODEC = json.dumps({"video": {"backend": "flashcodec"}})
 
 
