@@ -71,7 +71,7 @@ def draw_stages(path: Path, runs: Sequence[Run]) -> bool:
         axis.set_xticks(range(len(names)), names, fontsize=6, rotation=30, ha="right")
         axis.set_title(kind, loc="left", fontsize=9)
     axes[0, 0].set_ylabel("time to first token, s", fontsize=8)
-    save(figure, path, {**STAGES, **REST})
+    save(figure, path, {**{str(stage): colour for stage, colour in STAGES.items()}, **REST})
     return True
 
 

@@ -76,7 +76,7 @@ def vllm(contestant: Contestant, model: Path, media: Path, folder: Path, long_vi
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    room = ["--mm-processor-kwargs", LONG_VIDEOS] if long_videos else []
+    room = ["--mm-processor-kwargs", LONG_VIDEOS, "--skip-mm-profiling"] if long_videos else []
     decoder = ["--media-io-kwargs", FLASHCODEC] if ours else []
     return Server(
         [*command, *limits, *chunks, *no_caches, *requests, *room, *decoder, *contestant.options], environment
