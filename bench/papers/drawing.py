@@ -13,7 +13,8 @@ from unifiedserve.bench.report.plots.theme import COLOURS, PHASE_COLOURS
 
 LINES = (*COLOURS, "#000000")
 STAGES = {phase: PHASE_COLOURS[phase] for phase in PHASES if phase not in ("handoff", "decode")}
-REST = {"in no stage, or not told": "#DDDDDD"}
+REST = {"in no stage, or not told": "white"}
+EDGE = "#999999"
 
 Pick = Callable[[Summary], float | None]
 OVER_RATE: dict[str, Pick] = {
@@ -83,7 +84,7 @@ def draw_bar(axis: Any, place: int, records: Sequence[Record]) -> None:
     ttft = median(record.token_times[0] - record.due for record in done)
     seconds = [median(record.phases.get(phase, 0.0) for record in done) for phase in STAGES]
     scale = min(1.0, ttft / total) if (total := sum(seconds)) else 0.0
-    axis.bar(place, ttft, color=list(REST.values()))
+    axis.bar(place, ttft, color=list(REST.values()), edgecolor=EDGE)
     bottoms = [scale * sum(seconds[:number]) for number in range(len(seconds))]
     axis.bar([place] * len(seconds), [scale * s for s in seconds], bottom=bottoms, color=list(STAGES.values()))
 
@@ -122,7 +123,7 @@ def plotting() -> Any:
 def save(figure: Any, path: Path, legend: Mapping[str, str]) -> None:
     from matplotlib.patches import Patch
 
-    patches = [Patch(color=colour, label=label) for label, colour in legend.items()]
+    patches = [Patch(facecolor=colour, edgecolor=EDGE, label=label) for label, colour in legend.items()]
     figure.tight_layout(rect=(0, 0.14, 1, 1))
     figure.legend(handles=patches, loc="lower center", ncols=min(4, len(patches)), fontsize=7, frameon=False)
     figure.savefig(path, dpi=120)

@@ -76,8 +76,8 @@ def draw_phases(path: Path, document: dict[str, Any], workload: str = "phases") 
             fontsize=9,
         )
         axis.set_ylabel("TTFT of the text, s", fontsize=8)
-        axis.set_ylim(bottom=0)
         axis.legend(title="the video's", fontsize=7, title_fontsize=7, loc="upper right")
+    axes.ravel()[-1].set_ylim(0, 1.05 * max(figures["worst"] for figures in shown.values()))
     axes.ravel()[-1].set_xlabel(
         "arrival of the text, seconds after the video's; dashed: a text alone, red: the video's first token"
     )
