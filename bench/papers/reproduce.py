@@ -41,6 +41,7 @@ CACHE = checkpoint.DEFAULT_FOLDER.parent
 LONGEST_TEXT = 8000  # tokens of a text of a trace
 QUICK_REQUESTS = 6
 QUICK_FRAMES = 8
+QUICK_RATES = (2.0, 4.0)
 
 
 def listed(console: Console) -> None:
@@ -102,7 +103,8 @@ def main(
     try:
         chosen = experiment.read(name)
         compared = [contestants.read(text) for text in (only.split(",") if only else chosen.servers)]
-        speeds = [float(rate) for rate in rates.split(",")] if rates else chosen.rates
+        usual = QUICK_RATES if quick else chosen.rates
+        speeds = [float(rate) for rate in rates.split(",")] if rates else usual
         model = prepared(model, quick)
         count = QUICK_REQUESTS if quick else requests or chosen.requests
         workload = drawn(chosen, count, seed, model, media, trace, kind or [], quick)

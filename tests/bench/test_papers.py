@@ -50,7 +50,14 @@ def test_a_quick_experiment_has_all_kinds_in_equal_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["nothing"], ["trace"], ["overlap", "--servers", "sglang"], ["bursts", "--rates", "x"]]
+    "arguments",
+    [
+        ["nothing"],
+        ["trace"],
+        ["overlap", "--servers", "sglang"],
+        ["bursts", "--rates", "x"],
+        ["bursts", "--rates", "0"],
+    ],
 )
 def test_bad_input_is_told_of_in_words(arguments: list[str], tmp_path: Path) -> None:
     command = [
