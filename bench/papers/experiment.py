@@ -36,7 +36,10 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     slo: Targets = Targets()
 
     def arrivals_at(self, rate: float, trace: Path | None) -> str:
-        """Return the arrivals at a rate, as `unifiedserve bench` writes them. Raises ConfigError for one of 0 or less."""
+        """Return the arrivals at a rate, as `unifiedserve bench` writes them.
+
+        Raises ConfigError if the rate is not above zero.
+        """
         if not rate > 0:
             raise ConfigError(f"a rate must be above zero, not {rate:g}")
         return self.arrivals.format(rate=f"{rate:g}", period=f"{1 / rate:g}", trace=trace)
