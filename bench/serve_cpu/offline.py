@@ -19,11 +19,12 @@ import media
 import torch
 import typer
 from client import Answer
+from course import QUICK, Course, Sizes
 from memory import watched
 from PIL import Image
 from prompts import Prompts
 from rich.console import Console
-from workloads import QUICK, WORKLOADS, Course, Figures, Sizes, warm_up
+from workloads import WORKLOADS, Figures, warm_up
 
 CONTEXT = 16_384
 PAGE = 256

@@ -1,5 +1,6 @@
 """Questions of an exact length in tokens; no two begin alike, so that no server can reuse the work for another."""
 
+import copy
 import random
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,12 @@ class Prompts:
         )
         self._choose = random.Random(seed)
         self._around = self._length("")
+
+    def branch(self) -> "Prompts":
+        """Return a source of other questions: however many are taken of it, those of this one stay the same."""
+        other = copy.copy(self)
+        other._choose = random.Random(self._choose.getrandbits(64))
+        return other
 
     def text(self, tokens: int) -> str:
         """Make a question whose prompt, chat template included, has this many tokens."""

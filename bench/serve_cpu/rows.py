@@ -4,14 +4,8 @@ import statistics
 from dataclasses import dataclass
 from typing import Any
 
-OURS = ("shared", "monolithic")
-TITLES = {
-    "shared": "ours, shared",
-    "monolithic": "ours, monolithic",
-    "vllm": "vLLM",
-    "generate": "transformers, generate",
-    "continuous": "transformers, continuous batching",
-}
+from contestants import read
+
 YARDSTICK = "vllm"
 
 MS, PERCENT, MIB = 1e3, 100.0, 2**-20
@@ -37,6 +31,8 @@ WORKLOADS = {
     "text8": "8 texts at once",
     "images": "8 images, 4 at a time",
     "video": "one video, idle",
+    "phases": "texts of 100 tokens in every phase of a long video",
+    "phases1": "the same, 1 stream",
     "stall1": "4 streams, 1 video arrives",
     "stall4": "4 streams, 4 videos arrive",
     "memory": "memory (PSS)",
@@ -50,6 +46,22 @@ STALL = [
     ("kept", "tokens/s kept, %", PERCENT, True),
     ("ttft", "the videos' mean TTFT, s", 1.0, False),
 ]
+PHASES = [
+    ("idle", "TTFT alone, p50, s", 1.0, False),
+    ("median", "TTFT, p50, s", 1.0, False),
+    ("median_ratio", "TTFT, p50, × alone", 1.0, False),
+    ("worst", "TTFT, worst, s", 1.0, False),
+    ("worst_ratio", "TTFT, worst, × alone", 1.0, False),
+    ("alone", "the video's TTFT without texts, s", 1.0, False),
+    ("ttft", "the video's TTFT, s", 1.0, False),
+    ("late", "sent late by at most, ms", MS, False),
+]
+STREAM = [
+    ("idle_gap", "gap before, p50, ms", MS, False),
+    ("gap_p50", "gap, p50, ms", MS, False),
+    ("gap_p99", "gap, p99, ms", MS, False),
+    ("worst_gap", "gap, worst, ms", MS, False),
+]
 ROWS = [
     Row("decode", "tbt", "time between tokens, p50, ms", MS),
     Row("decode", "over_floor", "× the bandwidth floor"),
@@ -58,6 +70,8 @@ ROWS = [
     Row("images", "requests", "images/s", more=True),
     Row("images", "ttft", "mean TTFT, s"),
     Row("video", "ttft", "TTFT, s"),
+    *(Row("phases", *rest) for rest in PHASES),
+    *(Row("phases1", *rest) for rest in PHASES + STREAM),
     *(Row("stall1", *rest) for rest in STALL),
     *(Row("stall4", *rest) for rest in STALL),
     Row("memory", "idle", "started, MiB", MIB),
@@ -66,8 +80,15 @@ ROWS = [
 
 
 def servers_of(document: dict[str, Any]) -> list[str]:
-    """Return the servers that were to run, in the table's order."""
-    return [name for name in TITLES if any(name in round_["servers"] for round_ in document["rounds"])]
+    """Return the names of the servers that were to run, in their order."""
+    return list(dict.fromkeys(name for round_ in document["rounds"] for name in round_["servers"]))
+
+
+def pair_of(document: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the names of the first server and of what it is compared with: vLLM, or else the second one."""
+    first, *others = servers_of(document)
+    yardstick = next((name for name in others if read(name).kind == YARDSTICK), next(iter(others), None))
+    return (first, yardstick) if yardstick else None
 
 
 def workload_of(round_: dict[str, Any], server: str, workload: str) -> dict[str, Any]:
@@ -82,13 +103,17 @@ def values(document: dict[str, Any], server: str, row: Row) -> list[float]:
     return [value * row.scale for value in found if value is not None]
 
 
-def ratios(document: dict[str, Any], server: str, row: Row) -> list[float]:
-    """Return the server's value over the yardstick's, round by round."""
+def ratios(document: dict[str, Any], pair: tuple[str, str], row: Row) -> list[float]:
+    """Return the first server's value over the second's, round by round."""
     pairs = (
-        [workload_of(round_, name, row.workload).get(row.figure) for name in (server, YARDSTICK)]
-        for round_ in document["rounds"]
+        [workload_of(round_, name, row.workload).get(row.figure) for name in pair] for round_ in document["rounds"]
     )
     return [mine / other for mine, other in pairs if mine is not None and other]
+
+
+def bandwidths(document: dict[str, Any]) -> list[float]:
+    """Return the read bandwidth of each round, bytes a second."""
+    return [round_["bandwidth"] for round_ in document["rounds"]]
 
 
 def failures(document: dict[str, Any], server: str) -> list[str]:

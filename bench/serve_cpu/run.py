@@ -21,6 +21,8 @@ from typing import Annotated, Any
 
 import bandwidth
 import checkpoint
+import contestants
+import course
 import httpx
 import install_vllm
 import media
@@ -28,11 +30,11 @@ import servers
 import typer
 import workloads
 from client import Client, RequestError
+from contestants import OURS, TITLES, Contestant
 from prompts import Prompts
 from report import RESULTS, write
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rows import OURS, TITLES
 from servers import Server, StartError
 
 from unifiedserve.doctor.machine import describe_machine
@@ -46,6 +48,10 @@ NOTES = {
     "continuous": ["transformers offers it for text alone (`ModelManager` calls this family a VLM and falls back)"],
 }
 
+DEFAULT = "shared,monolithic,vllm,generate,continuous"
+USUAL = ",".join(name for name in workloads.WORKLOADS if name not in workloads.LONG)
+VARIANTS = "KIND[@PYTHON][:OPTIONS], as in shared:--no-overlap"
+
 Report = dict[str, Any]
 Tell = Callable[[str], None]
 
@@ -58,31 +64,31 @@ class Plan:
     media: media.Media
     folder: Path  # folder of the media files
     names: list[str]  # names of the workloads
-    sizes: workloads.Sizes
+    sizes: course.Sizes
     quick: bool
     vllm: Path
     options: list[str]
     logs: Path
 
-    def server(self, name: str) -> Server:
+    def server(self, contestant: Contestant) -> Server:
         """Return a server; raises StartError if it is not installed."""
-        if name in OURS:
-            return servers.ours(name, self.model, self.folder, self.options)
-        return servers.vllm(self.model, self.folder, self.vllm)
+        if contestant.kind in OURS:
+            return servers.ours(contestant, self.model, self.folder, self.options)
+        return servers.vllm(contestant, self.model, self.folder, self.vllm, bool(workloads.LONG & set(self.names)))
 
-    def workloads_of(self, name: str) -> list[str]:
-        return [workload for workload in self.names if workload in OFFLINE.get(name, self.names)]
+    def workloads_of(self, contestant: Contestant) -> list[str]:
+        return [workload for workload in self.names if workload in OFFLINE.get(contestant.kind, self.names)]
 
 
-def run_server(plan: Plan, name: str, log: Path, tell: Tell) -> Report:
+def run_server(plan: Plan, contestant: Contestant, log: Path, tell: Tell) -> Report:
     """Start the server, run the workloads, stop it. What fails is in the report, with the place of the log."""
     found: Report = {}
     try:
         tell("starting")
         started = time.monotonic()
-        with servers.running(plan.server(name), log) as (url, pid):
+        with servers.running(plan.server(contestant), log) as (url, pid):
             found["start_seconds"] = time.monotonic() - started
-            asyncio.run(run_workloads(plan, url, pid, plan.workloads_of(name), found, tell))
+            asyncio.run(run_workloads(plan, url, pid, plan.workloads_of(contestant), found, tell))
     except (StartError, RequestError, httpx.HTTPError, ExceptionGroup) as error:
         found["failure"] = explain(error, log)
     return found
@@ -91,23 +97,23 @@ def run_server(plan: Plan, name: str, log: Path, tell: Tell) -> Report:
 async def run_workloads(plan: Plan, url: str, pid: int, names: list[str], found: Report, tell: Tell) -> None:
     async with httpx.AsyncClient(base_url=url) as http:
         model = (await http.get("/v1/models")).raise_for_status().json()["data"][0]["id"]
-        course = workloads.Course(Client(http, model), plan.media, Prompts(plan.model), plan.sizes, pid)
+        requests = course.Course(Client(http, model), plan.media, Prompts(plan.model), plan.sizes, pid)
         tell("warming up")
-        await workloads.warm_up(course)
+        await workloads.warm_up(requests)
         for name in names:
             tell(name)
             try:
                 async with asyncio.timeout(WORKLOAD_SECONDS):
-                    found[name] = await workloads.WORKLOADS[name](course)
+                    found[name] = await workloads.WORKLOADS[name](requests)
             except Exception as error:  # whatever a server does wrong is told, and the next workload is tried
                 found[name] = {"failure": explain(error, None)}
 
 
-def run_offline(plan: Plan, how: str, log: Path, tell: Tell) -> Report:
+def run_offline(plan: Plan, contestant: Contestant, log: Path, tell: Tell) -> Report:
     """Run transformers in a process of its own, which prints a line for each workload."""
     script = Path(__file__).with_name("offline.py")
-    names = plan.workloads_of(how)
-    command = [sys.executable, str(script), how, str(plan.model), str(plan.folder), *names]
+    names = plan.workloads_of(contestant)
+    command = [sys.executable, str(script), contestant.kind, str(plan.model), str(plan.folder), *names]
     found: Report = {}
     tell("starting")
     with log.open("wb") as errors:
@@ -147,17 +153,26 @@ def versions(vllm: Path) -> dict[str, str]:
     )
 
 
-def chosen(given: str | None, known: list[str], what: str) -> list[str]:
-    names = given.split(",") if given else known
+def chosen(given: str, known: list[str], what: str) -> list[str]:
+    names = given.split(",")
     if unknown := set(names) - set(known):
         raise typer.BadParameter(f"no {what} {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return [name for name in known if name in names]
 
 
+def contestants_of(given: str) -> list[Contestant]:
+    try:
+        return [contestants.read(text) for text in given.split(",")]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 def main(
     rounds: Annotated[int, typer.Option(min=1, help="How often each server runs, in turn")] = 3,
-    only: Annotated[str | None, typer.Option("--servers", help=f"Some of {','.join(TITLES)}")] = None,
-    some: Annotated[str | None, typer.Option("--workloads", help=f"Some of {','.join(workloads.WORKLOADS)}")] = None,
+    only: Annotated[str, typer.Option("--servers", help=f"Some of {','.join(TITLES)}, or {VARIANTS}")] = ",".join(
+        TITLES
+    ),
+    some: Annotated[str, typer.Option("--workloads", help=f"Some of {','.join(workloads.WORKLOADS)}")] = USUAL,
     model: Annotated[Path, typer.Option(help="The checkpoint; made if missing")] = checkpoint.DEFAULT_FOLDER,
     vllm: Annotated[Path, typer.Option(help="Folder that install_vllm.py filled")] = install_vllm.DEFAULT_FOLDER,
     options: Annotated[str, typer.Option(help="More options for our daemon, as on a command line")] = "",
@@ -168,7 +183,7 @@ def main(
 ) -> None:
     """Compare the servers."""
     console = Console(stderr=True)
-    names = chosen(only, list(TITLES), "server")
+    compared = contestants_of(only)
     wanted = chosen(some, list(workloads.WORKLOADS), "workload")
     logs = logs or Path(tempfile.mkdtemp(prefix="serve-cpu-"))
     for made in (logs, out):
@@ -177,7 +192,7 @@ def main(
     if not (model / "model.safetensors").exists():
         (make_checkpoint if quick else checkpoint.make)(model)
     files = media.ensure(folder, console, quick)
-    sizes = workloads.QUICK if quick else workloads.Sizes()
+    sizes = course.QUICK if quick else course.Sizes()
     plan = Plan(model, files, folder, wanted, sizes, quick, vllm, shlex.split(options), logs)
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
@@ -189,40 +204,40 @@ def main(
         "rounds": [],
     }
     with servers.ended_by_signals(), progress_bar(console) as progress:
-        run_rounds(plan, names, 1 if quick else rounds, document, out, progress)
+        run_rounds(plan, compared, 1 if quick else rounds, document, out, progress)
     write(document, out)
-    console.print(f"written: {out / 'serve-cpu.md'}, serve-cpu.json, serve-cpu.png, serve-cpu-bars.png; logs: {logs}")
+    console.print(f"written: {out / 'serve-cpu.md'}, .json and pictures; logs: {logs}")
 
 
 def run_rounds(
-    plan: Plan, names: list[str], rounds: int, document: dict[str, Any], out: Path, progress: Progress
+    plan: Plan, compared: list[Contestant], rounds: int, document: dict[str, Any], out: Path, progress: Progress
 ) -> None:
     """Fill the document, which is saved after each server. A server that did not start is not tried again."""
     absent: dict[str, str] = {}
-    total = rounds * sum(len(plan.workloads_of(name)) for name in names)
+    total = rounds * sum(len(plan.workloads_of(one)) for one in compared)
     task = progress.add_task("", total=total)
     for number in range(1, rounds + 1):
         floor = document["checkpoint"]["language_model_bytes"] / (speed := bandwidth.read_bandwidth())
         document["rounds"].append({"bandwidth": speed, "servers": {}})
-        for name in names:
-            label = f"round {number} of {rounds}, {TITLES[name]}"
+        for place, one in enumerate(compared, 1):
+            label = f"round {number} of {rounds}, {one.title}"
 
             def tell(step: str, label: str = label) -> None:
                 progress.update(task, description=f"{label}: {step}")
 
-            if name in absent:
+            if one.name in absent:
                 continue
-            log = plan.logs / f"{name}-{number}.log"
+            log = plan.logs / f"{place}-{one.kind}-{number}.log"
             began = time.monotonic()
-            found = (run_offline if name in OFFLINE else run_server)(plan, name, log, tell)
+            found = (run_offline if one.kind in OFFLINE else run_server)(plan, one, log, tell)
             found["seconds"] = time.monotonic() - began
             if "failure" in found:
                 progress.console.print(f"{label}: {found['failure']}", highlight=False)
-                absent[name] = found["failure"]
+                absent[one.name] = found["failure"]
             add_floor(found, floor)
-            document["rounds"][-1]["servers"][name] = found
+            document["rounds"][-1]["servers"][one.name] = found
             save(document, out / "serve-cpu.json")
-            progress.advance(task, len(plan.workloads_of(name)))
+            progress.advance(task, len(plan.workloads_of(one)))
 
 
 def progress_bar(console: Console) -> Progress:

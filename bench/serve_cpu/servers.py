@@ -1,18 +1,20 @@
 """The servers: each gets as much of the machine as it can use, and is stopped with all that it started."""
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import psutil
-from install_vllm import is_installed, preloads, python_of
+from contestants import Contestant
+from install_vllm import has_flashcodec, is_installed, preloads, python_of
 from memory import family
 
 from unifiedserve.cli.daemon import serve_command
@@ -22,6 +24,8 @@ KV_CACHE_GIB = 2
 START_SECONDS = 600
 STOP_SECONDS = 20
 LAST_SECONDS = 2
+LONG_VIDEOS = json.dumps({"max_pixels": 28 * 28 * 1400})
+FLASHCODEC = json.dumps({"video": {"backend": "flashcodec"}})
 
 
 class StartError(Exception):
@@ -32,26 +36,33 @@ class StartError(Exception):
 class Server:
     """A server's command line without its port, and its environment."""
 
-    name: str
     command: list[str]
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
-def ours(placement: str, model: Path, media: Path, options: list[str]) -> Server:
+def ours(contestant: Contestant, model: Path, media: Path, options: Sequence[str]) -> Server:
     """Return our server, without caches as the other: rounds repeat what was asked before."""
-    command = serve_command(model, "--placement", placement)
+    python, *command = serve_command(model, "--placement", contestant.kind)
+    if contestant.python:  # whose own packages are to be found, not those of the folder that this runs in
+        python, command = contestant.python, ["-P", *command]
     limits = ["--max-model-len", str(CONTEXT), "--kv-cache-mib", str(KV_CACHE_GIB * 1024)]
     no_caches = ["--no-prefix-cache", "--visual-cache-mib", "0"]
-    return Server(placement, [*command, *limits, *no_caches, "--allowed-local-media-path", str(media), *options])
+    media_path = ["--allowed-local-media-path", str(media)]
+    return Server([python, *command, *limits, *no_caches, *media_path, *options, *contestant.options])
 
 
-def vllm(model: Path, media: Path, folder: Path) -> Server:
+def vllm(contestant: Contestant, model: Path, media: Path, folder: Path, long_videos: bool = False) -> Server:
     """Return vLLM's: all cores, small chunks so that streams wait less for prefill, no caches of prompts or media.
 
-    Raises StartError if it is not installed in `folder`.
+    With `long_videos` its encoder has room for 9,800 visual tokens at a time instead of what the largest image makes of
+    14 frames (2,240), and so for one such video, or several shorter ones at once. Raises StartError if it, or with
+    "vllm_flashcodec" our decoder beside it, is not installed in `folder`.
     """
     if not is_installed(folder):
         raise StartError(f"not installed in {folder}: python bench/serve_cpu/install_vllm.py")
+    ours = contestant.kind == "vllm_flashcodec"
+    if ours and not has_flashcodec(folder):
+        raise StartError(f"no FlashCodec in {folder}: python bench/serve_cpu/install_vllm.py --flashcodec")
     command = [str(python_of(folder)), "-m", "vllm.entrypoints.cli.main", "serve", str(model)]
     limits = ["--max-model-len", str(CONTEXT), "--dtype", "bfloat16"]
     chunks = ["--enable-chunked-prefill", "--max-num-batched-tokens", "512"]
@@ -65,7 +76,11 @@ def vllm(model: Path, media: Path, folder: Path) -> Server:
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    return Server("vllm", [*command, *limits, *chunks, *no_caches, *requests], environment)
+    room = ["--mm-processor-kwargs", LONG_VIDEOS, "--skip-mm-profiling"] if long_videos else []
+    decoder = ["--media-io-kwargs", FLASHCODEC] if ours else []
+    return Server(
+        [*command, *limits, *chunks, *no_caches, *requests, *room, *decoder, *contestant.options], environment
+    )
 
 
 @contextlib.contextmanager

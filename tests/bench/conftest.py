@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 BENCH = Path(__file__).parents[2] / "bench"
-sys.path[:0] = [str(BENCH / "decode"), str(BENCH / "serve_cpu")]
+sys.path[:0] = [str(BENCH / "decode"), str(BENCH / "serve_cpu"), str(BENCH / "papers")]

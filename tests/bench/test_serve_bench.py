@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import client
+import contestants
 import memory
+import phases
 import psutil
 import pytest
 import servers
@@ -20,6 +23,7 @@ from hypothesis import strategies as st
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPT = REPOSITORY / "bench" / "serve_cpu" / "run.py"
+WORKLOADS = ("decode", "text8", "images", "video", "phases", "phases1", "stall1", "stall4", "memory")
 WINDOW = timeline.Window(steady=1.0, start=2.0, stop=4.0)
 
 # A server with a child in a session of its own, which does not end with its parent.
@@ -71,6 +75,84 @@ def test_gaps_cover_the_window(between: list[float]) -> None:
     assert max(gap for gap, _ in seen) == pytest.approx(max(between[3:-2]))
 
 
+def span(stage: str, start: float, seconds: float, name: str = "step") -> dict[str, Any]:
+    """Return an event of a trace, times in seconds."""
+    return {"ph": "X", "name": name, "cat": stage, "ts": start * 1e6, "dur": seconds * 1e6}
+
+
+def test_a_phase_lasts_until_its_stage_is_done() -> None:
+    events = [
+        {"ph": "M", "name": "process_name", "cat": "vision"},
+        span("vision", 100.0, 0.5, "queue"),
+        span("vision", 100.5, 1.5),
+        span("encode", 101.0, 1.0),  # overlaps with vision
+        span("encode", 104.0, 1.0),
+        span("prefill", 102.0, 6.0),
+        span("decode", 109.0, 9.0),
+    ]
+    found = phases.partition(events, ttft=8.5)
+    assert found == {"vision": [0, 2], "encode": [2, 5], "prefill": [5, 8.5]}
+    assert [phases.phase_at(found, moment) for moment in (0, 1.9, 2, 4.9, 8.4, 12)] == [
+        *["vision"] * 2,
+        *["encode"] * 2,
+        *["prefill"] * 2,
+    ]
+
+
+def test_a_stage_that_is_done_before_the_one_ahead_of_it_has_no_phase_of_its_own() -> None:
+    found = phases.partition([span("vision", 0, 4), span("encode", 1, 2), span("prefill", 4, 1)], ttft=5)
+    assert found["encode"] == [4, 4]
+    assert phases.phase_at(found, 4) == "prefill"
+
+
+def test_without_a_trace_there_is_one_phase() -> None:
+    found = phases.partition([], ttft=3)
+    assert found == {"video": [0, 3]}
+    assert phases.phase_at(found, 1) == "video"
+
+
+def test_texts_are_compared_with_those_alone() -> None:
+    figures = phases.compared(idle=[0.4, 0.5, 0.6], waits=[1.0, 1.5, 4.0])
+    assert figures["median_ratio"] == pytest.approx(3)
+    assert figures["worst_ratio"] == pytest.approx(8)
+
+
+def test_only_gaps_while_the_video_is_worked_on_count() -> None:
+    frozen = client.Answer(arrivals=[*steady(0, 3, 0.1), *steady(4, 8, 0.1)])
+    video = client.Answer(start=2.0, arrivals=[6.0])
+    figures = phases.smoothness([frozen, client.Answer(arrivals=steady(0, 8, 0.1))], video, settle=0)
+    assert [figures["idle_gap"], figures["gap_p50"]] == pytest.approx([0.1, 0.1])
+    assert figures["worst_gap"] == pytest.approx(1)
+    late = client.Answer(start=4.5, arrivals=[6.0])
+    assert phases.smoothness([frozen], late, settle=0)["worst_gap"] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "python", "options"),
+    [
+        ("shared", "shared", "", ()),
+        ("shared:--order=fcfs --slo-ttft 2", "shared", "", ("--order=fcfs", "--slo-ttft", "2")),
+        ("monolithic@/other/bin/python:--naive", "monolithic", "/other/bin/python", ("--naive",)),
+        ("vllm:--max-num-batched-tokens=2048", "vllm", "", ("--max-num-batched-tokens=2048",)),
+    ],
+)
+def test_a_contestant_is_read_from_text(text: str, kind: str, python: str, options: tuple[str, ...]) -> None:
+    assert contestants.read(text) == contestants.Contestant(text, kind, python, options)
+
+
+@pytest.mark.parametrize("text", ["sglang", "vllm@/python", "generate:--fast", "shared@", "", "shared:'--order"])
+def test_what_is_no_contestant_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no server|only|No closing"):
+        contestants.read(text)
+
+
+def test_ours_is_served_by_the_checkout_that_was_named(tmp_path: Path) -> None:
+    chosen = contestants.read("shared@/other/bin/python:--order=fcfs")
+    command = servers.ours(chosen, tmp_path, tmp_path, ["--torch-threads", "1"]).command
+    assert command[:4] == ["/other/bin/python", "-P", "-m", "unifiedserve.cli"]
+    assert command[-3:] == ["--torch-threads", "1", "--order=fcfs"]
+
+
 def child_of(log: Path) -> int:
     found = re.search(r"child (\d+)", log.read_text())
     assert found
@@ -85,7 +167,7 @@ def lives(pid: int) -> bool:
 def test_nothing_of_a_server_stays_behind(tmp_path: Path, reason: type[BaseException]) -> None:
     log = tmp_path / "log"
     found: list[int] = []
-    server = servers.Server("stub", [sys.executable, "-c", SERVER])
+    server = servers.Server([sys.executable, "-c", SERVER])
 
     def run() -> None:
         with servers.running(server, log) as (_, pid):
@@ -100,7 +182,7 @@ def test_nothing_of_a_server_stays_behind(tmp_path: Path, reason: type[BaseExcep
 
 
 def test_a_server_that_ends_at_once_says_so(tmp_path: Path) -> None:
-    server = servers.Server("stub", [sys.executable, "-c", "raise SystemExit(7)"])
+    server = servers.Server([sys.executable, "-c", "raise SystemExit(7)"])
     with pytest.raises(servers.StartError, match="ended with code 7"), servers.running(server, tmp_path / "log"):
         pass
 
@@ -109,7 +191,8 @@ def test_a_server_that_ends_at_once_says_so(tmp_path: Path) -> None:
 def test_the_quick_run_measures_and_writes_its_results(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     folders = ["--folder", str(tmp_path), "--out", str(tmp_path), "--logs", str(tmp_path / "logs")]
-    chosen = ["--servers", "shared,monolithic,vllm", "--vllm", str(tmp_path / "nothing")]
+    chosen = ["--servers", "shared,monolithic:--no-overlap,vllm", "--vllm", str(tmp_path / "nothing")]
+    chosen += ["--workloads", ",".join(WORKLOADS)]
     command = [sys.executable, str(SCRIPT), "--quick", "--model", str(tmp_path / "model"), *chosen, *folders]
     # The workers' threads would wait for each other on a busy machine.
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
@@ -118,25 +201,27 @@ def test_the_quick_run_measures_and_writes_its_results(tmp_path: Path) -> None:
     assert document["checkpoint"]["language_model_bytes"] > 0
     assert measured["bandwidth"] > 1e8
     assert "not installed" in measured["servers"]["vllm"]["failure"]
-    for name in ("shared", "monolithic"):
+    for name in ("shared", "monolithic:--no-overlap"):
         check(measured["servers"][name], document["checkpoint"]["language_model_bytes"] / measured["bandwidth"])
     table = (tmp_path / "serve-cpu.md").read_text()
     assert "8 texts at once" in table
     assert "Prompt tokens, the same for all" in table
     assert "differ" not in table
-    for picture in ("serve-cpu.png", "serve-cpu-bars.png"):
+    for picture in ("serve-cpu.png", "serve-cpu-bars.png", "serve-cpu-phases.png"):
         assert (tmp_path / picture).stat().st_size > 0
 
 
 def check(found: dict[str, Any], floor: float) -> None:
     assert "failure" not in found
-    for workload in ("decode", "text8", "images", "video", "stall1", "stall4", "memory"):
+    for workload in WORKLOADS:
         assert "failure" not in found[workload], found[workload]
     assert found["decode"]["over_floor"] == pytest.approx(found["decode"]["tbt"] / floor)
     assert found["decode"]["prompt_tokens"] == found["text8"]["prompt_tokens"] == 128
     assert found["text8"]["tokens"] == pytest.approx(8 * found["text8"]["requests"])
     assert found["images"]["tokens"] == pytest.approx(4 * found["images"]["requests"])
     assert 0 < found["memory"]["idle"] <= found["memory"]["peak"]
+    for workload in ("phases", "phases1"):
+        check_phases(found[workload])
     for workload, videos in (("stall1", 1), ("stall4", 4)):
         figures = found[workload]
         window = timeline.Window(figures["steady"], 0.0, figures["window"])
@@ -148,3 +233,15 @@ def check(found: dict[str, Any], floor: float) -> None:
         assert waited == pytest.approx(figures["ttft"], abs=2e-5)  # times are kept in steps of 10 microseconds
         assert max(figures["first_tokens"]) == pytest.approx(figures["window"])
         assert all(stream == sorted(stream) for stream in figures["streams"])
+
+
+def check_phases(figures: dict[str, Any]) -> None:
+    assert list(figures["phases"]) == ["vision", "encode", "prefill"]
+    assert figures["phases"]["prefill"][1] == pytest.approx(figures["ttft"], abs=0.05)
+    waits = [wait for _, wait, _ in figures["texts"]]
+    assert figures["median"] == pytest.approx(statistics.median(waits))
+    assert figures["worst_ratio"] == pytest.approx(max(waits) / figures["idle"])
+    assert [due for due, _, _ in figures["texts"]] == pytest.approx(
+        [0.05 + 0.1 * number for number in range(len(waits))]
+    )
+    assert figures["prompt_tokens"] > 100
