@@ -95,6 +95,7 @@ BAD = [
     (question(prompt_logprobs=21), "prompt_logprobs", "<= 20"),
     (question(prompt_logprobs=1, stream=True), "prompt_logprobs", "`stream`"),
     (question(deadline=0), "deadline", "> 0"),
+    (question(slo_ttft=-1), "slo_ttft", "> 0"),
     (question(priority=0.5), "priority", "int"),
     (question(echo=True), "echo", "not supported"),
     (question(max_tokens=5, max_completion_tokens=6), "max_tokens", "differ"),

@@ -128,10 +128,11 @@ async def test_best_of_shows_the_likeliest() -> None:
 
 
 async def test_options_reach_the_engine(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
-    await complete(client, prompt="a", logit_bias={"5": -2}, priority=-3, deadline=9, guided_choice=["b"])
+    await complete(client, prompt="a", logit_bias={"5": -2}, priority=-3, slo_ttft=250, deadline=9, guided_choice=["b"])
     (request,) = engine.requests
     assert request.sampling.logit_bias == {5: -2.0}
     assert request.sampling.max_tokens == 16
+    assert request.slo_ttft == 0.25
     assert (request.priority, request.deadline, request.grammar_param) == (-3, 9.0, "guided_choice")
     assert '"b"' in str(request.sampling.grammar).replace("\\", "")
 
