@@ -102,7 +102,7 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["serve", "--slo-tbt", "-1"], ["--slo-tbt"]),
         (["serve", "--order", "lifo"], ["--order", "lifo", "slack"]),
         (["serve", "--port", "0", "--naive"], ["--naive", "--placement monolithic"]),
-        (["bench", "--arrivals", "poisson:-1"], ["--arrivals", "poisson:-1"]),
+        (["bench", "--arrivals", "poisson:-1"], ["poisson:-1", "above zero"]),
         (["bench", "--url", "http://127.0.0.1:1"], ["http://127.0.0.1:1"]),
         (["bench", "--dataset", "mlvu"], ["--data-dir"]),
         (["bench", "--workload", "no-such"], ["no-such", "mixed"]),

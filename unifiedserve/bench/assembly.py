@@ -9,12 +9,13 @@ from unifiedserve.bench.arrivals.parse import parse
 from unifiedserve.bench.arrivals.processes import ClosedLoop
 from unifiedserve.bench.arrivals.schedule import schedule
 from unifiedserve.bench.arrivals.seeds import stream
-from unifiedserve.bench.benchmark import Parts
+from unifiedserve.bench.benchmark import RATE, Parts
 from unifiedserve.bench.client.conversation import Judge
 from unifiedserve.bench.client.judge import by_logprob, by_text
 from unifiedserve.bench.datasets.choices import labels
 from unifiedserve.bench.datasets.load import load as load_data_set
 from unifiedserve.bench.datasets.prompts import to_requests
+from unifiedserve.bench.datasets.sample import DataSet
 from unifiedserve.bench.datasets.scoring import is_right
 from unifiedserve.bench.metrics.attainment import attainment
 from unifiedserve.bench.metrics.summary import Yardstick
@@ -29,6 +30,15 @@ from unifiedserve.bench.workloads.media.folder import DEFAULT_FOLDER, make
 from unifiedserve.bench.workloads.named import named
 from unifiedserve.bench.workloads.text import Estimate, Tokenizer, Writer
 from unifiedserve.errors import ConfigError
+
+
+def check(options: RunOptions) -> None:
+    """Raise ConfigError for a workload, a data set or arrivals that cannot be, before any server is asked."""
+    process = parse(options.arrivals.replace(RATE, "1"))
+    if options.dataset:
+        _data_set(options)
+    else:
+        named(options.workload, process, 0, options.seed, Writer(Estimate(), options.seed), DEFAULT_FOLDER)
 
 
 def parts(slo: Slo, console: Console) -> Parts:
@@ -81,14 +91,18 @@ def _drawn(options: RunOptions, seed: int, count: int, folder: Path) -> Workload
 
 
 def _questions(options: RunOptions, seed: int, count: int, console: Console) -> Sequence[Request]:
-    if not options.data_dir:
-        raise ConfigError("--dataset needs --data-dir: where the data set lies")
-    data_set = load_data_set(options.dataset, Path(options.data_dir), skip_missing=options.skip_missing)
+    data_set = _data_set(options)
     for note in data_set.notes():
         console.print(note, style="yellow")
     asked = to_requests(data_set.samples, max_tokens=options.max_tokens)
     order = stream(seed, "questions").permutation(len(asked))[:count].tolist()
     return [asked[index] for index in order]
+
+
+def _data_set(options: RunOptions) -> DataSet:
+    if not options.data_dir:
+        raise ConfigError("--dataset needs --data-dir: where the data set lies")
+    return load_data_set(options.dataset, Path(options.data_dir), skip_missing=options.skip_missing)
 
 
 def _schedule(arrivals: str, requests: Sequence[Request], seed: int) -> tuple[list[Arrival], int]:

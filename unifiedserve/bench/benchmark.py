@@ -25,7 +25,7 @@ from unifiedserve.bench.run.progress import Bar, shown
 from unifiedserve.errors import ConfigError
 
 _ALONE = 20  # requests that show whether targets can be held at all
-_RATE = "RATE"
+RATE = "RATE"
 
 
 class Parts(NamedTuple):
@@ -56,9 +56,9 @@ async def find_goodput(options: GoodputOptions, parts: Parts, console: Console) 
 
     If these miss the goal, there is no point in a search. Raises ConfigError for bad options.
     """
-    if _RATE not in options.arrivals:
+    if RATE not in options.arrivals:
         raise ConfigError(
-            f"--arrivals: {options.arrivals!r} has no {_RATE} in it to be searched for, as in poisson:{_RATE}"
+            f"--arrivals: {options.arrivals!r} has no {RATE} in it to be searched for, as in poisson:{RATE}"
         )
     goal = Goal(attainment=options.goal, precision=options.precision, first=options.first_rate, repeats=options.repeats)
     runs: list[Run] = []
@@ -77,7 +77,7 @@ async def find_goodput(options: GoodputOptions, parts: Parts, console: Console) 
             if alone is None or alone < goal.attainment:
                 return Found(goal=goal, rate=None, too_high=None, probes=[], interrupted=alone is None), runs
             found = await search(
-                lambda rate, seed: probe(options, options.arrivals.replace(_RATE, f"{rate:g}"), seed),
+                lambda rate, seed: probe(options, options.arrivals.replace(RATE, f"{rate:g}"), seed),
                 goal,
                 options.seed,
             )

@@ -51,10 +51,11 @@ def run(**options: Any) -> None:
       unifiedserve bench --workload trace --arrivals 'trace:azure.csv?scale=4&first=500'
     """
     asked = from_options(RunOptions, options)
-    from unifiedserve.bench.assembly import parts, stamp, yardstick
+    from unifiedserve.bench.assembly import check, parts, stamp, yardstick
     from unifiedserve.bench.benchmark import run_once
     from unifiedserve.bench.report.terminal import print_summary
 
+    check(asked)
     console = Console(highlight=False)
     measured = yardstick(asked)
     found = asyncio.run(run_once(asked, parts(measured.slo, console), console))
@@ -77,11 +78,12 @@ def goodput(**options: Any) -> None:
     unifiedserve bench goodput --arrivals gamma:RATE,cv=4 --isolated alone/run-1.json --slo-factor 5 --repeats 3
     """
     asked = from_options(GoodputOptions, options)
-    from unifiedserve.bench.assembly import parts, stamp, yardstick
+    from unifiedserve.bench.assembly import check, parts, stamp, yardstick
     from unifiedserve.bench.benchmark import find_goodput
     from unifiedserve.bench.goodput.outcome import describe
     from unifiedserve.bench.metrics.attainment import needed_scale
 
+    check(asked)
     console = Console(highlight=False)
     measured = yardstick(asked)
     found, runs = asyncio.run(find_goodput(asked, parts(measured.slo, console), console))
