@@ -6,6 +6,7 @@ from statistics import median
 
 import msgspec
 
+from unifiedserve.bench.metrics.latency import answered, tbts
 from unifiedserve.bench.records import Record
 
 
@@ -56,9 +57,9 @@ def isolated_slo(records: Iterable[Record]) -> Slo:
     ttft: dict[str, list[float]] = {}
     gaps: list[float] = []
     for record in records:
-        if record.error is None and record.token_times:
+        if answered(record):
             ttft.setdefault(record.kind, []).append(record.token_times[0] - record.due)
-            gaps += [b - a for a, b in zip(record.token_times, record.token_times[1:], strict=False)]
+            gaps += tbts(record).tolist()
     return Slo(
         ttft_of_kind={kind: median(seconds) for kind, seconds in ttft.items()},
         tbt=median(gaps) if gaps else None,
