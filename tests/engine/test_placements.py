@@ -29,6 +29,14 @@ PLACED = [
 ]
 
 
+WITHOUT = {
+    "pacing": {"no_pacing": True},
+    "least slack": {"order": "fcfs"},
+    "arrival": {"order": "shortest"},
+    "any mechanism": {"naive": True},
+}
+
+
 @pytest.fixture(scope="module")
 def processor(checkpoint: Path) -> Processor:
     return load_processor(checkpoint)
@@ -104,3 +112,23 @@ def test_an_abort_in_the_middle_of_the_answer(workers: InlineWorkers, asked: dic
     workers.send(Stage.VISION, Abort(50))
     workers.run_until(lambda: 50 in workers.drained)
     assert set(workers.used_pages().values()) == {0}
+
+
+@pytest.mark.parametrize("without", WITHOUT)
+def test_answers_are_the_same_without_a_mechanism(
+    without: str,
+    checkpoint: Path,
+    processor: Processor,
+    asked: dict[str, Asked],
+    expected: dict[str, list[int]],
+) -> None:
+    """Requests with targets of their own, the tightest last, in one loop."""
+    config = EngineConfig(**WITHOUT[without], encode_budget_tokens=16, vision_threads=1)  # type: ignore[arg-type]
+    workers = InlineWorkers(PLACEMENTS["monolithic"], checkpoint, processor, config)
+    try:
+        for uid, question in enumerate(asked.values(), 1):
+            workers.submit(uid, question, SHORT, target=100.0 / uid)
+        assert {name: workers.answer(uid) for uid, name in enumerate(asked, 1)} == expected
+        assert set(workers.used_pages().values()) == {0}
+    finally:
+        workers.close()
