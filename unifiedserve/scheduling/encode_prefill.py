@@ -11,7 +11,7 @@ from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillStat
 
 _UNLIMITED = 1 << 60
 _ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
-_LEAST = 64  # prompt tokens of a step, however long it takes
+_LEAST = 128  # prompt tokens of a step in any case; beyond 8,000 tokens of context each then costs 5 % more than of 512
 
 
 def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
@@ -189,7 +189,7 @@ class _PrefillStep:
         """Add a chunk; return how many tokens the step may have after it."""
         room = most - self._taken
         if not _is_short(request, self._budget):
-            room = min(room, max(_LEAST, self._longest - self._taken))
+            room = min(room, max(1, self._longest - self._taken))
         stop = request.chunk_end(room)
         self._taken += stop - request.prefilled
         self.chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
@@ -200,7 +200,10 @@ class _PrefillStep:
 
 
 def _longest(budget: Budget, prompt_token: float) -> int:
-    """Return how many tokens a step may have with a prompt that is not short, at so many seconds a token."""
+    """Return how many tokens a step may have with a prompt that is not short, at so many seconds a token.
+
+    It has some in any case: shorter steps would cost more a token, and so get shorter still.
+    """
     if not (budget.short_tokens and prompt_token):
         return _UNLIMITED
     return max(_LEAST, int(budget.step_seconds / prompt_token))
