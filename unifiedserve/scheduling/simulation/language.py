@@ -26,7 +26,7 @@ class LanguageWorker:
         self._policy = policy_for(hosted)
         self._budget = budget
         self._system = system
-        self._prompts = Prompts(system, prefills=Stage.PREFILL in hosted)
+        self._prompts = Prompts(system, budget.order, prefills=Stage.PREFILL in hosted)
         self._sequences = Sequences(system)
         self._measured = Measured()
         self._forward = ForwardStep(system, self._prompts, self._sequences, self._measured, self._send)
@@ -112,7 +112,7 @@ class LanguageWorker:
             joining=system.status.joining and elsewhere,
         )
         return State(
-            prefills=self._prompts.states,
+            prefills=self._prompts.in_turn(),
             decodes=self._sequences.states,
             kv_free=system.free.kv,
             kv_total=system.kv_total,

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.pacing import learn_encode, learn_step
-from unifiedserve.scheduling.state import Costs, Pace
+from unifiedserve.scheduling.state import Pace
 
 _LEARNT = 30  # steps alike, after which what was learnt before has no weight
 

@@ -81,7 +81,7 @@ class Simulator:
     def _worker(self, instance: Instance, budget: Budget) -> Worker:
         """Return an instance's worker; the target between tokens is that of the one that decodes."""
         if Stage.VISION in instance.stages:
-            return VisionWorker(instance, self._machine.sharing.threads(giving=False), self._system)
+            return VisionWorker(instance, self._machine.sharing.threads(giving=False), self._system, budget.order)
         decodes = Stage.DECODE in instance.stages
         return LanguageWorker(instance, budget if decodes else replace(budget, slo_tbt=0.0), self._system)
 

@@ -49,7 +49,7 @@ class ForwardStep:
         inside = any(unit.position < chunk.stop < unit.position + unit.tokens for unit in state.units)
         assert not (state.whole_units and inside)
         if not state.admitted:
-            state.admitted = True
+            state.admit()
             self._system.free.kv -= state.kv_pages
             assert self._system.free.kv >= 0, "more prompts are let in than have pages"
 
