@@ -33,6 +33,7 @@ LAYOUTS = {
 COSTS = [
     StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1),
     StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1, prompt_token=0.1, visual_token=0.2, message=0.3),
+    StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1, visual_token=0.2, encoder_layers=3, message=0.3),
 ]
 
 

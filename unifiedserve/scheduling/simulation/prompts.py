@@ -101,4 +101,4 @@ class Prompts:
             units.append(Unit(tokens, 0 if rules.keeps_visual else position, self._system.visual_pages(tokens)))
             position += 0 if rules.keeps_visual else tokens
         total = position + arrival.gaps[-1] + len(request.tokens)
-        return PrefillState(arrival.ticket, total, self._system.kv_pages(total), units, whole_units=rules.whole_units)
+        return PrefillState(request.ticket, total, self._system.kv_pages(total), units, whole_units=rules.whole_units)

@@ -16,12 +16,13 @@ from unifiedserve.scheduling.simulation.messages import Request
 from unifiedserve.scheduling.simulation.system import System, Worker
 from unifiedserve.scheduling.simulation.vision import VisionWorker
 from unifiedserve.scheduling.state import Budget
+from unifiedserve.scheduling.targets import Targets
 
 _FRONTEND = Instance("frontend", ())
 
 
 class Simulator:
-    """The requests of one engine, its buffers, and its workers."""
+    """The requests of one engine, its buffers, and its workers. Without `targets` their tickets stay as they are."""
 
     def __init__(
         self,
@@ -32,15 +33,16 @@ class Simulator:
         costs: StageCosts,
         sharing: Sharing,
         rules: Rules = Rules(),  # noqa: B008
+        targets: Targets | None = None,
     ) -> None:
         self.free = free
         self._machine = Machine(sharing)
-        self._system = System(self._machine, costs, free, rules, budget.kv_page_tokens)
+        self._system = System(self._machine, costs, free, rules, budget.kv_page_tokens, targets)
         self._clock = self._system.clock
         for instance in placement.instances:
             worker = self._worker(instance, budget)
             self._system.workers |= dict.fromkeys(instance.stages, worker)
-        self._requests = [Request(arrival) for arrival in arrivals]
+        self._requests = [Request(arrival, arrival.ticket) for arrival in arrivals]
         for request in self._requests:
             self._clock.at(request.arrival.ticket.arrival, partial(self._take_in, request))
 

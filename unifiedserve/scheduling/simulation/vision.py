@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from unifiedserve.config import Instance, Order, Stage
+from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.simulation.messages import Begin, Message, Patches, Request
 from unifiedserve.scheduling.simulation.system import System
@@ -30,6 +31,7 @@ class VisionWorker:
     """Decodes the media of admitted requests: segments of videos on engines (UnifiedServe Alg. 2), images beside."""
 
     def __init__(self, instance: Instance, engines: int, system: System, order: Order) -> None:
+        self.costs = Costs()
         self._instance = instance
         self._engines = engines
         self._idle = engines
@@ -43,10 +45,10 @@ class VisionWorker:
 
     def accept(self, message: Message) -> None:
         if isinstance(message, Begin):
-            arrival = message.request.arrival
-            state = VisionState(arrival.ticket, len(arrival.units) * arrival.patch_pages)
+            request = message.request
+            state = VisionState(request.ticket, len(request.arrival.units) * request.arrival.patch_pages)
             self._queue.add(state)
-            self._jobs[arrival.ticket.uid] = _Job(message.request, state)
+            self._jobs[request.uid] = _Job(request, state)
 
     def turn(self) -> None:
         states = self._queue.in_turn(self._system.clock.now)
