@@ -126,8 +126,9 @@ def simulate(
     budget, sharing = budget_of(config, free.kv, costs.lone_step), Cores(len(os.sched_getaffinity(0)), costs.waste)
     simulator = Simulator(config.workers, budget, free, arrivals, costs, sharing, targets=Targets(config))
     simulator.run()
+    tokens = simulator.tokens
     return [
-        Answer(kind, due, [token - start for token in simulator.tokens[uid]])
+        Answer(kind, due, [token - start for token in tokens[uid]])
         for uid, (due, kind, _) in enumerate(work, start=len(before))
     ]
 

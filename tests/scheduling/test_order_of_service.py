@@ -46,7 +46,8 @@ def ttfts(order: Order, arrivals: list[Arrival]) -> dict[int, float]:
     simulator = Simulator(PLACEMENTS["shared"], budget, free, [*warm_up, *arrivals], COSTS, Cores(2), targets=targets)
     simulator.run()
     assert simulator.unfinished == []
-    return {a.ticket.uid: simulator.tokens[a.ticket.uid][0] - a.ticket.arrival for a in arrivals}
+    tokens = simulator.tokens
+    return {a.ticket.uid: tokens[a.ticket.uid][0] - a.ticket.arrival for a in arrivals}
 
 
 def texts_beside_a_video(order: Order) -> tuple[list[float], float]:
