@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,11 +58,14 @@ class Span(NamedTuple):
 
 
 class Asker:
-    """A daemon, and questions of exact lengths."""
+    """A daemon, and questions of exact lengths. `answered` is called after each."""
 
-    def __init__(self, http: httpx.AsyncClient, prompts: Prompts) -> None:
+    def __init__(
+        self, http: httpx.AsyncClient, prompts: Prompts, answered: Callable[[], object] = lambda: None
+    ) -> None:
         self._http = http
         self._prompts = prompts
+        self._answered = answered
 
     async def ask(self, work: Work) -> Asked:
         """Ask for exactly so many tokens, the likeliest ones."""
@@ -86,6 +90,7 @@ class Asker:
             async for line in response.aiter_lines():
                 if line.startswith("data: {"):
                     _read(asked, json.loads(line.removeprefix("data: ")))
+        self._answered()
         return asked
 
     async def spans(self, asked: Asked | None = None) -> list[Span]:

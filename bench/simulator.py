@@ -1,7 +1,7 @@
 """The simulator beside a daemon: the same questions at the same times, and how far its latencies are from real ones.
 
-Texts, images and videos come as a Poisson process. What the stages cost is measured on this machine by stage_costs.py,
-or now if there is no such file. Ratios are simulated by real; caches are off, as they are not simulated.
+Texts, images and videos come as a Poisson process. What the stages cost has been measured on this machine by
+stage_costs.py. Ratios are simulated by real; caches are off, as they are not simulated.
 
     python bench/simulator.py CHECKPOINT --seconds 60 --rate 0.5 --costs bench/results/stage-costs.json
 """
@@ -26,17 +26,20 @@ from rich.console import Console
 from rich.table import Table
 from serve_cpu import checkpoint, media
 from serve_cpu.prompts import Prompts
-from stage_costs import FRAMES, MEDIA, VIDEO_SECONDS
+from stage_costs import FRAMES, MEDIA, VIDEO_SECONDS, warm_up
 from streams import NO_CACHES, serving
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor.machine import describe_machine
+from unifiedserve.errors import ConfigError
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.scheduling import Budget
+from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
+from unifiedserve.scheduling.targets import Targets
 
 GOP_SECONDS = 10  # of the videos
 PATCHES_A_TOKEN = 4
+WARM_UP_SECONDS = 100.0  # simulated, for each request before the first one that counts
 SHARES = {"text": 6, "image": 3, "video": 1}
 FIGURES = ("TTFT p50", "TTFT p99", "TBT p50", "TBT p99", "attainment")
 
@@ -80,14 +83,13 @@ def workload(found: media.Media, rate: float, seconds: float, seed: int) -> list
 
 
 async def serve(
-    url: str, model: Path, work: Sequence[tuple[float, str, Work]], warm_up: Sequence[Work]
+    url: str, model: Path, work: Sequence[tuple[float, str, Work]], before: Sequence[Work]
 ) -> tuple[list[Answer], list[Asked], FreePages]:
-    """Ask the daemon."""
+    """Ask the daemon; return the answers, and what was asked, with what was asked `before` at first."""
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=300, limits=limits) as http:
         asker = Asker(http, Prompts(model))
-        for each in warm_up:
-            await asker.ask(each)
+        warm = [await asker.ask(each) for each in before]
         totals = [
             int(await asker.gauge(f'buffer_total_pages{{buffer="{name}"}}')) for name in ("kv", "visual", "patch")
         ]
@@ -102,25 +104,33 @@ async def serve(
         Answer(kind, due, [token - start for token in each.tokens])
         for (due, kind, _), each in zip(work, asked, strict=True)
     ]
-    return answers, asked, FreePages(*totals)
+    return answers, warm + asked, FreePages(*totals)
 
 
 def simulate(
     work: Sequence[tuple[float, str, Work]],
+    before: Sequence[Work],
     asked: Sequence[Asked],
     free: FreePages,
     config: EngineConfig,
     costs: StageCosts,
 ) -> list[Answer]:
-    """Simulate the same."""
+    """Simulate the same: first what was asked `before`, from which the engine learns what work costs."""
+    start = WARM_UP_SECONDS * len(before)
+    dues = [WARM_UP_SECONDS * number for number in range(len(before))] + [start + due for due, _, _ in work]
+    works = [*before, *(each for _, _, each in work)]
     arrivals = [
         arrival(uid, due, each, real, config, costs)
-        for uid, ((due, _, each), real) in enumerate(zip(work, asked, strict=True))
+        for uid, (due, each, real) in enumerate(zip(dues, works, asked, strict=True))
     ]
-    sharing = Cores(len(os.sched_getaffinity(0)), costs.waste)
-    simulator = Simulator(config.workers, budget(config, costs, free.kv), free, arrivals, costs, sharing)
+    budget, sharing = budget_of(config, free.kv, costs.lone_step), Cores(len(os.sched_getaffinity(0)), costs.waste)
+    simulator = Simulator(config.workers, budget, free, arrivals, costs, sharing, targets=Targets(config))
     simulator.run()
-    return [Answer(kind, due, simulator.tokens[uid]) for uid, (due, kind, _) in enumerate(work)]
+    tokens = simulator.tokens
+    return [
+        Answer(kind, due, [token - start for token in tokens[uid]])
+        for uid, (due, kind, _) in enumerate(work, start=len(before))
+    ]
 
 
 def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig, costs: StageCosts) -> Arrival:
@@ -140,21 +150,6 @@ def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig
         gop=max(1, units * GOP_SECONDS // VIDEO_SECONDS) if work.frames else 0,
         patch_pages=-(-tokens * PATCHES_A_TOKEN // config.patch_page_rows),
         media=1,
-    )
-
-
-def budget(config: EngineConfig, costs: StageCosts, kv_pages: int) -> Budget:
-    """Return the budget of the worker that decodes."""
-    return Budget(
-        prefill_tokens=config.prefill_chunk_tokens,
-        encode_tokens=config.encode_budget_tokens,
-        max_running=config.max_running,
-        kv_page_tokens=config.kv_page_tokens,
-        kv_reserve=int(config.kv_growth_reserve * kv_pages),
-        slo_tbt=config.seconds_between_tokens(costs.lone_step),
-        rest=config.rest_between_steps,
-        stretch=config.stretch,
-        overlap=not config.no_overlap,
     )
 
 
@@ -204,14 +199,17 @@ def main(
 ) -> None:
     """Ask a daemon and the simulator the same questions."""
     console = Console()
+    try:
+        costs = StageCosts.load(costs_file)
+    except ConfigError as error:
+        sys.exit(f"{error}: python bench/stage_costs.py {model} --placement {placement} --json {costs_file}")
     found = media.ensure(media_folder, console, quick=False)
-    costs, work = StageCosts.load(costs_file), workload(found, rate, seconds, seed)
+    work, before = workload(found, rate, seconds, seed), warm_up(found.images[0], found.videos[0])
     config = EngineConfig(placement=placement)  # type: ignore[arg-type]
-    warm_up = (Work(64, 8), Work(64, 8, found.images[0]), Work(64, 2, found.videos[0], FRAMES))
     with serving(model, media_folder, *NO_CACHES, "--placement", placement) as daemon:
-        real, asked, free = asyncio.run(serve(daemon.url, model, work, warm_up))
+        real, asked, free = asyncio.run(serve(daemon.url, model, work, before))
     begin = time.perf_counter()
-    simulated = simulate(work, asked, free, config, costs)
+    simulated = simulate(work, before, asked, free, config, costs)
     took = time.perf_counter() - begin
     compare(console, real, simulated, (ttft, tbt))
     console.print(f"simulated in {took:.3f} s: {max(a.tokens[-1] for a in simulated) / took:.0f} times real time")

@@ -7,17 +7,20 @@ to lower quartiles: what disturbs a measurement only makes it longer.
 """
 
 import asyncio
+import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import httpx
+import msgspec
 import numpy
 import typer
 from asking import Asker, Span, Work, visual_tokens
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 from serve_cpu import checkpoint, media
 from serve_cpu.prompts import Prompts
@@ -31,7 +34,7 @@ CHUNK = EngineConfig().prefill_chunk_tokens
 BATCHES = (1, 3, 8)
 PIXELS = (12_544, 50_176, 200_704)  # of images
 FRAMES = 64
-ANSWER = 40
+ANSWER = 24
 ENDLESS = 4000  # tokens
 MEDIA = checkpoint.DEFAULT_FOLDER.parent / "media"
 VIDEO_SECONDS = media.VIDEOS[0].seconds
@@ -39,11 +42,16 @@ VIDEO_SECONDS = media.VIDEOS[0].seconds
 
 async def measure(asker: Asker, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
     """Return the costs on a daemon that does nothing else."""
-    for work in (Work(64, 8), Work(64, 8, image), Work(64, 2, video, FRAMES)):
+    for work in warm_up(image, video):
         await asker.ask(work)
     costs = await _prefill(asker, repeats) | await _decode(asker, repeats)
     costs |= await _encode(asker, image, repeats)
-    return StageCosts(**costs | await _video(asker, video, video_seconds, costs, repeats))
+    return msgspec.convert(costs | await _video(asker, video, video_seconds, costs, repeats), StageCosts)
+
+
+def warm_up(image: Path, video: Path) -> list[Work]:
+    """Return what a daemon is asked before it is measured."""
+    return [Work(64, 8), Work(64, 8, image), Work(64, 2, video, FRAMES)]
 
 
 async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
@@ -168,22 +176,38 @@ def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[floa
 
 
 def show(console: Console, costs: StageCosts) -> None:
-    table = Table("work", "ms", title="Costs of stages", caption=f"half {costs.half:.2f}, waste {costs.waste:.2f}")
+    table = Table("work", "ms", title="Costs of stages")
+    table.caption = f"half {costs.half:.2f}, waste {costs.waste:.2f}, {costs.encoder_layers} layers of the encoder"
     for name in costs.__struct_fields__:
-        if name not in ("half", "waste"):
+        if name not in ("half", "waste", "encoder_layers"):
             table.add_row(name, f"{getattr(costs, name) * 1e3:.5g}")
     console.print(table)
 
 
-async def measured(url: str, model: Path, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
+async def measured(
+    url: str, model: Path, found: media.Media, repeats: int, answered: Callable[[], object]
+) -> StageCosts:
     async with httpx.AsyncClient(base_url=url, timeout=300) as http:
-        return await measure(Asker(http, Prompts(model)), image, video, video_seconds, repeats)
+        asker = Asker(http, Prompts(model), answered)
+        return await measure(asker, found.images[0], found.videos[0], VIDEO_SECONDS, repeats)
+
+
+def questions(repeats: int) -> int:
+    """Return how many questions are answered in all: to warm up, for texts, streams, images and videos."""
+    return 3 + repeats * (len(PROMPTS) + sum(BATCHES) + 1 + len(PIXELS) + 2)
+
+
+def encoder_layers(model: Path) -> int:
+    """Return how many layers a checkpoint's vision encoder has, under the names of most families; 1 if under none."""
+    vision = json.loads((model / "config.json").read_text()).get("vision_config", {})
+    return int(vision.get("depth") or vision.get("num_hidden_layers") or 1)
 
 
 def main(
     model: Annotated[Path, typer.Argument(help="Checkpoint")] = checkpoint.DEFAULT_FOLDER,
     media_folder: Annotated[Path, typer.Option("--media", help="Where the videos are, or are made")] = MEDIA,
-    repeats: Annotated[int, typer.Option(help="Of each request")] = 3,
+    placement: Annotated[str, typer.Option(help="shared or monolithic")] = "shared",
+    repeats: Annotated[int, typer.Option(min=1, help="Of each request")] = 2,
     json_file: Annotated[Path, typer.Option("--json", help="Where to save the costs")] = Path(
         "bench/results/stage-costs.json"
     ),
@@ -191,8 +215,11 @@ def main(
     """Measure what the stages' work costs."""
     console = Console()
     found = media.ensure(media_folder, console, quick=False)
-    with serving(model, media_folder, *NO_CACHES, "--no-overlap") as daemon:
-        costs = asyncio.run(measured(daemon.url, model, found.images[0], found.videos[0], VIDEO_SECONDS, repeats))
+    options = (*NO_CACHES, "--no-overlap", "--placement", placement)
+    with serving(model, media_folder, *options) as daemon, Progress(console=console, transient=True) as progress:
+        task = progress.add_task("questions", total=questions(repeats))
+        costs = asyncio.run(measured(daemon.url, model, found, repeats, lambda: progress.advance(task)))
+    costs = msgspec.structs.replace(costs, encoder_layers=encoder_layers(model))
     show(console, costs)
     costs.save(json_file)
 

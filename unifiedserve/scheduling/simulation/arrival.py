@@ -11,8 +11,8 @@ class Arrival(NamedTuple):
     tokens it generates. Its ticket says when it comes (seconds).
 
     Decoding a unit of its media takes a core `decode` seconds; a GOP of a video holds `gop` units, 0: they are images.
-    Each unit fills `patch_pages`
-    pages of the patch buffer. `media` are the images and videos that its units are parts of.
+    Each unit fills `patch_pages` pages of the patch buffer. `media` are the images and videos that its units are parts
+    of. `target` are the seconds to its first token if it has its own.
     """
 
     ticket: Ticket
@@ -23,6 +23,7 @@ class Arrival(NamedTuple):
     gop: int = 0
     patch_pages: int = 1
     media: int = 0
+    target: float | None = None
 
 
 @dataclass(slots=True)

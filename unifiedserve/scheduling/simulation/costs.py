@@ -25,6 +25,7 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
     prompt_context: float = 0.0  # a prompt token and a token of its context
     encode_batch: float = 0.0
     visual_token: float = 0.0
+    encoder_layers: int = 1  # of equal length, in between which short prompts may go
     image: float = 0.0  # to decode one, on a core
     video_second: float = 0.0  # to decode a second of a video, on a core
     intake: float = 0.0  # a request in the HTTP server

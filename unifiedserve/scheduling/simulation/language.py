@@ -3,16 +3,20 @@
 from functools import partial
 
 from unifiedserve.config import Instance, Stage
+from unifiedserve.messages.costs import Costs
+from unifiedserve.scheduling.encode_prefill import schedule_in_between
 from unifiedserve.scheduling.policies import policy_for
+from unifiedserve.scheduling.simulation.batch import Batch
+from unifiedserve.scheduling.simulation.clock import Action
+from unifiedserve.scheduling.simulation.machine import Task
 from unifiedserve.scheduling.simulation.measured import Measured
 from unifiedserve.scheduling.simulation.messages import Begin, Encoded, Message, Patches, Prefilled
+from unifiedserve.scheduling.simulation.neighbours import Neighbours
 from unifiedserve.scheduling.simulation.prompts import Prompts
 from unifiedserve.scheduling.simulation.sequences import Sequences
 from unifiedserve.scheduling.simulation.steps import EncodeStep, ForwardStep, Work
 from unifiedserve.scheduling.simulation.system import System
-from unifiedserve.scheduling.state import Budget, Pace, Plan, State
-
-_HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
+from unifiedserve.scheduling.state import Budget, Chunk, Plan, State
 
 
 class LanguageWorker:
@@ -22,21 +26,29 @@ class LanguageWorker:
         hosted = frozenset(instance.stages)
         self._instance = instance
         self._hosted = hosted
-        self._neighbours = [stage for stage in _HEAVY if stage not in hosted]
+        self._goes_between = bool(budget.short_tokens) and hosted >= {Stage.ENCODE, Stage.PREFILL}
+        self._neighbours = Neighbours(system, hosted)
         self._policy = policy_for(hosted)
         self._budget = budget
         self._system = system
-        self._prompts = Prompts(system, prefills=Stage.PREFILL in hosted)
+        self._prompts = Prompts(system, budget.order, prefills=Stage.PREFILL in hosted)
         self._sequences = Sequences(system)
         self._measured = Measured()
         self._forward = ForwardStep(system, self._prompts, self._sequences, self._measured, self._send)
         self._encode = EncodeStep(system, self._prompts, self._measured, self._send)
         self._inbox: list[Message] = []
+        self._batch: Batch | None = None
         self._busy = False
         self._wake = float("inf")
 
+    @property
+    def costs(self) -> Costs:
+        return self._measured.costs
+
     def receive(self, message: Message) -> None:
         self._inbox.append(message)
+        if self._batch and isinstance(message, Begin):
+            self._batch.cut()
 
     def accept(self, message: Message) -> None:
         match message:
@@ -57,7 +69,7 @@ class LanguageWorker:
             self.accept(message)
         plan = self._policy(self._state(), self._budget)
         self._check(plan)
-        self._tell(plan)
+        self._neighbours.tell(plan, self._prompts)
         if plan.preempt:
             self._preempt(plan.preempt)
         if plan.has_work:
@@ -72,23 +84,57 @@ class LanguageWorker:
         """Do what is planned; then the next turn comes at once."""
         self._wake = float("inf")
         if plan.prefill or plan.decode:
-            self._compute(
-                self._forward.begin(plan, others_work=self._others_work), plan._replace(prefill=[], decode=[])
-            )
+            work = self._forward.begin(plan, others_work=self._neighbours.work)
+            self._compute(work, partial(self._run, plan._replace(prefill=[], decode=[])))
         elif plan.encode:
-            self._compute(self._encode.begin(plan.encode), Plan())
+            uids = [work.uid for work in plan.encode]
+            layers = self._system.costs.encoder_layers if self._goes_between else 1
+            self._batch = Batch(self._encode.begin(plan.encode), uids, layers)
+            self._go_on(self._batch)
         else:
             self._system.wake(self)
 
-    def _compute(self, work: Work, rest: Plan) -> None:
+    def _go_on(self, batch: Batch) -> None:
+        """Run the next layers of the encoder, or first the short prompts that may go in before them."""
+        if not batch.layers:
+            self._batch = None
+            batch.end()
+            self._run(Plan())
+        elif chunks := self._in_between(batch):
+            plan = Plan(prefill=chunks)
+            self._neighbours.tell(plan, self._prompts, encoding=True)
+            work = self._forward.begin(plan, others_work=False)
+            self._compute(work, partial(self._went_between, batch, self._system.clock.now))
+        else:
+            batch.run(self._compute(batch.next(), partial(self._go_on, batch)))
+
+    def _in_between(self, batch: Batch) -> list[Chunk]:
+        """Take in requests that have come, and return the chunks of those that go in between."""
+        requests = [message for message in self._inbox if isinstance(message, Begin)]
+        if not self._goes_between or not (requests or batch.looks):
+            return []
+        self._inbox = [message for message in self._inbox if not isinstance(message, Begin)]
+        for request in requests:
+            self.accept(request)
+        sharing = self._measured.encoder_shares(self._system.clock.now)
+        chunks = schedule_in_between(self._state(), self._budget, batch.uids, sharing)
+        batch.looks = bool(chunks)
+        return chunks
+
+    def _went_between(self, batch: Batch, start: float) -> None:
+        self._neighbours.tell(Plan(), self._prompts, encoding=True)
+        self._measured.went_between(self._system.clock.now - start)
+        self._go_on(batch)
+
+    def _compute(self, work: Work, then: Action) -> Task:
         self._busy = True
         threads = self._system.machine.sharing.threads(work.giving)
-        self._system.run(self._instance, threads, work.seconds, partial(self._computed, work, rest))
+        return self._system.run(self._instance, threads, work.seconds, partial(self._computed, work, then))
 
-    def _computed(self, work: Work, rest: Plan) -> None:
+    def _computed(self, work: Work, then: Action) -> None:
         work.end()
         self._busy = False
-        self._run(rest)
+        then()
 
     def _sleep(self, until: float) -> None:
         """Wait for a message, or for a time (seconds)."""
@@ -103,43 +149,21 @@ class LanguageWorker:
 
     def _state(self) -> State:
         """Return what the policy sees: what is here, and what other workers tell."""
-        system, elsewhere = self._system, Stage.PREFILL not in self._hosted
-        pace = Pace(
-            self._measured.pace.started,
-            self._measured.pace.ended,
-            others_work=system.machine.sharing.rests and self._others_work,
-            waiting=system.status.waiting if elsewhere else 0,
-            joining=system.status.joining and elsewhere,
-        )
+        system = self._system
         return State(
-            prefills=self._prompts.states,
+            prefills=self._prompts.in_turn(),
             decodes=self._sequences.states,
             kv_free=system.free.kv,
             kv_total=system.kv_total,
             visual_free=system.free.visual - self._prompts.promised,
             now=system.clock.now,
-            pace=pace,
+            pace=self._neighbours.pace(self._measured.pace),
             costs=self._measured.costs,
         )
-
-    @property
-    def _others_work(self) -> bool:
-        return any(self._system.status.working[stage] for stage in self._neighbours)
 
     def _check(self, plan: Plan) -> None:
         for planned, stage in ((plan.encode, Stage.ENCODE), (plan.prefill, Stage.PREFILL), (plan.decode, Stage.DECODE)):
             assert not planned or stage in self._hosted, f"{stage} is planned where it is not hosted"
-
-    def _tell(self, plan: Plan) -> None:
-        """Let the other workers know what this one is about to do."""
-        status = self._system.status
-        if Stage.ENCODE in self._hosted:
-            status.working[Stage.ENCODE] = bool(plan.encode)
-        if Stage.PREFILL in self._hosted:
-            status.working[Stage.PREFILL] = bool(plan.prefill)
-            states = ((chunk, self._prompts[chunk.uid].state) for chunk in plan.prefill)
-            status.waiting = len(self._prompts)
-            status.joining = any(not state.admitted and chunk.stop == state.num_tokens for chunk, state in states)
 
     def _preempt(self, keys: list[tuple[int, int]]) -> None:
         for uid, _ in keys:

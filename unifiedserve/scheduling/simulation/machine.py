@@ -89,7 +89,7 @@ class Machine:
     @property
     def left(self) -> float:
         """Return the seconds until the next task ends, if none begins before; infinity without any."""
-        return min((task.seconds / task.rate for task in self._tasks), default=float("inf"))
+        return min([task.seconds / task.rate for task in self._tasks], default=float("inf"))
 
     def advance(self, seconds: float) -> None:
         """Let so much time pass, not more than is `left`."""
@@ -104,6 +104,6 @@ class Machine:
         return task
 
     def _share(self) -> None:
-        rates = self.sharing.rates(tuple(task.demand for task in self._tasks))
+        rates = self.sharing.rates(tuple([task.demand for task in self._tasks]))
         for task, rate in zip(self._tasks, rates, strict=True):
             task.rate = rate

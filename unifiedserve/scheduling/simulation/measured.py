@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.pacing import learn_encode, learn_step
-from unifiedserve.scheduling.state import Costs, Pace
+from unifiedserve.scheduling.state import Pace
 
 _LEARNT = 30  # steps alike, after which what was learnt before has no weight
 
@@ -15,6 +16,8 @@ class Measured:
     def __init__(self) -> None:
         self.costs = Costs()
         self.pace = Pace()
+        self._encoding = 0.0  # when the present batch of the encoder began
+        self._between = 0.0  # seconds of forward passes in between its layers
 
     def stepped(self, decodes: int, prompt_tokens: int, times: Sequence[float]) -> None:
         """Learn from passes alike that followed each other, between these times (seconds)."""
@@ -23,6 +26,18 @@ class Measured:
         if decodes:
             self.pace = Pace(times[-2], times[-1])
 
-    def encoded(self, visual_tokens: int, seconds: float) -> None:
-        """Learn from a batch of the encoder."""
-        self.costs = learn_encode(self.costs, visual_tokens, seconds)
+    def begin_encoding(self, now: float) -> None:
+        """Note that a batch of the encoder begins."""
+        self._encoding, self._between = now, 0.0
+
+    def went_between(self, seconds: float) -> None:
+        """Note how long other work took in between two layers."""
+        self._between += seconds
+
+    def encoder_shares(self, now: float) -> bool:
+        """Tell whether the encoder has had half of the time since its batch began."""
+        return 2 * self._between <= now - self._encoding
+
+    def encoded(self, visual_tokens: int, now: float) -> None:
+        """Learn from the batch, which has just ended."""
+        self.costs = learn_encode(self.costs, visual_tokens, now - self._encoding - self._between)

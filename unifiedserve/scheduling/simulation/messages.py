@@ -3,20 +3,25 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling.simulation.arrival import Arrival
 from unifiedserve.scheduling.state import DecodeState
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request and when its tokens came (seconds). A preempted one starts anew with what it had generated."""
+    """A request, its place in the queues, and when its tokens came (seconds).
+
+    A preempted one starts anew with what it had generated.
+    """
 
     arrival: Arrival
+    ticket: Ticket
     tokens: list[float] = field(default_factory=list)
 
     @property
     def uid(self) -> int:
-        return self.arrival.ticket.uid
+        return self.ticket.uid
 
     @property
     def left(self) -> int:

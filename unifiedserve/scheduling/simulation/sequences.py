@@ -19,12 +19,13 @@ class Sequences:
 
     @property
     def states(self) -> list[DecodeState]:
-        """Return what the scheduler sees of them."""
+        """Return what the scheduler sees of them, by their turns."""
         return list(self._states.values())
 
     def begin(self, request: Request, state: DecodeState) -> None:
         """Take over a request and the pages that it holds."""
         self._requests[request.uid], self._states[request.uid] = request, state
+        self._states = dict(sorted(self._states.items(), key=lambda item: item[1].turn))
 
     def steps(self, keys: Sequence[Key]) -> int:
         """Return how many steps these can take together before one of them ends or pages run out."""

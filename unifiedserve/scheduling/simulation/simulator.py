@@ -16,12 +16,13 @@ from unifiedserve.scheduling.simulation.messages import Request
 from unifiedserve.scheduling.simulation.system import System, Worker
 from unifiedserve.scheduling.simulation.vision import VisionWorker
 from unifiedserve.scheduling.state import Budget
+from unifiedserve.scheduling.targets import Targets
 
 _FRONTEND = Instance("frontend", ())
 
 
 class Simulator:
-    """The requests of one engine, its buffers, and its workers."""
+    """The requests of one engine, its buffers, and its workers. Without `targets` their tickets stay as they are."""
 
     def __init__(
         self,
@@ -32,15 +33,16 @@ class Simulator:
         costs: StageCosts,
         sharing: Sharing,
         rules: Rules = Rules(),  # noqa: B008
+        targets: Targets | None = None,
     ) -> None:
         self.free = free
         self._machine = Machine(sharing)
-        self._system = System(self._machine, costs, free, rules, budget.kv_page_tokens)
+        self._system = System(self._machine, costs, free, rules, budget.kv_page_tokens, targets)
         self._clock = self._system.clock
         for instance in placement.instances:
             worker = self._worker(instance, budget)
             self._system.workers |= dict.fromkeys(instance.stages, worker)
-        self._requests = [Request(arrival) for arrival in arrivals]
+        self._requests = [Request(arrival, arrival.ticket) for arrival in arrivals]
         for request in self._requests:
             self._clock.at(request.arrival.ticket.arrival, partial(self._take_in, request))
 
@@ -81,7 +83,7 @@ class Simulator:
     def _worker(self, instance: Instance, budget: Budget) -> Worker:
         """Return an instance's worker; the target between tokens is that of the one that decodes."""
         if Stage.VISION in instance.stages:
-            return VisionWorker(instance, self._machine.sharing.threads(giving=False), self._system)
+            return VisionWorker(instance, self._machine.sharing.threads(giving=False), self._system, budget.order)
         decodes = Stage.DECODE in instance.stages
         return LanguageWorker(instance, budget if decodes else replace(budget, slo_tbt=0.0), self._system)
 

@@ -49,7 +49,7 @@ class ForwardStep:
         inside = any(unit.position < chunk.stop < unit.position + unit.tokens for unit in state.units)
         assert not (state.whole_units and inside)
         if not state.admitted:
-            state.admitted = True
+            state.admit()
             self._system.free.kv -= state.kv_pages
             assert self._system.free.kv >= 0, "more prompts are let in than have pages"
 
@@ -123,15 +123,16 @@ class EncodeStep:
 
     def begin(self, work: Sequence[EncodeWork]) -> Work:
         """Begin a batch."""
+        self._measured.begin_encoding(self._system.clock.now)
         units = [self._prompts[uid].state.units[number] for uid, numbers in work for number in numbers]
         tokens = sum(unit.tokens for unit in units)
-        return Work(self._system.costs.encode(tokens), partial(self._end, work, tokens, self._system.clock.now))
+        return Work(self._system.costs.encode(tokens), partial(self._end, work, tokens))
 
-    def _end(self, work: Sequence[EncodeWork], tokens: int, start: float) -> None:
+    def _end(self, work: Sequence[EncodeWork], tokens: int) -> None:
         for uid, units in work:
             for unit in units:
                 self._prompts.encode(uid, unit)
                 self._send(Stage.PREFILL, Encoded(uid, unit))
             self._prompts.drop_if_done(uid)
-        self._measured.encoded(tokens, self._system.clock.now - start)
+        self._measured.encoded(tokens, self._system.clock.now)
         self._send(Stage.VISION, PagesFreed())

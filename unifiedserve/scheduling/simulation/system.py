@@ -6,16 +6,23 @@ from functools import partial
 from typing import Protocol
 
 from unifiedserve.config import Instance, Stage
+from unifiedserve.messages.costs import Costs
+from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
 from unifiedserve.scheduling.simulation.clock import Action, Clock
 from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
 from unifiedserve.scheduling.simulation.messages import Begin, Message, Request
 from unifiedserve.scheduling.state import DecodeState
+from unifiedserve.scheduling.targets import Targets
 
 
 class Worker(Protocol):
     """A process with some of the stages. It takes messages in at its turns only, which it has when it is not busy."""
+
+    @property
+    def costs(self) -> Costs:
+        """Return what its steps have taken lately."""
 
     def receive(self, message: Message) -> None:
         """Keep a message for the next turn."""
@@ -39,21 +46,32 @@ class Status:
 class System:
     """One engine: its workers by the stages that they host, its buffers and its machine."""
 
-    def __init__(self, machine: Machine, costs: StageCosts, free: FreePages, rules: Rules, page_tokens: int) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        costs: StageCosts,
+        free: FreePages,
+        rules: Rules,
+        page_tokens: int,
+        targets: Targets | None,
+    ) -> None:
         self.machine = machine
         self.costs = costs
         self.free = free
         self.kv_total = free.kv
         self.rules = rules
         self._page_tokens = page_tokens
+        self._targets = targets
         self.clock = Clock()
         self.status = Status()
         self.workers: dict[Stage, Worker] = {}
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
 
-    def run(self, instance: Instance, threads: int, seconds: float, ended: Action) -> None:
-        """Let an instance compute; tell it when that has ended."""
-        self.machine.start(Task(seconds, Demand(threads, instance.nice), ended))
+    def run(self, instance: Instance, threads: int, seconds: float, ended: Action) -> Task:
+        """Let an instance compute, and do something when that has ended."""
+        task = Task(seconds, Demand(threads, instance.nice), ended)
+        self.machine.start(task)
+        return task
 
     def send(self, stage: Stage, message: Message, sender: Worker | None = None) -> None:
         """Send a message to the worker that hosts a stage; to the sender itself without a detour."""
@@ -65,11 +83,21 @@ class System:
 
     def begin(self, request: Request) -> None:
         """Send a request to the workers, for the first time or when it has lost its pages."""
+        if self._targets:
+            request.ticket = self._ticket(request, self._targets)
         hosts = [self.workers[stage] for stage in (Stage.ENCODE, Stage.PREFILL)]
         if request.arrival.units:
             hosts.append(self.workers[Stage.VISION])
         for worker in dict.fromkeys(hosts):
             self._post(worker, Begin(request))
+
+    def _ticket(self, request: Request, targets: Targets) -> Ticket:
+        """Return its place in the queues (as `engine/requests/`): whose stream has begun owes its next token now."""
+        for worker in self.workers.values():
+            targets.learn(worker.costs)
+        arrival, visual = request.arrival, sum(request.arrival.units)
+        prompt = sum(arrival.gaps) + len(request.tokens) + (0 if self.rules.keeps_visual else visual)
+        return targets.ticket(request.ticket, prompt, visual, visual, 0.0 if request.tokens else arrival.target)
 
     def wake(self, worker: Worker) -> None:
         """Give a worker a turn when all that happens now has happened."""

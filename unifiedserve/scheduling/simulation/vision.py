@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from unifiedserve.config import Instance, Stage
+from unifiedserve.config import Instance, Order, Stage
+from unifiedserve.messages.costs import Costs
+from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.simulation.messages import Begin, Message, Patches, Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import VisionState
@@ -28,39 +30,42 @@ class _Job:
 class VisionWorker:
     """Decodes the media of admitted requests: segments of videos on engines (UnifiedServe Alg. 2), images beside."""
 
-    def __init__(self, instance: Instance, engines: int, system: System) -> None:
+    def __init__(self, instance: Instance, engines: int, system: System, order: Order) -> None:
+        self.costs = Costs()
         self._instance = instance
         self._engines = engines
         self._idle = engines
         self._system = system
         self._jobs: dict[int, _Job] = {}
-        self._queue: deque[_Job] = deque()  # with segments that nobody decodes
+        self._queue: Queue[VisionState] = Queue(order)
+        self._segmented: deque[_Job] = deque()  # with segments that nobody decodes
 
     def receive(self, message: Message) -> None:
         self.accept(message)  # its loop never computes
 
     def accept(self, message: Message) -> None:
         if isinstance(message, Begin):
-            arrival = message.request.arrival
-            state = VisionState(arrival.ticket, len(arrival.units) * arrival.patch_pages)
-            self._jobs[arrival.ticket.uid] = _Job(message.request, state)
+            request = message.request
+            state = VisionState(request.ticket, len(request.arrival.units) * request.arrival.patch_pages)
+            self._queue.add(state)
+            self._jobs[request.uid] = _Job(request, state)
 
     def turn(self) -> None:
-        states = sorted((job.state for job in self._jobs.values()), key=lambda state: state.ticket.turn)
+        states = self._queue.in_turn(self._system.clock.now)
         promised = sum(state.pages for state in states if state.admitted)
         for uid in schedule_vision(states, self._system.free.patch - promised):
             self._begin(self._jobs[uid])
         self._system.status.working[Stage.VISION] = any(state.admitted for state in states)
 
     def _begin(self, job: _Job) -> None:
-        job.state.admitted = True
+        job.state.admit()
         self._system.run(self._instance, 1, self._system.costs.analysis, partial(self._analysed, job))
 
     def _analysed(self, job: _Job) -> None:
         arrival = job.request.arrival
         if arrival.gop:
             job.segments.extend(self._cut(len(arrival.units), arrival.gop))
-            self._queue.append(job)
+            self._segmented.append(job)
             self._assign()
         else:
             for image in range(len(arrival.units)):
@@ -77,15 +82,15 @@ class VisionWorker:
 
     def _assign(self) -> None:
         """Let idle engines take segments, of the first request until its turn is over."""
-        while self._idle and self._queue:
-            job = self._queue[0]
+        while self._idle and self._segmented:
+            job = self._segmented[0]
             segment = job.segments.popleft()
             job.turn += len(segment) * job.request.arrival.decode
             if not job.segments:
-                self._queue.popleft()
+                self._segmented.popleft()
             elif job.turn >= _TURN * self._engines:
                 job.turn = 0.0
-                self._queue.rotate(-1)
+                self._segmented.rotate(-1)
             self._idle -= 1
             self._decode(job, segment)
 
@@ -99,6 +104,7 @@ class VisionWorker:
         assert self._system.free.patch >= 0, "pages that were promised are gone"
         job.state.pages -= pages
         if not job.state.pages:
+            self._queue.remove(job.state)
             del self._jobs[job.request.uid]
         self._system.send(Stage.ENCODE, Patches(job.request.uid, segment[0]))
         self._system.wake(self)

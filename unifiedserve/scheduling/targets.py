@@ -1,0 +1,42 @@
+"""By when a request's first token is owed, and how much work it is."""
+
+import msgspec
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.messages.costs import Costs
+from unifiedserve.messages.ticket import Ticket
+
+_FACTOR = 5.0  # times what a request takes alone, where nobody gives a target
+_LEAST = 0.5  # seconds; nobody notices less
+
+
+class Targets:
+    """Gives requests their places in the queues, by what work has cost lately."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._base = config.slo_ttft / 1000
+        self._visual = config.slo_ttft_visual / 1000
+        self._costs = Costs()
+
+    def learn(self, costs: Costs) -> None:
+        """Take what a worker has measured; what it does not know (0) stays as it is."""
+        known = {name: value for name, value in msgspec.structs.asdict(costs).items() if value}
+        self._costs = msgspec.structs.replace(self._costs, **known)
+
+    def ticket(
+        self, ticket: Ticket, prompt_tokens: int, encode_tokens: int, visual_tokens: int, own: float | None = None
+    ) -> Ticket:
+        """Return the place of a request that has so many tokens to prefill and to encode.
+
+        Its first token is owed within its `own` seconds, the daemon's for all of its visual tokens, or by its work.
+        """
+        work = self._costs.alone(prompt_tokens, encode_tokens)
+        due = ticket.arrival + self._seconds(own, visual_tokens, work)
+        return msgspec.structs.replace(ticket, due=due, work=work)
+
+    def _seconds(self, own: float | None, visual_tokens: int, work: float) -> float:
+        if own is not None:
+            return own
+        if self._base:
+            return self._base + self._visual * visual_tokens
+        return max(_LEAST, _FACTOR * work)
