@@ -12,12 +12,12 @@ from unifiedserve.engine.requests.intake import Intake
 from unifiedserve.engine.requests.lifecycle import Lifecycle
 from unifiedserve.engine.requests.reports import Reports
 from unifiedserve.engine.requests.table import RequestTable
-from unifiedserve.engine.requests.targets import Targets
 from unifiedserve.engine.requests.tokens import TokenFlow
 from unifiedserve.engine.requests.worker_messages import WorkerMessages
 from unifiedserve.engine.workers import Workers
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.watching import Watching
+from unifiedserve.scheduling import Targets
 
 
 @dataclass(frozen=True)

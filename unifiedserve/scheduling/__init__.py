@@ -26,6 +26,7 @@ from unifiedserve.scheduling.state import (
     Unit,
     VisionState,
 )
+from unifiedserve.scheduling.targets import Targets
 from unifiedserve.scheduling.vision import schedule_vision
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "PrefillState",
     "Queue",
     "State",
+    "Targets",
     "Unit",
     "VisionState",
     "budget_of",

@@ -189,7 +189,7 @@ class _PrefillStep:
         """Add a chunk; return how many tokens the step may have after it."""
         room = most - self._taken
         if not _is_short(request, self._budget):
-            room = min(room, max(1, self._longest - self._taken))
+            room = min(room, max(_LEAST, self._longest - self._taken))
         stop = request.chunk_end(room)
         self._taken += stop - request.prefilled
         self.chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
@@ -206,7 +206,7 @@ def _longest(budget: Budget, prompt_token: float) -> int:
     """
     if not (budget.short_tokens and prompt_token):
         return _UNLIMITED
-    return max(_LEAST, int(budget.step_seconds / prompt_token))
+    return int(min(max(_LEAST, budget.step_seconds / prompt_token), _UNLIMITED))
 
 
 def _is_short(request: PrefillState, budget: Budget) -> bool:

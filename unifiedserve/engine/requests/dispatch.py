@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from unifiedserve.config import Placement, Stage
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
-from unifiedserve.engine.requests.targets import Targets
 from unifiedserve.engine.requests.wire_requests import prefill_request, vision_request
 from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import Abort
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import Timeline
+from unifiedserve.scheduling import Targets
 
 
 class Dispatch:

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from unifiedserve.config import Stage
 from unifiedserve.engine.requests.table import RequestTable
-from unifiedserve.engine.requests.targets import Targets
 from unifiedserve.engine.requests.tokens import TokenFlow
 from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import Lookup, Report, Span, WatchedUnits
 from unifiedserve.observe.watching import Watching
+from unifiedserve.scheduling import Targets
 
 
 class Reports:

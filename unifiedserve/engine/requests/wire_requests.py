@@ -3,11 +3,12 @@
 import msgspec
 
 from unifiedserve.engine.caches import Caches, PromptContents
+from unifiedserve.engine.requests.place import place
 from unifiedserve.engine.requests.record import ActiveRequest
-from unifiedserve.engine.requests.targets import Targets
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PrefillRequest, Reuse, VisionRequest
+from unifiedserve.scheduling import Targets
 
 
 def prefill_request(
@@ -30,7 +31,7 @@ def prefill_request(
         if not active.stale:
             keys = None if request.reads_prompt else request.page_keys  # all of it is to be computed
             request.reuse = caches.find(len(request.token_ids), keys, active.contents)
-    request.ticket = targets.ticket(active, request)
+    request.ticket = place(active, request, targets)
     return request
 
 
