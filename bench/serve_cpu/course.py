@@ -26,7 +26,7 @@ class Sizes:
     after: int = 16  # arrivals after the videos' first tokens
     endless: int = 4096
     short: int = 100  # tokens of the texts that come in every phase of a video
-    between: float = 3.0  # seconds between them: they are there in every phase, and leave most of the cores
+    between: float = 5.0  # seconds between them: some are there in every phase, and leave most of the cores
     before: int = 8  # such texts alone, one after the other
 
 
