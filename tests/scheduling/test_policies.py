@@ -20,6 +20,7 @@ from unifiedserve.scheduling import (
     VisionState,
     continuous_batching,
     encode_prefill,
+    goes_between,
     policy_for,
     schedule_decode,
     schedule_encode,
@@ -352,6 +353,15 @@ def test_in_between_layers_only_short_prompts_go_that_are_before_what_is_encoded
     behind.ticket = Ticket(3, 5.0, priority=1, due=50.0, work=1.0)
     waiting = state([first_video(), before, behind], order="slack")
     assert schedule_in_between(waiting, SHARING, {1}, sharing=True) == [Chunk(2, 0, 30)], "a lower class waits"
+
+
+def test_nothing_goes_in_between_where_streams_would_wait_for_it() -> None:
+    both = {Stage.ENCODE, Stage.PREFILL}
+    assert goes_between(both, SHARING)
+    assert goes_between({*both, Stage.VISION}, SHARING)
+    assert not goes_between({*both, Stage.DECODE}, SHARING)
+    assert not goes_between({Stage.ENCODE}, SHARING)
+    assert not goes_between(both, BUDGET)
 
 
 def test_in_between_nobody_overtakes_who_waits_for_kv_pages() -> None:

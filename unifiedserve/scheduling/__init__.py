@@ -12,7 +12,14 @@ from unifiedserve.scheduling.budgets import budget_of
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_in_between, schedule_prefill
 from unifiedserve.scheduling.pacing import learn_encode, learn_step, next_start
-from unifiedserve.scheduling.policies import Policy, continuous_batching, encode_prefill, policy_for, stage_level
+from unifiedserve.scheduling.policies import (
+    Policy,
+    continuous_batching,
+    encode_prefill,
+    goes_between,
+    policy_for,
+    stage_level,
+)
 from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.state import (
     Budget,
@@ -47,6 +54,7 @@ __all__ = [
     "budget_of",
     "continuous_batching",
     "encode_prefill",
+    "goes_between",
     "learn_encode",
     "learn_step",
     "next_start",

@@ -93,6 +93,15 @@ def policy_for(stages: Iterable[Stage]) -> Policy:
     return mixed
 
 
+def goes_between(stages: Iterable[Stage], budget: Budget) -> bool:
+    """Tell whether a worker with these stages may let prompts in between layers of the encoder.
+
+    Not where streams would wait for both: their steps are cut to the target anyway.
+    """
+    hosted = set(stages)
+    return bool(budget.short_tokens) and hosted >= {Stage.ENCODE, Stage.PREFILL} and Stage.DECODE not in hosted
+
+
 def _no_encode(state: State, budget: Budget) -> list[EncodeWork]:
     return []
 

@@ -5,7 +5,7 @@ from functools import partial
 from unifiedserve.config import Instance, Stage
 from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.encode_prefill import schedule_in_between
-from unifiedserve.scheduling.policies import policy_for
+from unifiedserve.scheduling.policies import goes_between, policy_for
 from unifiedserve.scheduling.simulation.batch import Batch
 from unifiedserve.scheduling.simulation.clock import Action
 from unifiedserve.scheduling.simulation.machine import Task
@@ -26,7 +26,7 @@ class LanguageWorker:
         hosted = frozenset(instance.stages)
         self._instance = instance
         self._hosted = hosted
-        self._goes_between = bool(budget.short_tokens) and hosted >= {Stage.ENCODE, Stage.PREFILL}
+        self._goes_between = goes_between(hosted, budget)
         self._neighbours = Neighbours(system, hosted)
         self._policy = policy_for(hosted)
         self._budget = budget

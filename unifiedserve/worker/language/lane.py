@@ -21,7 +21,7 @@ from unifiedserve.messages.wire import (
     Rehearse,
     Stale,
 )
-from unifiedserve.scheduling import Budget, Plan, State, policy_for, schedule_in_between
+from unifiedserve.scheduling import Budget, Plan, State, goes_between, policy_for, schedule_in_between
 from unifiedserve.worker.lane import AT_ONCE
 from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
@@ -59,7 +59,7 @@ class LanguageLane:
         shared = self._measured, self._freed, port
         self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared)
         self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared)
-        if model.adapter.device.synchronous and budget.short_tokens and hosted >= {Stage.ENCODE, Stage.PREFILL}:
+        if model.adapter.device.synchronous and goes_between(hosted, budget):
             model.adapter.between_layers = self._go_between
 
     def accept(self, message: Message) -> None:
@@ -122,7 +122,7 @@ class LanguageLane:
         """Do nothing: nothing runs beside the loop; pages are the engine's to reclaim."""
 
     def _go_between(self) -> None:
-        """Prefill short prompts between two layers of the encoder, before which they are in turn."""
+        """Prefill short prompts between two layers of the encoder."""
         requests = self._port.outbox.take_requests()
         for request in requests:
             self.accept(request)
