@@ -65,7 +65,7 @@ def draw_phases(path: Path, document: dict[str, Any], workload: str = "phases") 
         for phase, (start, stop) in figures["phases"].items():
             axis.axvspan(start, stop, color=PHASE_COLORS[phase], alpha=0.2, linewidth=0, label=phase)
         due, waits, _ = zip(*figures["texts"], strict=True)
-        axis.vlines(due, 0, waits, color="tab:blue", linewidth=1)
+        axis.vlines(due, figures["idle"], waits, color="tab:blue", linewidth=1)
         axis.plot(due, waits, "o", color="tab:blue", markersize=4)
         axis.axhline(figures["idle"], color="black", linestyle="--", linewidth=1)
         axis.axvline(figures["ttft"], color="tab:red", linewidth=1)
@@ -76,8 +76,8 @@ def draw_phases(path: Path, document: dict[str, Any], workload: str = "phases") 
             fontsize=9,
         )
         axis.set_ylabel("TTFT of the text, s", fontsize=8)
-        axis.legend(title="the video's", fontsize=7, title_fontsize=7, loc="upper right")
-    axes.ravel()[-1].set_ylim(0, 1.05 * max(figures["worst"] for figures in shown.values()))
+        axis.legend(title="the video's", fontsize=7, title_fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5))
+    axes.ravel()[-1].set_yscale("log")
     axes.ravel()[-1].set_xlabel(
         "arrival of the text, seconds after the video's; dashed: a text alone, red: the video's first token"
     )
