@@ -24,7 +24,7 @@ import typer
 from asking import Asked, Asker, Work, visual_tokens
 from rich.console import Console
 from rich.table import Table
-from serve_cpu import checkpoint, media
+from serve_cpu import checkpoint, footage
 from serve_cpu.prompts import Prompts
 from stage_costs import FRAMES, MEDIA, VIDEO_SECONDS, warm_up
 from streams import NO_CACHES, serving
@@ -66,7 +66,7 @@ class Answer:
         return self.ttft <= ttft and sum(gap <= tbt for gap in gaps) >= 0.9 * len(gaps)
 
 
-def workload(found: media.Media, rate: float, seconds: float, seed: int) -> list[tuple[float, str, Work]]:
+def workload(found: footage.Media, rate: float, seconds: float, seed: int) -> list[tuple[float, str, Work]]:
     """Return what is asked, and when (seconds after the start)."""
     choose = random.Random(seed)
     made: dict[str, Callable[[], Work]] = {
@@ -203,7 +203,7 @@ def main(
         costs = StageCosts.load(costs_file)
     except ConfigError as error:
         sys.exit(f"{error}: python bench/stage_costs.py {model} --placement {placement} --json {costs_file}")
-    found = media.ensure(media_folder, console, quick=False)
+    found = footage.ensure(media_folder, console, quick=False)
     work, before = workload(found, rate, seconds, seed), warm_up(found.images[0], found.videos[0])
     config = EngineConfig(placement=placement)  # type: ignore[arg-type]
     with serving(model, media_folder, *NO_CACHES, "--placement", placement) as daemon:

@@ -22,7 +22,7 @@ from asking import Asker, Span, Work, visual_tokens
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from serve_cpu import checkpoint, media
+from serve_cpu import checkpoint, footage
 from serve_cpu.prompts import Prompts
 from streams import NO_CACHES, serving
 
@@ -37,7 +37,7 @@ FRAMES = 64
 ANSWER = 24
 ENDLESS = 4000  # tokens
 MEDIA = checkpoint.DEFAULT_FOLDER.parent / "media"
-VIDEO_SECONDS = media.VIDEOS[0].seconds
+VIDEO_SECONDS = footage.VIDEOS[0].seconds
 
 
 async def measure(asker: Asker, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
@@ -185,7 +185,7 @@ def show(console: Console, costs: StageCosts) -> None:
 
 
 async def measured(
-    url: str, model: Path, found: media.Media, repeats: int, answered: Callable[[], object]
+    url: str, model: Path, found: footage.Media, repeats: int, answered: Callable[[], object]
 ) -> StageCosts:
     async with httpx.AsyncClient(base_url=url, timeout=300) as http:
         asker = Asker(http, Prompts(model), answered)
@@ -214,7 +214,7 @@ def main(
 ) -> None:
     """Measure what the stages' work costs."""
     console = Console()
-    found = media.ensure(media_folder, console, quick=False)
+    found = footage.ensure(media_folder, console, quick=False)
     options = (*NO_CACHES, "--no-overlap", "--placement", placement)
     with serving(model, media_folder, *options) as daemon, Progress(console=console, transient=True) as progress:
         task = progress.add_task("questions", total=questions(repeats))

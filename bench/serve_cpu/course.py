@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client import Answer, Client
-from media import Media
+from footage import Media
 from prompts import Prompts
 
 VIDEO_PIXELS = 50_176  # pixels a frame at most

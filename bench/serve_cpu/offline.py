@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import unquote, urlparse
 
-import media
+import footage
 import torch
 import typer
 from client import Answer
@@ -213,7 +213,7 @@ def main(
     quick: Annotated[bool, typer.Option()] = False,
 ) -> None:
     """Run the workloads."""
-    files = media.ensure(folder, Console(stderr=True), quick)
+    files = footage.ensure(folder, Console(stderr=True), quick)
     client: Any = CLIENTS[how](checkpoint)
     course = Course(client, files, Prompts(checkpoint), QUICK if quick else Sizes(), os.getpid())
     asyncio.run(run(client, course, names))

@@ -23,9 +23,9 @@ import bandwidth
 import checkpoint
 import contestants
 import course
+import footage
 import httpx
 import install_vllm
-import media
 import servers
 import typer
 import workloads
@@ -61,7 +61,7 @@ class Plan:
     """The settings that are the same for all rounds."""
 
     model: Path
-    media: media.Media
+    media: footage.Media
     folder: Path  # folder of the media files
     names: list[str]  # names of the workloads
     sizes: course.Sizes
@@ -191,7 +191,7 @@ def main(
     model = model.with_name("tiny") if quick else model
     if not (model / "model.safetensors").exists():
         (make_checkpoint if quick else checkpoint.make)(model)
-    files = media.ensure(folder, console, quick)
+    files = footage.ensure(folder, console, quick)
     sizes = course.QUICK if quick else course.Sizes()
     plan = Plan(model, files, folder, wanted, sizes, quick, vllm, shlex.split(options), logs)
     document: dict[str, Any] = {
