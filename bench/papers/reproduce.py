@@ -105,11 +105,13 @@ def main(
         compared = [contestants.read(text) for text in (only.split(",") if only else chosen.servers)]
         usual = QUICK_RATES if quick else chosen.rates
         speeds = [float(rate) for rate in rates.split(",")] if rates else usual
+        arrivals = [chosen.arrivals_at(rate, trace) for rate in speeds]
+        for each in arrivals:
+            parse(each)  # what is wrong is said before anything is made
         model = prepared(model, quick)
         count = QUICK_REQUESTS if quick else requests or chosen.requests
         workload = drawn(chosen, count, seed, model, media, trace, kind or [], quick)
         make(workload.media, media, console)
-        arrivals = [chosen.arrivals_at(rate, trace) for rate in speeds]
         plan = sweep.Sweep(
             name, workload.requests, list(dict.fromkeys(arrivals)), seed, QUICK_FRAMES if quick else frames
         )
