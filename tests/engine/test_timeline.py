@@ -42,7 +42,7 @@ def test_the_trace_is_chromes_format(daemon: Daemon) -> None:
     daemon.wait_idle()
     trace = httpx.get(f"{daemon.url}/debug/trace", params={"request_id": completion.id}).json()
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
-    assert {event["cat"] for event in events} == {"prefill", "decode"}
+    assert {event["cat"] for event in events} == {"analyse", "prefill", "decode"}
     assert all(event["dur"] >= 0 and event["args"]["requests"] == [completion.id] for event in events)
     named = {event["pid"] for event in trace["traceEvents"] if event["ph"] == "M"}
     assert {event["pid"] for event in events} <= named

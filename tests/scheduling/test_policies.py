@@ -355,6 +355,14 @@ def test_in_between_layers_only_short_prompts_go_that_are_before_what_is_encoded
     assert schedule_in_between(waiting, SHARING, {1}, sharing=True) == [Chunk(2, 0, 30)], "a lower class waits"
 
 
+def test_in_between_nothing_goes_whose_visual_tokens_may_be_on_their_way() -> None:
+    seen = short_image(2)
+    seen.reserve()
+    seen.encode_unit(0)
+    waiting = state([first_video(), seen], order="slack")
+    assert schedule_in_between(waiting, SHARING, {1}, sharing=True) == []
+
+
 def test_nothing_goes_in_between_where_streams_would_wait_for_it() -> None:
     both = {Stage.ENCODE, Stage.PREFILL}
     assert goes_between(both, SHARING)

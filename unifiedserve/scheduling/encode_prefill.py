@@ -52,8 +52,9 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
 def schedule_in_between(state: State, budget: Budget, encoding: Collection[int], sharing: bool) -> list[Chunk]:
     """Return the chunks of short prompts that can go in between layers of the encoder, which is at work on `encoding`.
 
-    They need no more visual tokens, are of no lower class and overtake nobody who waits for KV pages. They come before
-    these requests (uids) in turn; if the encoder is `sharing`, for it has had half of the time, they may come later.
+    They have no visual tokens, which might still be on their way, are of no lower class and overtake nobody who waits
+    for KV pages. They come before these requests (uids) in turn; if the encoder is `sharing`, for it has had half of
+    the time, they may come later.
     """
     step = _PrefillStep(state, budget)
     step.fill(_in_between(state, budget, encoding, sharing), budget.prefill_tokens or _UNLIMITED)
@@ -70,7 +71,7 @@ def _in_between(state: State, budget: Budget, encoding: Collection[int], sharing
             if not sharing:
                 return
             lowest = ticket.priority
-        elif request.all_encoded and _is_short(request, budget):
+        elif not request.units and _is_short(request, budget):
             yield request
         elif not request.admitted and request.reach > request.prefilled:
             return
