@@ -124,6 +124,7 @@ def draw(path: Path, points: list[Point]) -> None:
         axis.set_title(f"{worker}, {RUNNING[-1]} running")
         axis.set_xlabel("waiting requests")
         axis.set_xscale("symlog", linthresh=100)
+        axis.set_xlim(-5, 1.2 * WAITING[-1])
         axis.set_yscale("log")
     axes[0].set_ylabel("microseconds a step")
     axes[0].legend()
