@@ -87,7 +87,7 @@ def _requests(options: RunOptions, seed: int, count: int, console: Console) -> S
 
 def _drawn(options: RunOptions, seed: int, count: int, folder: Path) -> Workload:
     writer = Writer(Tokenizer(Path(options.tokenizer)) if options.tokenizer else Estimate(), seed)
-    return named(options.workload, parse(options.arrivals), count, seed, writer, folder)
+    return named(options.workload, parse(options.arrivals.replace(RATE, "1")), count, seed, writer, folder)
 
 
 def _questions(options: RunOptions, seed: int, count: int, console: Console) -> Sequence[Request]:

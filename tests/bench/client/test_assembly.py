@@ -1,0 +1,31 @@
+"""The parts of a benchmark, put together as the command does it."""
+
+import pytest
+from rich.console import Console
+
+from unifiedserve.bench.assembly import check, parts
+from unifiedserve.bench.options import GoodputOptions, RunOptions
+from unifiedserve.bench.slo import Slo
+from unifiedserve.errors import ConfigError
+
+
+def test_requests_of_a_search_are_drawn_before_a_rate_is_known() -> None:
+    options = GoodputOptions(workload="text")
+    check(options)
+    drawn = parts(Slo(), Console()).requests(options, 3, 4)
+    assert [request.kind for request in drawn] == ["text"] * 4
+    assert list(drawn) == list(parts(Slo(), Console()).requests(RunOptions(workload="text"), 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (RunOptions(arrivals="poisson:none"), "poisson:none"),
+        (RunOptions(workload="no-such"), "no-such"),
+        (RunOptions(dataset="mlvu"), "--data-dir"),
+        (RunOptions(dataset="no-such", data_dir="."), "no-such"),
+    ],
+)
+def test_what_is_wrong_is_said_before_a_server_is_asked(options: RunOptions, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check(options)
