@@ -1,6 +1,7 @@
 """The parts of a benchmark put together: workloads, data sets, arrivals, metrics and the client."""
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from rich.console import Console
@@ -102,7 +103,13 @@ def _questions(options: RunOptions, seed: int, count: int, console: Console) -> 
 def _data_set(options: RunOptions) -> DataSet:
     if not options.data_dir:
         raise ConfigError("--dataset needs --data-dir: where the data set lies")
-    return load_data_set(options.dataset, Path(options.data_dir), skip_missing=options.skip_missing)
+    return _read_once(options.dataset, Path(options.data_dir), options.skip_missing)
+
+
+@cache
+def _read_once(name: str, data_dir: Path, skip_missing: bool) -> DataSet:
+    """Read a data set, whose requests are drawn anew for each run of a search."""
+    return load_data_set(name, data_dir, skip_missing=skip_missing)
 
 
 def _schedule(arrivals: str, requests: Sequence[Request], seed: int) -> tuple[list[Arrival], int]:

@@ -41,8 +41,8 @@ def _plain(kind: Any) -> Any:
 
 
 def _parameter(field: msgspec.structs.FieldInfo, hint: Any, positional: bool) -> inspect.Parameter:
-    kind, meta = get_args(hint)
-    kind = _plain(kind)
+    bounded, meta = get_args(hint)
+    kind = _plain(bounded)
     default: Any = field.default
     if get_origin(kind) is tuple:
         kind, default = list[get_args(kind)[0]], list(default)  # type: ignore[misc]

@@ -37,8 +37,8 @@ T = TypeVar("T", bound=Queued)
 class Queue(Generic[T]):
     """The requests of a stage, in the order in which they are served.
 
-    Priority classes go first in every order. Within one nobody waits for ever: only those can overtake a request that
-    arrive before a moment that is fixed by its own target or its own work.
+    Priority classes go first in every order, in fcfs behind what has begun. Within one nobody waits for ever: only
+    those can overtake a request that arrive before a moment that is fixed by its own target or its own work.
     """
 
     def __init__(self, order: Order) -> None:

@@ -1,10 +1,11 @@
 """Under which circumstances a run was made: the machine and the versions."""
 
-import os
 import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
+
+from unifiedserve.doctor import system
 
 PACKAGES = ("unifiedserve", "numpy", "httpx", "torch", "transformers")
 CHECKOUT = Path(__file__).resolve().parents[3]
@@ -14,9 +15,9 @@ SECONDS = 10  # for a program that tells something
 def describe_machine() -> dict[str, str]:
     """Return the processor, cores and memory that may be used, the operating system, and GPUs where there are some."""
     found = {
-        "cpu": _cpu(),
-        "cores": f"{len(os.sched_getaffinity(0))} of {os.cpu_count()}",
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
+        "cpu": system.cpu().value,
+        "cores": system.cores().value,
+        "memory": system.memory().value,
         "system": platform.platform(),
     }
     gpus = _told_by("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
@@ -41,15 +42,6 @@ def describe_commit(checkout: Path = CHECKOUT) -> str | None:
     if not root or Path(root) != checkout:
         return None
     return _told_by("git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _told_by(*command: str) -> str | None:
