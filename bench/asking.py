@@ -51,6 +51,7 @@ class Span(NamedTuple):
     start: float
     end: float
     requests: int
+    tokens: int
 
     @property
     def seconds(self) -> float:
@@ -66,11 +67,12 @@ class Asker:
         self._http = http
         self._prompts = prompts
         self._answered = answered
+        self._model = ""
 
     async def ask(self, work: Work) -> Asked:
         """Ask for exactly so many tokens, the likeliest ones."""
         body: dict[str, Any] = {
-            "model": (await self._http.get("/v1/models")).json()["data"][0]["id"],
+            "model": await self._name(),
             "messages": [{"role": "user", "content": self._content(work)}],
             "max_tokens": work.generate,
             "temperature": 0,
@@ -98,11 +100,22 @@ class Asker:
         wanted = {"request_id": asked.id} if asked else {}
         events = (await self._http.get("/debug/trace", params=wanted)).json()["traceEvents"]
         spans = [
-            Span(e["cat"], e["name"], e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6, len(e["args"]["requests"]))
+            Span(
+                e["cat"],
+                e["name"],
+                e["ts"] / 1e6,
+                (e["ts"] + e["dur"]) / 1e6,
+                len(e["args"]["requests"]),
+                e["args"].get("tokens", 0),
+            )
             for e in events
             if e["ph"] == "X"
         ]
         return sorted(spans, key=lambda span: span.start)
+
+    async def _name(self) -> str:
+        self._model = self._model or (await self._http.get("/v1/models")).json()["data"][0]["id"]
+        return self._model
 
     async def gauge(self, name: str) -> float:
         """Return a metric of the daemon, with its labels if it has any."""

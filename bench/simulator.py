@@ -1,37 +1,36 @@
 """The simulator beside a daemon: the same questions at the same times, and how far its latencies are from real ones.
 
-Texts, images and videos come as a Poisson process. What the stages cost has been measured on this machine by
-stage_costs.py. Ratios are simulated by real; caches are off, as they are not simulated.
+Texts, images and videos come as a Poisson process, in several courses. What the stages cost is measured before and
+after each of them as stage_costs.py does, on a second daemon, for a machine that others share changes its speed within
+minutes. Ratios are simulated by real; caches are off, as they are not simulated.
 
-    python bench/simulator.py CHECKPOINT --seconds 60 --rate 0.5 --costs bench/results/stage-costs.json
+    python bench/simulator.py CHECKPOINT --courses 3 --seconds 60 --rate 0.3
 """
 
 import asyncio
 import json
 import os
 import random
-import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import httpx
+import msgspec
 import typer
 from asking import Asked, Asker, Work, visual_tokens
+from latencies import KINDS, Answer, compare
 from rich.console import Console
-from rich.table import Table
+from rich.progress import Progress
 from serve_cpu import checkpoint, footage
 from serve_cpu.prompts import Prompts
-from stage_costs import FRAMES, MEDIA, VIDEO_SECONDS, warm_up
+from stage_costs import FRAMES, MEDIA, VIDEO_SECONDS, encoder_layers, measured, warm_up
 from streams import NO_CACHES, serving
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor.machine import describe_machine
-from unifiedserve.errors import ConfigError
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
@@ -40,97 +39,72 @@ from unifiedserve.scheduling.targets import Targets
 GOP_SECONDS = 10  # of the videos
 PATCHES_A_TOKEN = 4
 WARM_UP_SECONDS = 100.0  # simulated, for each request before the first one that counts
-SHARES = {"text": 6, "image": 3, "video": 1}
-FIGURES = ("TTFT p50", "TTFT p99", "TBT p50", "TBT p99", "attainment")
+SHARES = dict(zip(KINDS, (6, 3, 1), strict=True))
+KV_CACHE_MIB = "1024"  # of each daemon
 
 
-@dataclass
-class Answer:
-    """When a request was due and its tokens came, in seconds after the start."""
+class Question(NamedTuple):
+    """What is asked, and when (seconds after the start)."""
 
-    kind: str
     due: float
-    tokens: list[float] = field(default_factory=list)
-
-    @property
-    def ttft(self) -> float:
-        return self.tokens[0] - self.due
-
-    @property
-    def gaps(self) -> list[float]:
-        return [after - before for before, after in pairwise(self.tokens)]
-
-    def meets(self, ttft: float, tbt: float) -> bool:
-        """Tell whether the first token comes in time, and 90 % of the others do."""
-        gaps = self.gaps
-        return self.ttft <= ttft and sum(gap <= tbt for gap in gaps) >= 0.9 * len(gaps)
+    kind: str
+    work: Work
 
 
-def workload(found: footage.Media, rate: float, seconds: float, seed: int) -> list[tuple[float, str, Work]]:
-    """Return what is asked, and when (seconds after the start)."""
+def workload(found: footage.Media, rate: float, seconds: float, seed: int) -> list[Question]:
+    """Return the questions of a course."""
     choose = random.Random(seed)
     made: dict[str, Callable[[], Work]] = {
         "text": lambda: Work(choose.randint(60, 400), choose.randint(16, 64)),
         "image": lambda: Work(choose.randint(60, 100), 24, choose.choice(found.images)),
         "video": lambda: Work(choose.randint(60, 100), 24, choose.choice(found.videos), FRAMES),
     }
-    work, now = [], choose.expovariate(rate)
+    questions, now = [], choose.expovariate(rate)
     while now < seconds:
         kind = choose.choices(list(SHARES), list(SHARES.values()))[0]
-        work.append((now, kind, made[kind]()))
+        questions.append(Question(now, kind, made[kind]()))
         now += choose.expovariate(rate)
-    return work
+    return questions
 
 
-async def serve(
-    url: str, model: Path, work: Sequence[tuple[float, str, Work]], before: Sequence[Work]
-) -> tuple[list[Answer], list[Asked], FreePages]:
-    """Ask the daemon; return the answers, and what was asked, with what was asked `before` at first."""
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=url, timeout=300, limits=limits) as http:
-        asker = Asker(http, Prompts(model))
-        warm = [await asker.ask(each) for each in before]
-        totals = [
-            int(await asker.gauge(f'buffer_total_pages{{buffer="{name}"}}')) for name in ("kv", "visual", "patch")
+async def serve(asker: Asker, questions: Sequence[Question]) -> tuple[list[Answer], list[Asked]]:
+    """Ask the daemon; return the answers, and what was asked."""
+    start = time.monotonic()
+
+    async def ask(question: Question) -> Asked:
+        await asyncio.sleep(start + question.due - time.monotonic())
+        return await asker.ask(question.work)
+
+    asked = await asyncio.gather(*map(ask, questions))
+    pairs = zip(questions, asked, strict=True)
+    return [Answer(each.kind, each.due, [token - start for token in real.tokens]) for each, real in pairs], asked
+
+
+class Model:
+    """The simulated engine: its configuration, its pages, and what it was asked to warm up."""
+
+    def __init__(self, config: EngineConfig, free: FreePages, before: Sequence[Work], asked: Sequence[Asked]) -> None:
+        self._config = config
+        self._free = free
+        self._before = list(zip(before, asked, strict=True))
+
+    def simulate(self, questions: Sequence[Question], asked: Sequence[Asked], costs: StageCosts) -> list[Answer]:
+        """Simulate a course: first what warms up, from which the engine learns what work costs."""
+        start = WARM_UP_SECONDS * len(self._before)
+        first = [(WARM_UP_SECONDS * number, *both) for number, both in enumerate(self._before)]
+        then = [(start + each.due, each.work, real) for each, real in zip(questions, asked, strict=True)]
+        arrivals = [
+            arrival(uid, due, work, real, self._config, costs) for uid, (due, work, real) in enumerate([*first, *then])
         ]
-        start = time.monotonic()
-
-        async def ask(due: float, each: Work) -> Asked:
-            await asyncio.sleep(start + due - time.monotonic())
-            return await asker.ask(each)
-
-        asked = await asyncio.gather(*(ask(due, each) for due, _, each in work))
-    answers = [
-        Answer(kind, due, [token - start for token in each.tokens])
-        for (due, kind, _), each in zip(work, asked, strict=True)
-    ]
-    return answers, warm + asked, FreePages(*totals)
-
-
-def simulate(
-    work: Sequence[tuple[float, str, Work]],
-    before: Sequence[Work],
-    asked: Sequence[Asked],
-    free: FreePages,
-    config: EngineConfig,
-    costs: StageCosts,
-) -> list[Answer]:
-    """Simulate the same: first what was asked `before`, from which the engine learns what work costs."""
-    start = WARM_UP_SECONDS * len(before)
-    dues = [WARM_UP_SECONDS * number for number in range(len(before))] + [start + due for due, _, _ in work]
-    works = [*before, *(each for _, _, each in work)]
-    arrivals = [
-        arrival(uid, due, each, real, config, costs)
-        for uid, (due, each, real) in enumerate(zip(dues, works, asked, strict=True))
-    ]
-    budget, sharing = budget_of(config, free.kv, costs.lone_step), Cores(len(os.sched_getaffinity(0)), costs.waste)
-    simulator = Simulator(config.workers, budget, free, arrivals, costs, sharing, targets=Targets(config))
-    simulator.run()
-    tokens = simulator.tokens
-    return [
-        Answer(kind, due, [token - start for token in tokens[uid]])
-        for uid, (due, kind, _) in enumerate(work, start=len(before))
-    ]
+        sharing = Cores(len(os.sched_getaffinity(0)), costs.waste)
+        budget, targets = budget_of(self._config, self._free.kv, costs.lone_step), Targets(self._config)
+        free = FreePages(self._free.kv, self._free.visual, self._free.patch)
+        simulator = Simulator(self._config.workers, budget, free, arrivals, costs, sharing, targets=targets)
+        simulator.run()
+        return [
+            Answer(each.kind, each.due, [token - start for token in simulator.tokens[uid]])
+            for uid, each in enumerate(questions, start=len(first))
+        ]
 
 
 def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig, costs: StageCosts) -> Arrival:
@@ -153,42 +127,87 @@ def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig
     )
 
 
-def figures(answers: Sequence[Answer], ttft: float, tbt: float) -> dict[str, float]:
-    """Return the latencies (seconds) and the share of the requests that meet the targets."""
-    ttfts, gaps = [answer.ttft for answer in answers], [gap for answer in answers for gap in answer.gaps]
-    met = statistics.mean(answer.meets(ttft, tbt) for answer in answers)
-    return dict(zip(FIGURES, (*_quantiles(ttfts), *_quantiles(gaps), met), strict=True))
+def mean_costs(before: StageCosts, after: StageCosts, lone_step: float, layers: int) -> StageCosts:
+    """Return the costs between two measurements, for a daemon that has measured its `lone_step` itself."""
+    means = {name: (getattr(before, name) + getattr(after, name)) / 2 for name in StageCosts.__struct_fields__}
+    return StageCosts(**means | {"lone_step": lone_step, "encoder_layers": layers})
 
 
-def _quantiles(values: Sequence[float]) -> tuple[float, float]:
-    ordered = sorted(values)
-    return statistics.median(ordered), ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+async def pages(asker: Asker) -> FreePages:
+    return FreePages(
+        *[int(await asker.gauge(f'buffer_total_pages{{buffer="{name}"}}')) for name in ("kv", "visual", "patch")]
+    )
 
 
-def compare(
-    console: Console, real: Sequence[Answer], simulated: Sequence[Answer], targets: tuple[float, float]
-) -> None:
-    """Show the figures of each kind of request."""
-    table = Table("", "", *FIGURES, title="Simulated by real")
-    for kind in ("all", *SHARES):
-        both = [[a for a in answers if kind in ("all", a.kind)] for answers in (real, simulated)]
-        if not both[0]:
-            continue
-        rows = [figures(answers, *targets) for answers in both]
-        for name, row in zip(("real", "simulated"), rows, strict=True):
-            table.add_row(kind, name, *(f"{row[figure]:.3f}" for figure in FIGURES))
-        table.add_row("", "ratio", *(f"{rows[1][f] / rows[0][f]:.2f}" if rows[0][f] else "-" for f in FIGURES))
-    console.print(table)
+class Courses(NamedTuple):
+    """All answers of all courses, the costs measured around them, and the seconds that simulating them took."""
+
+    real: list[Answer]
+    simulated: list[Answer]
+    costs: list[StageCosts]
+    took: float
+    simulated_seconds: float
+
+
+async def run(
+    url: str, calibrating: str, model: Path, found: footage.Media, config: EngineConfig, courses: list[list[Question]]
+) -> Courses:
+    """Measure the costs and serve a course in turn; then simulate the courses."""
+    before = warm_up(found.images[0], found.videos[0])
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as http:
+        with Progress(transient=True) as progress:
+            task = progress.add_task("courses", total=2 * len(courses) + 1)
+
+            async def calibrate() -> StageCosts:
+                costs = await measured(calibrating, model, found, 1, lambda: None)
+                progress.advance(task)
+                return costs
+
+            asker = Asker(http, Prompts(model))
+            engine = Model(config, await pages(asker), before, [await asker.ask(work) for work in before])
+            lone_step = await asker.gauge("slo_tbt_seconds") / config.seconds_between_tokens(1.0)
+            costs, served = [await calibrate()], []
+            for questions in courses:
+                served.append(await serve(asker, questions))
+                progress.advance(task)
+                costs.append(await calibrate())
+    layers, simulated, begin = encoder_layers(model), [], time.perf_counter()
+    for number, (questions, (_, asked)) in enumerate(zip(courses, served, strict=True)):
+        between = mean_costs(*costs[number : number + 2], lone_step, layers)
+        simulated.append(engine.simulate(questions, asked, between))
+    took = time.perf_counter() - begin
+    return Courses(
+        [answer for answers, _ in served for answer in answers],
+        [answer for answers in simulated for answer in answers],
+        costs,
+        took,
+        sum(max(answer.tokens[-1] for answer in answers) for answers in simulated),
+    )
+
+
+def saved(command: list[str], result: Courses, ratios: dict[str, Any]) -> str:
+    """Return the JSON of all times and costs."""
+    return json.dumps(
+        {
+            "command": " ".join(["python", *command]),
+            "machine": describe_machine(),
+            "ratios": ratios,
+            "times_real_time": result.simulated_seconds / result.took,
+            "costs": [msgspec.to_builtins(costs) for costs in result.costs],
+            "real": [vars(answer) for answer in result.real],
+            "simulated": [vars(answer) for answer in result.simulated],
+        }
+    )
 
 
 def main(
     model: Annotated[Path, typer.Argument(help="Checkpoint")] = checkpoint.DEFAULT_FOLDER,
-    costs_file: Annotated[Path, typer.Option("--costs", help="Of stage_costs.py")] = Path(
-        "bench/results/stage-costs.json"
-    ),
     placement: Annotated[str, typer.Option(help="shared or monolithic")] = "shared",
-    rate: Annotated[float, typer.Option(help="Requests a second")] = 0.5,
-    seconds: Annotated[float, typer.Option(help="In which they come")] = 60.0,
+    order: Annotated[str, typer.Option(help="slack, shortest or fcfs")] = "slack",
+    courses: Annotated[int, typer.Option(min=1, help="Each beside costs of its own")] = 3,
+    rate: Annotated[float, typer.Option(help="Requests a second")] = 0.3,
+    seconds: Annotated[float, typer.Option(help="In which they come, of each course")] = 60.0,
     seed: Annotated[int, typer.Option(help="Of the requests")] = 0,
     ttft: Annotated[float, typer.Option(help="Target, seconds")] = 5.0,
     tbt: Annotated[float, typer.Option(help="Target, seconds")] = 0.2,
@@ -199,23 +218,21 @@ def main(
 ) -> None:
     """Ask a daemon and the simulator the same questions."""
     console = Console()
-    try:
-        costs = StageCosts.load(costs_file)
-    except ConfigError as error:
-        sys.exit(f"{error}: python bench/stage_costs.py {model} --placement {placement} --json {costs_file}")
     found = footage.ensure(media_folder, console, quick=False)
-    work, before = workload(found, rate, seconds, seed), warm_up(found.images[0], found.videos[0])
-    config = EngineConfig(placement=placement)  # type: ignore[arg-type]
-    with serving(model, media_folder, *NO_CACHES, "--placement", placement) as daemon:
-        real, asked, free = asyncio.run(serve(daemon.url, model, work, before))
-    begin = time.perf_counter()
-    simulated = simulate(work, before, asked, free, config, costs)
-    took = time.perf_counter() - begin
-    compare(console, real, simulated, (ttft, tbt))
-    console.print(f"simulated in {took:.3f} s: {max(a.tokens[-1] for a in simulated) / took:.0f} times real time")
-    runs = {name: [vars(answer) for answer in answers] for name, answers in (("real", real), ("simulated", simulated))}
-    result = {"command": " ".join(["python", *sys.argv]), "machine": describe_machine(), **runs}
-    json_file.write_text(json.dumps(result) + "\n")
+    asked = [workload(found, rate, seconds, seed + number) for number in range(courses)]
+    config = msgspec.convert({"placement": placement, "order": order}, EngineConfig)
+    options = (*NO_CACHES, "--kv-cache-mib", KV_CACHE_MIB)
+    with (
+        serving(model, media_folder, *options, "--no-overlap", "--placement", placement) as other,
+        serving(model, media_folder, *options, "--order", order, "--placement", placement) as daemon,
+    ):
+        result = asyncio.run(run(daemon.url, other.url, model, found, config, asked))
+    ratios = compare(console, result.real, result.simulated, (ttft, tbt))
+    console.print(
+        f"simulated in {result.took:.3f} s: {result.simulated_seconds / result.took:.0f} times real time",
+        highlight=False,
+    )
+    json_file.write_text(saved(sys.argv, result, ratios) + "\n")
 
 
 if __name__ == "__main__":

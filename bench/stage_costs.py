@@ -1,7 +1,7 @@
 """What the stages' work costs on this machine with a model: requests one at a time, and the daemon's trace of them.
 
 Media are all decoded before they are encoded (--no-overlap), so that no two stages compute at once. Each cost is fitted
-to lower quartiles: what disturbs a measurement only makes it longer.
+to medians, or to all that was measured: what disturbs the machine now and then disturbs what is predicted as well.
 
     python bench/stage_costs.py CHECKPOINT --json bench/results/stage-costs.json
 """
@@ -9,14 +9,16 @@ to lower quartiles: what disturbs a measurement only makes it longer.
 import asyncio
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
+from statistics import median
 from typing import Annotated
 
 import httpx
 import msgspec
 import numpy
+import numpy.typing
 import typer
 from asking import Asker, Span, Work, visual_tokens
 from rich.console import Console
@@ -30,14 +32,16 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.scheduling.simulation import StageCosts
 
 PROMPTS = (48, 128, 256, 512, 2048)
-CHUNK = EngineConfig().prefill_chunk_tokens
 BATCHES = (1, 3, 8)
 PIXELS = (12_544, 50_176, 200_704)  # of images
 FRAMES = 64
 ANSWER = 24
 ENDLESS = 4000  # tokens
+FITS = 4  # each weighted by the one before
 MEDIA = checkpoint.DEFAULT_FOLDER.parent / "media"
 VIDEO_SECONDS = footage.VIDEOS[0].seconds
+
+Matrix = numpy.typing.NDArray[numpy.float64]
 
 
 async def measure(asker: Asker, image: Path, video: Path, video_seconds: float, repeats: int) -> StageCosts:
@@ -61,18 +65,18 @@ async def _prefill(asker: Asker, repeats: int) -> dict[str, float]:
         asked = [await asker.ask(Work(tokens, 2)) for _ in range(repeats)]
         traces = [await asker.spans(each) for each in asked]
         passes = [named(trace, "prefill", "prefill") for trace in traces]
-        for number, start in enumerate(range(0, tokens, CHUNK)):
-            stop = min(tokens, start + CHUNK)
-            rows.append([1, stop - start, (stop - start) * (start + stop) / 2])
-            seconds.append(lower_quartile(spans[number].seconds for spans in passes))
+        for spans in passes:
+            for span, stop in zip(spans, accumulate(span.tokens for span in spans), strict=True):
+                rows.append([1, span.tokens, span.tokens * (stop - span.tokens / 2)])
+                seconds.append(span.seconds)
         around += [a.ttft - (spans[-1].end - spans[0].start) for a, spans in zip(asked, passes, strict=True)]
         messages += [
             named(trace, "decode", "queue")[0].start - spans[-1].end
             for trace, spans in zip(traces, passes, strict=True)
         ]
     first, token, context = _fit(rows, seconds)
-    message = max(0.0, lower_quartile(messages))
-    intake = max(0.0, lower_quartile(around) - 2 * message)
+    message = max(0.0, median(messages))
+    intake = max(0.0, median(around) - 2 * message)
     return {
         "prefill_pass": first,
         "prompt_token": token,
@@ -93,7 +97,7 @@ async def _decode(asker: Asker, repeats: int) -> dict[str, float]:
                 if before.requests == after.requests:
                     steps.setdefault((before.requests, context), []).append(after.start - before.start)
     rows = [[1, batch, batch * (context + ANSWER / 2)] for batch, context in steps]
-    first, sequence, context_token = _fit(rows, [lower_quartile(seconds) for seconds in steps.values()])
+    first, sequence, context_token = _fit(rows, [median(seconds) for seconds in steps.values()])
     lone = await asker.gauge("slo_tbt_seconds") / EngineConfig().seconds_between_tokens(1.0)
     return {"decode_pass": first, "sequence": sequence, "context_token": context_token, "lone_step": lone}
 
@@ -106,10 +110,10 @@ async def _encode(asker: Asker, image: Path, repeats: int) -> dict[str, float]:
         asked = [await asker.ask(work) for _ in range(repeats)]
         traces = [await asker.spans(each) for each in asked]
         rows.append([1, visual_tokens(work, asked[0])])
-        seconds.append(lower_quartile(named(trace, "encode", "encode")[0].seconds for trace in traces))
+        seconds.append(median(named(trace, "encode", "encode")[0].seconds for trace in traces))
         decoded += [named(trace, "vision", "decode")[0].seconds for trace in traces]
     first, token = _fit(rows, seconds)
-    return {"encode_batch": first, "visual_token": token, "image": lower_quartile(decoded)}
+    return {"encode_batch": first, "visual_token": token, "image": median(decoded)}
 
 
 async def _video(
@@ -132,11 +136,11 @@ async def _video(
         wastes.append(_waste(named(spans, "encode", "encode"), beside, decoding))
     lone = costs["decode_pass"] + costs["sequence"] + 500 * costs["context_token"]
     return {
-        "medium": max(0.0, lower_quartile(around) - costs["intake"] - 2 * costs["message"]),
-        "analysis": max(0.0, lower_quartile(analyses)),
-        "video_second": lower_quartile(cores),
-        "half": max(1.0, lower_quartile(steps) / lone),
-        "waste": lower_quartile(wastes),
+        "medium": max(0.0, median(around) - costs["intake"] - 2 * costs["message"]),
+        "analysis": max(0.0, median(analyses)),
+        "video_second": median(cores),
+        "half": max(1.0, median(steps) / lone),
+        "waste": median(wastes),
     }
 
 
@@ -158,19 +162,24 @@ def named(spans: Sequence[Span], stage: str, name: str) -> list[Span]:
     return [span for span in spans if (span.stage, span.name) == (stage, name)]
 
 
-def lower_quartile(values: Iterable[float]) -> float:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 4]
-
-
 def _fit(rows: Sequence[Sequence[float]], seconds: Sequence[float]) -> list[float]:
-    """Return what each column costs, none less than nothing, with the least squares of relative errors."""
-    scaled = numpy.array(rows) / numpy.array(seconds)[:, None]
-    costs, used = numpy.zeros(scaled.shape[1]), numpy.arange(scaled.shape[1])
+    """Return what each column costs, none less than nothing, with the least squares of relative errors.
+
+    Errors are in proportion to what is fitted, not to what was measured, which would favour the shortest times.
+    """
+    weights = numpy.array(seconds)
+    for _ in range(FITS):
+        costs = _least_squares(numpy.array(rows) / weights[:, None], numpy.array(seconds) / weights)
+        weights = numpy.array(rows) @ costs
+    return [float(cost) for cost in costs]
+
+
+def _least_squares(rows: Matrix, seconds: Matrix) -> Matrix:
+    costs, used = numpy.zeros(rows.shape[1]), numpy.arange(rows.shape[1])
     while True:
-        costs[used] = numpy.linalg.lstsq(scaled[:, used], numpy.ones(len(scaled)), rcond=None)[0]
+        costs[used] = numpy.linalg.lstsq(rows[:, used], seconds, rcond=None)[0]
         if costs.min() >= 0:
-            return [float(cost) for cost in costs]
+            return costs
         used = used[costs[used] > 0]
         costs[:] = 0
 

@@ -18,6 +18,7 @@ EDGE = "#999999"
 
 Pick = Callable[[Summary], float | None]
 OVER_RATE: dict[str, Pick] = {
+    "requests that hold their targets": lambda summary: summary.attainment,
     "TTFT, p50, s": lambda summary: summary.ttft.p50 if summary.ttft else None,
     "TTFT, p99, s": lambda summary: summary.ttft.p99 if summary.ttft else None,
     "TBT, p99, s": lambda summary: summary.tbt.p99 if summary.tbt else None,
@@ -31,10 +32,10 @@ RATES: dict[str, Pick] = {
 
 
 def draw_over_rate(path: Path, runs: Sequence[Run], yardstick: Yardstick) -> bool:
-    """Draw latencies and throughput over the rate at which requests came, a line a server; tell if there were rates."""
+    """Draw attainment, latencies and throughput over the rate of requests, a line a server; tell if there are rates."""
     if len({run.arrivals for run in runs}) < 2:
         return False
-    figure, axes = plotting().subplots(1, len(OVER_RATE), figsize=(13, 3.6))
+    figure, axes = plotting().subplots(1, len(OVER_RATE), figsize=(15, 3.6))
     for axis, (label, pick) in zip(axes, OVER_RATE.items(), strict=True):
         for name, colour in coloured(runs).items():
             points = sorted(medians([run for run in runs if run.name == name], pick, yardstick))

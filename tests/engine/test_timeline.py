@@ -44,5 +44,11 @@ def test_the_trace_is_chromes_format(daemon: Daemon) -> None:
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert {event["cat"] for event in events} == {"analyse", "prefill", "decode"}
     assert all(event["dur"] >= 0 and event["args"]["requests"] == [completion.id] for event in events)
+    tokens = {
+        stage: sum(event["args"].get("tokens", 0) for event in events if event["cat"] == stage)
+        for stage in ("prefill", "decode")
+    }
+    assert completion.usage is not None
+    assert tokens == {"prefill": completion.usage.prompt_tokens, "decode": 3}, "the first of 4 comes from prefill"
     named = {event["pid"] for event in trace["traceEvents"] if event["ph"] == "M"}
     assert {event["pid"] for event in events} <= named

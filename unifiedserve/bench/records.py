@@ -32,6 +32,7 @@ class Record(msgspec.Struct, kw_only=True):
     error: str | None = None  # why there is no complete answer
     right: bool | None = None  # whether the answer is the right choice, where that is known
     phases: dict[Phase, float] = {}  # seconds, from the server's own trace
+    ttft_there: float | None = None  # seconds, from the same
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     of the event loop. `cpu` is the share of one core that the client took.
 
     `ttft_here` is the mean TTFT as the client sees it, from when requests were sent, `ttft_there` by the server's own
-    metrics, if it has some: their difference holds the client's error and what the server does not count.
+    trace or metrics, if it has some: their difference holds the client's error and what the server does not count.
     """
 
     late_p50: float

@@ -5,6 +5,7 @@ from inspect import Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
@@ -82,6 +83,7 @@ def goodput(**options: Any) -> None:
     from unifiedserve.bench.benchmark import find_goodput
     from unifiedserve.bench.goodput.outcome import describe
     from unifiedserve.bench.metrics.attainment import needed_scale
+    from unifiedserve.bench.report.files import replace_file
 
     check(asked)
     console = Console(highlight=False)
@@ -93,6 +95,10 @@ def goodput(**options: Any) -> None:
     scales = [needed_scale(record, measured.slo) for record in runs[0].records]
     console.print(describe(found, scales))
     _report(runs, measured, asked.out, console)
+    if asked.out:
+        path = Path(asked.out) / "goodput.json"
+        replace_file(path, msgspec.json.format(msgspec.json.encode(found)))
+        console.print(f"written: {path}", style="dim")
     raise typer.Exit(_INTERRUPTED if found.interrupted else 0)
 
 

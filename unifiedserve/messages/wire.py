@@ -25,7 +25,8 @@ CachedBuffer = Literal["kv", "visual"]
 class Span(msgspec.Struct):
     """A piece of work on the timeline; times are seconds of the system-wide monotonic clock.
 
-    `track` tells apart what one stage does at the same time: the decoder engines of vision.
+    `track` tells apart what one stage does at the same time: the decoder engines of vision. `tokens` are those that
+    were computed: of prompts, of images and videos, one of each sequence that decodes.
     """
 
     stage: Stage
@@ -34,6 +35,7 @@ class Span(msgspec.Struct):
     end: float
     requests: list[int]
     track: int = 0
+    tokens: int = 0
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):

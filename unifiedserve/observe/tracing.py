@@ -82,7 +82,10 @@ class Timeline:
                 "tid": 0 if span.name == "queue" else 1 + span.track,
                 "ts": self.microseconds(span.start),
                 "dur": round((span.end - span.start) * 1e6, 1),
-                "args": {"requests": [self._names.get(uid, str(uid)) for uid in span.requests]},
+                "args": {
+                    "requests": [self._names.get(uid, str(uid)) for uid in span.requests],
+                    **({"tokens": span.tokens} if span.tokens else {}),
+                },
             }
             for span in spans
         ]

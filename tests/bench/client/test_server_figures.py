@@ -12,7 +12,7 @@ from unifiedserve.bench.client.connection import connect
 from unifiedserve.bench.client.dialects import DIALECTS
 from unifiedserve.bench.client.target import find_target
 from unifiedserve.bench.records import Record
-from unifiedserve.bench.run.phases import Event, add_phases, phases_by_request
+from unifiedserve.bench.run.phases import Event, add_trace, traced
 from unifiedserve.bench.run.server_ttft import Observed, mean_ttft, observe
 from unifiedserve.errors import ConfigError
 
@@ -83,6 +83,14 @@ def test_the_mean_ttft_here_and_there() -> None:
     assert mean_ttft(None, Observed(14.0, 7.0), records) is None
 
 
+def test_the_trace_tells_more_than_the_metrics() -> None:
+    records = [answered(1.0, 2.01), answered(1.0, 4.03)]
+    records[0].ttft_there = 1.0
+    assert mean_ttft(None, None, records) is None  # it does not know both
+    records[1].ttft_there = 3.0
+    assert mean_ttft(None, None, records) == pytest.approx((2.02, 2.0))
+
+
 def span(cat: str, start: float, end: float, tid: int = 1, requests: tuple[str, ...] = ("chatcmpl-1",)) -> Any:
     """A complete event, in seconds."""
     ts, dur = start * 1e6, (end - start) * 1e6
@@ -106,19 +114,27 @@ PHASES = {"queue": 1.5, "vision": 3.0, "encode": 1.5, "prefill": 1.5, "handoff":
 
 
 def test_phases_of_a_request() -> None:
-    found = phases_by_request(msgspec.convert(TRACE, list[Event]))
-    assert found == {"chatcmpl-1": pytest.approx(PHASES)}  # the trace does not go back to the other one's prefill
+    found = traced(msgspec.convert(TRACE, list[Event]))
+    assert list(found) == ["chatcmpl-1"]  # the trace does not go back to the other one's prefill
+    assert found["chatcmpl-1"].phases == pytest.approx(PHASES)
+    assert found["chatcmpl-1"].ttft is None  # nor to this one's arrival
 
 
 def test_phases_that_the_server_learns_to_tell() -> None:
     trace = [*TRACE, span("fetch", 0.0, 0.25), span("analyse", 0.25, 0.5)]
-    found = phases_by_request(msgspec.convert(trace, list[Event]))["chatcmpl-1"]
-    assert (found["fetch"], found["analyse"]) == pytest.approx((0.25, 0.25))
+    found = traced(msgspec.convert(trace, list[Event]))["chatcmpl-1"]
+    assert (found.phases["fetch"], found.phases["analyse"]) == pytest.approx((0.25, 0.25))
+    assert found.ttft == pytest.approx(8.0)
+
+
+def test_a_prompt_that_is_computed_again_has_had_its_first_token() -> None:
+    trace = [*TRACE, span("analyse", 0.0, 0.5), span("prefill", 9.0, 9.4)]
+    assert traced(msgspec.convert(trace, list[Event]))["chatcmpl-1"].ttft == pytest.approx(8.0)
 
 
 async def test_phases_on_record() -> None:
     record = answered(0.0, 1.0)
     page = {"debug/trace": json.dumps({"traceEvents": TRACE}).encode()}
     async with served(say, **page) as server, http(server.url) as client:
-        await add_phases(client, DIALECTS["unifiedserve"], [record])
+        await add_trace(client, DIALECTS["unifiedserve"], [record])
     assert record.phases == pytest.approx(PHASES)

@@ -28,14 +28,20 @@ def test_targets_scale() -> None:
     assert (slo.ttft_of(record("text")), slo.tbt_limit) == pytest.approx((0.6, 0.3))
 
 
+def test_longer_prompts_than_those_alone_have_longer_in_proportion() -> None:
+    slo = Slo(ttft_of_kind={"text": 0.2}, tokens_of_kind={"text": 100}).scaled(5)
+    assert [slo.ttft_of(record("text", prompt_tokens=tokens)) for tokens in (10, 100, 700)] == pytest.approx([1, 1, 7])
+
+
 def test_an_isolated_run_tells_what_each_kind_takes() -> None:
     records = [
-        record("text", token_times=[0.1, 0.2]),
-        record("text", token_times=[0.3, 0.4]),
+        record("text", token_times=[0.1, 0.2], prompt_tokens=10),
+        record("text", token_times=[0.3, 0.4], prompt_tokens=30),
         record("text", token_times=[9.0], error="late"),
         record("video", token_times=[5.0, 5.3]),
         record("image"),
     ]
     slo = isolated_slo(records)
     assert slo.ttft_of_kind == pytest.approx({"text": 0.2, "video": 5.0})
+    assert slo.tokens_of_kind == {"text": 20}  # the video's server does not count tokens
     assert slo.tbt == pytest.approx(0.1)

@@ -86,4 +86,6 @@ def _ttft(slo: Slo) -> Iterator[str]:
         more = "".join(f" and {digits(seconds * MS)} ms a {what}" for seconds, what in shares if seconds)
         yield f"TTFT {digits(slo.ttft)} s{more}"
     for kind, seconds in slo.ttft_of_kind.items():
-        yield f"TTFT of {kind} {digits(seconds)} s"
+        tokens = slo.tokens_of_kind.get(kind)
+        longer = f", more in proportion for prompts above {tokens:g} tokens" if tokens else ""
+        yield f"TTFT of {kind} {digits(seconds)} s{longer}"

@@ -17,7 +17,7 @@ from unifiedserve.bench.client.endpoint import Endpoint
 from unifiedserve.bench.records import Run
 from unifiedserve.bench.requests import Request
 from unifiedserve.bench.run.loops import closed_loop, open_loop
-from unifiedserve.bench.run.phases import add_phases
+from unifiedserve.bench.run.phases import add_trace
 from unifiedserve.bench.run.plan import Manner, Plan
 from unifiedserve.bench.run.progress import Bar
 from unifiedserve.bench.run.server_ttft import mean_ttft, observe
@@ -50,8 +50,9 @@ async def measure(
         seconds = clock.now()
         if bar:
             bar.show(watch, seconds)
-    timing = keeper.timing(watch.records, mean_ttft(before, await observe(http, dialect), watch.records))
-    await add_phases(http, dialect, watch.records)
+    after = await observe(http, dialect)
+    await add_trace(http, dialect, watch.records)
+    timing = keeper.timing(watch.records, mean_ttft(before, after, watch.records))
     return Run(
         name=plan.name,
         command=sys.argv,

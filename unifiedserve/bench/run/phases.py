@@ -1,7 +1,9 @@
-"""Where a request's time went, from the server's own trace (Trace Event Format)."""
+"""Where a request's time went and when its first token was there, from the server's own trace (Trace Event Format)."""
 
 from collections import defaultdict
 from collections.abc import Iterable
+from math import inf
+from typing import NamedTuple
 
 import httpx
 import msgspec
@@ -42,8 +44,15 @@ class _Trace(msgspec.Struct):
     traceEvents: list[Event]  # noqa: N815
 
 
-async def add_phases(http: httpx.AsyncClient, dialect: Dialect, records: Iterable[Record]) -> None:
-    """Give the records their phases, as far as the server has a trace that goes back to them."""
+class Traced(NamedTuple):
+    """Seconds of a request's phases, and from its arrival to its first token if the trace goes back to that."""
+
+    phases: dict[Phase, float]
+    ttft: float | None
+
+
+async def add_trace(http: httpx.AsyncClient, dialect: Dialect, records: Iterable[Record]) -> None:
+    """Give the records what the server's trace tells, as far as it has one that goes back to them."""
     if not dialect.trace:
         return
     try:
@@ -51,13 +60,14 @@ async def add_phases(http: httpx.AsyncClient, dialect: Dialect, records: Iterabl
         events = msgspec.json.decode(response.content, type=_Trace).traceEvents
     except (httpx.HTTPError, msgspec.DecodeError):
         return
-    found = phases_by_request(events)
+    found = traced(events)
     for record in records:
-        record.phases = found.get(record.answer, {})
+        if record.answer in found:
+            record.phases, record.ttft_there = found[record.answer]
 
 
-def phases_by_request(events: Iterable[Event]) -> dict[str, dict[Phase, float]]:
-    """Return the seconds of each phase of each request that the trace knows from its prefill on.
+def traced(events: Iterable[Event]) -> dict[str, Traced]:
+    """Return what the trace tells of each request that it knows from its prefill on.
 
     A phase takes as long as there was work of it for the request, however many pieces of that overlap; so overlapping
     phases together take longer than the request. `queue` is waiting for vision, encode or prefill; `handoff` the time
@@ -69,7 +79,11 @@ def phases_by_request(events: Iterable[Event]) -> dict[str, dict[Phase, float]]:
         if phase:
             for request in event.args.requests:
                 spans[request][phase].append((event.ts, event.ts + event.dur))
-    return {request: _seconds(of_request) for request, of_request in spans.items() if "prefill" in of_request}
+    return {
+        request: Traced(_seconds(of_request), _ttft(of_request))
+        for request, of_request in spans.items()
+        if "prefill" in of_request
+    }
 
 
 def _phase(event: Event) -> Phase | None:
@@ -82,12 +96,27 @@ def _phase(event: Event) -> Phase | None:
 
 def _seconds(spans: dict[Phase, list[Interval]]) -> dict[Phase, float]:
     found: dict[Phase, float] = {phase: _covered(intervals) * _MICROSECOND for phase, intervals in spans.items()}
-    if "decode" in spans:
-        start = min(start for start, _ in spans["decode"])
-        prefilled = [end for begun, end in spans["prefill"] if begun < start]
-        if prefilled:
-            found["handoff"] = max(0.0, start - max(prefilled)) * _MICROSECOND
+    start, prefilled = _decoding(spans), _prefilled(spans)
+    if start < inf and prefilled > -inf:
+        found["handoff"] = max(0.0, start - prefilled) * _MICROSECOND
     return found
+
+
+def _ttft(spans: dict[Phase, list[Interval]]) -> float | None:
+    arrived = [start for phase in ("fetch", "analyse") for start, _ in spans.get(phase, [])]
+    end = _prefilled(spans)
+    return (end - min(arrived)) * _MICROSECOND if arrived and end > -inf else None
+
+
+def _decoding(spans: dict[Phase, list[Interval]]) -> float:
+    """Return when decode began; infinity if it did not."""
+    return min((start for start, _ in spans.get("decode", [])), default=inf)
+
+
+def _prefilled(spans: dict[Phase, list[Interval]]) -> float:
+    """Return when the prompt was at its end, for the first time; minus infinity if the trace does not know."""
+    start = _decoding(spans)
+    return max((end for begun, end in spans["prefill"] if begun < start), default=-inf)
 
 
 def _covered(intervals: Iterable[Interval]) -> float:

@@ -1,4 +1,4 @@
-"""The server's own mean TTFT, from its metrics."""
+"""The server's own mean TTFT, from its trace or its metrics."""
 
 import re
 from collections.abc import Sequence
@@ -31,11 +31,16 @@ async def observe(http: httpx.AsyncClient, dialect: Dialect) -> Observed | None:
 
 
 def mean_ttft(before: Observed | None, after: Observed | None, records: Sequence[Record]) -> tuple[float, float] | None:
-    """Return the mean TTFT of the same requests here, from when they were sent, and by the server's metrics.
+    """Return the mean TTFT of the same requests here, from when they were sent, and by the server.
 
-    None if they cannot be compared: without metrics, or if the server has answered others as well.
+    That is by its trace if this knows all of them, else by its metrics. None if they cannot be compared: without
+    metrics, or if the server has answered others as well.
     """
-    ours = [record.token_times[0] - record.sent for record in records if record.token_times]
+    answered = [record for record in records if record.token_times]
+    ours = [record.token_times[0] - record.sent for record in answered]
+    theirs = [record.ttft_there for record in answered if record.ttft_there is not None]
+    if ours and len(theirs) == len(ours):
+        return sum(ours) / len(ours), sum(theirs) / len(theirs)
     if before is None or after is None or not ours or after.tokens - before.tokens != len(ours):
         return None
     return sum(ours) / len(ours), (after.seconds - before.seconds) / len(ours)

@@ -62,7 +62,7 @@ def cautions(timing: Timing) -> list[str]:
         here, there = timing.ttft_here, timing.ttft_there
         if abs(here - there) > max(_APART_SHARE * there, _APART):
             found.append(
-                f"the mean TTFT is {here:.3f} s here and {there:.3f} s by the server's metrics: "
+                f"the mean TTFT is {here:.3f} s here and {there:.3f} s by the server: "
                 "the difference is this machine's, the network's, or what the server does not count"
             )
     return found

@@ -65,4 +65,4 @@ class EncodeStep:
         self._measured.encoded(tokens)
         self._port.neighbours.tell_used(Stage.ENCODE, self._visual.pool.used_pages())
         self._freed.by_encode()
-        self._port.reporter.span(Stage.ENCODE, "encode", start, [uid for uid, _ in work])
+        self._port.reporter.span(Stage.ENCODE, "encode", start, [uid for uid, _ in work], tokens)

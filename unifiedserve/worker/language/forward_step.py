@@ -81,7 +81,7 @@ class ForwardStep:
         self._port.reporter.tokens(tokens)
         if any(token.finish for token in tokens):
             self._freed.by_answers()
-        self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys])
+        self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys], len(keys))
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float) -> None:
         finished = self._prefill.finish(chunks, logits)
@@ -89,4 +89,5 @@ class ForwardStep:
             self._port.outbox.send(Stage.DECODE, generation)
         self._port.reporter.tokens(finished.tokens, finished.without_tokens)
         self._freed.by_prefill()
-        self._port.reporter.span(Stage.PREFILL, "prefill", start, [chunk.uid for chunk in chunks])
+        tokens = sum(chunk.stop - chunk.start for chunk in chunks)
+        self._port.reporter.span(Stage.PREFILL, "prefill", start, [chunk.uid for chunk in chunks], tokens)
