@@ -14,6 +14,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -98,8 +99,7 @@ class Model:
         ]
         sharing = Cores(len(os.sched_getaffinity(0)), costs.waste)
         budget, targets = budget_of(self._config, self._free.kv, costs.lone_step), Targets(self._config)
-        free = FreePages(self._free.kv, self._free.visual, self._free.patch)
-        simulator = Simulator(self._config.workers, budget, free, arrivals, costs, sharing, targets=targets)
+        simulator = Simulator(self._config.workers, budget, copy(self._free), arrivals, costs, sharing, targets=targets)
         simulator.run()
         return [
             Answer(each.kind, each.due, [token - start for token in simulator.tokens[uid]])

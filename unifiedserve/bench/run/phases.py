@@ -96,9 +96,9 @@ def _phase(event: Event) -> Phase | None:
 
 def _seconds(spans: dict[Phase, list[Interval]]) -> dict[Phase, float]:
     found: dict[Phase, float] = {phase: _covered(intervals) * _MICROSECOND for phase, intervals in spans.items()}
-    start, prefilled = _decoding(spans), _prefilled(spans)
-    if start < inf and prefilled > -inf:
-        found["handoff"] = max(0.0, start - prefilled) * _MICROSECOND
+    handoff = _decoding(spans) - _prefilled(spans)
+    if handoff < inf:
+        found["handoff"] = max(0.0, handoff) * _MICROSECOND
     return found
 
 

@@ -53,13 +53,13 @@ class ForwardStep:
         batch = [rows for _, rows in decode] + [rows for _, rows in prefill]
         hidden = self._model.run(batch)
         chunks = [chunk for chunk, _ in prefill]
+        prompt_tokens = sum(chunk.stop - chunk.start for chunk in chunks)
         self._read_prompts(chunks, hidden[len(decode) :])
         logits = self._model.next_logits(batch, hidden)
         if decode:
             self._finish_decode([key for key, _ in decode], logits[: len(decode)], start)
         if prefill:
-            self._finish_prefill(chunks, logits[len(decode) :], start)
-        prompt_tokens = sum(chunk.stop - chunk.start for chunk in chunks)
+            self._finish_prefill(chunks, logits[len(decode) :], start, prompt_tokens)
         self._measured.stepped(len(decode), prompt_tokens, start, time.monotonic())
 
     def _begin(self, plan: Plan) -> None:
@@ -83,11 +83,10 @@ class ForwardStep:
             self._freed.by_answers()
         self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys], len(keys))
 
-    def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float) -> None:
+    def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         finished = self._prefill.finish(chunks, logits)
         for generation in finished.generations:
             self._port.outbox.send(Stage.DECODE, generation)
         self._port.reporter.tokens(finished.tokens, finished.without_tokens)
         self._freed.by_prefill()
-        tokens = sum(chunk.stop - chunk.start for chunk in chunks)
         self._port.reporter.span(Stage.PREFILL, "prefill", start, [chunk.uid for chunk in chunks], tokens)
