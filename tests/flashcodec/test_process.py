@@ -160,13 +160,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
     raise AssertionError("it does not become true")
 
 
-def test_a_bitstream_is_closed_with_its_last_decoder(path: Path) -> None:
-    stream: Bitstream | None = analyse_bitstream(path)
+def test_a_bitstream_is_closed_with_its_last_decoder(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.mp4"  # which no other test of this process has opened
+    copy.write_bytes(path.read_bytes())
+    stream: Bitstream | None = analyse_bitstream(copy)
     assert stream is not None
     with VideoDecoder(stream) as decoder:
         decoder.get_frame_at(3)
     assert VideoDecoder(stream).get_frame_at(3).pts_seconds == 0.12  # not closed with the first one
-    opened = f"{path.resolve()}"
+    opened = f"{copy.resolve()}"
 
     def is_open() -> bool:
         return any(os.path.realpath(f"/proc/self/fd/{fd}") == opened for fd in os.listdir("/proc/self/fd"))
