@@ -86,6 +86,7 @@ def main(
     kind: Annotated[list[str] | None, typer.Option(help="Only requests of this kind; may be given again")] = None,
     trace: Annotated[Path | None, typer.Option(help="The file that the experiment `trace` replays")] = None,
     frames: Annotated[int, typer.Option(help="Frames of a video")] = 64,
+    frame_pixels: Annotated[int, typer.Option(help="Of a frame, at most; images keep their size")] = 50_176,
     seed: Annotated[int, typer.Option(help="Of requests and arrivals")] = 0,
     model: Annotated[
         Path, typer.Option(help="The checkpoint; half a billion random weights if missing")
@@ -113,7 +114,12 @@ def main(
         workload = drawn(chosen, count, seed, model, media, trace, kind or [], quick)
         make(workload.media, media, console)
         plan = sweep.Sweep(
-            name, workload.requests, list(dict.fromkeys(arrivals)), seed, QUICK_FRAMES if quick else frames
+            name=name,
+            requests=workload.requests,
+            arrivals=list(dict.fromkeys(arrivals)),
+            seed=seed,
+            frames=QUICK_FRAMES if quick else frames,
+            frame_pixels=frame_pixels,
         )
         machine = sweep.Machine(model, media, vllm, Path(tempfile.mkdtemp(prefix=f"{name}-")))
         results = sweep.Results()

@@ -50,13 +50,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What every server is asked: the requests, at one arrival process after another."""
+    """What every server is asked: the requests, at one arrival process after another.
+
+    Videos are sampled to `frames` of at most `frame_pixels`.
+    """
 
     name: str
     requests: Sequence[Request]
     arrivals: Sequence[str]
     seed: int
     frames: int
+    frame_pixels: int
 
     def plans(self, server: str) -> Iterator[Plan]:
         """Yield the plan of each run with a server."""
@@ -119,7 +123,7 @@ async def ask(url: str, sweep: Sweep, title: str, results: Results, console: Con
     timeout = httpx.Timeout(None, connect=30.0, read=SILENCE)
     limits = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=f"{url}/", timeout=timeout, limits=limits) as http:
-        wishes = Wishes(media={"frames": sweep.frames})
+        wishes = Wishes(video={"frames": sweep.frames, "frame_pixels": sweep.frame_pixels})
         manner = Manner(url=url, target=await find_target(http), wishes=wishes, delivery="file")
         with shown(console) as progress:
             for plan in (sweep.alone(title), *sweep.plans(title)):

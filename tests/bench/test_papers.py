@@ -110,7 +110,7 @@ def test_targets_are_multiples_of_what_requests_take_alone() -> None:
 def test_a_few_of_each_kind_are_measured_alone() -> None:
     turn = Turn(parts=(Text("?"),), max_tokens=1)
     requests = [Request(id=f"{kind}{n}", kind=kind, turns=(turn,)) for n in range(9) for kind in ("text", "video")]
-    whole = sweep.Sweep("name", requests, ["closed:4", "poisson:2"], 0, 8)
+    whole = sweep.Sweep("name", requests, ["closed:4", "poisson:2"], 0, 8, 10_000)
     alone = whole.alone("server")
     assert (alone.users, [request.id for request in alone.warmup]) == (1, ["text0", "video0"])
     assert [arrival.request.id for arrival in alone.requests] == [

@@ -81,6 +81,9 @@ class RunOptions(SloOptions, frozen=True, kw_only=True):
     frames: Annotated[Count | None, Meta(description="Of a video; default: as the server's rules say")] = None
     fps: Annotated[Positive | None, Meta(description="Frames of a second of video")] = None
     max_pixels: Annotated[Count | None, Meta(description="Of a frame or an image")] = None
+    frame_pixels: Annotated[
+        Count | None, Meta(description="Of a frame, instead of --max-pixels in requests about a video")
+    ] = None
     cache_salt: Annotated[str, Meta(description="Keeps the server's caches of other runs out, where it knows one")] = ""
     extra_body: Annotated[str, Meta(description="JSON that goes into every request: '{\"priority\": 1}'")] = ""
     silence: Annotated[float, Meta(gt=0, description="Seconds without a word after which a request has failed")] = 600.0
@@ -91,6 +94,7 @@ class RunOptions(SloOptions, frozen=True, kw_only=True):
         """What every request asks for. Raises ConfigError if --extra-body is no JSON object."""
         return Wishes(
             media={"frames": self.frames, "fps": self.fps, "max_pixels": self.max_pixels},
+            video={"frame_pixels": self.frame_pixels},
             logprobs=self.accuracy == "logprob",
             salt=self.cache_salt,
             extra=_object(self.extra_body) if self.extra_body else {},

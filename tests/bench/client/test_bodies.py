@@ -58,6 +58,19 @@ def test_options_stand_where_the_server_looks_for_them() -> None:
     assert (body["cache_salt"], body["priority"]) == ("s", 1)
 
 
+def test_frames_can_be_smaller_than_images(clip: Path) -> None:
+    wishes = Wishes(media={"max_pixels": 900}, video={"frames": 4, "frame_pixels": 100})
+    picture = Turn(parts=(Medium(kind="image", path=str(clip)),), max_tokens=1)
+    with delivered("file", [str(clip)]) as media:
+        vllm = Bodies("m", DIALECTS["vllm"], media, wishes)
+        about_image = json.loads(vllm.make([picture], []))
+        about_video = json.loads(vllm.make([with_clip(clip), picture], ["a clip"]))
+    assert about_image["mm_processor_kwargs"] == {"max_pixels": 900}
+    assert "media_io_kwargs" not in about_image
+    assert about_video["mm_processor_kwargs"] == {"max_pixels": 100}
+    assert about_video["media_io_kwargs"] == {"video": {"num_frames": 4}}
+
+
 def test_only_exact_answers_ignore_the_end() -> None:
     assert "ignore_eos" not in made(turns=[turn(exact=False)])
     assert "ignore_eos" not in made("openai")
@@ -76,9 +89,10 @@ def test_only_choices_are_asked_for_with_log_probabilities() -> None:
     [
         ("sglang", {"media": {"frames": 8}}, "--frames: requests to sglang cannot say that"),
         ("openai", {"media": {"max_pixels": 8}}, "--max-pixels"),
+        ("openai", {"video": {"frame_pixels": 8}}, "--frame-pixels"),
         ("unifiedserve", {"salt": "s"}, "--cache-salt: unifiedserve has none"),
     ],
-    ids=["frames", "pixels", "salt"],
+    ids=["frames", "pixels", "frame pixels", "salt"],
 )
 def test_what_a_server_cannot_be_asked_for(dialect: str, wishes: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):

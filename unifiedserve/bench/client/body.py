@@ -16,11 +16,13 @@ TOP = 20  # most likely first tokens that are asked for
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """What every request asks for, beside its turns.
 
-    `media` are the options of images and videos by name, None where the server decides. With `logprobs` an answer to
-    choose comes with the likeliest first tokens. `extra` goes into every body as it is, and before anything else.
+    `media` are the options of images and videos by name, None where the server decides; those in `video` go on top of
+    them where a video is asked about. With `logprobs` an answer to choose comes with the likeliest first tokens.
+    `extra` goes into every body as it is, and before anything else.
     """
 
     media: dict[str, float | None] = {}
+    video: dict[str, float | None] = {}
     logprobs: bool = False
     salt: str = ""
     extra: dict[str, Any] = {}
@@ -39,8 +41,10 @@ class Bodies:
             "stream": True,
             "stream_options": {"include_usage": True},
             **dialect.token_ids,
-            **self._asked(),
+            **self._salt(),
         }
+        self._options = self._fields(wishes.media)
+        self._video_options = self._fields(wishes.media | wishes.video)
 
     @property
     def exact(self) -> bool:
@@ -55,7 +59,8 @@ class Bodies:
             if answer is not None:
                 messages.append({"role": "assistant", "content": answer})
         asked = turns[-1]
-        body = {**self._fixed, "messages": messages, "max_tokens": asked.max_tokens}
+        options = self._video_options if any(map(_has_video, turns)) else self._options
+        body = {**self._fixed, **options, "messages": messages, "max_tokens": asked.max_tokens}
         if asked.exact:
             body |= self._dialect.exact
         if asked.expected and self._wishes.logprobs:
@@ -73,15 +78,16 @@ class Bodies:
         kind = f"{part.kind}_url"
         return {"type": kind, kind: {"url": self._media.url(part.path)}}
 
-    def _asked(self) -> dict[str, Any]:
+    def _salt(self) -> dict[str, str]:
+        if self._wishes.salt and not self._dialect.salt:
+            raise ConfigError(f"--cache-salt: {self._dialect.name} has none")
+        return {self._dialect.salt: self._wishes.salt} if self._wishes.salt else {}
+
+    def _fields(self, options: dict[str, float | None]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        for name, value in self._wishes.media.items():
+        for name, value in options.items():
             if value is not None:
                 _put(fields, self._path_of(name), value)
-        if self._wishes.salt:
-            if not self._dialect.salt:
-                raise ConfigError(f"--cache-salt: {self._dialect.name} has none")
-            fields[self._dialect.salt] = self._wishes.salt
         return fields
 
     def _path_of(self, name: str) -> tuple[str, ...]:
@@ -100,6 +106,10 @@ def media_paths(requests: Iterable[Request]) -> list[str]:
         if medium.start is not None or medium.end is not None:
             raise ConfigError(f"{medium.path}: no server can be asked about a part of a file: cut it out first")
     return list(dict.fromkeys(medium.path for medium in media))
+
+
+def _has_video(turn: Turn) -> bool:
+    return any(isinstance(part, Medium) and part.kind == "video" for part in turn.parts)
 
 
 def _put(fields: dict[str, Any], path: tuple[str, ...], value: float) -> None:

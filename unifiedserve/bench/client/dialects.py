@@ -28,6 +28,7 @@ _VIDEO_OPTIONS = {
     "frames": ("media_io_kwargs", "video", "num_frames"),
     "fps": ("media_io_kwargs", "video", "fps"),
     "max_pixels": ("mm_processor_kwargs", "max_pixels"),
+    "frame_pixels": ("mm_processor_kwargs", "max_pixels"),
 }
 
 DIALECTS = {
