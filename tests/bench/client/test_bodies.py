@@ -53,7 +53,7 @@ def test_a_later_turn_has_all_that_was_said() -> None:
 
 def test_options_stand_where_the_server_looks_for_them() -> None:
     body = made("vllm", media={"frames": 8, "fps": None, "max_pixels": 50176}, salt="s", extra={"priority": 1})
-    assert body["media_io_kwargs"] == {"video": {"num_frames": 8}}
+    assert body["media_io_kwargs"] == {"video": {"num_frames": 8, "max_frames": 8}}
     assert body["mm_processor_kwargs"] == {"max_pixels": 50176}
     assert (body["cache_salt"], body["priority"]) == ("s", 1)
 
@@ -68,7 +68,7 @@ def test_frames_can_be_smaller_than_images(clip: Path) -> None:
     assert about_image["mm_processor_kwargs"] == {"max_pixels": 900}
     assert "media_io_kwargs" not in about_image
     assert about_video["mm_processor_kwargs"] == {"max_pixels": 100}
-    assert about_video["media_io_kwargs"] == {"video": {"num_frames": 4}}
+    assert about_video["media_io_kwargs"] == {"video": {"num_frames": 4, "max_frames": 4}}
 
 
 def test_only_exact_answers_ignore_the_end() -> None:

@@ -86,11 +86,11 @@ class Bodies:
     def _fields(self, options: dict[str, float | None]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         for name, value in options.items():
-            if value is not None:
-                _put(fields, self._path_of(name), value)
+            for path in self._paths_of(name) if value is not None else ():
+                _put(fields, path, value)
         return fields
 
-    def _path_of(self, name: str) -> tuple[str, ...]:
+    def _paths_of(self, name: str) -> tuple[tuple[str, ...], ...]:
         if name not in self._dialect.options:
             option = name.replace("_", "-")
             raise ConfigError(
@@ -112,7 +112,7 @@ def _has_video(turn: Turn) -> bool:
     return any(isinstance(part, Medium) and part.kind == "video" for part in turn.parts)
 
 
-def _put(fields: dict[str, Any], path: tuple[str, ...], value: float) -> None:
+def _put(fields: dict[str, Any], path: tuple[str, ...], value: float | None) -> None:
     *above, last = path
     for name in above:
         fields = fields.setdefault(name, {})

@@ -11,24 +11,24 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """A server's extensions.
 
     `exact` are the fields that make an answer as long as `max_tokens`, `token_ids` those that put ids into every chunk.
-    `options` has the path in the body at which an option of media stands, `salt` that of the salt of caches. Metrics
+    `options` has the paths in the body at which an option of media stands, `salt` that of the salt of caches. Metrics
     begin with `metrics`; `trace` is where the timeline of requests is.
     """
 
     name: str
     exact: dict[str, Any] = {}
     token_ids: dict[str, Any] = {}
-    options: dict[str, tuple[str, ...]] = {}
+    options: dict[str, tuple[tuple[str, ...], ...]] = {}
     salt: str = ""
     metrics: str = ""
     trace: str = ""
 
 
-_VIDEO_OPTIONS = {
-    "frames": ("media_io_kwargs", "video", "num_frames"),
-    "fps": ("media_io_kwargs", "video", "fps"),
-    "max_pixels": ("mm_processor_kwargs", "max_pixels"),
-    "frame_pixels": ("mm_processor_kwargs", "max_pixels"),
+_VIDEO_OPTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "frames": (("media_io_kwargs", "video", "num_frames"),),
+    "fps": (("media_io_kwargs", "video", "fps"),),
+    "max_pixels": (("mm_processor_kwargs", "max_pixels"),),
+    "frame_pixels": (("mm_processor_kwargs", "max_pixels"),),
 }
 
 DIALECTS = {
@@ -46,7 +46,9 @@ DIALECTS = {
             name="vllm",
             exact={"ignore_eos": True},
             token_ids={"return_token_ids": True},
-            options=_VIDEO_OPTIONS,
+            # its loaders of some models, Qwen-VL's among them, know a limit instead of a number of frames
+            options=_VIDEO_OPTIONS
+            | {"frames": (("media_io_kwargs", "video", "num_frames"), ("media_io_kwargs", "video", "max_frames"))},
             salt="cache_salt",
             metrics="vllm:",
         ),
