@@ -86,8 +86,9 @@ class Bodies:
     def _fields(self, options: dict[str, float | None]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         for name, value in options.items():
-            for path in self._paths_of(name) if value is not None else ():
-                _put(fields, path, value)
+            if value is not None:
+                for path in self._paths_of(name):
+                    _put(fields, path, value)
         return fields
 
     def _paths_of(self, name: str) -> tuple[tuple[str, ...], ...]:
@@ -112,7 +113,7 @@ def _has_video(turn: Turn) -> bool:
     return any(isinstance(part, Medium) and part.kind == "video" for part in turn.parts)
 
 
-def _put(fields: dict[str, Any], path: tuple[str, ...], value: float | None) -> None:
+def _put(fields: dict[str, Any], path: tuple[str, ...], value: float) -> None:
     *above, last = path
     for name in above:
         fields = fields.setdefault(name, {})
