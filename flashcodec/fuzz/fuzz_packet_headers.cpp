@@ -33,6 +33,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // A copy of exactly its size: a read past the end is seen.
     const std::vector<uint8_t> packet(rest.begin() + 1, rest.begin() + 1 + static_cast<std::ptrdiff_t>(length));
     disposable(packet, format);
+    shows(packet, format);
     independent(packet, format);
     if (format.codec == AV_CODEC_ID_H264) inspect_h264(packet, format.nal);
     rest = rest.subspan(1 + length);

@@ -84,6 +84,9 @@ _SVT = ["-c:v", "libsvtav1", "-preset", "10", "-g", "30"]
 _MPEG2 = ["-c:v", "mpeg2video", "-g", "12", "-bf", "2"]
 _MPEG4 = ["-c:v", "mpeg4", "-g", "25", "-bf", "2"]
 _TEST = "testsrc2=s=192x128:r=25:d=3"
+_ALTERNATE = ["-auto-alt-ref", "1", "-lag-in-frames", "25", "-cpu-used", "4", "-b:v", "100k"]
+_VP9_SPLIT = ["-c:v", "libvpx-vp9", *_ALTERNATE, "-bsf:v", "vp9_superframe_split", "-fflags", "-autobsf"]
+_AV1_SPLIT = ["-c:v", "libaom-av1", "-cpu-used", "8", "-bsf:v", "av1_frame_split", "-fflags", "-autobsf"]
 
 # As CLIPS: every codec and container, and the ways in which frames refer to each other.
 FORMATS = {
@@ -106,13 +109,12 @@ FORMATS = {
     "av1_aom.mkv": (_TEST, ["-c:v", "libaom-av1", "-cpu-used", "8", "-g", "30"]),
     "vp9_layers.webm": (_TEST, ["-c:v", "libvpx-vp9", *_LAYERED]),
     "vp9_layers_that_carry_over.webm": (_TEST, ["-c:v", "libvpx-vp9", *_VPX, "-ts-parameters", _LAYERS]),
-    "vp9_superframes.webm": (_TEST, ["-c:v", "libvpx-vp9", "-cpu-used", "8", "-auto-alt-ref", "1", "-b:v", "300k"]),
+    "vp9_superframes.webm": (_TEST, ["-c:v", "libvpx-vp9", *_ALTERNATE]),
     "vp9.mp4": (_TEST, ["-c:v", "libvpx-vp9", *_VPX]),
     "vp9_10bit.webm": (_TEST, ["-c:v", "libvpx-vp9", *_VPX, "-pix_fmt", "yuv420p10le", "-colorspace", "bt2020nc"]),
     "vp9_422.mkv": (_TEST, ["-c:v", "libvpx-vp9", *_VPX, "-pix_fmt", "yuv422p", "-colorspace", "bt709"]),
     "vp9_full_range.mp4": (_TEST, ["-c:v", "libvpx-vp9", *_VPX, "-color_range", "pc", "-colorspace", "smpte170m"]),
     "vp8_layers.webm": (_TEST, ["-c:v", "libvpx", *_LAYERED]),
-    "vp8_hidden.webm": (_TEST, ["-c:v", "libvpx", "-cpu-used", "8", "-auto-alt-ref", "1", "-lag-in-frames", "10"]),
     "mpeg1.mkv": (_TEST, ["-c:v", "mpeg1video", "-g", "12", "-bf", "2"]),
     "mpeg2.mp4": (_TEST, _MPEG2),
     "mpeg2.ts": (_TEST, _MPEG2),
@@ -133,6 +135,17 @@ FORMATS = {
     "animated.apng": ("testsrc2=s=64x48:r=10:d=2", ["-plays", "0"]),
     "without_cues.mkv": (_TEST, [*X264, "-g", "24", "-f", "matroska", "-live", "1"]),
     "starts_late.ts": (_TEST, [*X264, "-g", "24", "-output_ts_offset", "3600"]),
+}
+
+# As CLIPS: frames that are not shown have packets of their own.
+HIDDEN = {
+    "vp8_hidden.webm": (_TEST, ["-c:v", "libvpx", *_ALTERNATE]),
+    "vp8_hidden.ivf": (_TEST, ["-c:v", "libvpx", *_ALTERNATE]),
+    "vp9_hidden.webm": (_TEST, _VP9_SPLIT),
+    "vp9_hidden.mp4": (_TEST, _VP9_SPLIT),
+    "av1_hidden.mkv": (_TEST, _AV1_SPLIT),
+    "av1_hidden.ivf": (_TEST, _AV1_SPLIT),
+    "av1_hidden.mp4": (_TEST, _AV1_SPLIT),
 }
 
 ClipMaker = Callable[[str], Path]  # the `clip` fixture

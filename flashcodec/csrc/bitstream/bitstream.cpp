@@ -32,6 +32,19 @@ bool one_sample_one_packet(const AVCodecParameters& parameters) {
   return std::find(codecs.begin(), codecs.end(), parameters.codec_id) != codecs.end();
 }
 
+// Where frames that are not shown have samples of their own, which MP4 forbids, their times are next to those of
+// others.
+bool may_hide_frames(const AVCodecParameters& parameters, std::span<const Packet> packets) {
+  constexpr int64_t kMuchShorter = 8;  // than the average
+  constexpr std::array codecs{AV_CODEC_ID_VP8, AV_CODEC_ID_VP9, AV_CODEC_ID_AV1};
+  if (std::ranges::find(codecs, parameters.codec_id) == codecs.end() || packets.size() < 2) return false;
+  const auto steps = static_cast<int64_t>(packets.size() - 1);
+  const int64_t average = av_sat_sub64(packets.back().dts, packets.front().dts) / steps;
+  return std::ranges::adjacent_find(packets, [&](const Packet& a, const Packet& b) {
+           return av_sat_sub64(b.dts, a.dts) < average / kMuchShorter;
+         }) != packets.end();
+}
+
 const uint8_t* side_data(const AVStream* stream, AVPacketSideDataType type) {
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 100)
   const AVPacketSideData* data =
@@ -185,6 +198,11 @@ void Bitstream::read_packets(Input& input, Deadline deadline) {
   const std::unique_ptr<Input> tables =
       table_.contiguous ? Input::tables_only(table_.source, *input.stream(), table_.limits, deadline) : nullptr;
   list_packets(tables != nullptr ? *tables : input);
+  if (tables != nullptr && may_hide_frames(*parameters_, table_.packets)) {
+    table_.packets.clear();
+    scanned_ = true;
+    list_packets(input);
+  }
   if (table_.packets.empty()) fail(log.explain("the stream has no frames"));
   order_frames(!mov);
   if (frames_.empty()) fail(log.explain("the stream has no frames that are shown"));
@@ -199,6 +217,7 @@ void Bitstream::check_count(int64_t packets) const {
 void Bitstream::list_packets(Input& input) {
   auto packet = owned<PacketPtr>(av_packet_alloc());
   format_.independent = scanned_;
+  CodedFormat headers = format_;
   bool simple = scanned_;
   while (input.read(packet.get())) {
     check_count(static_cast<int64_t>(table_.packets.size()) + 1);
@@ -207,7 +226,8 @@ void Bitstream::list_packets(Input& input) {
     if (format_.independent) format_.independent = independent(bytes_of(*packet), format_);
     const bool key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
     table_.packets.push_back({packet->pts, packet->dts, packet->duration, packet->pos, packet->size, -1, key,
-                              (packet->flags & AV_PKT_FLAG_DISCARD) != 0, key && scanned_ && gradual(*packet)});
+                              (packet->flags & AV_PKT_FLAG_DISCARD) != 0,
+                              !scanned_ || shows(bytes_of(*packet), headers), key && scanned_ && gradual(*packet)});
     if (av_packet_get_side_data(packet.get(), AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr) {
       fail("the stream is encrypted: decrypt it first", ErrorKind::kUnsupported);
     }
@@ -228,7 +248,7 @@ void Bitstream::order_frames(bool restart_at_keys) {
   shown.reserve(table_.packets.size());
   for (int32_t i = 0; i < static_cast<int32_t>(table_.packets.size()); ++i) {
     const Packet& packet = table_.packets[i];
-    if (packet.discard) continue;
+    if (packet.discard || !packet.shown) continue;
     ordered_ = ordered_ && packet.pts != AV_NOPTS_VALUE;
     int64_t pts = packet.pts != AV_NOPTS_VALUE ? packet.pts : packet.dts;
     if (pts == AV_NOPTS_VALUE) pts = shown.empty() ? 0 : av_sat_add64(shown.back().first, 1);

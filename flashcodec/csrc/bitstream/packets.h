@@ -17,9 +17,10 @@ struct Packet {
   int64_t duration;
   int64_t position;  // in the source, -1 if unknown
   int32_t size;
-  int32_t frame;  // its place in presentation order, -1 if an edit list hides it
+  int32_t frame;  // its place in presentation order, -1 if it is none
   bool key;
-  bool discard;
+  bool discard;  // an edit list hides its frame
+  bool shown;    // a frame comes out for it: it is not only referred to
   bool gradual;  // a key packet that was seen to be a recovery point in the middle of an intra refresh
 };
 

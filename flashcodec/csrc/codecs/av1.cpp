@@ -132,6 +132,19 @@ bool refreshes(const Obu& obu, const Av1Sequence& sequence) {
   return bits.bits(8) != 0 || bits.overrun();
 }
 
+bool is_frame_header(const Obu& obu) {
+  return obu.type == kFrameHeader || obu.type == kFrame || obu.type == kRedundantFrameHeader;
+}
+
+// uncompressed_header(), 5.9.2, up to show_frame
+bool frame_shows(const Obu& obu, const std::optional<Av1Sequence>& sequence) {
+  if (!sequence || sequence->reduced_still_picture_header) return true;
+  BitReader bits(obu.payload);
+  if (bits.flag()) return true;  // show_existing_frame
+  bits.skip(2);                  // frame_type
+  return bits.flag() || bits.overrun();
+}
+
 }  // namespace
 
 std::optional<Av1Sequence> find_av1_sequence(Bytes obus) {
@@ -148,11 +161,20 @@ bool disposable_av1(Bytes packet, std::optional<Av1Sequence>& sequence) {
       sequence = read_sequence(obu->payload);
       return false;
     }
-    if (obu->type != kFrameHeader && obu->type != kFrame && obu->type != kRedundantFrameHeader) continue;
+    if (!is_frame_header(*obu)) continue;
     if (!sequence || obu->spatial_id > 0 || refreshes(*obu, *sequence)) return false;
     frames = true;
   }
   return frames && packet.empty();
+}
+
+bool av1_shows(Bytes packet, std::optional<Av1Sequence>& sequence) {
+  bool shown = false;
+  while (const std::optional<Obu> obu = next_obu(packet)) {
+    if (obu->type == kSequenceHeader) sequence = read_sequence(obu->payload);
+    if (is_frame_header(*obu)) shown = shown || frame_shows(*obu, sequence);
+  }
+  return shown || !packet.empty();
 }
 
 }  // namespace flashcodec

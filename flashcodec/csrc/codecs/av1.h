@@ -38,4 +38,9 @@ std::optional<Av1Sequence> find_av1_sequence(std::span<const uint8_t> obus);
 // so that the packet can be left out. A sequence header in the packet replaces `sequence`.
 bool disposable_av1(std::span<const uint8_t> packet, std::optional<Av1Sequence>& sequence);
 
+// Whether a frame of the packet is shown, or shown again: one that is not is only referred to, and has a packet of its
+// own where temporal units were taken apart. True also for what cannot be read. A sequence header in the packet
+// replaces `sequence`.
+bool av1_shows(std::span<const uint8_t> packet, std::optional<Av1Sequence>& sequence);
+
 }  // namespace flashcodec

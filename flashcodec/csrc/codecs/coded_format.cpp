@@ -67,6 +67,19 @@ bool simple_order(Bytes packet, const CodedFormat& format) {
   return format.codec == AV_CODEC_ID_MPEG1VIDEO || format.codec == AV_CODEC_ID_MPEG2VIDEO;
 }
 
+bool shows(Bytes packet, CodedFormat& format) {
+  switch (format.codec) {
+    case AV_CODEC_ID_VP8:
+      return vp8_shows(packet);
+    case AV_CODEC_ID_VP9:
+      return vp9_shows(packet);
+    case AV_CODEC_ID_AV1:
+      return av1_shows(packet, format.av1);
+    default:
+      return true;
+  }
+}
+
 bool independent(Bytes packet, const CodedFormat& format) {
   if (format.codec == AV_CODEC_ID_VP8) return inspect_vp8(packet).independent;
   return format.codec == AV_CODEC_ID_VP9 && inspect_vp9(packet).independent;

@@ -31,6 +31,9 @@ bool disposable(std::span<const uint8_t> packet, CodedFormat& format);
 // the next of them comes. Not so if an MPEG-4 packet holds more or less than one picture.
 bool simple_order(std::span<const uint8_t> packet, const CodedFormat& format);
 
+// Whether a picture comes out for the packet. To be asked of all packets in order, as disposable().
+bool shows(std::span<const uint8_t> packet, CodedFormat& format);
+
 // VP8, VP9: whether the packet's frames are independent of others in the sense of VpxFrame.
 bool independent(std::span<const uint8_t> packet, const CodedFormat& format);
 

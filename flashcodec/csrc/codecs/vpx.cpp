@@ -1,5 +1,8 @@
 #include "codecs/vpx.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "codecs/bit_reader.h"
 
 namespace flashcodec {
@@ -95,6 +98,35 @@ std::optional<unsigned> read_vp9_profile(BitReader& bits) {
 // More than one frame in the packet (VP9, annex B).
 bool is_superframe(Bytes packet) { return !packet.empty() && (packet.back() & 0xE0) == 0xC0; }
 
+// The frames of a packet: those that the index at its end tells of, or else all of it. None if the index is damaged.
+std::vector<Bytes> vp9_frames(Bytes packet) {
+  if (!is_superframe(packet)) return {packet};
+  const uint8_t marker = packet.back();
+  const size_t count = (marker & 7U) + 1;
+  const size_t size_bytes = (marker >> 3 & 3U) + 1;
+  const size_t index_bytes = 2 + count * size_bytes;
+  if (packet.size() < index_bytes || packet[packet.size() - index_bytes] != marker) return {packet};
+  Bytes index = packet.last(index_bytes - 1);
+  packet = packet.first(packet.size() - index_bytes);
+  std::vector<Bytes> frames;
+  for (size_t i = 0; i < count; ++i, index = index.subspan(size_bytes)) {
+    size_t size = 0;
+    for (size_t byte = size_bytes; byte-- > 0;) size = size << 8 | index[byte];
+    if (size > packet.size()) return {};
+    frames.push_back(packet.first(size));
+    packet = packet.subspan(size);
+  }
+  return frames;
+}
+
+// uncompressed_header(), 6.2, up to show_frame
+bool vp9_frame_shows(Bytes frame) {
+  BitReader bits(frame);
+  if (!read_vp9_profile(bits) || bits.flag()) return true;  // show_existing_frame
+  bits.skip(1);                                             // frame_type
+  return bits.flag() || bits.overrun();
+}
+
 }  // namespace
 
 // RFC 6386, 9.2 to 9.11 and 19.2
@@ -120,6 +152,14 @@ VpxFrame inspect_vp8(Bytes packet) {
   changes = bits.flag() || changes;                        // refresh_entropy_probs
   changes = bits.flag() || changes;                        // refresh_last
   return {.independent = independent, .refreshes_nothing = !changes && !bits.overrun()};
+}
+
+// RFC 6386, 9.1
+bool vp8_shows(Bytes packet) { return packet.empty() || (packet[0] & 0x10) != 0; }
+
+bool vp9_shows(Bytes packet) {
+  const std::vector<Bytes> frames = vp9_frames(packet);
+  return frames.empty() || std::ranges::any_of(frames, vp9_frame_shows);
 }
 
 // uncompressed_header(), 6.2. A frame that is only shown again costs nothing to decode, so it counts as refreshing.

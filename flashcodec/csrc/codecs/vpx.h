@@ -23,6 +23,11 @@ struct VpxFrame {
 VpxFrame inspect_vp8(std::span<const uint8_t> packet);
 VpxFrame inspect_vp9(std::span<const uint8_t> packet);
 
+// Whether a frame of the packet is shown; frames that are not (alternate references) are only referred to. True also
+// for what cannot be read.
+bool vp8_shows(std::span<const uint8_t> packet);
+bool vp9_shows(std::span<const uint8_t> packet);
+
 // What a VP9 key frame says of the pictures. `color_space` is the number in 7.2.2 of the specification.
 struct Vp9Format {
   int profile = 0;
