@@ -1,7 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
-#include "cuda/driver.h"
+#include "native/cuda/driver.h"
 #include "cuda/gpu.h"
 #include "native/released_gil.h"
 #include "place.h"
@@ -19,7 +19,7 @@ auto ask(const Call& call) {
   const native::ReleasedGil released;
   try {
     return call();
-  } catch (const cuda::CudaError& error) {
+  } catch (const native::cuda::CudaError& error) {
     throw ArenaError(error.what());
   }
 }

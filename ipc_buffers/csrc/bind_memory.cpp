@@ -5,7 +5,7 @@
 
 #include "bindings.h"
 #include "memory.h"
-#include "native/dlpack.h"
+#include "native/dlpack_export.h"
 #include "native/held_bytes.h"
 #include "native/released_gil.h"
 
@@ -16,9 +16,6 @@ namespace {
 
 namespace dlpack = native::dlpack;
 using MemoryHandle = Handle<Memory>;
-using DeviceTuple = std::pair<std::int32_t, std::int32_t>;
-
-constexpr dlpack::DataType kUint8{1, 8, 1};
 
 dlpack::Device device_of(const Memory& memory) {
   const auto place = memory.place();
@@ -26,54 +23,20 @@ dlpack::Device device_of(const Memory& memory) {
   return {dlpack::DeviceType::cpu, 0};
 }
 
-// What a consumer holds of a memory: whoever looks at the bytes keeps them mapped.
-template <typename Managed>
-struct Export {
-  explicit Export(std::shared_ptr<const Memory> exported)
-      : memory(std::move(exported)), length(static_cast<std::int64_t>(memory->size())) {
-    managed.tensor = {memory->address(), device_of(*memory), 1, kUint8, &length, &stride, 0};
-    managed.owner = this;
-    managed.deleter = [](Managed* done) { const std::unique_ptr<Export> owned(static_cast<Export*>(done->owner)); };
-  }
-
-  std::shared_ptr<const Memory> memory;
-  std::int64_t length;
-  std::int64_t stride = 1;
-  Managed managed{};
-};
-
-// A consumer renames the capsule that it takes; one that nobody took is still to be freed.
-template <typename Managed>
-void free_unused(PyObject* capsule) {
-  if (PyCapsule_IsValid(capsule, Managed::kCapsule) == 0) return;
-  auto* managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, Managed::kCapsule));
-  managed->deleter(managed);
-}
-
-template <typename Managed>
-py::capsule export_as(std::shared_ptr<const Memory> memory) {
-  auto exported = std::make_unique<Export<Managed>>(std::move(memory));
-  py::capsule capsule(&exported->managed, Managed::kCapsule, &free_unused<Managed>);
-  exported.release();  // NOLINT(bugprone-unused-return-value): the capsule's now
-  return capsule;
-}
-
-DeviceTuple dlpack_device(const MemoryHandle& self) {
+dlpack::DeviceTuple dlpack_device(const MemoryHandle& self) {
   const auto device = device_of(*self.get());
   return {static_cast<std::int32_t>(device.type), device.id};
 }
 
 py::capsule dlpack_capsule(const MemoryHandle& self, const py::object& /*stream*/,
                            std::optional<std::pair<std::uint32_t, std::uint32_t>> max_version,
-                           std::optional<DeviceTuple> dl_device, std::optional<bool> copy) {
+                           std::optional<dlpack::DeviceTuple> dl_device, std::optional<bool> copy) {
   auto memory = self.get();
-  if (dl_device && *dl_device != dlpack_device(self)) {
-    throw py::buffer_error("memory '" + self.name() + "' is on " + memory->place().text() +
-                           " and is not exported to another device");
-  }
-  if (copy.value_or(false)) throw py::buffer_error("memory '" + self.name() + "' is exported without a copy only");
-  if (max_version && max_version->first >= 1) return export_as<dlpack::Versioned>(std::move(memory));
-  return export_as<dlpack::Unversioned>(std::move(memory));
+  const auto size = static_cast<std::int64_t>(memory->size());
+  const auto name = "memory '" + self.name() + "', which is on " + memory->place().text() + ",";
+  auto* const address = memory->address();
+  const auto device = device_of(*memory);
+  return dlpack::export_bytes(name, {std::move(memory), address, device, {size}}, {max_version, dl_device, copy});
 }
 
 std::uint64_t checked(const char* what, std::int64_t value) {

@@ -27,7 +27,7 @@ template <typename Call>
 auto in_arena(const std::string& name, const Call& call) {
   try {
     return call();
-  } catch (const cuda::CudaError& error) {
+  } catch (const native::cuda::CudaError& error) {
     throw error_about(name, error.what());
   }
 }

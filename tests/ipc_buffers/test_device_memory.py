@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import fake_cuda
@@ -18,7 +15,6 @@ from memory_process import MemoryProcess, RefusedError, StartProcess, remove_nam
 
 from ipc_buffers import ArenaError, Memory, PagePool, list_arenas, remove_stale_arenas
 
-CSRC = Path(__file__).resolve().parents[2] / "ipc_buffers" / "csrc"
 MIB = 1 << 20
 CONTEXT_AND_MEMORY = 2  # what a process holds of one memory, as the stand-in counts
 NAME = f"test-{os.getpid()}-device"
@@ -142,7 +138,7 @@ def test_a_driver_that_cannot_be_used(start_process: StartProcess, tmp_path_fact
         none.create("m", NAME, 100, "cuda:0")
     folder = fake_cuda.build(tmp_path_factory.mktemp("old-cuda"), "-DFAKE_CUDA_IS_OLD")
     old = start_process(LD_LIBRARY_PATH=str(folder))
-    with pytest.raises(RefusedError, match=r"driver is too old: its libcuda\.so\.1 has no cuDeviceGetUuid_v2"):
+    with pytest.raises(RefusedError, match=r"driver is too old: it has no cuDeviceGetUuid_v2"):
         old.create("m", NAME, 100, "cuda:0")
     old.create("m", NAME, 100, "host")
     assert old.about("m")["place"] == "host"
@@ -256,45 +252,6 @@ def test_a_process_ends_with_memory_in_use(start_process: StartProcess) -> None:
         process.view("m", "view")
         assert process.finish() == 0
     assert entry(NAME) == ("memory", False)
-
-
-def cuda_header() -> Path:
-    nvcc = shutil.which("nvcc")
-    roots = [os.environ.get("CUDA_HOME"), nvcc and Path(nvcc).parents[1], "/usr/local/cuda", "/usr"]
-    for root in filter(None, roots):
-        header = Path(root) / "include" / "cuda.h"
-        if header.is_file():
-            return header
-    pytest.skip("no cuda.h")
-
-
-def test_the_driver_s_functions_are_as_its_header_says(tmp_path: Path) -> None:
-    """Every parameter has the size that cuda.h gives it, under the name that it exports."""
-    functions = re.findall(r"(Function<[^;{]*>) \w+{library_, \"(\w+)\"}", (CSRC / "cuda" / "driver.h").read_text())
-    assert len(functions) > 15
-    source = tmp_path / "abi.cpp"
-    lines = [
-        "#include <cuda.h>",
-        f'#include "{CSRC}/cuda/driver.h"',
-        "using namespace ipc::cuda;",
-        "template <typename... Ours, typename... Theirs>",
-        "constexpr bool agree(const Function<Ours...>*, CUresult (*)(Theirs...)) {",
-        "  if constexpr (sizeof...(Ours) != sizeof...(Theirs)) return false;",
-        "  else return ((sizeof(Ours) == sizeof(Theirs) && alignof(Ours) >= alignof(Theirs)) && ...);",
-        "}",
-        *(f"static_assert(agree(static_cast<const {type}*>(nullptr), &{name}));" for type, name in functions),
-        "static_assert(sizeof(Uuid) == sizeof(CUuuid) && sizeof(IpcHandle) == sizeof(CUipcMemHandle));",
-        "static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);",
-        "static_assert(kIpcLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);",
-        "static_assert(kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);",
-        "static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);",
-        "static_assert(kCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);",
-        "static_assert(kCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);",
-    ]
-    source.write_text("\n".join(lines))
-    command = [fake_cuda.cxx(), "-std=c++20", "-fsyntax-only", "-I", str(cuda_header().parent), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 class SharingMachine(RuleBasedStateMachine):

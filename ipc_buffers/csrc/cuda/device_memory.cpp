@@ -5,9 +5,16 @@
 #include <string>
 #include <utility>
 
-#include "primary_context.h"
+#include "native/cuda/primary_context.h"
 
 namespace ipc::cuda {
+using native::cuda::Address;
+using native::cuda::CudaError;
+using native::cuda::Driver;
+using native::cuda::kIpcLazyEnablePeerAccess;
+using native::cuda::kOutOfMemory;
+using native::cuda::PrimaryContext;
+using native::cuda::Result;
 namespace {
 
 // Smaller allocations may share a block of this size, all of which an IPC handle would export (CUDA C++ Programming

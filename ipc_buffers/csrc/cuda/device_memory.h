@@ -6,10 +6,12 @@
 #include <span>
 #include <tuple>
 
-#include "driver.h"
+#include "native/cuda/driver.h"
 
 namespace ipc::cuda {
 
+using native::cuda::IpcHandle;
+using native::cuda::Uuid;
 // What another process needs to open memory of a GPU; plain data, for it travels in shared memory.
 struct DeviceHandle {
   Uuid gpu;

@@ -2,11 +2,19 @@
 
 #include <array>
 
-#include "driver.h"
-#include "primary_context.h"
-#include "visible_gpus.h"
+#include "native/cuda/driver.h"
+#include "native/cuda/primary_context.h"
+#include "native/cuda/visible_gpus.h"
 
 namespace ipc::cuda {
+using native::cuda::CudaError;
+using native::cuda::Device;
+using native::cuda::Driver;
+using native::cuda::kCapabilityMajor;
+using native::cuda::kCapabilityMinor;
+using native::cuda::kMultiprocessors;
+using native::cuda::PrimaryContext;
+using native::cuda::seen_gpus;
 namespace {
 
 std::string name_of(const Driver& driver, Device device) {

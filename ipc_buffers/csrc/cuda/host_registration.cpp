@@ -2,6 +2,9 @@
 
 namespace ipc::cuda {
 
+using native::cuda::CudaError;
+using native::cuda::kHostRegisterPortable;
+using native::cuda::PrimaryContext;
 HostRegistration::HostRegistration(std::span<std::byte> bytes, int gpu) : context_(gpu), address_(bytes.data()) {
   const PrimaryContext::Current current(context_);
   context_.driver().call(context_.driver().host_register, address_, bytes.size(), kHostRegisterPortable);

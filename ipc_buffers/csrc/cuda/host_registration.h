@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "primary_context.h"
+#include "native/cuda/primary_context.h"
 
 namespace ipc::cuda {
 
@@ -16,7 +16,7 @@ class HostRegistration {
   ~HostRegistration();
 
  private:
-  PrimaryContext context_;
+  native::cuda::PrimaryContext context_;
   void* address_;
 };
 

@@ -1,9 +1,9 @@
-#include "driver.h"
+#include "native/cuda/driver.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
-namespace ipc::cuda {
+namespace native::cuda {
 namespace {
 
 constexpr char kLibrary[] = "libcuda.so.1";
@@ -15,20 +15,14 @@ void* load() {
   return library;
 }
 
-void* find(void* library, const char* symbol) {
-  void* function = ::dlsym(library, symbol);
-  if (function == nullptr) {
-    throw CudaError(std::string("the NVIDIA driver is too old: its ") + kLibrary + " has no " + symbol +
-                    "; install one of CUDA 11.4 or later");
-  }
-  return function;
-}
-
 }  // namespace
 
-template <typename... Arguments>
-Function<Arguments...>::Function(void* library, const char* symbol)
-    : name(symbol), pointer(reinterpret_cast<Result (*)(Arguments...)>(find(library, symbol))) {}
+void* find_function(void* library, const char* symbol) {
+  void* function = ::dlsym(library, symbol);
+  if (function != nullptr) return function;
+  throw CudaError(std::string("the NVIDIA driver is too old: it has no ") + symbol +
+                  "; install one of CUDA 11.4 or later");
+}
 
 Driver::Driver() : library_(load()), process_(::getpid()) { call(init_, 0U); }
 
@@ -55,4 +49,4 @@ void Driver::check(const char* function, Result result) const {
                   (text != nullptr ? " (" + std::string(text) + ")" : ""));
 }
 
-}  // namespace ipc::cuda
+}  // namespace native::cuda

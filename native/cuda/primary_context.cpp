@@ -1,8 +1,8 @@
-#include "primary_context.h"
+#include "native/cuda/primary_context.h"
 
-#include "visible_gpus.h"
+#include "native/cuda/visible_gpus.h"
 
-namespace ipc::cuda {
+namespace native::cuda {
 
 PrimaryContext::PrimaryContext(int gpu) : driver_(Driver::get()), gpu_(gpu), device_(device_of(driver_, gpu)) {
   driver_.call(driver_.primary_context_retain, &context_, device_);
@@ -25,4 +25,4 @@ PrimaryContext::Current::~Current() {
   driver_.context_pop.pointer(&popped);
 }
 
-}  // namespace ipc::cuda
+}  // namespace native::cuda

@@ -1,6 +1,6 @@
-#include "visible_gpus.h"
+#include "native/cuda/visible_gpus.h"
 
-namespace ipc::cuda {
+namespace native::cuda {
 
 int count_gpus(const Driver& driver) {
   int count = 0;
@@ -48,4 +48,4 @@ std::string seen_gpus(int count) {
          "; CUDA_VISIBLE_DEVICES says which a process sees";
 }
 
-}  // namespace ipc::cuda
+}  // namespace native::cuda

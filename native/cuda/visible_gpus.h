@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "driver.h"
+#include "native/cuda/driver.h"
 
-namespace ipc::cuda {
+namespace native::cuda {
 
 // The GPUs that a process sees, numbered from 0 as it numbers them: CUDA_VISIBLE_DEVICES says which and in which order.
 
@@ -21,4 +21,4 @@ std::string describe(const Uuid& uuid);
 // "this process sees 2 GPUs", to end an error's text with.
 std::string seen_gpus(int count);
 
-}  // namespace ipc::cuda
+}  // namespace native::cuda

@@ -1,8 +1,8 @@
 #pragma once
 
-#include "driver.h"
+#include "native/cuda/driver.h"
 
-namespace ipc::cuda {
+namespace native::cuda {
 
 // The primary context of a GPU, which torch uses too: it exists as long as somebody in this process retains it.
 class PrimaryContext {
@@ -38,4 +38,4 @@ class PrimaryContext {
   Context context_ = nullptr;
 };
 
-}  // namespace ipc::cuda
+}  // namespace native::cuda

@@ -8,7 +8,7 @@
 #include <string>
 #include <type_traits>
 
-namespace ipc::cuda {
+namespace native::cuda {
 
 struct CudaError : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -37,10 +37,14 @@ constexpr int kMultiprocessors = 16;
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 
-// A function of libcuda, found by its exported name.
+// Throws CudaError if the library, one of the driver's, has no such function.
+void* find_function(void* library, const char* symbol);
+
+// A function of the driver's libraries, found by its exported name.
 template <typename... Arguments>
 struct Function {
-  Function(void* library, const char* symbol);
+  Function(void* library, const char* symbol)
+      : name(symbol), pointer(reinterpret_cast<Result (*)(Arguments...)>(find_function(library, symbol))) {}
 
   const char* name;
   Result (*pointer)(Arguments...);
@@ -54,6 +58,9 @@ class Driver {
 
   // False in a fork of the process that loaded it: CUDA does not survive one, and must not even be told to free.
   bool is_usable() const;
+
+  // To find more functions in.
+  void* library() const { return library_; }
 
   // Calls a function; throws CudaError if it fails.
   template <typename... Arguments>
@@ -98,4 +105,4 @@ class Driver {
   Driver();
 };
 
-}  // namespace ipc::cuda
+}  // namespace native::cuda
