@@ -102,6 +102,60 @@ def test_every_kernel_equals_libswscale_and_plain_loops(
     np.testing.assert_array_equal(converted(*arguments, kernels, orientation), expected)
 
 
+# Chroma interleaved, as a GPU's decoder has it -> the same samples in planes, and the low bits that are empty
+INTERLEAVED = {
+    "nv12": ("yuv420p", 0),
+    "nv16": ("yuv422p", 0),
+    "nv24": ("yuv444p", 0),
+    "p010le": ("yuv420p10le", 6),
+    "p210le": ("yuv422p10le", 6),
+    "p410le": ("yuv444p10le", 6),
+}
+
+
+def interleaved(pixels: npt.NDArray[np.uint8], height: int, width: int, empty_bits: int) -> npt.NDArray[np.uint8]:
+    samples = pixels.view("<u2") << empty_bits if empty_bits else pixels
+    luma, chroma = np.split(samples, [height * width])
+    return np.concatenate([luma, chroma.reshape(2, -1).T.ravel()]).view(np.uint8)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    pixel_format=st.sampled_from([*sorted(INTERLEAVED), "yuv420p", "yuv422p", "yuv444p", "yuv420p12le"]),
+    size=st.tuples(st.integers(8, 75), st.integers(1, 75)),
+    matrix=st.sampled_from(sorted(MATRICES)),
+    full_range=st.booleans(),
+    orientation=st.tuples(st.integers(0, 3), st.booleans()),
+    layout=st.one_of(st.none(), LAYOUTS),
+)
+def test_pixels_one_by_one_as_on_a_gpu_are_those_of_the_kernels(
+    pixel_format: str,
+    size: tuple[int, int],
+    matrix: str,
+    full_range: bool,
+    orientation: tuple[int, bool],
+    layout: Layout | None,
+) -> None:
+    size = 2 * size[0], 2 * size[1]
+    upright = size if orientation[0] % 2 == 0 else size[::-1]
+    layout = RGBLayout(*upright) if layout is None else layout
+    planar, empty_bits = INTERLEAVED.get(pixel_format, (pixel_format, 0))
+    pixels = planes(planar, *size)
+    expected = converted(pixels, planar, size, layout, matrix, full_range, orientation=orientation)
+    if planar != pixel_format:
+        pixels = interleaved(pixels, *size, empty_bits)
+    conversion = _core.Conversion(pixels, pixel_format, *size, MATRICES[matrix], full_range)
+    found = conversion.lay_out_by_points(layout.to_core(), *orientation).reshape(layout.group_shape(1))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_odd_sizes_and_other_formats_are_not_for_a_gpu() -> None:
+    for pixel_format, size in (("yuv420p", (33, 40)), ("yuv411p", (32, 40))):
+        conversion = _core.Conversion(planes(pixel_format, *size), pixel_format, *size, 1, False)
+        with pytest.raises(ValueError, match="no points for this"):
+            conversion.lay_out_by_points(RGBLayout(16, 16).to_core())
+
+
 @pytest.mark.parametrize("kernels", _core.kernels())
 @pytest.mark.parametrize("size", [(50, 70), (33, 129), (130, 64)])
 def test_orientation_mirrors_then_turns_clockwise(kernels: str, size: tuple[int, int]) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -43,9 +43,12 @@ class Gate:
 
     def occupy(self, codec: FlashCodec) -> None:
         """A request that keeps an engine of the codec waiting at the gate; it is there by the time this returns."""
-        stream = flashcodec.analyse_bitstream(self)
+        self.occupy_with(codec, flashcodec.analyse_bitstream(self), [0])
+
+    def occupy_with(self, codec: FlashCodec, stream: Bitstream, frames: Sequence[int]) -> None:
+        """The same with frames of this file."""
         self._open.clear()
-        codec.add_decoding_request(stream, [0], SMALL)
+        codec.add_decoding_request(stream, frames, SMALL)
         assert self._used.wait(TIMEOUT)
 
 
@@ -83,17 +86,65 @@ def test_a_higher_priority_goes_first(stream: Bitstream, gate: Gate) -> None:
     assert order[1:] == [high] * 15 + [middle] * 15 + [low] * 15
 
 
-def test_a_long_request_lets_others_have_their_turn(stream: Bitstream, clip: ClipMaker, gate: Gate) -> None:
-    long = flashcodec.analyse_bitstream(clip("h264_long.mp4"))
+@pytest.fixture(scope="module")
+def long(clip: ClipMaker) -> Bitstream:
+    return flashcodec.analyse_bitstream(clip("h264_long.mp4"))
+
+
+def test_a_short_request_does_not_wait_for_a_long_one(stream: Bitstream, long: Bitstream, gate: Gate) -> None:
+    with FlashCodec(num_threads=1) as codec:
+        gate.occupy(codec)
+        first = codec.add_decoding_request(long, range(0, long.num_frames, 20), SMALL)
+        second = codec.add_decoding_request(stream, [149], SMALL)
+        gate.open()
+        order = [output.request for output in outputs_of(codec, 3)]
+    assert order.index(second) < order.index(first)
+
+
+def test_an_engine_leaves_a_long_request_for_a_short_one(clip: ClipMaker, stream: Bitstream) -> None:
+    gate = Gate(clip("h264_long.mp4"))
+    long = flashcodec.analyse_bitstream(gate)
+    frames = range(0, long.num_frames, 10)
+    (first_segment, *_) = long.plan(frames, engines=1).segments
+    assert first_segment.last - first_segment.first > 20
+    with FlashCodec(num_threads=1) as codec:
+        gate.occupy_with(codec, long, frames)
+        short = codec.add_decoding_request(stream, [149], SMALL)
+        gate.open()
+        order = [output.request for output in outputs_of(codec, 2)]
+    assert order.index(short) <= 1
+    assert len(order) == len(frames) + 1
+
+
+def test_what_has_begun_is_finished_first(long: Bitstream, gate: Gate) -> None:
     frames = range(0, long.num_frames, 20)
     assert long.plan(frames).estimated_seconds > 0.6
     with FlashCodec(num_threads=1) as codec:
         gate.occupy(codec)
         first = codec.add_decoding_request(long, frames, SMALL)
-        second = codec.add_decoding_request(stream, [149], SMALL)
+        second = codec.add_decoding_request(long, frames, SMALL)
         gate.open()
         order = [output.request for output in outputs_of(codec, 3)]
-    assert order.index(first) < order.index(second) < len(order) - 1
+    assert order[1:] == [first] * len(frames) + [second] * len(frames)
+
+
+def test_short_requests_do_not_hold_up_a_long_one_for_ever(stream: Bitstream, long: Bitstream, gate: Gate) -> None:
+    frames = range(0, long.num_frames, 20)
+    with FlashCodec(num_threads=1) as codec:
+        gate.occupy(codec)
+        first = codec.add_decoding_request(long, frames, SMALL)
+        codec.add_decoding_request(stream, [149], SMALL)
+        gate.open()
+        left = len(frames)
+        for _ in range(100_000):
+            output = codec.get_decoding_output(TIMEOUT)
+            assert output is not None
+            left -= output.request == first
+            if left == 0:
+                break
+            if output.request != first and output.done:  # there is always a short one
+                codec.add_decoding_request(stream, [149], SMALL)
+    assert left == 0
 
 
 def test_outputs_that_nobody_takes_hold_up_nobody_else(stream: Bitstream) -> None:

@@ -1,4 +1,4 @@
-"""The stand-in for libcuda, tests/fakes/cuda.cpp, compiled where a test asks for it and found before the real one."""
+"""Stand-ins for libcuda and libnvcuvid, tests/fakes, compiled where a test asks for them and found before real ones."""
 
 import os
 import shutil
@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "fakes" / "cuda.cpp"
+FAKES = Path(__file__).parents[1] / "fakes"
 LIBRARY = "libcuda.so.1"
+DECODERS = "libnvcuvid.so.1"
+FLASHCODEC = Path(__file__).parents[2] / "flashcodec" / "csrc"  # whose kernels it runs
 
 
 def cxx() -> str:
@@ -20,10 +22,20 @@ def cxx() -> str:
 
 
 def build(folder: Path, *flags: str) -> Path:
-    """Compile the stand-in into a folder, for `use`."""
-    options = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *flags]
-    subprocess.run([cxx(), *options, "-o", folder / LIBRARY, SOURCE], check=True)
+    """Compile the stand-in for libcuda into a folder, for `use`."""
+    _compile(folder / LIBRARY, "cuda.cpp", "cuda_launch.cpp", *flags)
     return folder
+
+
+def build_decoders(folder: Path) -> Path:
+    """Compile the stand-in for libnvcuvid into a folder."""
+    _compile(folder / DECODERS, "nvcuvid.cpp")
+    return folder
+
+
+def _compile(library: Path, *arguments: str) -> None:
+    options = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", str(FLASHCODEC)]
+    subprocess.run([cxx(), *options, "-o", library, *arguments], check=True, cwd=FAKES)
 
 
 def use(libraries: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:

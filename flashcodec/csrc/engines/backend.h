@@ -4,17 +4,26 @@
 // beside cpu/ and a line in backends.cpp.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stdexcept>
 
 #include "bitstream/bitstream.h"
 #include "pixels/layout.h"
 #include "pixels/orientation.h"
 #include "pixels/picture.h"
+#include "plan/run.h"
 
 namespace flashcodec {
+
+// A kind of engine cannot go on with a stream, for reasons of its own: another kind may.
+struct EngineError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 // A packet on its way to a decoder. `frame` is its place in presentation order, -1 if it has none; `rough`: its picture
 // is only referred to, and may be decoded without the loop filter.
@@ -45,7 +54,7 @@ class PictureDecoder {
   virtual bool fits(const Bitstream& stream) const = 0;
   // Forget what was sent: the next packet is a key packet.
   virtual void flush() = 0;
-  // Take a packet. To be called when receive() has no more pictures.
+  // Take a packet. To be called when receive() has no more pictures. Throws EngineError.
   virtual void send(const PacketToDecode& packet) = 0;
   // No packets follow before a flush: the pictures held back come out.
   virtual void drain() = 0;
@@ -56,8 +65,8 @@ class PictureDecoder {
   virtual int damaged_packets() const = 0;
 };
 
-// Writes decoded pictures into groups, in the memory that this kind of engine writes to; one for each engine. Keeps its
-// scratch memory between pictures.
+// Writes decoded pictures into groups; one for each engine. Keeps its scratch memory between pictures. A group that one
+// writer has begun another of its backend may go on with.
 class GroupWriter {
  public:
   GroupWriter() = default;
@@ -65,15 +74,17 @@ class GroupWriter {
   GroupWriter(const GroupWriter&) = delete;
   GroupWriter& operator=(const GroupWriter&) = delete;
 
-  // Allocate memory for a group.
+  // Return the number of the GPU in whose memory groups are handed out; none: in ordinary memory.
+  virtual std::optional<int> gpu() const = 0;
+  // Allocate memory for a group, to write to.
   virtual std::shared_ptr<uint8_t[]> take(size_t bytes) = 0;
   // Return the bytes of a group of such pictures: those of the layout, or of the picture's own planes if it is kRaw.
   virtual size_t group_bytes(const Picture& picture, const Layout& layout) const = 0;
-  // Write a picture of this kind's decoder into its places.
+  // Write a picture of this kind's decoder into its places. Throws EngineError.
   virtual void write(const Picture& picture, Orientation orientation, const Layout& layout,
                      std::span<const Place> places) = 0;
-  // Return once all that was written is in memory.
-  virtual void fence() = 0;
+  // Return the memory that a group is handed out in, once all of it is there; null for one that was not taken.
+  virtual std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t bytes) = 0;
 };
 
 // A kind of engine. Stateless but for what the process keeps; any thread may ask.
@@ -84,14 +95,20 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
+  // Return whether a GPU's units decode, not this machine's cores.
+  virtual bool on_gpu() const = 0;
   // Return how many engines of this kind to run where the caller asked for `wanted`; 0: as many as suit the machine.
   virtual int engines(int wanted) const = 0;
-  // Return whether it decodes the stream. Asked under the scheduler's lock, so it must be quick.
+  // Return whether it decodes the stream.
   virtual bool decodes(const Bitstream& stream) const = 0;
+  // Return how long so many engines take over packets, at least, with whatever must be opened first.
+  virtual std::chrono::microseconds estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const = 0;
+  // Return whether a decoder can use several threads.
+  virtual bool has_frame_threads() const = 0;
   // Return the bytes that the pictures of a decoder take, about. Quick, too.
   virtual int64_t memory(const Bitstream& stream) const = 0;
-  // Open a decoder. `threads` > 1: no other engine has work meanwhile, so it may use so many threads. Throws
-  // DecodeError if it cannot be opened.
+  // Open a decoder. `threads` > 1: no other engine has work meanwhile, so it may use so many frame threads. Throws
+  // DecodeError if it cannot be opened, EngineError if another kind's might.
   virtual std::unique_ptr<PictureDecoder> open(const Bitstream& stream, int threads) const = 0;
   virtual std::unique_ptr<GroupWriter> writer() const = 0;
 };

@@ -1,15 +1,20 @@
 #include "engines/backends.h"
 
-#include <array>
-
 #include "engines/cpu/cpu_backend.h"
+#include "engines/nvdec/nvdec_backend.h"
 
 namespace flashcodec {
 
-std::span<const Backend* const> backends() {
-  static const CpuBackend cpu;
-  static const std::array<const Backend*, 1> all{&cpu};
-  return all;
+Backends backends_for(std::optional<int> number) {
+  Backends backends;
+  if (!number) {
+    backends.push_back(std::make_unique<CpuBackend>());
+    return backends;
+  }
+  const auto gpu = std::make_shared<Gpu>(*number);
+  backends.push_back(std::make_unique<NvdecBackend>(gpu));
+  backends.push_back(std::make_unique<UploadingBackend>(gpu));
+  return backends;
 }
 
 }  // namespace flashcodec

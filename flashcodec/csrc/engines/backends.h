@@ -1,12 +1,18 @@
-// The kinds of engines of this build.
+// The kinds of engines that decode for a device.
 #pragma once
 
-#include <span>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include "engines/backend.h"
 
 namespace flashcodec {
 
-std::span<const Backend* const> backends();
+using Backends = std::vector<std::unique_ptr<const Backend>>;
+
+// Those whose outputs are in ordinary memory, or in that of the GPU that this process numbers so. Throws
+// native::cuda::CudaError if there is none or it cannot be used.
+Backends backends_for(std::optional<int> gpu);
 
 }  // namespace flashcodec

@@ -22,7 +22,7 @@ size_t stride_of(int width) { return (size_t{3} * width + 2 * kRowAlignment - 1)
 void ColorConverter::FreeAligned::operator()(uint8_t* p) const { av_free(p); }
 
 void ColorConverter::start(const Picture& picture) {
-  const YuvWay way = way_of(picture.format);
+  const YuvWay way = ways_.of(picture.format);
   by_rows_ = way != YuvWay::kNone && YuvRows::fits(picture);
   width_ = picture.width;
   height_ = picture.height;
@@ -31,13 +31,6 @@ void ColorConverter::start(const Picture& picture) {
   } else {
     convert(picture);
   }
-}
-
-YuvWay ColorConverter::way_of(const PictureFormat& format) {
-  const auto known = std::ranges::find(ways_, format, &std::pair<PictureFormat, YuvWay>::first);
-  if (known != ways_.end()) return known->second;
-  ways_.emplace_back(format, find_yuv_way(kernels_, format));
-  return ways_.back().second;
 }
 
 void ColorConverter::read(int y, int x, int count, Planes out) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "pixels/picture.h"
@@ -16,7 +15,7 @@ namespace flashcodec {
 // characteristics are kept as they are: PQ and HLG pictures are not mapped to the tones of SDR.
 class ColorConverter : public PixelSource {
  public:
-  explicit ColorConverter(const Kernels& kernels) : kernels_(kernels), rows_(kernels) {}
+  explicit ColorConverter(const Kernels& kernels) : kernels_(kernels), rows_(kernels), ways_(kernels) {}
 
   // Begin with a picture, whose memory is read until the next start. Throws std::runtime_error if its format cannot be
   // converted.
@@ -31,15 +30,14 @@ class ColorConverter : public PixelSource {
     void operator()(uint8_t* p) const;
   };
 
-  YuvWay way_of(const PictureFormat& format);
   void read_whole_pairs(int y, int x, int count, Planes out);
   // Convert a picture that only libswscale can, as a whole.
   void convert(const Picture& picture);
 
   const Kernels& kernels_;
   YuvRows rows_;
-  std::vector<std::pair<PictureFormat, YuvWay>> ways_;  // of the formats met so far
-  bool by_rows_ = false;                                // else by libswscale
+  YuvWays ways_;
+  bool by_rows_ = false;  // else by libswscale
   int width_ = 0;
   int height_ = 0;
   std::vector<uint8_t> pairs_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "pixels/kernels.h"
@@ -22,6 +23,9 @@ class Filter {
     return interpolation_ == interpolation && view_.in == in && view_.out == out;
   }
   FilterView view() const;
+  // What the view points to; empty if it leaves every pixel as it is.
+  std::span<const int32_t> starts() const { return first_; }
+  std::span<const int16_t> all_weights() const { return weights_; }
   // Whether it leaves every pixel as it is.
   bool identity() const { return view_.in == view_.out; }
   int taps() const { return view_.taps; }

@@ -49,14 +49,9 @@ void FrameWriter::Pipeline::draw(const Canvas& canvas, Resizer& resizer, Interpo
                                  std::span<const Place> places) {
   const Fit& fit = canvas.fit();
   const int width = canvas.width();
-  // The part of the picture that the frame covers.
-  const int top = std::clamp(fit.top, 0, canvas.height());
-  const int bottom = std::clamp(fit.top + fit.height, top, canvas.height());
-  const int left = std::clamp(fit.left, 0, width);
-  const int right = std::clamp(fit.left + fit.width, left, width);
-  const bool empty = top == bottom || left == right;
-  if (!empty) {
-    const Window window{top - fit.top, left - fit.left, bottom - top, right - left};
+  const Box covered = canvas.covered();
+  if (!covered.empty()) {
+    const Window window{covered.top - fit.top, covered.left - fit.left, covered.height(), covered.width()};
     resizer.start(upright_, fit.height, fit.width, interpolation, window);
   }
   row_.resize(std::max(row_.size(), size_t{3} * width));
@@ -64,9 +59,9 @@ void FrameWriter::Pipeline::draw(const Canvas& canvas, Resizer& resizer, Interpo
   const bool direct = canvas.planar();
   for (int y = 0; y < canvas.height(); ++y) {
     const Planes row = direct ? canvas.planes(y, places.front().group) : scratch;
-    const bool covered = !empty && y >= top && y < bottom;
-    if (!covered || right - left < width) fill(row, width, fit.color);
-    if (covered) resizer.row(y - top, row + left);
+    const bool has_frame = !covered.empty() && y >= covered.top && y < covered.bottom;
+    if (!has_frame || covered.width() < width) fill(row, width, fit.color);
+    if (has_frame) resizer.row(y - covered.top, row + covered.left);
     for (const Place& place : direct ? places.subspan(1) : places) {
       canvas.write_row(kernels_, row, y, place.slot, place.group);
     }

@@ -1,5 +1,6 @@
 #include "pixels/layout.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -59,16 +60,32 @@ std::vector<Canvas> Layout::canvases() const {
   return all;
 }
 
+Canvas::Canvas(const Layout& layout, int height, int width, const Fit& fit, size_t offset)
+    : shape_{.kind = layout.kind,
+             .height = height,
+             .width = width,
+             .tile_size = layout.tile_size,
+             .patch_size = layout.patch_size,
+             .merge_size = layout.merge_size,
+             .group_frames = layout.group_frames(),
+             .offset = offset},
+      fit_(fit) {}
+
+Box Canvas::covered() const {
+  const int top = std::clamp(fit_.top, 0, shape_.height);
+  const int left = std::clamp(fit_.left, 0, shape_.width);
+  return {top, left, std::clamp(fit_.top + fit_.height, top, shape_.height),
+          std::clamp(fit_.left + fit_.width, left, shape_.width)};
+}
+
 Planes Canvas::planes(int y, uint8_t* group) const {
-  // Tiles that lie below each other are planes one after the other.
-  const int rows = layout_.kind == LayoutKind::kTiles ? layout_.tile_size : height_;
-  const size_t plane = static_cast<size_t>(rows) * width_;
-  uint8_t* row = group + offset_ + 3 * plane * (y / rows) + static_cast<size_t>(y % rows) * width_;
-  return {row, row + plane, row + 2 * plane};
+  const PixelPlace first = shape_.place(y, 0, 0);
+  uint8_t* row = group + first.red;
+  return {row, row + first.channel, row + 2 * first.channel};
 }
 
 void Canvas::write_row(const Kernels& kernels, const Planes& row, int y, int slot, uint8_t* group) const {
-  switch (layout_.kind) {
+  switch (shape_.kind) {
     case LayoutKind::kPatches:
       write_patch_row(row, y, slot, group);
       break;
@@ -77,13 +94,13 @@ void Canvas::write_row(const Kernels& kernels, const Planes& row, int y, int slo
       break;
     case LayoutKind::kChw: {
       const Planes out = planes(y, group);
-      std::memcpy(out.red, row.red, width_);
-      std::memcpy(out.green, row.green, width_);
-      std::memcpy(out.blue, row.blue, width_);
+      std::memcpy(out.red, row.red, shape_.width);
+      std::memcpy(out.green, row.green, shape_.width);
+      std::memcpy(out.blue, row.blue, shape_.width);
       break;
     }
     case LayoutKind::kHwc:
-      kernels.join(ConstPlanes(row), width_, group + size_t{3} * width_ * y);
+      kernels.join(ConstPlanes(row), shape_.width, group + shape_.place(y, 0, slot).red);
       break;
     case LayoutKind::kRaw:
       break;
@@ -91,35 +108,27 @@ void Canvas::write_row(const Kernels& kernels, const Planes& row, int y, int slo
 }
 
 void Canvas::write_tile_row(const Planes& row, int y, uint8_t* group) const {
-  const int size = layout_.tile_size;
-  const size_t plane = static_cast<size_t>(size) * size;
-  const int columns = width_ / size;
-  for (int column = 0; column < columns; ++column) {
-    const size_t tile = static_cast<size_t>(y / size) * columns + column;
-    uint8_t* out = group + offset_ + 3 * plane * tile + static_cast<size_t>(y % size) * size;
-    const size_t x = static_cast<size_t>(column) * size;
+  const size_t size = shape_.tile_size;
+  const PixelPlace first = shape_.place(y, 0, 0);
+  uint8_t* out = group + first.red;
+  for (size_t x = 0; x < static_cast<size_t>(shape_.width); x += size, out += 3 * first.channel) {
     std::memcpy(out, row.red + x, size);
-    std::memcpy(out + plane, row.green + x, size);
-    std::memcpy(out + 2 * plane, row.blue + x, size);
+    std::memcpy(out + first.channel, row.green + x, size);
+    std::memcpy(out + 2 * first.channel, row.blue + x, size);
   }
 }
 
 void Canvas::write_patch_row(const Planes& row, int y, int slot, uint8_t* group) const {
-  const int size = layout_.patch_size;
-  const int merge = layout_.merge_size;
-  const int patch_y = y / size;
-  const size_t plane = static_cast<size_t>(size) * size;
-  const size_t channel = plane * layout_.temporal_patch_size;
-  const size_t block_row = static_cast<size_t>(patch_y / merge) * (width_ / size) * merge;
-  uint8_t* const line = group + plane * slot + static_cast<size_t>(y % size) * size;
-  for (int patch_x = 0; patch_x < width_ / size; ++patch_x) {
-    const size_t block = static_cast<size_t>(patch_x / merge) * merge * merge;
-    const size_t within = static_cast<size_t>(patch_y % merge) * merge + patch_x % merge;
-    uint8_t* out = line + (block_row + block + within) * 3 * channel;
-    const size_t x = static_cast<size_t>(patch_x) * size;
+  const size_t size = shape_.patch_size;
+  const int merge = shape_.merge_size;
+  const PixelPlace first = shape_.place(y, 0, slot);
+  for (int patch_x = 0; patch_x < shape_.width / shape_.patch_size; ++patch_x) {
+    const size_t before = static_cast<size_t>(patch_x / merge) * merge * merge + patch_x % merge;
+    uint8_t* out = group + first.red + before * 3 * first.channel;
+    const size_t x = patch_x * size;
     std::memcpy(out, row.red + x, size);
-    std::memcpy(out + channel, row.green + x, size);
-    std::memcpy(out + 2 * channel, row.blue + x, size);
+    std::memcpy(out + first.channel, row.green + x, size);
+    std::memcpy(out + 2 * first.channel, row.blue + x, size);
   }
 }
 

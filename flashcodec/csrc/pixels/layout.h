@@ -6,12 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "pixels/canvas_shape.h"
 #include "pixels/filter.h"
 #include "pixels/kernels.h"
 
 namespace flashcodec {
-
-enum class LayoutKind { kPatches, kChw, kHwc, kTiles, kRaw };
 
 enum class Thumbnail { kNone, kFirst, kLast };
 
@@ -53,6 +52,18 @@ struct Layout {
   std::vector<class Canvas> canvases() const;
 };
 
+// Rows [top, bottom) and columns [left, right) of a picture.
+struct Box {
+  int top;
+  int left;
+  int bottom;
+  int right;
+
+  int height() const { return bottom - top; }
+  int width() const { return right - left; }
+  bool empty() const { return top == bottom || left == right; }
+};
+
 // A frame's place: number `slot` in the group whose bytes are at `group`.
 struct Place {
   uint8_t* group;
@@ -62,34 +73,31 @@ struct Place {
 // A picture's place in a group.
 class Canvas {
  public:
-  Canvas(const Layout& layout, int height, int width, const Fit& fit, size_t offset)
-      : layout_(layout), height_(height), width_(width), fit_(fit), offset_(offset) {}
+  Canvas(const Layout& layout, int height, int width, const Fit& fit, size_t offset);
 
-  int height() const { return height_; }
-  int width() const { return width_; }
+  int height() const { return shape_.height; }
+  int width() const { return shape_.width; }
   const Fit& fit() const { return fit_; }
+  const CanvasShape& shape() const { return shape_; }
+  // The part of the picture that the frame covers.
+  Box covered() const;
 
   // Whether rows lie in the group as planes, and where.
   bool planar() const {
-    const bool one_column = layout_.kind == LayoutKind::kTiles && width_ == layout_.tile_size;
-    return layout_.kind == LayoutKind::kChw || one_column;
+    const bool one_column = shape_.kind == LayoutKind::kTiles && shape_.width == shape_.tile_size;
+    return shape_.kind == LayoutKind::kChw || one_column;
   }
   Planes planes(int y, uint8_t* group) const;
 
-  // Puts row `y` into its group, as the group's frame number `slot`. Patches are in the order of Qwen2-VL's
-  // processor: merge blocks row by row, in each its merge_size x merge_size patches, a patch being
-  // [channel, frame, y, x].
+  // Puts row `y` into its group, as the group's frame number `slot`.
   void write_row(const Kernels& kernels, const Planes& row, int y, int slot, uint8_t* group) const;
 
  private:
   void write_tile_row(const Planes& row, int y, uint8_t* group) const;
   void write_patch_row(const Planes& row, int y, int slot, uint8_t* group) const;
 
-  const Layout& layout_;
-  int height_;
-  int width_;
+  CanvasShape shape_;
   Fit fit_;
-  size_t offset_;
 };
 
 }  // namespace flashcodec

@@ -23,49 +23,6 @@ int16_t rounded(int64_t value, int bits) {
   return static_cast<int16_t>(std::clamp<int64_t>(result, -0x7fff, 0x7fff));
 }
 
-YuvCoefficients coefficients_of(const PictureFormat& format) {
-  const int* table = sws_getCoefficients(format.matrix);
-  const auto chroma = [&](int i) -> int64_t { return format.full_range ? table[i] * int64_t{224} / 255 : table[i]; };
-  const int64_t red_v = chroma(0);
-  const int64_t blue_u = chroma(1);
-  const int64_t green_u = -chroma(2);
-  const int64_t green_v = -chroma(3);
-  const int64_t luma = format.full_range ? 65536 : 65536 * 255 / 219;
-  const int64_t offset = format.full_range ? 0 : 16 << 16;
-  const auto step = [&](int64_t value) { return static_cast<int32_t>((value * 65536 + 0x8000) / luma); };
-  YuvCoefficients k{};
-  k.luma = rounded(luma, 13);
-  k.red_v = rounded(red_v, 13);
-  k.green_u = rounded(green_u, 13);
-  k.green_v = rounded(green_v, 13);
-  k.blue_u = rounded(blue_u, 13);
-  k.luma_offset = rounded(offset, 3);
-  k.fine_luma_offset = rounded(offset, 9);
-  k.step_red_v = step(red_v);
-  k.step_green_u = step(green_u);
-  k.step_green_v = step(green_v);
-  k.step_blue_u = step(blue_u);
-  k.first_step = format.full_range ? 384 : 326;
-  k.step = static_cast<int16_t>(luma - 65536);
-  k.floor = static_cast<int16_t>(384 + (offset >> 16));
-  return k;
-}
-
-struct ChromaTaps {
-  int first;
-  std::array<int16_t, 4> weights;
-};
-
-// libswscale's filter from chroma rows to row y of 4:2:0: cubic with a = -0.6, phases of a quarter and three
-// quarters. Before the first row one tap is dropped rather than folded.
-ChromaTaps chroma_taps(int y) {
-  const int row = y / 2;
-  if (y % 2 != 0) return {row - 1, {-346, 3572, 985, -115}};
-  if (y == 0) return {row - 2, {0, 0, 4432, -336}};
-  if (y == 2) return {row - 2, {0, 959, 3473, -336}};
-  return {row - 2, {-115, 985, 3572, -346}};
-}
-
 std::vector<YuvWay> possible_ways(const PictureFormat& format) {
   if (!format.plain_yuv) return {};
   if (format.chroma_shift_x == 0 && format.chroma_shift_y == 0) return {YuvWay::kFull};
@@ -121,6 +78,34 @@ bool agrees(const Kernels& kernels, const Picture& picture, YuvWay way, const st
 
 }  // namespace
 
+YuvCoefficients yuv_coefficients(const PictureFormat& format) {
+  const int* table = sws_getCoefficients(format.matrix);
+  const auto chroma = [&](int i) -> int64_t { return format.full_range ? table[i] * int64_t{224} / 255 : table[i]; };
+  const int64_t red_v = chroma(0);
+  const int64_t blue_u = chroma(1);
+  const int64_t green_u = -chroma(2);
+  const int64_t green_v = -chroma(3);
+  const int64_t luma = format.full_range ? 65536 : 65536 * 255 / 219;
+  const int64_t offset = format.full_range ? 0 : 16 << 16;
+  const auto step = [&](int64_t value) { return static_cast<int32_t>((value * 65536 + 0x8000) / luma); };
+  YuvCoefficients k{};
+  k.luma = rounded(luma, 13);
+  k.red_v = rounded(red_v, 13);
+  k.green_u = rounded(green_u, 13);
+  k.green_v = rounded(green_v, 13);
+  k.blue_u = rounded(blue_u, 13);
+  k.luma_offset = rounded(offset, 3);
+  k.fine_luma_offset = rounded(offset, 9);
+  k.step_red_v = step(red_v);
+  k.step_green_u = step(green_u);
+  k.step_green_v = step(green_v);
+  k.step_blue_u = step(blue_u);
+  k.first_step = format.full_range ? 384 : 326;
+  k.step = static_cast<int16_t>(luma - 65536);
+  k.floor = static_cast<int16_t>(384 + (offset >> 16));
+  return k;
+}
+
 YuvWay find_yuv_way(const Kernels& kernels, const PictureFormat& format) {
   if (kernels.direct == nullptr) return YuvWay::kNone;
   const std::vector<YuvWay> ways = possible_ways(format);
@@ -135,6 +120,13 @@ YuvWay find_yuv_way(const Kernels& kernels, const PictureFormat& format) {
   return found == ways.end() ? YuvWay::kNone : *found;
 }
 
+YuvWay YuvWays::of(const PictureFormat& format) {
+  const auto known = std::ranges::find(known_, format, &std::pair<PictureFormat, YuvWay>::first);
+  if (known != known_.end()) return known->second;
+  known_.emplace_back(format, find_yuv_way(kernels_, format));
+  return known_.back().second;
+}
+
 bool YuvRows::fits(const Picture& picture) {
   if (picture.format.chroma_shift_x == 0) return true;
   return picture.width % 2 == 0 && picture.height % 2 == 0 && picture.height >= 16;
@@ -143,7 +135,7 @@ bool YuvRows::fits(const Picture& picture) {
 void YuvRows::start(const Picture& picture, YuvWay way) {
   picture_ = picture;
   way_ = way;
-  coefficients_ = coefficients_of(picture.format);
+  coefficients_ = yuv_coefficients(picture.format);
   extra_bits_ = picture.format.bit_depth - 8;
   chroma_row_shift_ = picture.format.chroma_shift_y;
 }
@@ -177,12 +169,12 @@ void YuvRows::read_stepped(int y, int x, int count, Planes out) {
 }
 
 const uint8_t* YuvRows::mixed_chroma(int plane, int y, int x, int count, std::vector<uint8_t>& out) {
-  const ChromaTaps taps = chroma_row_shift_ == 0 ? ChromaTaps{y, {4096, 0, 0, 0}} : chroma_taps(y);
+  const ChromaTaps taps = chroma_taps(y, chroma_row_shift_);
   const int last = (picture_.height >> chroma_row_shift_) - 1;
   std::array<const uint16_t*, 4> rows{};
   for (int i = 0; i < 4; ++i) rows[i] = sample<uint16_t>(plane, std::clamp(taps.first + i, 0, last), x);
   out.resize(std::max(out.size(), static_cast<size_t>(count)));
-  kernels_.mix(rows.data(), taps.weights.data(), extra_bits_, count, out.data());
+  kernels_.mix(rows.data(), taps.weights, extra_bits_, count, out.data());
   return out.data();
 }
 

@@ -10,17 +10,32 @@
 #pragma once
 
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "pixels/picture.h"
 #include "pixels/pixel_source.h"
+#include "pixels/yuv_way.h"
 
 namespace flashcodec {
 
-enum class YuvWay { kNone, kDirect, kStepped, kFull };
-
 // Find the way that gives libswscale's bytes for pictures that fit (see YuvRows::fits); kNone if none does.
 YuvWay find_yuv_way(const Kernels& kernels, const PictureFormat& format);
+
+// Return the coefficients of libswscale for a matrix and range.
+YuvCoefficients yuv_coefficients(const PictureFormat& format);
+
+// The ways of the formats met so far.
+class YuvWays {
+ public:
+  explicit YuvWays(const Kernels& kernels) : kernels_(kernels) {}
+
+  YuvWay of(const PictureFormat& format);
+
+ private:
+  const Kernels& kernels_;
+  std::vector<std::pair<PictureFormat, YuvWay>> known_;
+};
 
 class YuvRows {
  public:

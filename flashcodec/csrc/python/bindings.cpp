@@ -11,8 +11,6 @@
 extern "C" {
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
-#include <libavutil/imgutils.h>
-#include <libavutil/pixdesc.h>
 }
 
 #include "bitstream/bitstream.h"
@@ -20,9 +18,9 @@ extern "C" {
 #include "native/interruptible_wait.h"
 #include "native/named_object.h"
 #include "native/released_gil.h"
-#include "pixels/ffmpeg_picture.h"
-#include "pixels/frame_writer.h"
 #include "plan/plan.h"
+#include "python/bindings.h"
+#include "python/gpu_array.h"
 #include "python/python_source.h"
 #include "serving/scheduler.h"
 #include "serving/session.h"
@@ -91,6 +89,12 @@ native::NamedObject<"numpy.typing.NDArray[numpy.uint8]"> take_data(Output& outpu
   return py::array_t<uint8_t>({size}, data, owner);
 }
 
+// The bytes of an output on a GPU as an array of this shape that owns them.
+GpuArray take_gpu_array(Output& output, const std::vector<int64_t>& shape) {
+  if (output.data == nullptr || !output.gpu) throw py::value_error("the output has no bytes on a GPU");
+  return {std::move(output.data), *output.gpu, shape};
+}
+
 // As Python's time.monotonic() counts them.
 double seconds(Output::Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -108,7 +112,8 @@ std::optional<Output> take(Session& session, std::optional<double> timeout) {
 }
 
 uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const Layout& layout,
-             std::optional<py::array_t<uint8_t, py::array::c_style>> out, int priority, bool fast, bool report) {
+             std::optional<py::array_t<uint8_t, py::array::c_style>> out, int priority, bool fast, DecodeOn decode_on,
+             bool report) {
   const std::vector<int64_t> list = to_vector(frames);
   uint8_t* memory = nullptr;
   if (out) {
@@ -119,7 +124,7 @@ uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const 
     memory = out->mutable_data();
   }
   const native::ReleasedGil release;
-  return session.add(std::move(stream), list, layout, {priority, fast, report}, memory);
+  return session.add(std::move(stream), list, layout, {priority, fast, decode_on, report}, memory);
 }
 
 using Ranges = py::typing::Tuple<py::typing::Tuple<int, int>, py::ellipsis>;
@@ -146,77 +151,6 @@ Segments plan(const Bitstream& stream, const Frames& frames, int group_frames, i
                                  counts[i].skipped, segments[i].wide));
   }
   return Segments(result);
-}
-
-using Pixels = py::array_t<uint8_t, py::array::c_style>;
-
-// One group with the same picture in all of its frames.
-template <class Write>
-py::array_t<uint8_t> write_group(const Layout& layout, Write write) {
-  py::array_t<uint8_t> group(static_cast<py::ssize_t>(layout.group_bytes()));
-  std::vector<Place> places;
-  places.reserve(layout.group_frames());
-  for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group.mutable_data(), slot});
-  const native::ReleasedGil release;
-  write(places);
-  return group;
-}
-
-py::array_t<uint8_t> lay_out(const Pixels& rgb, const Layout& layout, std::optional<std::string> kernels) {
-  if (rgb.ndim() != 3 || rgb.shape(2) != 3 || rgb.size() == 0) {
-    throw py::value_error("a picture must be uint8 [height, width, 3] and not empty");
-  }
-  const RgbView view{rgb.data(), static_cast<size_t>(rgb.strides(0)), static_cast<int>(rgb.shape(1)),
-                     static_cast<int>(rgb.shape(0))};
-  FrameWriter writer(kernels ? kernels_named(*kernels) : best_kernels());
-  return write_group(layout, [&](const std::vector<Place>& places) { writer.write(view, layout, places); });
-}
-
-// A decoder's picture, for tests and benchmarks: its planes as `raw_bytes` has them.
-FramePtr frame_of(const Pixels& planes, const std::string& format, int height, int width, int matrix, bool full_range) {
-  auto frame = owned<FramePtr>(av_frame_alloc());
-  frame->format = av_get_pix_fmt(format.c_str());
-  frame->height = height;
-  frame->width = width;
-  frame->colorspace = static_cast<AVColorSpace>(matrix);
-  frame->color_range = full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
-  if (frame->format == AV_PIX_FMT_NONE || height <= 0 || width <= 0 ||
-      static_cast<size_t>(planes.size()) != raw_bytes(picture_of(*frame))) {
-    throw py::value_error("planes do not fit the pixel format and size");
-  }
-  if (av_frame_get_buffer(frame.get(), 0) < 0) throw std::bad_alloc();
-  const auto pixels = static_cast<AVPixelFormat>(frame->format);
-  std::array<uint8_t*, 4> data{};
-  std::array<int, 4> strides{};
-  av_image_fill_arrays(data.data(), strides.data(), planes.data(), pixels, width, height, 1);
-  std::array<const uint8_t*, 4> sources{data[0], data[1], data[2], data[3]};
-  av_image_copy(frame->data, frame->linesize, sources.data(), strides.data(), pixels, width, height);
-  return frame;
-}
-
-// Converts one picture again and again with one writer, as an engine does.
-class Conversion {
- public:
-  Conversion(const Pixels& planes, const std::string& format, int height, int width, int matrix, bool full_range,
-             std::optional<std::string> kernels)
-      : frame_(frame_of(planes, format, height, width, matrix, full_range)),
-        writer_(kernels ? kernels_named(*kernels) : best_kernels()) {}
-
-  py::array_t<uint8_t> lay_out(const Layout& layout, int quarter_turns, bool mirrored) {
-    return write_group(layout, [&](const std::vector<Place>& places) {
-      writer_.write(picture_of(*frame_), Orientation{quarter_turns, mirrored}, layout, places);
-    });
-  }
-
- private:
-  FramePtr frame_;
-  FrameWriter writer_;
-};
-
-py::typing::List<py::str> kernel_names() {
-  py::typing::List<py::str> names;
-  for (const Kernels* kernels : available_kernels()) names.append(std::string(kernels->name));
-  return names;
 }
 
 // The last owner joins the threads, which may need the GIL to finish.
@@ -307,7 +241,6 @@ void bind_decoding(py::module_& module) {
            py::arg("height") = 0, py::arg("width") = 0, py::arg("top") = 0, py::arg("left") = 0,
            py::arg("color") = std::array<uint8_t, 3>{}, py::arg("square") = false);
 
-  module.def("kernels", &kernel_names);
   py::class_<Layout>(module, "Layout")
       .def(py::init([](LayoutKind kind, int height, int width, int patch, int temporal, int merge,
                        Interpolation interpolation, const Fit& fit, int tile, Thumbnail thumbnail) {
@@ -320,22 +253,26 @@ void bind_decoding(py::module_& module) {
            py::arg("interpolation") = Interpolation::kBicubic, py::arg("fit") = Fit{}, py::arg("tile_size") = 1,
            py::arg("thumbnail") = Thumbnail::kNone);
 
-  py::class_<Conversion>(module, "Conversion")
-      .def(py::init<const Pixels&, const std::string&, int, int, int, bool, std::optional<std::string>>(),
-           py::arg("planes").noconvert(), py::arg("pixel_format"), py::arg("height"), py::arg("width"),
-           py::arg("color_space"), py::arg("full_range"), py::arg("kernels") = py::none())
-      .def("lay_out", &Conversion::lay_out, py::arg("layout"), py::arg("quarter_turns") = 0,
-           py::arg("mirrored") = false);
-  module.def("lay_out", &lay_out, py::arg("rgb").noconvert(), py::arg("layout"), py::arg("kernels") = py::none());
+  py::enum_<DecodeOn>(module, "DecodeOn")
+      .value("FASTEST", DecodeOn::kFastest)
+      .value("CORES", DecodeOn::kCores)
+      .value("GPU", DecodeOn::kGpu);
 
   py::class_<Scheduler, std::shared_ptr<Scheduler>>(module, "Scheduler")
-      .def(py::init([](int engines, int64_t memory_limit) {
+      .def(py::init([](int engines, int64_t memory_limit, std::optional<int> gpu) {
              const native::ReleasedGil release;
-             return std::shared_ptr<Scheduler>(new Scheduler(engines, memory_limit), end_scheduler);
+             return std::shared_ptr<Scheduler>(new Scheduler(backends_for(gpu), engines, memory_limit), end_scheduler);
            }),
-           py::arg("engines"), py::arg("memory_limit"))
+           py::arg("engines"), py::arg("memory_limit"), py::arg("gpu") = py::none())
+      .def_property_readonly("fallbacks", &Scheduler::fallbacks)
       .def("close", &Scheduler::close, Release())
       .def_property_readonly("engines", &Scheduler::engines);
+
+  py::class_<GpuArray>(module, "GpuArray")
+      .def_property_readonly("shape", [](const GpuArray& array) { return py::tuple(py::cast(array.shape())); })
+      .def("__dlpack_device__", &GpuArray::device)
+      .def("__dlpack__", &GpuArray::dlpack, py::kw_only(), py::arg("stream") = py::none(),
+           py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none());
 
   py::class_<Output>(module, "Output")
       .def_readonly("request", &Output::request)
@@ -346,7 +283,9 @@ void bind_decoding(py::module_& module) {
       .def_property_readonly("ended", [](const Output& output) { return seconds(output.ended); })
       .def_readonly("damaged", &Output::damaged)
       .def_readonly("done", &Output::done)
+      .def_readonly("gpu", &Output::gpu)
       .def("take_data", &take_data)
+      .def("take_gpu_array", &take_gpu_array, py::arg("shape"))
       .def_property_readonly("error", [](const Output& output) {
         return native::NamedObject<"flashcodec.errors.DecodeError | None">(output.error ? to_python(*output.error)
                                                                                         : py::object(py::none()));
@@ -355,7 +294,8 @@ void bind_decoding(py::module_& module) {
   py::class_<Session>(module, "Session")
       .def(py::init<std::shared_ptr<Scheduler>, size_t>(), py::arg("scheduler"), py::arg("output_limit"))
       .def("add", &add, py::arg("bitstream"), py::arg("frames"), py::arg("layout"), py::arg("out") = py::none(),
-           py::arg("priority") = 0, py::arg("fast") = false, py::arg("report") = false)
+           py::arg("priority") = 0, py::arg("fast") = false, py::arg("decode_on") = DecodeOn::kFastest,
+           py::arg("report") = false)
       .def("take", &take, py::arg("timeout"))
       .def("cancel", &Session::cancel, py::arg("request"), Release())
       .def("cancel_all", &Session::cancel_all, Release());
@@ -403,6 +343,7 @@ PYBIND11_MODULE(_core, module) {
   });
   bind_bitstream(module);
   bind_decoding(module);
+  bind_conversion(module);
   bind_ffmpeg(module);
 }
 

@@ -24,6 +24,7 @@ struct Output {
   int32_t count = 0;
   std::shared_ptr<uint8_t[]> data;
   size_t bytes = 0;
+  std::optional<int> gpu;  // in whose memory they are
   int32_t engine = 0;
   Clock::time_point began{};
   Clock::time_point ended{};

@@ -16,9 +16,13 @@
 
 namespace flashcodec {
 
+// Which kinds of engines may decode.
+enum class DecodeOn { kFastest, kCores, kGpu };
+
 struct RequestOptions {
-  int priority = 0;     // higher goes first
-  bool fast = false;    // see SegmentDecoder::begin
+  int priority = 0;   // higher goes first
+  bool fast = false;  // see SegmentDecoder::begin
+  DecodeOn decode_on = DecodeOn::kFastest;
   bool report = false;  // frames that are damaged or missing are reported one by one and do not end the request
 };
 
@@ -41,6 +45,7 @@ class Request {
   int32_t group_at(int32_t place) const { return order_[place / layout_.group_frames()]; }
   int32_t count() const { return count_; }
 
+  std::vector<Run> runs() const { return find_runs(*stream_, frames_); }
   std::vector<Segment> plan(int engines) const;
 
   // Puts out one group, or what became of it. An error ends the request unless it wants a report.

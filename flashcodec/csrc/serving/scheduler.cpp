@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <stdexcept>
 #include <utility>
-
-#include "engines/backends.h"
 
 namespace flashcodec {
 
@@ -15,21 +14,14 @@ namespace {
 
 // An engine without work keeps its decoder so long: the next request is often for the same stream.
 constexpr std::chrono::seconds kKeepDecoder(1);
-// A request's turn, in estimated microseconds for each engine.
-constexpr int64_t kTurnCost = 1'000'000;
+// A request is overtaken by those only that come within so many times the time that it has left.
+constexpr int kAgeing = 8;
 // Frame threads wait for each other's references and for the conversion: with two an engine all cores stay busy. FFmpeg
 // advises against more than 16.
 constexpr int kFrameThreads = 2;
 constexpr int kMostFrameThreads = 16;
 
 int64_t quarter_of_memory() { return sysconf(_SC_PHYS_PAGES) / 4 * sysconf(_SC_PAGE_SIZE); }
-
-// Return how many engines all backends run where the caller asked for `wanted`.
-int count_engines(int wanted) {
-  int count = 0;
-  for (const Backend* backend : backends()) count += backend->engines(wanted);
-  return count;
-}
 
 // Run `work`; whatever it throws becomes the failure of the request.
 template <class Work>
@@ -52,44 +44,67 @@ void guard(Request& request, Work work) {
 
 // What a decoding thread keeps from one segment to the next.
 struct Scheduler::Engine {
-  Engine(const Backend& backend, int number) : backend(backend), number(number), writer(backend.writer()) {}
+  Engine(const Kind& kind, int number) : kind(kind), number(number) {}
 
-  const Backend& backend;
+  const Kind& kind;
   const int number;
   std::unique_ptr<SegmentDecoder> decoder;
   std::unique_ptr<GroupWriter> writer;
   int64_t memory = 0;  // of its decoder
 
-  // Decode what the job has left; false if it has paused.
-  bool decode(const Work& work) {
-    bool finished = true;
+  // Decode what the job has left.
+  Progress decode(const Work& work, const std::function<bool()>& yields) {
+    Progress progress = Progress::kFinished;
     if (work.job->begun()) decoder.reset();
     guard(*work.request, [&] {
-      if (!work.job->begun()) begin(work);
-      finished = work.job->advance(*writer, number);
+      try {
+        if (writer == nullptr) writer = kind.backend->writer();
+        if (!work.job->begun()) begin(work);
+        if (!work.job->advance(*writer, number, yields)) progress = Progress::kPaused;
+      } catch (const EngineError& error) {
+        refusal = error.what();
+        progress = Progress::kRefused;
+      }
     });
-    return finished;
+    return progress;
   }
 
   void begin(const Work& work) {
-    if (decoder == nullptr) decoder = std::make_unique<SegmentDecoder>(backend);
+    if (decoder == nullptr) decoder = std::make_unique<SegmentDecoder>(*kind.backend);
     work.job->begin(std::move(decoder), work.threads);
   }
+
+  std::string refusal;  // why it could not go on
 };
 
-Scheduler::Scheduler(int engines, int64_t memory_limit)
-    : engines_(count_engines(engines)),
+Scheduler::Scheduler(Backends backends, int engines, int64_t memory_limit)
+    : kinds_(make_kinds(std::move(backends), engines)),
+      engines_(count_engines(kinds_)),
       memory_limit_(memory_limit > 0 ? memory_limit : quarter_of_memory()),
       process_(getpid()) {
-  threads_.reserve(engines_);
-  for (const Backend* backend : backends()) {
-    for (int left = backend->engines(engines); left > 0; --left) {
-      threads_.emplace_back([this, backend, number = static_cast<int>(threads_.size())] { run(*backend, number); });
+  for (const Kind& kind : kinds_) {
+    for (int left = kind.engines; left > 0; --left) {
+      threads_.emplace_back([this, &kind, number = static_cast<int>(threads_.size())] { run(kind, number); });
     }
   }
 }
 
 Scheduler::~Scheduler() { close(); }
+
+std::vector<Scheduler::Kind> Scheduler::make_kinds(Backends backends, int engines) {
+  std::vector<Kind> kinds;
+  for (auto& backend : backends) {
+    const int count = backend->engines(engines);
+    kinds.push_back({std::move(backend), count});
+  }
+  return kinds;
+}
+
+int Scheduler::count_engines(std::span<const Kind> kinds) {
+  int count = 0;
+  for (const Kind& kind : kinds) count += kind.engines;
+  return count;
+}
 
 bool Scheduler::inherited() const { return process_ != getpid(); }
 
@@ -101,6 +116,7 @@ void Scheduler::close() {
     stopping_ = true;
     for (const Entry& entry : entries_) entry.request->stop();
     dropped.swap(entries_);
+    num_entries_ = 0;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) {
@@ -115,14 +131,11 @@ void Scheduler::add(RequestPtr request) {
     if (stopping_) throw std::runtime_error("this decoder pool is closed");
     Entry entry;
     entry.request = std::move(request);
-    entries_.insert(end_of(entry.request->options().priority), std::move(entry));
+    entry.arrival = Output::Clock::now();
+    entries_.push_back(std::move(entry));
+    num_entries_ = entries_.size();
   }
   changed_.notify_one();
-}
-
-Scheduler::Entries::iterator Scheduler::end_of(int priority) {
-  return std::find_if(entries_.begin(), entries_.end(),
-                      [&](const Entry& entry) { return entry.request->options().priority < priority; });
 }
 
 void Scheduler::cancel(const RequestPtr& request) {
@@ -151,44 +164,89 @@ void Scheduler::remove(const RequestPtr& request) {
 }
 
 void Scheduler::drop(Entries::iterator entry, Entries& dropped) {
-  for (const JobPtr& job : entry->parked) memory_ -= job->backend().memory(*entry->request->stream());
+  for (const JobPtr& job : entry->parked) {
+    if (job->begun()) memory_ -= job->backend().memory(*entry->request->stream());
+  }
   dropped.splice(dropped.begin(), entries_, entry);
+  num_entries_ = entries_.size();
 }
 
-void Scheduler::run(const Backend& backend, int number) {
-  Engine engine(backend, number);
+void Scheduler::run(const Kind& kind, int number) {
+  Engine engine(kind, number);
   while (std::optional<Work> work = next(engine)) {
     if (work->job == nullptr) {
       plan(work->request);
       continue;
     }
-    if (engine.decode(*work)) {
-      engine.decoder = work->job->release_decoder();
-      work->job.reset();
-    }
-    hand_back(std::move(*work), engine);
+    const Progress progress = engine.decode(*work, [&] { return outranked(work->request, engine); });
+    if (progress == Progress::kFinished) engine.decoder = work->job->release_decoder();
+    hand_back(std::move(*work), engine, progress);
+    if (progress == Progress::kRefused) changed_.notify_all();
   }
 }
 
-// The job has ended, or has paused if it is still there.
-void Scheduler::hand_back(Work work, Engine& engine) {
+// The job has ended, or is to go on later if it is still there.
+void Scheduler::hand_back(Work work, Engine& engine, Progress progress) {
   Entries dropped;
+  JobPtr finished;
+  const Kind* const other = progress == Progress::kRefused ? turn_over(work, engine) : nullptr;
   {
     const std::lock_guard lock(mutex_);
     const auto entry = find(work.request);
     const bool wanted = entry != entries_.end() && !work.request->stopped();
-    if (work.job != nullptr && wanted) {
-      entry->parked.push_back(std::move(work.job));
-      engine.memory = 0;  // counted on with the job
-    } else if (engine.decoder == nullptr) {
-      hold(engine, 0);
+    if (progress == Progress::kFinished) {
+      finished = std::move(work.job);
+      if (entry != entries_.end()) entry->left -= std::chrono::microseconds(finished->segment().cost);
     }
+    if (wanted && other != nullptr) entry->kind = other;
+    if (work.job != nullptr && wanted) {
+      if (work.job->begun()) engine.memory = 0;  // counted on with the job
+      entry->parked.push_back(std::move(work.job));
+    }
+    if (engine.decoder == nullptr) hold(engine, 0);
     if (entry == entries_.end()) return;
     --entry->running;
     const bool done = entry->running == 0 && entry->segments.empty() && entry->parked.empty();
     if (!done && wanted) return;
     drop(entry, dropped);
   }
+}
+
+const Scheduler::Kind* Scheduler::turn_over(const Work& work, const Engine& engine) {
+  work.job->start_over();
+  const bool strict = work.request->options().decode_on == DecodeOn::kGpu;
+  const Kind* other = strict ? nullptr : after(engine.kind, *work.request);
+  if (other == nullptr) {
+    const Bitstream& stream = *work.request->stream();
+    work.request->fail(DecodeError(stream.source()->name(), stream.stream_index(), engine.refusal));
+  } else {
+    ++fallbacks_;
+  }
+  return other;
+}
+
+const Scheduler::Kind& Scheduler::fastest(const Request& request) const {
+  const DecodeOn wish = request.options().decode_on;
+  if (kinds_.size() == 1 && wish == DecodeOn::kFastest) return kinds_.front();
+  const std::vector<Run> runs = request.runs();
+  const Kind* best = nullptr;
+  std::chrono::microseconds least{0};
+  for (const Kind& kind : kinds_) {
+    if (wish != DecodeOn::kFastest && kind.backend->on_gpu() != (wish == DecodeOn::kGpu)) continue;
+    if (!kind.backend->decodes(*request.stream())) continue;
+    const auto time = kind.backend->estimate(*request.stream(), runs, kind.engines);
+    if (best != nullptr && time >= least) continue;
+    best = &kind;
+    least = time;
+  }
+  if (best == nullptr) throw std::runtime_error("no GPU decodes it here, and it was not to be decoded on cores");
+  return *best;
+}
+
+const Scheduler::Kind* Scheduler::after(const Kind& kind, const Request& request) const {
+  const auto rest = std::span(kinds_).subspan(&kind - kinds_.data() + 1);
+  const auto found = std::ranges::find_if(rest, [&](const Kind& k) { return k.backend->decodes(*request.stream()); });
+  return found == rest.end() ? nullptr : &*found;
 }
 
 std::optional<Scheduler::Work> Scheduler::next(Engine& engine) {
@@ -210,7 +268,7 @@ std::optional<Scheduler::Work> Scheduler::next(Engine& engine) {
 // Lets go of the stream and the scratch memory.
 void Scheduler::rest(Engine& engine) {
   engine.decoder.reset();
-  engine.writer = engine.backend.writer();
+  engine.writer.reset();
   {
     const std::lock_guard lock(mutex_);
     hold(engine, 0);
@@ -224,22 +282,48 @@ void Scheduler::hold(Engine& engine, int64_t memory) {
 }
 
 Scheduler::Entries::iterator Scheduler::find_ready(const Engine& engine) {
-  return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    if (entry.stage == Stage::kUnplanned) return true;
-    if (entry.stage == Stage::kPlanning || entry.request->outputs().full()) return false;
-    if (find_parked(entry, engine) != entry.parked.end()) return true;
-    return !entry.segments.empty() && engine.backend.decodes(*entry.request->stream()) &&
-           affordable(engine, *entry.request);
-  });
+  auto first = entries_.end();
+  for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    const bool before = first == entries_.end() || rank(*entry) < rank(*first);
+    if (before && ready(*entry, engine)) first = entry;
+  }
+  return first;
+}
+
+bool Scheduler::ready(const Entry& entry, const Engine& engine) const {
+  if (entry.stage == Stage::kUnplanned) return true;
+  if (entry.stage == Stage::kPlanning || entry.request->outputs().full()) return false;
+  const auto parked = find_parked(entry, engine);
+  const bool found = parked != entry.parked.end();
+  if (found && (*parked)->begun()) return true;
+  const bool to_begin = found || (entry.kind == &engine.kind && !entry.segments.empty());
+  return to_begin && affordable(engine, *entry.request);
+}
+
+bool Scheduler::outranked(const RequestPtr& request, const Engine& engine) {
+  if (num_entries_ < 2) return false;
+  const std::lock_guard lock(mutex_);
+  const auto entry = find(request);
+  const auto first = find_ready(engine);
+  if (entry == entries_.end() || first == entries_.end() || !(rank(*first) < rank(*entry))) return false;
+  // The decoder at work stays open meanwhile.
+  return memory_ + engine.kind.backend->memory(*first->request->stream()) <= memory_limit_;
+}
+
+// An unplanned one, which seems to have nothing left, is soon planned.
+std::tuple<int64_t, Output::Clock::time_point> Scheduler::rank(const Entry& entry) const {
+  return {-int64_t{entry.request->options().priority}, entry.arrival + kAgeing * entry.left / engines_};
 }
 
 std::deque<Scheduler::JobPtr>::const_iterator Scheduler::find_parked(const Entry& entry, const Engine& engine) {
-  return std::ranges::find_if(entry.parked, [&](const JobPtr& job) { return &job->backend() == &engine.backend; });
+  return std::ranges::find_if(entry.parked, [&](const JobPtr& job) {
+    return job->begun() ? &job->backend() == engine.kind.backend.get() : entry.kind == &engine.kind;
+  });
 }
 
 bool Scheduler::affordable(const Engine& engine, const Request& request) const {
   const int64_t others = memory_ - engine.memory;
-  return others == 0 || others + engine.backend.memory(*request.stream()) <= memory_limit_;
+  return others == 0 || others + engine.kind.backend->memory(*request.stream()) <= memory_limit_;
 }
 
 Scheduler::Work Scheduler::take(Entries::iterator entry, Engine& engine) {
@@ -248,39 +332,39 @@ Scheduler::Work Scheduler::take(Entries::iterator entry, Engine& engine) {
     return {entry->request, nullptr};
   }
   ++entry->running;
-  Work work = take_segment(*entry, engine);
-  entry->turn += work.job->segment().cost;
-  if (entry->turn >= kTurnCost * engines_) end_turn(entry);
-  return work;
+  return take_segment(*entry, engine);
 }
 
 Scheduler::Work Scheduler::take_segment(Entry& entry, Engine& engine) {
-  const int64_t memory = engine.backend.memory(*entry.request->stream());
+  const int64_t memory = engine.kind.backend->memory(*entry.request->stream());
   if (const auto parked = find_parked(entry, engine); parked != entry.parked.end()) {
     const auto job = entry.parked.begin() + (parked - entry.parked.cbegin());
     Work work{entry.request, std::move(*job)};
     entry.parked.erase(job);
+    if (!work.job->begun()) {
+      hold(engine, memory);
+      return work;
+    }
     hold(engine, 0);
     engine.memory = memory;
     return work;
   }
-  const bool alone = entries_.size() == 1;
+  const bool alone = entries_.size() == 1 && engine.kind.backend->has_frame_threads();
   Segment segment = std::move(entry.segments.front());
   entry.segments.pop_front();
-  const int threads = segment.wide && alone ? std::min(kFrameThreads * engines_, kMostFrameThreads) : 1;
+  const int threads = segment.wide && alone ? std::min(kFrameThreads * engine.kind.engines, kMostFrameThreads) : 1;
   hold(engine, memory);
   auto job = std::make_unique<SegmentJob>(entry.request, std::move(segment));
   return {entry.request, std::move(job), threads};
 }
 
-void Scheduler::end_turn(Entries::iterator entry) {
-  entry->turn = 0;
-  entries_.splice(end_of(entry->request->options().priority), entries_, entry);
-}
-
 void Scheduler::plan(const RequestPtr& request) {
   std::vector<Segment> segments;
-  guard(*request, [&] { segments = request->plan(engines_); });
+  const Kind* kind = nullptr;
+  guard(*request, [&] {
+    kind = &fastest(*request);
+    segments = request->plan(kind->engines);
+  });
   if (segments.empty()) {
     remove(request);
     return;
@@ -290,6 +374,8 @@ void Scheduler::plan(const RequestPtr& request) {
     const auto entry = find(request);
     if (entry == entries_.end()) return;
     entry->stage = Stage::kPlanned;
+    entry->kind = kind;
+    for (const Segment& segment : segments) entry->left += std::chrono::microseconds(segment.cost);
     entry->segments.assign(std::make_move_iterator(segments.begin()), std::make_move_iterator(segments.end()));
   }
   changed_.notify_all();

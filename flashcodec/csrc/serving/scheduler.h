@@ -3,6 +3,8 @@
 
 #include <sys/types.h>
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -10,25 +12,30 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <thread>
+#include <tuple>
 #include <vector>
 
+#include "engines/backends.h"
 #include "serving/request.h"
 #include "serving/segment_job.h"
 
 namespace flashcodec {
 
 // Stall-free scheduling (UnifiedServe, Algorithm 2): the unit is the segment, and an engine that becomes idle takes
-// the next one at once. Requests go by priority, then in order of arrival; one that has had its turn goes behind the
-// others of its priority. A request's plan is made by the first engine that gets to it, and its segments go to engines
-// whose backend decodes the stream. An engine does not open a decoder while that would take more memory than allowed,
-// unless no other is open.
+// the next one at once. Requests go by priority, then the one that has least left: so what has begun is finished, and
+// what is short need not wait for what is long: an engine turns to it after its next frame. Age makes up for length, so
+// nobody waits for ever. A request's plan is
+// made by the first engine that gets to it, for the kind of engines that is estimated to be done first; if that cannot
+// go on with it, the rest goes to the next kind. An engine does not open a decoder while that would take more memory
+// than allowed, unless no other is open.
 class Scheduler {
  public:
   // Throws std::runtime_error from add() in a child process: make another there.
-  // `engines` = 0: as many as suit the machine, one for each core this process may use. `memory_limit`: bytes for the
-  // decoders' pictures; 0: a quarter of the machine's memory.
-  Scheduler(int engines, int64_t memory_limit);
+  // `engines` of each backend that leaves it to the caller; 0: as many as suit the machine. `memory_limit`: bytes for
+  // the decoders' pictures; 0: a quarter of the machine's memory.
+  Scheduler(Backends backends, int engines, int64_t memory_limit);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -36,6 +43,8 @@ class Scheduler {
   // Made before a fork, in the parent: here its threads do not exist, and it must never be destroyed.
   bool inherited() const;
   int engines() const { return engines_; }
+  // How often a kind of engine could not go on with a segment, and another one took it over.
+  int64_t fallbacks() const { return fallbacks_; }
 
   void add(RequestPtr request);
   // Forgets the request's segments that have not begun; those that run end at their next packet.
@@ -48,13 +57,20 @@ class Scheduler {
  private:
   using JobPtr = std::unique_ptr<SegmentJob>;
   enum class Stage { kUnplanned, kPlanning, kPlanned };
+  enum class Progress { kFinished, kPaused, kRefused };
+  struct Kind {
+    std::unique_ptr<const Backend> backend;
+    int engines;
+  };
   struct Entry {
     RequestPtr request;
     Stage stage = Stage::kUnplanned;
+    const Kind* kind = nullptr;  // that decodes it, once planned
     std::deque<Segment> segments;
-    std::deque<JobPtr> parked;  // paused jobs with their decoders
+    std::deque<JobPtr> parked;  // paused jobs with their decoders, and those that are to start over
     int running = 0;            // engines at work on it
-    int64_t turn = 0;           // cost of what it was given since its turn began
+    Output::Clock::time_point arrival;
+    std::chrono::microseconds left{0};  // estimated CPU time of its unfinished segments
   };
   using Entries = std::list<Entry>;
   struct Work {
@@ -64,31 +80,44 @@ class Scheduler {
   };
   struct Engine;
 
-  void run(const Backend& backend, int number);
+  void run(const Kind& kind, int number);
   std::optional<Work> next(Engine& engine);
+  // The one to go on with, among those that such an engine can work on.
   Entries::iterator find_ready(const Engine& engine);
-  // Find a paused job that such an engine can go on with.
+  bool ready(const Entry& entry, const Engine& engine) const;
+  // Whether the engine should leave a request that it is at work on for another one.
+  bool outranked(const RequestPtr& request, const Engine& engine);
+  // Sorts requests: who goes first comes first.
+  std::tuple<int64_t, Output::Clock::time_point> rank(const Entry& entry) const;
+  static std::vector<Kind> make_kinds(Backends backends, int engines);
+  static int count_engines(std::span<const Kind> kinds);
+  // Find a parked job that such an engine can go on with.
   static std::deque<JobPtr>::const_iterator find_parked(const Entry& entry, const Engine& engine);
+  const Kind& fastest(const Request& request) const;
+  // The kind to turn to when this one cannot go on; null if there is none.
+  const Kind* after(const Kind& kind, const Request& request) const;
   bool affordable(const Engine& engine, const Request& request) const;
   Work take(Entries::iterator entry, Engine& engine);
   Work take_segment(Entry& entry, Engine& engine);
-  void end_turn(Entries::iterator entry);
   void plan(const RequestPtr& request);
-  void hand_back(Work work, Engine& engine);
+  void hand_back(Work work, Engine& engine, Progress progress);
+  // Make the job ready for another kind of engine, and return which; null if there is none, which ends the request.
+  const Kind* turn_over(const Work& work, const Engine& engine);
   void rest(Engine& engine);
   void hold(Engine& engine, int64_t memory);
   Entries::iterator find(const RequestPtr& request);
-  // Behind the last entry of this priority or a higher one.
-  Entries::iterator end_of(int priority);
   // Takes the entry off the list; it ends with `dropped`, which is to be after the lock.
   void drop(Entries::iterator entry, Entries& dropped);
   void remove(const RequestPtr& request);
 
-  const int engines_;
+  const std::vector<Kind> kinds_;
+  const int engines_;  // of all kinds
   const int64_t memory_limit_;
+  std::atomic<int64_t> fallbacks_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Entries entries_;     // highest priority first; those with work left
+  Entries entries_;  // those with work left, as they came
+  std::atomic<size_t> num_entries_ = 0;
   int64_t memory_ = 0;  // of all decoders
   bool stopping_ = false;
   const pid_t process_;  // threads do not survive a fork

@@ -24,13 +24,24 @@ void SegmentJob::begin(std::unique_ptr<SegmentDecoder> decoder, int threads) {
   decoder_->begin(segment_.runs, std::move(wanted), request_->options().fast);
 }
 
-bool SegmentJob::advance(GroupWriter& writer, int engine) {
+bool SegmentJob::advance(GroupWriter& writer, int engine, const std::function<bool()>& yields) {
   writer_ = &writer;
+  yields_ = &yields;
   engine_ = engine;
   since_ = Output::Clock::now();
   if (!decoder_->advance(*this)) return false;
   if (!cancelled()) report_missing();
   return true;
+}
+
+void SegmentJob::start_over() {
+  decoder_.reset();
+  std::erase_if(slots_, [&](const Slot& slot) { return group_of(slot).missing == 0; });
+  for (Group& group : groups_) {
+    if (group.missing == 0) continue;
+    group = {};
+    group.missing = group_frames();
+  }
 }
 
 bool SegmentJob::cancelled() const {
@@ -80,14 +91,15 @@ Output SegmentJob::output_of(const Slot& slot) {
   output.first = request_->group_at(slot.place) * group_frames();
   output.count = std::min(group_frames(), request_->count() - output.first);
   output.engine = engine_;
+  output.gpu = writer_->gpu();
   output.began = since_;
   output.ended = since_ = Output::Clock::now();
   return output;
 }
 
 void SegmentJob::finish(const Slot& slot) {
-  writer_->fence();
   Group& group = group_of(slot);
+  group.data = writer_->finish(std::move(group.data), group.bytes);
   Output output = output_of(slot);
   output.damaged = group.damaged;
   if (group.damaged && request_->options().report) {

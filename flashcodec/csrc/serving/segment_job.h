@@ -1,6 +1,7 @@
 // A segment of a request on its way: what is decoded of it, and where the frames go.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -23,9 +24,11 @@ class SegmentJob : private FrameSink {
   bool begun() const { return decoder_ != nullptr; }
   // Return the backend of the decoder that it has begun with: only engines of that kind can go on.
   const Backend& backend() const { return decoder_->backend(); }
-  // Decode and put out groups as the work of engine number `engine`; false if the outputs are full: to be called
-  // again when they are not.
-  bool advance(GroupWriter& writer, int engine);
+  // Decode and put out groups as the work of engine number `engine`; false if the outputs are full, or `yields` says
+  // after a frame that others should go first: to be called again later.
+  bool advance(GroupWriter& writer, int engine, const std::function<bool()>& yields);
+  // Let go of the decoder; what is not put out yet is to be decoded anew by another one.
+  void start_over();
   std::unique_ptr<SegmentDecoder> release_decoder() { return std::move(decoder_); }
 
  private:
@@ -42,7 +45,7 @@ class SegmentJob : private FrameSink {
 
   void put(int64_t index, const Picture& picture, bool damaged) override;
   bool cancelled() const override;
-  bool paused() const override { return request_->outputs().full(); }
+  bool paused() const override { return request_->outputs().full() || (*yields_)(); }
 
   int32_t group_frames() const { return request_->layout().group_frames(); }
   std::span<const Slot> slots_of(int64_t frame) const;
@@ -59,6 +62,7 @@ class SegmentJob : private FrameSink {
   std::vector<Group> groups_;
   std::unique_ptr<SegmentDecoder> decoder_;
   GroupWriter* writer_ = nullptr;
+  const std::function<bool()>* yields_ = nullptr;
   int engine_ = 0;
   Output::Clock::time_point since_;
 };

@@ -5,13 +5,16 @@ import typing
 
 import numpy
 import numpy.typing
+import typing_extensions
 
 import flashcodec.errors
 
 __all__: list[str] = [
     "Bitstream",
     "Conversion",
+    "DecodeOn",
     "Fit",
+    "GpuArray",
     "Interpolation",
     "Layout",
     "LayoutKind",
@@ -24,6 +27,7 @@ __all__: list[str] = [
     "Thumbnail",
     "decoder_name",
     "ffmpeg_versions",
+    "has_gpu_kernels",
     "kernels",
     "lay_out",
     "mute_ffmpeg",
@@ -252,29 +256,65 @@ class Layout:
         thumbnail: Thumbnail = ...,
     ) -> None: ...
 
-class Conversion:
-    def __init__(
-        self,
-        planes: numpy.typing.NDArray[numpy.uint8],
-        pixel_format: str,
-        height: int,
-        width: int,
-        color_space: int,
-        full_range: bool,
-        kernels: str | None = None,
-    ) -> None: ...
-    def lay_out(
-        self, layout: Layout, quarter_turns: int = 0, mirrored: bool = False
-    ) -> numpy.typing.NDArray[numpy.uint8]: ...
+class DecodeOn:
+    """Members:
+
+    FASTEST
+
+    CORES
+
+    GPU
+    """
+
+    CORES: typing.ClassVar[DecodeOn]
+    FASTEST: typing.ClassVar[DecodeOn]
+    GPU: typing.ClassVar[DecodeOn]
+    __members__: typing.ClassVar[dict[str, DecodeOn]]
+    @typing.overload
+    def __eq__(self, other: DecodeOn) -> bool: ...
+    @typing.overload
+    def __eq__(self, other: typing.Any) -> bool: ...
+    def __getstate__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __index__(self) -> int: ...
+    def __init__(self, value: int) -> None: ...
+    def __int__(self) -> int: ...
+    @typing.overload
+    def __ne__(self, other: DecodeOn) -> bool: ...
+    @typing.overload
+    def __ne__(self, other: typing.Any) -> bool: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, state: int) -> None: ...
+    def __str__(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def value(self) -> int: ...
 
 class Scheduler:
-    def __init__(self, engines: int, memory_limit: int) -> None: ...
+    def __init__(self, engines: int, memory_limit: int, gpu: int | None = None) -> None: ...
     def close(self) -> None: ...
     @property
     def engines(self) -> int: ...
+    @property
+    def fallbacks(self) -> int: ...
+
+class GpuArray:
+    def __dlpack__(
+        self,
+        *,
+        stream: typing.Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> typing_extensions.CapsuleType: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    @property
+    def shape(self) -> tuple: ...
 
 class Output:
     def take_data(self) -> numpy.typing.NDArray[numpy.uint8]: ...
+    def take_gpu_array(self, shape: collections.abc.Sequence[int]) -> GpuArray: ...
     @property
     def began(self) -> float: ...
     @property
@@ -292,6 +332,8 @@ class Output:
     @property
     def first(self) -> int: ...
     @property
+    def gpu(self) -> int | None: ...
+    @property
     def request(self) -> int: ...
 
 class Session:
@@ -304,14 +346,34 @@ class Session:
         out: typing.Annotated[numpy.typing.ArrayLike, numpy.uint8] | None = None,
         priority: int = 0,
         fast: bool = False,
+        decode_on: DecodeOn = ...,
         report: bool = False,
     ) -> int: ...
     def cancel(self, request: int) -> None: ...
     def cancel_all(self) -> None: ...
     def take(self, timeout: float | None) -> Output | None: ...
 
+class Conversion:
+    def __init__(
+        self,
+        planes: numpy.typing.NDArray[numpy.uint8],
+        pixel_format: str,
+        height: int,
+        width: int,
+        color_space: int,
+        full_range: bool,
+        kernels: str | None = None,
+    ) -> None: ...
+    def lay_out(
+        self, layout: Layout, quarter_turns: int = 0, mirrored: bool = False
+    ) -> numpy.typing.NDArray[numpy.uint8]: ...
+    def lay_out_by_points(
+        self, layout: Layout, quarter_turns: int = 0, mirrored: bool = False, gpu: int | None = None
+    ) -> numpy.typing.NDArray[numpy.uint8]: ...
+
 def decoder_name(codec: str) -> str | None: ...
 def ffmpeg_versions() -> dict[str, str]: ...
+def has_gpu_kernels() -> bool: ...
 def kernels() -> list[str]: ...
 def lay_out(
     rgb: numpy.typing.NDArray[numpy.uint8], layout: Layout, kernels: str | None = None

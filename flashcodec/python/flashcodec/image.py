@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from flashcodec import _core
 from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
 from flashcodec.layouts import Layout
 from flashcodec.limits import Limits
@@ -79,9 +78,7 @@ def image_in_layout(source: ImageSource, layout: Layout, max_pixels: int = MAX_P
 
     Raises DecodeError as `decode_image` does.
     """
-    rgb = np.ascontiguousarray(_decode(source, max_pixels))
-    layout = layout.sized(*rgb.shape[:2])
-    return _core.lay_out(rgb, layout.to_core()).reshape(layout.group_shape(1))
+    return layout.group_of(np.asarray(_decode(source, max_pixels))[None])
 
 
 def _decode(source: ImageSource, max_pixels: int) -> "Image":

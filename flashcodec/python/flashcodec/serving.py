@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import re
 import threading
 import weakref
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from flashcodec.layouts import Layout, RGBLayout
 
 OUTPUT_LIMIT = 256 << 20
 
+_DECODE_ON = {"fastest": _core.DecodeOn.FASTEST, "cpu": _core.DecodeOn.CORES, "gpu": _core.DecodeOn.GPU}
+
 
 @dataclass(frozen=True)
 class DecodingOutput:
@@ -26,7 +29,8 @@ class DecodingOutput:
 
     Attributes:
         data: uint8 of the layout's `group_shape(1)` (the last group of the list is filled up by repeating its last
-            frame); None with an error.
+            frame); None with an error, and on a GPU.
+        gpu_data: the same on a GPU, for `from_dlpack` of an array library; all of it is written.
         done: nothing more comes of this request.
         engine: which engine decoded it, from 0.
         began, ended: when it worked on it, in seconds of time.monotonic().
@@ -41,6 +45,7 @@ class DecodingOutput:
     first_group: int
     data: npt.NDArray[np.uint8] | None
     done: bool
+    gpu_data: _core.GpuArray | None = None
     engine: int = 0
     began: float = 0.0
     ended: float = 0.0
@@ -52,14 +57,21 @@ class FlashCodec:
     """Decoding requests on a pool of engines, each a thread with a single-threaded decoder.
 
     Args:
-        num_threads: engines of its own; 0 shares the process-wide pool, one engine a core.
+        num_threads: engines of its own; 0 shares the process-wide pool of the device, one engine a core.
+        device: where outputs are: "cpu", or a GPU, "cuda:1" ("cuda": the first). There NVDEC units decode, too: each
+            video is decoded by them or by the cores, whichever is estimated to take less time.
         output_limit: bytes. Decoding pauses while this much waits to be taken.
         memory_limit: bytes that the decoders' pictures of the own pool may take; None: a quarter of the machine's
             memory. Where it would not do, fewer engines work at a time, but always one.
     """
 
     def __init__(
-        self, num_threads: int = 0, *, output_limit: int = OUTPUT_LIMIT, memory_limit: int | None = None
+        self,
+        num_threads: int = 0,
+        *,
+        device: str = "cpu",
+        output_limit: int = OUTPUT_LIMIT,
+        memory_limit: int | None = None,
     ) -> None:
         if num_threads < 0:
             raise ValueError(f"num_threads must not be negative, got {num_threads}")
@@ -67,14 +79,21 @@ class FlashCodec:
             raise ValueError("output_limit and memory_limit must be positive")
         if memory_limit is not None and num_threads == 0:
             raise ValueError("a memory_limit needs engines of its own: give num_threads, too")
-        self._scheduler = scheduler_of(num_threads, memory_limit)
+        self._gpu = gpu_number(device)
+        self._scheduler = scheduler_of(num_threads, memory_limit, self._gpu)
         self._session = _core.Session(self._scheduler, output_limit)
         self._layouts: dict[int, Layout] = {}
         self._lock = threading.Lock()
 
     @property
     def num_engines(self) -> int:
+        """Return how many engines there are, of all kinds."""
         return self._scheduler.engines
+
+    @property
+    def fallbacks(self) -> int:
+        """Return how many segments a GPU's engines could not decode, or not to their end, so that cores did."""
+        return self._scheduler.fallbacks
 
     def add_decoding_request(
         self,
@@ -84,6 +103,7 @@ class FlashCodec:
         *,
         priority: int = 0,
         fast: bool = False,
+        decode_on: Literal["fastest", "cpu", "gpu"] = "fastest",
         on_error: Literal["raise", "skip"] = "raise",
     ) -> int:
         """Queue a request and return its number at once.
@@ -92,9 +112,12 @@ class FlashCodec:
             source: an analysed bitstream, or what `analyse_bitstream` takes (analysed here and now).
             indices: frames in presentation order; any order, repeats allowed.
             layout: by default RGB at native size.
-            priority: requests of a higher one go first; those of the same one take turns.
+            priority: requests of a higher one go first; of the same one, those with least left to decode, and the
+                longer they wait the sooner.
             fast: leave out the loop filter where no frame asked for is concerned itself: quicker, but the frames
                 then differ a little.
+            decode_on: by cores ("cpu") or by a GPU's units ("gpu"; what they cannot decode is then an error); by
+                default by whichever is estimated to take less time, and by cores what a GPU cannot decode.
             on_error: "raise": the first group that does not come out ends the request, and concealed errors only
                 show as `damaged`. "skip": each group missing or damaged is an output with an `error`.
 
@@ -103,6 +126,8 @@ class FlashCodec:
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
+        if decode_on not in _DECODE_ON:
+            raise ValueError(f'decode_on must be "fastest", "cpu" or "gpu", got {decode_on!r}')
         stream = source if isinstance(source, Bitstream) else analyse_bitstream(source)
         layout = (layout or RGBLayout()).sized(stream.height, stream.width)
         with self._lock:  # before its outputs can be taken, the request's layout must be known
@@ -112,6 +137,7 @@ class FlashCodec:
                 layout.to_core(),
                 priority=priority,
                 fast=fast,
+                decode_on=_DECODE_ON[decode_on],
                 report=on_error == "skip",
             )
             self._layouts[request] = layout
@@ -125,15 +151,17 @@ class FlashCodec:
         output, layout = self._take(timeout)
         if output is None or layout is None:
             return None
-        data = None if output.error is not None else output.take_data().reshape(layout.group_shape(1))
+        shape = layout.group_shape(1)
+        intact = output.error is None
         group = output.first // layout.group_frames
         return DecodingOutput(
             request=output.request,
             first=output.first,
             count=output.count,
             first_group=group,
-            data=data,
+            data=output.take_data().reshape(shape) if intact and self._gpu is None else None,
             done=output.done,
+            gpu_data=output.take_gpu_array(list(shape)) if intact and self._gpu is not None else None,
             engine=output.engine,
             began=output.began,
             ended=output.ended,
@@ -160,7 +188,7 @@ class FlashCodec:
     def close(self) -> None:
         """Cancel all requests and end the engines, if they are this instance's own."""
         self._session.cancel_all()
-        if self._scheduler is not _shared.scheduler:
+        if self._scheduler not in _shared.schedulers.values():
             self._scheduler.close()
         with self._lock:
             self._layouts.clear()
@@ -179,7 +207,7 @@ class _Shared:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.scheduler: _core.Scheduler | None = None
+        self.schedulers: dict[int | None, _core.Scheduler] = {}  # by the number of the GPU, None: the cores' own
         self.codec: FlashCodec | None = None
         self.running: weakref.WeakSet[_core.Scheduler] = weakref.WeakSet()
 
@@ -187,16 +215,29 @@ class _Shared:
 _shared = _Shared()
 
 
-def scheduler_of(num_threads: int, memory_limit: int | None = None) -> _core.Scheduler:
+def scheduler_of(num_threads: int, memory_limit: int | None = None, gpu: int | None = None) -> _core.Scheduler:
     """Return a pool of engines of one's own, or the process-wide one (one engine for each core) for 0."""
     with _shared.lock:
-        if num_threads == 0 and _shared.scheduler is not None:
-            return _shared.scheduler
-        scheduler = _core.Scheduler(num_threads, memory_limit or 0)
+        if num_threads == 0 and gpu in _shared.schedulers:
+            return _shared.schedulers[gpu]
+        scheduler = _core.Scheduler(num_threads, memory_limit or 0, gpu)
         _shared.running.add(scheduler)
         if num_threads == 0:
-            _shared.scheduler = scheduler
+            _shared.schedulers[gpu] = scheduler
         return scheduler
+
+
+def gpu_number(device: str) -> int | None:
+    """Return the number of the GPU that a device's name tells, None for "cpu".
+
+    Raises ValueError for any other name.
+    """
+    if device == "cpu":
+        return None
+    found = re.fullmatch(r"cuda(?::(\d+))?", device)
+    if found is None:
+        raise ValueError(f'device must be "cpu", "cuda" or "cuda:N", got {device!r}')
+    return int(found[1] or 0)
 
 
 def default_codec() -> FlashCodec:

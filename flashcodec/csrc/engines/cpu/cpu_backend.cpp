@@ -10,7 +10,8 @@ extern "C" {
 }
 
 #include "engines/cpu/cpu_writer.h"
-#include "engines/cpu/ffmpeg_decoder.h"
+#include "engines/ffmpeg_decoder.h"
+#include "plan/cost_model.h"
 
 namespace flashcodec {
 
@@ -32,6 +33,10 @@ int usable_cores() {
 int CpuBackend::engines(int wanted) const { return wanted > 0 ? wanted : usable_cores(); }
 
 bool CpuBackend::decodes(const Bitstream&) const { return true; }
+
+std::chrono::microseconds CpuBackend::estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const {
+  return std::chrono::microseconds(CostModel(stream).of(runs) / engines);
+}
 
 int64_t CpuBackend::memory(const Bitstream& stream) const {
   const AVCodecParameters& parameters = stream.parameters();

@@ -8,11 +8,12 @@ namespace flashcodec {
 
 class CpuWriter : public GroupWriter {
  public:
+  std::optional<int> gpu() const override { return std::nullopt; }
   std::shared_ptr<uint8_t[]> take(size_t bytes) override;
   size_t group_bytes(const Picture& picture, const Layout& layout) const override;
   void write(const Picture& picture, Orientation orientation, const Layout& layout,
              std::span<const Place> places) override;
-  void fence() override {}
+  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t /*bytes*/) override { return group; }
 
  private:
   FrameWriter frames_;

@@ -45,6 +45,14 @@ class Layout(ABC):
         `group` has the elements of `group_shape(1)`, in any shape; the frames may be views of it.
         """
 
+    def group_of(self, rgb: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+        """Lay decoded pictures out, uint8 [frames, height, width, 3], as one group; the last of them fills it up.
+
+        Return uint8 of the layout's `group_shape(1)`. Raises ValueError if they are more than a group has frames.
+        """
+        layout = self.sized(*rgb.shape[1:3])
+        return _core.lay_out(np.ascontiguousarray(rgb), layout.to_core()).reshape(layout.group_shape(1))
+
     @abstractmethod
     def to_core(self) -> _core.Layout:
         """Return the C++ core's description of the layout. Raises ValueError if sizes do not fit each other."""

@@ -1,4 +1,4 @@
-// One of FFmpeg's decoders, in software.
+// One of FFmpeg's decoders, in software or on a GPU.
 #pragma once
 
 #include "engines/backend.h"
@@ -9,8 +9,9 @@ namespace flashcodec {
 
 class FfmpegDecoder : public PictureDecoder {
  public:
-  // `threads` > 1: frame threads. Throws DecodeError if the decoder cannot be opened.
-  FfmpegDecoder(const Bitstream& stream, int threads);
+  // `threads` > 1: frame threads. `gpu`: FFmpeg's CUDA device, whose engines decode; pictures stay in its memory.
+  // Throws DecodeError if the decoder cannot be opened.
+  FfmpegDecoder(const Bitstream& stream, int threads, AVBufferRef* gpu = nullptr);
 
   bool fits(const Bitstream& stream) const override;
   void flush() override;
@@ -20,7 +21,9 @@ class FfmpegDecoder : public PictureDecoder {
   int damaged_packets() const override { return damaged_packets_; }
 
  private:
+  static AVPixelFormat choose_gpu(AVCodecContext* context, const AVPixelFormat* offered);
   void count_damage(int status);
+  void check_refused() const;
 
   bool ordered_;
   bool private_;  // parameters may have come in its packets, so it fits no other stream
@@ -30,6 +33,7 @@ class FfmpegDecoder : public PictureDecoder {
   FramePtr frame_;
   DecodedPicture decoded_;
   int damaged_packets_ = 0;
+  bool refused_ = false;  // by the GPU
 };
 
 }  // namespace flashcodec

@@ -1,6 +1,7 @@
-#include "engines/cpu/ffmpeg_decoder.h"
+#include "engines/ffmpeg_decoder.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 
 #include "ffmpeg/log.h"
@@ -21,7 +22,7 @@ bool same_parameters(const AVCodecParameters& a, const AVCodecParameters& b) {
 
 }  // namespace
 
-FfmpegDecoder::FfmpegDecoder(const Bitstream& stream, int threads)
+FfmpegDecoder::FfmpegDecoder(const Bitstream& stream, int threads, AVBufferRef* gpu)
     : ordered_(stream.ordered()),
       private_(!stream.contiguous()),
       max_pixels_(stream.limits().max_pixels),
@@ -40,9 +41,29 @@ FfmpegDecoder::FfmpegDecoder(const Bitstream& stream, int threads)
   // the ones wanted are not.
   if (ordered_) context_->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
   context_->max_pixels = max_pixels_;
+  if (gpu != nullptr) {
+    context_->hw_device_ctx = av_buffer_ref(gpu);
+    if (context_->hw_device_ctx == nullptr) throw std::bad_alloc();
+    context_->get_format = choose_gpu;
+    context_->extra_hw_frames = 2;  // the picture that is being written, and one more
+    context_->opaque = this;
+  }
   const LogCapture log;
   const int status = avcodec_open2(context_.get(), codec, nullptr);
   if (status < 0) stream.fail(log.explain("the decoder cannot be opened: " + error_text(status)));
+}
+
+// FFmpeg asks with the formats that it can decode to; without the GPU's once that has refused the stream.
+AVPixelFormat FfmpegDecoder::choose_gpu(AVCodecContext* context, const AVPixelFormat* offered) {
+  for (; *offered != AV_PIX_FMT_NONE; ++offered) {
+    if (*offered == AV_PIX_FMT_CUDA) return *offered;
+  }
+  static_cast<FfmpegDecoder*>(context->opaque)->refused_ = true;
+  return AV_PIX_FMT_NONE;
+}
+
+void FfmpegDecoder::check_refused() const {
+  if (refused_) throw EngineError(std::string("NVDEC does not decode this ") + avcodec_get_name(context_->codec_id));
 }
 
 bool FfmpegDecoder::fits(const Bitstream& stream) const {
@@ -60,6 +81,7 @@ void FfmpegDecoder::send(const PacketToDecode& packet) {
   packet.packet->dts = AV_NOPTS_VALUE;
   context_->skip_loop_filter = packet.rough ? AVDISCARD_ALL : AVDISCARD_DEFAULT;
   count_damage(avcodec_send_packet(context_.get(), packet.packet));
+  check_refused();
 }
 
 void FfmpegDecoder::drain() { count_damage(avcodec_send_packet(context_.get(), nullptr)); }
@@ -67,6 +89,7 @@ void FfmpegDecoder::drain() { count_damage(avcodec_send_packet(context_.get(), n
 const DecodedPicture* FfmpegDecoder::receive() {
   const int status = avcodec_receive_frame(context_.get(), frame_.get());
   count_damage(status);
+  check_refused();
   if (status < 0) return nullptr;
   decoded_ = {picture_of(*frame_), frame_->pts, frame_->decode_error_flags != 0};
   return &decoded_;

@@ -1,0 +1,48 @@
+// What a GPU's NVDEC engines decode.
+#pragma once
+
+#include "bitstream/bitstream.h"
+#include "engines/nvdec/gpu.h"
+
+namespace flashcodec {
+
+// The answer of cuvidGetDecoderCaps for a codec and format; all 0 if it decodes none such.
+struct DecoderCaps {
+  int engines = 0;
+  int min_width = 0;
+  int min_height = 0;
+  int max_width = 0;
+  int max_height = 0;
+  int64_t max_macroblocks = 0;
+};
+
+// Asks libnvcuvid, and remembers: to ask takes milliseconds. Any thread may use it.
+class CapsTable {
+ public:
+  // Throws native::cuda::CudaError if there is no libnvcuvid.
+  explicit CapsTable(GpuPtr gpu);
+
+  // The most engines that any codec has.
+  int engines();
+  // Whether NVDEC decodes such pictures of a stream.
+  bool decodes(const Bitstream& stream);
+
+ private:
+  // By NVIDIA's numbers of codecs and chroma formats.
+  struct Key {
+    int codec;
+    int chroma;
+    int bit_depth;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  const DecoderCaps& of(const Key& key);
+  DecoderCaps ask(const Key& key) const;
+
+  GpuPtr gpu_;
+  void* library_;
+  std::mutex mutex_;
+  std::map<Key, DecoderCaps> known_;
+};
+
+}  // namespace flashcodec

@@ -1,0 +1,63 @@
+// A GPU that decodes: its context, its memory for outputs and the driver's functions for both.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "native/cuda/primary_context.h"
+
+namespace flashcodec {
+
+// What decoding needs of libcuda beside what native::cuda::Driver has.
+struct GpuFunctions {
+  template <typename... Arguments>
+  using Function = native::cuda::Function<Arguments...>;
+
+  explicit GpuFunctions(void* library) : library(library) {}
+
+  void* library;
+  Function<void**, const void*> module_load{library, "cuModuleLoadData"};
+  Function<void*> module_unload{library, "cuModuleUnload"};
+  Function<void**, void*, const char*> module_function{library, "cuModuleGetFunction"};
+  Function<void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**> launch{
+      library, "cuLaunchKernel"};
+  Function<void**, unsigned> stream_create{library, "cuStreamCreate"};
+  Function<void*> stream_synchronize{library, "cuStreamSynchronize"};
+  Function<void*> stream_destroy{library, "cuStreamDestroy_v2"};
+};
+
+// Outlives what was taken from it. Any thread may use it.
+class Gpu : public std::enable_shared_from_this<Gpu> {
+ public:
+  // The GPU that this process numbers so. Throws native::cuda::CudaError if there is none or no driver.
+  explicit Gpu(int number);
+  ~Gpu();
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  int number() const { return context_.gpu(); }
+  const native::cuda::Driver& driver() const { return context_.driver(); }
+  const GpuFunctions& functions() const { return functions_; }
+  // Makes it the calling thread's GPU for a scope.
+  native::cuda::PrimaryContext::Current current() const { return native::cuda::PrimaryContext::Current(context_); }
+
+  // Take memory, as it is found: of what was given back, or else of the driver. To be let go of when nothing on the GPU
+  // uses it any more. Throws native::cuda::CudaError if there is none left.
+  std::shared_ptr<uint8_t[]> take(size_t bytes);
+
+ private:
+  void give_back(uint8_t* data, size_t bytes);
+
+  native::cuda::PrimaryContext context_;
+  GpuFunctions functions_;
+  std::mutex mutex_;
+  std::multimap<size_t, uint8_t*> free_;  // by size: to free memory waits for all of the GPU, so it is kept
+};
+
+using GpuPtr = std::shared_ptr<Gpu>;
+
+}  // namespace flashcodec

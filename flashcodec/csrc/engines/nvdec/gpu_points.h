@@ -1,0 +1,43 @@
+// The passes of points/passes.h on a GPU.
+#pragma once
+
+#include <span>
+
+#include "engines/nvdec/gpu.h"
+#include "pixels/points/point_device.h"
+
+namespace flashcodec {
+
+// The machine code of point_kernels.cu for the GPUs that it was compiled for; empty where the build had no nvcc.
+std::span<const unsigned char> point_kernels();
+
+// One engine's stream of work on a GPU, in order behind what FFmpeg does on it. One thread uses it.
+class GpuPoints : public PointDevice {
+ public:
+  // Throws native::cuda::CudaError if the GPU cannot run the kernels.
+  explicit GpuPoints(GpuPtr gpu);
+  ~GpuPoints() override;
+
+  std::shared_ptr<const std::byte> upload(std::span<const std::byte> table) override;
+  uint8_t* scratch(size_t bytes) override;
+  void run(const AcrossPass& pass) override;
+  void run(const DownPass& pass) override;
+
+  const GpuPtr& gpu() const { return gpu_; }
+  // Return when all is done.
+  void fence();
+
+ private:
+  template <class Pass>
+  void launch(void* kernel, const Pass& pass, int rows, int width);
+
+  GpuPtr gpu_;
+  void* stream_ = nullptr;
+  void* module_ = nullptr;
+  void* across_ = nullptr;
+  void* down_ = nullptr;
+  std::shared_ptr<uint8_t[]> scratch_;
+  size_t scratch_bytes_ = 0;
+};
+
+}  // namespace flashcodec

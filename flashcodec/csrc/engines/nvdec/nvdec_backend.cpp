@@ -1,0 +1,84 @@
+#include "engines/nvdec/nvdec_backend.h"
+
+#include <algorithm>
+#include <string>
+
+extern "C" {
+#include <libavutil/hwcontext.h>
+}
+
+#include "engines/ffmpeg_decoder.h"
+#include "engines/nvdec/gpu_writer.h"
+#include "ffmpeg/log.h"
+
+namespace flashcodec {
+
+namespace {
+
+// While one decoder's packets are parsed and its pictures copied, another one keeps the unit busy.
+constexpr int kDecodersPerUnit = 2;
+// Surfaces of a decoder: as many as H.264 may refer to, and those on their way.
+constexpr int kSurfaces = 20;
+
+// Of a unit: 771 frames of H.264 in 1080p a second (NVIDIA's NVDEC application note, Turing to Hopper).
+constexpr double kPixelsAMicrosecond = 771e-6 * 1920 * 1080;
+// What making a decoder takes, on an H100.
+constexpr std::chrono::milliseconds kOpening(60);
+
+// FFmpeg's device over the same primary context.
+AVBufferRef* make_device(int gpu) {
+  const LogCapture log;
+  AVDictionary* options = nullptr;
+  av_dict_set(&options, "primary_ctx", "1", 0);
+  AVBufferRef* device = nullptr;
+  const int status = av_hwdevice_ctx_create(&device, AV_HWDEVICE_TYPE_CUDA, std::to_string(gpu).c_str(), options, 0);
+  av_dict_free(&options);
+  if (status >= 0) return device;
+  throw EngineError("this FFmpeg cannot use cuda:" + std::to_string(gpu) + ": " + log.explain(error_text(status)));
+}
+
+}  // namespace
+
+void NvdecBackend::Unref::operator()(AVBufferRef* buffer) const { av_buffer_unref(&buffer); }
+
+NvdecBackend::NvdecBackend(GpuPtr gpu) : gpu_(std::move(gpu)), caps_(gpu_) {
+  if (caps_.engines() > 0) return;
+  throw native::cuda::CudaError("cuda:" + std::to_string(gpu_->number()) + " has no NVDEC");
+}
+
+int NvdecBackend::engines(int /*wanted*/) const { return caps_.engines() * kDecodersPerUnit; }
+
+bool NvdecBackend::decodes(const Bitstream& stream) const {
+  const AVCodecParameters& parameters = stream.parameters();
+  const bool even = parameters.width % 2 == 0 && parameters.height % 2 == 0;
+  return even && stream.ordered() && caps_.decodes(stream);
+}
+
+std::chrono::microseconds NvdecBackend::estimate(const Bitstream& stream, std::span<const Run> runs,
+                                                 int engines) const {
+  int64_t packets = 0;
+  for (const Run& run : runs) packets += run.last - run.first;
+  const double pixels = static_cast<double>(packets) * stream.parameters().width * stream.parameters().height;
+  const double microseconds = pixels / kPixelsAMicrosecond * kDecodersPerUnit / engines;
+  return kOpening + std::chrono::microseconds(static_cast<int64_t>(microseconds));
+}
+
+int64_t NvdecBackend::memory(const Bitstream& stream) const {
+  return int64_t{3} * stream.parameters().width * stream.parameters().height * kSurfaces;
+}
+
+std::unique_ptr<PictureDecoder> NvdecBackend::open(const Bitstream& stream, int /*threads*/) const {
+  return std::make_unique<FfmpegDecoder>(stream, 1, device());
+}
+
+AVBufferRef* NvdecBackend::device() const {
+  const std::lock_guard lock(mutex_);
+  if (device_ == nullptr) device_.reset(make_device(gpu_->number()));
+  return device_.get();
+}
+
+std::unique_ptr<GroupWriter> NvdecBackend::writer() const { return std::make_unique<GpuWriter>(gpu_); }
+
+std::unique_ptr<GroupWriter> UploadingBackend::writer() const { return std::make_unique<UploadingWriter>(gpu_); }
+
+}  // namespace flashcodec

@@ -1,0 +1,56 @@
+// The decoders of a GPU, and cores whose pictures go there, too.
+#pragma once
+
+#include <mutex>
+
+#include "engines/backend.h"
+#include "engines/cpu/cpu_backend.h"
+#include "engines/nvdec/decoder_caps.h"
+#include "ffmpeg/owned.h"
+
+struct AVBufferRef;
+
+namespace flashcodec {
+
+class NvdecBackend : public Backend {
+ public:
+  // Throws native::cuda::CudaError if the GPU has no NVDEC or it cannot be used.
+  explicit NvdecBackend(GpuPtr gpu);
+
+  bool on_gpu() const override { return true; }
+  // As many threads as keep all of the GPU's NVDEC units busy, whatever was asked for.
+  int engines(int wanted) const override;
+  bool decodes(const Bitstream& stream) const override;
+  // By the rate of pixels that a unit has, and what a decoder takes to open.
+  std::chrono::microseconds estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const override;
+  bool has_frame_threads() const override { return false; }
+  int64_t memory(const Bitstream& stream) const override;
+  std::unique_ptr<PictureDecoder> open(const Bitstream& stream, int threads) const override;
+  std::unique_ptr<GroupWriter> writer() const override;
+
+ private:
+  struct Unref {
+    void operator()(AVBufferRef* buffer) const;
+  };
+
+  // FFmpeg's device on the GPU, made when first needed. Throws EngineError if it cannot be.
+  AVBufferRef* device() const;
+
+  GpuPtr gpu_;
+  mutable CapsTable caps_;  // remembers what it has asked
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<AVBufferRef, Unref> device_;
+};
+
+// Cores that decode what NVDEC does not.
+class UploadingBackend : public CpuBackend {
+ public:
+  explicit UploadingBackend(GpuPtr gpu) : gpu_(std::move(gpu)) {}
+
+  std::unique_ptr<GroupWriter> writer() const override;
+
+ private:
+  GpuPtr gpu_;
+};
+
+}  // namespace flashcodec

@@ -1,0 +1,90 @@
+#include "pixels/points/point_writer.h"
+
+#include <algorithm>
+
+namespace flashcodec {
+
+namespace {
+
+Rgb color_of(const Fit& fit) { return {fit.color[0], fit.color[1], fit.color[2]}; }
+
+// The picture upright, in a square if it is to be fitted so.
+UprightView upright(UprightView picture, const Fit& fit) {
+  const Surface& surface = picture.surface;
+  const bool swaps = picture.orientation.swaps_sides();
+  picture.width = swaps ? surface.height : surface.width;
+  picture.height = swaps ? surface.width : surface.height;
+  if (fit.square) picture.width = picture.height = std::max(picture.width, picture.height);
+  picture.color = color_of(fit);
+  return picture;
+}
+
+}  // namespace
+
+bool PointWriter::fits(const PictureFormat& format, int height, int width) {
+  Picture picture;
+  picture.format = format;
+  picture.height = height;
+  picture.width = width;
+  return YuvRows::fits(picture) && ways_.of(format) != YuvWay::kNone;
+}
+
+void PointWriter::write(const Surface& surface, const PictureFormat& format, Orientation orientation,
+                        const Layout& layout, std::span<const Place> places) {
+  const UprightView picture{.surface = surface,
+                            .way = ways_.of(format),
+                            .coefficients = yuv_coefficients(format),
+                            .orientation = orientation,
+                            .color = {},
+                            .width = 0,
+                            .height = 0};
+  auto tables = tables_.begin();
+  for (const Canvas& canvas : layout.canvases()) {
+    draw(upright(picture, canvas.fit()), canvas, layout.interpolation, *tables++, places);
+  }
+}
+
+void PointWriter::draw(const UprightView& picture, const Canvas& canvas, Interpolation interpolation, Tables& tables,
+                       std::span<const Place> places) {
+  const Fit& fit = canvas.fit();
+  const Box covered = canvas.covered();
+  DownPass down{.in = {},
+                .filter = {},
+                .first_row = 0,
+                .top = covered.top - fit.top,
+                .covered_top = covered.top,
+                .covered_bottom = covered.bottom,
+                .covered_left = covered.left,
+                .covered_right = covered.right,
+                .color = color_of(fit),
+                .canvas = canvas.shape(),
+                .slot = 0,
+                .group = nullptr};
+  if (!covered.empty()) {
+    const FilterView across = tables.across.get(device_, interpolation, picture.width, fit.width);
+    down.filter = tables.down.get(device_, interpolation, picture.height, fit.height);
+    down.first_row = tables.down.filter().first(down.top);
+    const int rows = tables.down.filter().last(down.top + covered.height() - 1) - down.first_row;
+    down.in = {device_.scratch(size_t{3} * rows * covered.width()), rows, covered.width()};
+    device_.run(AcrossPass{picture, across, down.first_row, covered.left - fit.left, down.in});
+  }
+  for (const Place& place : places) {
+    down.slot = place.slot;
+    down.group = place.group;
+    device_.run(down);
+  }
+}
+
+FilterView PointWriter::Table::get(PointDevice& device, Interpolation interpolation, int in, int out) {
+  if (!filter_.made_for(interpolation, in, out)) {
+    filter_ = Filter(interpolation, in, out);
+    first_ = device.upload(std::as_bytes(filter_.starts()));
+    weights_ = device.upload(std::as_bytes(filter_.all_weights()));
+  }
+  FilterView view = filter_.view();
+  view.first = reinterpret_cast<const int32_t*>(first_.get());
+  view.weights = reinterpret_cast<const int16_t*>(weights_.get());
+  return view;
+}
+
+}  // namespace flashcodec
