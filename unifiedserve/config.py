@@ -10,6 +10,7 @@ from unifiedserve.errors import ConfigError
 
 DeviceName = Literal["cpu", "cuda"]
 Order = Literal["fcfs", "slack", "shortest"]
+VideoDecoderName = Literal["flashcodec", "torchcodec"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
 
 
@@ -201,6 +202,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_requests: Annotated[
         int, Meta(ge=1, description="Requests in the engine at once; more are refused with 503")
     ] = 512
+    video_decoder: Annotated[
+        VideoDecoderName,
+        Meta(description="torchcodec, where it is installed: to compare with, and for a file that flashcodec fails on"),
+    ] = "flashcodec"
     vision_threads: Annotated[int, Meta(ge=0, description="Video decoding threads; 0: one a core")] = 0
     torch_threads: Annotated[int, Meta(ge=0, description="Compute threads a model worker; 0: one a core")] = 0
     trace: Annotated[str, Meta(description="Write a Chrome/Perfetto trace here at shutdown")] = ""

@@ -4,6 +4,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
+from importlib import util
 from pathlib import Path
 
 from unifiedserve.config import MIB, EngineConfig
@@ -20,6 +21,13 @@ def check_threads(config: EngineConfig) -> None:
     for option, threads in (("--torch-threads", config.torch_threads), ("--vision-threads", config.vision_threads)):
         if threads > cores:
             raise ConfigError(f"{option} {threads}: this process may use {cores} cores; ask for {cores} or fewer")
+
+
+def check_packages(config: EngineConfig) -> None:
+    """Raise ConfigError if the decoder of videos is not installed."""
+    if util.find_spec(config.video_decoder) is None:
+        package = config.video_decoder
+        raise ConfigError(f"--video-decoder {package} needs the package {package}: pip install {package}")
 
 
 def check_memory(shared: Mapping[str, int], workers: int) -> None:

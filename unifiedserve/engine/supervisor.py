@@ -13,7 +13,7 @@ from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.engine.rehearsal import INSTANCE as REHEARSAL
 from unifiedserve.engine.rehearsal import PLACEMENT as REHEARSAL_PLACEMENT
 from unifiedserve.engine.rehearsal import Footprint, rehearse
-from unifiedserve.engine.resources import check_threads
+from unifiedserve.engine.resources import check_packages, check_threads
 from unifiedserve.engine.worker_processes import OnExit, WorkerProcesses
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import MemoryLayout, SharedMemory
@@ -33,6 +33,7 @@ class Supervisor:
         Raises ConfigError, with the numbers, if the machine has too few cores or too little memory, or not the device.
         """
         check_threads(config)
+        check_packages(config)
         self._device = select_device(config)
         remove_stale_arenas()
         self.config = config

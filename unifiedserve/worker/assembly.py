@@ -51,7 +51,8 @@ def _vision_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, por
     def wake() -> None:
         inbox.send(pack(OutputReady()))
 
-    stage = VisionStage(patches, spec.number, config.vision_threads, wake, config.service_order)
+    threads, order = config.vision_threads, config.service_order
+    stage = VisionStage(patches, spec.number, threads, wake, order, config.video_decoder)
     return VisionLane(stage, port)
 
 

@@ -1,6 +1,7 @@
-"""Media to patches: videos on FlashCodec's engines, images and the analysis of videos on a small thread pool."""
+"""Media to patches: videos on their decoder's engines, images and the analysis of videos on as many threads."""
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,14 +10,14 @@ from typing import Any
 from flashcodec.image import image_in_layout
 
 import flashcodec
+from unifiedserve.config import VideoDecoderName
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.wire import MediaSource
+from unifiedserve.worker.vision.flashcodec_videos import FlashCodecVideos
 from unifiedserve.worker.vision.medium import Medium, Output, open_source
-from unifiedserve.worker.vision.videos import RunningVideos, Videos
+from unifiedserve.worker.vision.videos import RunningVideos, Take, Videos
 from unifiedserve.worker.vision.views import cut_views
-
-_THREADS = 2
 
 _log = logging.getLogger(__name__)
 
@@ -24,14 +25,14 @@ _log = logging.getLogger(__name__)
 class MediaReader:
     """Reads the media of many requests at once; its threads hand whatever finishes to `on_output`."""
 
-    def __init__(self, threads: int, on_output: Callable[[Output], None]) -> None:
+    def __init__(self, threads: int, decoder: VideoDecoderName, on_output: Callable[[Output], None]) -> None:
         self._on_output = on_output
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="medium")
-        self._videos = Videos(threads, self._take_frames)
+        self._videos = _videos(decoder, threads, self._take_frames)
+        self._pool = ThreadPoolExecutor(self._videos.engines, thread_name_prefix="medium")
 
-    def start(self, uid: int, sources: Iterable[MediaSource]) -> RunningVideos:
-        """Begin to decode all media of a request; return what `cancel` takes."""
-        running = RunningVideos()
+    def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0) -> RunningVideos:
+        """Begin to decode all media of a request, the lowest `priority` first; return what `cancel` takes."""
+        running = RunningVideos(priority)
         for source in sources:
             medium = Medium.of(uid, source)
             if source.plan.kind == "image":
@@ -86,3 +87,11 @@ class MediaReader:
         if decoded.data is not None and isinstance(medium.plan.layout, Views):
             patches, group = cut_views(decoded.data, medium.plan.layout), medium.groups[decoded.first_group]
             self._on_output(medium.output(group, patches, decoded.began, time.monotonic(), decoded.engine))
+
+
+def _videos(decoder: VideoDecoderName, threads: int, take: Take) -> Videos:
+    if decoder == "flashcodec":
+        return FlashCodecVideos(threads, take)
+    from unifiedserve.worker.vision.torchcodec_videos import TorchCodecVideos
+
+    return TorchCodecVideos(threads or len(os.sched_getaffinity(0)), take)

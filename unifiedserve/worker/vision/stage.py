@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from unifiedserve.config import Order
+from unifiedserve.config import Order, VideoDecoderName
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Patches, VisionRequest, WatchedUnits
@@ -35,7 +35,13 @@ class VisionStage:
     """
 
     def __init__(
-        self, patches: RowBuffer, instance: int, threads: int, wake: Callable[[], None], order: Order = "fcfs"
+        self,
+        patches: RowBuffer,
+        instance: int,
+        threads: int,
+        wake: Callable[[], None],
+        order: Order = "fcfs",
+        decoder: VideoDecoderName = "flashcodec",
     ) -> None:
         self._buffer = patches
         self._instance = instance
@@ -43,7 +49,7 @@ class VisionStage:
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
         self._queue: Queue[VisionState] = Queue(order)
-        self._reader = MediaReader(threads, self._finished)
+        self._reader = MediaReader(threads, decoder, self._finished)
 
     def accept(self, message: VisionRequest) -> None:
         """Take a request in, to be decoded when its turn comes."""
@@ -72,7 +78,7 @@ class VisionStage:
         """Admit a request and begin to decode all of its media; return when (monotonic seconds) it had arrived."""
         job = self._jobs[uid]
         job.state.admit()
-        job.videos = self._reader.start(uid, job.message.media)
+        job.videos = self._reader.start(uid, job.message.media, job.message.ticket.priority)
         return job.arrived
 
     def take_outputs(self) -> list[Output]:

@@ -1,79 +1,37 @@
-"""Videos in FlashCodec: what it works on for which request, and what it gives back."""
+"""What decodes videos for the vision stage: the interface of all that can."""
 
-import logging
-import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import flashcodec
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.worker.vision.medium import Medium, open_source
+from unifiedserve.worker.vision.medium import Medium
 
-_log = logging.getLogger(__name__)
+Take = Callable[[Medium, flashcodec.DecodingOutput], None]
 
 
 @dataclass(slots=True, eq=False)
 class RunningVideos:
-    """FlashCodec's requests for one request's videos."""
+    """The videos of one request while they are decoded. The lowest `priority` goes first."""
 
-    requests: set[int] = field(default_factory=set)
+    priority: int = 0
+    requests: set[int] = field(default_factory=set)  # by FlashCodec's numbers
     cancelled: bool = False
 
 
-class Videos:
-    """All videos that FlashCodec's engines work on; a thread hands what they decode to `on_output`."""
+class Videos(Protocol):
+    """All videos that are being decoded; threads of theirs hand on what comes out."""
 
-    def __init__(self, threads: int, on_output: Callable[[Medium, flashcodec.DecodingOutput], None]) -> None:
-        self._on_output = on_output
-        self._codec = flashcodec.FlashCodec(num_threads=threads)
-        self._media: dict[int, Medium] = {}
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._collector = threading.Thread(target=self._collect_or_die, name="decoded")
-        self._collector.start()
+    @property
+    def engines(self) -> int:
+        """Return how many decoders work at once."""
 
     def begin(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
-        """Analyse a video and hand it to the engines, unless its request is cancelled by then.
-
-        Raises as `flashcodec.analyse_bitstream` and `FlashCodec.add_decoding_request`.
-        """
-        bitstream = flashcodec.analyse_bitstream(open_source(source))
-        frames = medium.plan.frames_of(medium.groups)
-        with self._lock:  # held until it is entered, so that no output comes before
-            if not running.cancelled:
-                request = self._codec.add_decoding_request(bitstream, frames, medium.plan.layout)
-                self._media[request] = medium
-                running.requests.add(request)
+        """Begin to decode a video, unless its request is cancelled by then. Raises DecodeError if it is none."""
 
     def cancel(self, running: RunningVideos) -> None:
         """Stop work on a request's videos; nothing that is still decoded of them is handed on."""
-        with self._lock:
-            running.cancelled = True
-            requests = [request for request in running.requests if self._media.pop(request, None)]
-        for request in requests:
-            self._codec.cancel(request)
 
     def close(self) -> None:
-        """Stop all decoding and the thread."""
-        self._closing.set()
-        self._codec.close()
-        self._collector.join()
-
-    def _collect_or_die(self) -> None:
-        """Without its collector the stage would hang: better that the supervisor replaces the worker."""
-        try:
-            while not self._closing.is_set():
-                self._collect()
-        except Exception:
-            _log.exception("cannot take decoded frames")
-            os._exit(1)
-
-    def _collect(self) -> None:
-        decoded = self._codec.get_decoding_output(timeout=0.5)
-        if decoded is None:
-            return
-        with self._lock:
-            medium = self._media.get(decoded.request)
-        if medium is not None:
-            self._on_output(medium, decoded)
+        """Stop all decoding and its threads."""

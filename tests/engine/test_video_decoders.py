@@ -1,0 +1,176 @@
+"""What decodes videos for the engine: who goes first, and another decoder in FlashCodec's place."""
+
+import threading
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from media import Clip
+from torch import Tensor
+
+import flashcodec
+from flashcodec import PatchLayout
+from unifiedserve.config import EngineConfig, VideoDecoderName
+from unifiedserve.engine.resources import check_packages
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import MediaSource, VisionRequest
+from unifiedserve.worker.vision.stage import VisionStage
+
+TIMEOUT = 60.0
+
+
+def plan(frames: tuple[int, ...]) -> MediaPlan:
+    return MediaPlan(
+        kind="video",
+        frame_indices=frames,
+        layout=PatchLayout(height=56, width=56, patch_size=14, temporal_patch_size=2, merge_size=2),
+        units=-(-len(frames) // 2),
+        patches_per_unit=16,
+        tokens_per_unit=4,
+    )
+
+
+class Vision:
+    """A vision stage, and what comes out of it."""
+
+    def __init__(self, patches: RowBuffer, decoder: VideoDecoderName = "flashcodec") -> None:
+        self.patches = patches
+        self.wake = threading.Event()
+        self.stage = VisionStage(patches, 1, 1, self.wake.set, decoder=decoder)
+        self.order: list[int] = []  # of the requests, by their outputs
+        self.units: dict[tuple[int, int], Tensor] = {}
+        self.errors: dict[int, str] = {}
+
+    def ask(self, ticket: Ticket, path: Path, frames: tuple[int, ...]) -> None:
+        source = MediaSource(plan=plan(frames), name=f"video {ticket.uid}", path=str(path))
+        self.stage.accept(VisionRequest(ticket=ticket, media=[source]))
+        self.stage.start(ticket.uid)
+
+    def finish(self) -> None:
+        while self.stage.states():
+            assert self.wake.wait(TIMEOUT)
+            self.wake.clear()
+            for output in self.stage.take_outputs():
+                self.order.append(output.uid)
+                if output.error:
+                    self.errors[output.uid] = output.error
+                    self.stage.drop(output.uid)
+                    continue
+                message = self.stage.write(output)
+                if message is None:
+                    continue
+                for unit, pages in zip(message.units, message.pages, strict=True):
+                    self.units[output.uid, unit] = self.patches.get(self.patches.spread(pages, 16), 0, 16)
+                    self.patches.pool.release(pages)
+
+
+class Gate:
+    """A video file whose reading waits until the gate is opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.file: BinaryIO = path.open("rb")
+        self.opened = threading.Event()
+        self.opened.set()
+        self.used = threading.Event()
+
+    def read(self, size: int) -> bytes:
+        self.used.set()
+        assert self.opened.wait(TIMEOUT)
+        return self.file.read(size)
+
+    def seek(self, offset: int, whence: int) -> int:
+        return self.file.seek(offset, whence)
+
+
+def test_the_lowest_priority_is_decoded_first(
+    patches: RowBuffer, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codecs: list[flashcodec.FlashCodec] = []
+    asked: list[int] = []
+    everybody_asked = threading.Event()
+
+    class Watched(flashcodec.FlashCodec):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            codecs.append(self)
+
+        def add_decoding_request(self, *arguments: Any, **named: Any) -> int:
+            request = super().add_decoding_request(*arguments, **named)
+            asked.append(request)
+            if len(asked) == 3:
+                everybody_asked.set()
+            return request
+
+    monkeypatch.setattr(flashcodec, "FlashCodec", Watched)
+    path = clips(8).path
+    vision = Vision(patches)
+    try:
+        gate = Gate(path)
+        gated = flashcodec.analyse_bitstream(gate)
+        gate.opened.clear()
+        gate.used.clear()
+        codecs[0].add_decoding_request(gated, [0])  # keeps the only engine busy
+        assert gate.used.wait(TIMEOUT)
+        for uid, priority in ((1, 3), (2, -(2**31))):
+            vision.ask(Ticket(uid, 0.0, priority), path, (0, 2, 4, 6))
+        assert everybody_asked.wait(TIMEOUT)
+        gate.opened.set()
+        vision.finish()
+    finally:
+        vision.stage.close()
+    assert vision.errors == {}
+    assert vision.order == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("frames", [(0, 1, 2, 3, 4, 5, 6), (7, 0, 3), (2, 2)])
+def test_torchcodec_gives_the_same_patches(
+    patches: RowBuffer, clips: Callable[[int], Clip], frames: tuple[int, ...]
+) -> None:
+    pytest.importorskip("torchcodec.decoders", reason="TorchCodec is what is tried")
+    found = {}
+    for decoder in ("flashcodec", "torchcodec"):
+        vision = Vision(patches, decoder)
+        try:
+            vision.ask(Ticket(1, 0.0), clips(8).path, frames)
+            vision.finish()
+        finally:
+            vision.stage.close()
+        assert vision.errors == {}
+        found[decoder] = vision.units
+    assert found["torchcodec"].keys() == found["flashcodec"].keys() == {(1, i) for i in range(-(-len(frames) // 2))}
+    for unit, rows in found["torchcodec"].items():
+        assert int((rows.int() - found["flashcodec"][unit].int()).abs().max()) <= 1
+    assert patches.pool.used_pages() == 0
+
+
+def test_torchcodecs_errors_end_their_request_only(
+    patches: RowBuffer, clips: Callable[[int], Clip], tmp_path: Path
+) -> None:
+    pytest.importorskip("torchcodec.decoders", reason="TorchCodec is what is tried")
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"no video at all" * 100)
+    vision = Vision(patches, "torchcodec")
+    try:
+        vision.ask(Ticket(1, 0.0), broken, (0, 1))
+        vision.ask(Ticket(2, 0.0), clips(8).path, (0, 100))
+        vision.ask(Ticket(3, 0.0), clips(8).path, (0, 1))
+        vision.finish()
+    finally:
+        vision.stage.close()
+    assert vision.errors.keys() == {1, 2}
+    assert vision.errors[1].startswith("video 1: ")
+    assert "TorchCodec: " in vision.errors[1]
+    assert vision.units.keys() == {(3, 0)}
+    assert patches.pool.used_pages() == 0
+
+
+def test_a_decoder_that_is_not_installed_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_packages(EngineConfig())
+    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="--video-decoder torchcodec needs the package torchcodec: pip install"):
+        check_packages(EngineConfig(video_decoder="torchcodec"))
