@@ -40,6 +40,12 @@ def environment(carried: Path) -> dict[str, str]:
     return found
 
 
+def carried_clip(name: str) -> Path:
+    """Return a clip that was carried, or that of this tree."""
+    carried = Path(os.environ[CARRIED_VARIABLE], "clips", name)
+    return carried if carried.exists() else ROOT / "unifiedserve/samples" / name
+
+
 def describe(items_environment: Mapping[str, str]) -> dict[str, Any]:
     """Return the header of the results: device, driver, date, commit and versions."""
     devices: dict[str, Any] = {"cuda": None, "devices": []}

@@ -10,6 +10,10 @@ BUILD = Item(
     "build", f"{_AT}build:build", "the C++ cores without FlashCodec", 240, ("g++",), ("ipc_buffers,unifiedserve",)
 )
 
+BUILD_FLASHCODEC = Item(
+    "build_flashcodec", f"{_AT}build:build", "FlashCodec's core", 180, ("g++", "ffmpeg"), ("flashcodec",)
+)
+
 _MODELS = ("cores", "flashcodec", "server", "pytest", "references")
 _SHAPE = "qwen2.5-vl-7b"
 _SERVER = ("cores", "flashcodec", "server", "engine")
@@ -40,7 +44,7 @@ PROBE = (
 # what tells most comes first: a deadline may cut off the rest
 CORE = (
     BUILD,
-    Item("build_flashcodec", f"{_AT}build:build", "FlashCodec's core", 180, ("g++", "ffmpeg"), ("flashcodec",)),
+    BUILD_FLASHCODEC,
     Item(
         "memory_tests",
         f"{_AT}suites:pytest",
@@ -97,7 +101,25 @@ CORE = (
     ),
 )
 
-PARTS: dict[str, tuple[Item, ...]] = {"probe": PROBE, "core": CORE}
+_DECODING = ("driver", "torch", "flashcodec")
+_CLIP = "telescope.mp4"
+
+NVDEC = (
+    BUILD_FLASHCODEC,
+    Item("gpu_pictures", f"{_AT}nvdec:pictures", "pictures by the GPU's threads beside the cores'", 60, _DECODING),
+    Item("nvdec_frames", f"{_AT}nvdec:frames", "frames of NVDEC beside the cores'", 60, _DECODING, (_CLIP,)),
+    Item("nvdec_rates", f"{_AT}nvdec:rates", "frames a second, 1 to 32 requests at once", 90, _DECODING, (_CLIP,)),
+    Item(
+        "nvdec_tests",
+        f"{_AT}suites:pytest",
+        "tests of outputs on a GPU",
+        120,
+        ("driver", "flashcodec", "pytest"),
+        ("tests/flashcodec/test_gpu_outputs.py",),
+    ),
+)
+
+PARTS: dict[str, tuple[Item, ...]] = {"probe": PROBE, "core": CORE, "nvdec": NVDEC}
 
 
 def chosen(part: str, only: Sequence[str]) -> list[tuple[str, Item]]:

@@ -1,6 +1,5 @@
 """A daemon on a device, and requests to it, for items: what it answers, when, and what its trace says."""
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +8,6 @@ from typing import Any
 
 import httpx
 
-from bench.gpu import machine
 from unifiedserve.cli.daemon import daemon
 
 PATIENCE = 120.0  # seconds for an answer
@@ -78,12 +76,6 @@ def served(model: str | Path, device: str, *options: str) -> Iterator[Served]:
     """Start a daemon on a device, and end it."""
     with daemon(model, "--device", device, *options) as started:
         yield Served(started.url, started.process.pid)
-
-
-def carried_clip(name: str) -> Path:
-    """Return a clip that was carried, or that of this tree."""
-    carried = Path(os.environ[machine.CARRIED_VARIABLE], "clips", name)
-    return carried if carried.exists() else machine.ROOT / "unifiedserve/samples" / name
 
 
 def _json(response: httpx.Response) -> Any:

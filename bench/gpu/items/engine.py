@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu.figures import Figures
-from bench.gpu.served import Served, carried_clip, served
+from bench.gpu.machine import carried_clip
+from bench.gpu.served import Served, served
 from bench.gpu.shapes import make_folder
 
 CLIP, QUESTION = "shapes-motion.mp4", "What happens?"
