@@ -1,8 +1,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
-#include "native/cuda/driver.h"
 #include "cuda/gpu.h"
+#include "native/cuda/driver.h"
 #include "native/released_gil.h"
 #include "place.h"
 

@@ -269,7 +269,10 @@ void bind_decoding(py::module_& module) {
       .def_property_readonly("engines", &Scheduler::engines);
 
   py::class_<GpuArray>(module, "GpuArray")
-      .def_property_readonly("shape", [](const GpuArray& array) { return py::tuple(py::cast(array.shape())); })
+      .def_property_readonly("shape",
+                             [](const GpuArray& array) {
+                               return py::typing::Tuple<int, py::ellipsis>(py::tuple(py::cast(array.shape())));
+                             })
       .def("__dlpack_device__", &GpuArray::device)
       .def("__dlpack__", &GpuArray::dlpack, py::kw_only(), py::arg("stream") = py::none(),
            py::arg("max_version") = py::none(), py::arg("dl_device") = py::none(), py::arg("copy") = py::none());

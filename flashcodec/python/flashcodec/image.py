@@ -85,7 +85,9 @@ def _decode(source: ImageSource, max_pixels: int) -> "Image":
     from PIL import ImageOps
 
     with _opened(source, max_pixels) as image:
-        return _to_rgb(ImageOps.exif_transpose(image), image.format)
+        file_format = image.format  # forgotten by a transposition
+        ImageOps.exif_transpose(image, in_place=True)
+        return _to_rgb(image, file_format)
 
 
 def _to_rgb(image: "Image", file_format: str | None) -> "Image":
@@ -95,6 +97,9 @@ def _to_rgb(image: "Image", file_format: str | None) -> "Image":
     if image.mode.startswith("I;16") or (image.mode == "I" and file_format in ("PNG", "PPM")):
         grey = np.asarray(image, np.uint16) >> 8
         return Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+    if image.mode == "RGB" and "transparency" not in image.info:
+        image.load()
+        return image  # to convert it would be to copy it
     return image.convert("RGB")
 
 

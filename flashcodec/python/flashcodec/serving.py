@@ -45,12 +45,12 @@ class DecodingOutput:
     first_group: int
     data: npt.NDArray[np.uint8] | None
     done: bool
-    gpu_data: _core.GpuArray | None = None
     engine: int = 0
     began: float = 0.0
     ended: float = 0.0
     damaged: bool = False
     error: DecodeError | None = None
+    gpu_data: _core.GpuArray | None = None
 
 
 class FlashCodec:

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +14,6 @@ import flashcodec
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.medium import Medium, open_source
 from unifiedserve.worker.vision.videos import RunningVideos, Take
-
-if TYPE_CHECKING:
-    from torchcodec.decoders import VideoDecoder
 
 _GROUPS = 4  # that are decoded in one call
 
@@ -72,10 +70,11 @@ class TorchCodecVideos:
                 yield output
 
 
-def _open(source: MediaSource) -> "VideoDecoder":
-    from torchcodec.decoders import VideoDecoder
-
+def _open(source: MediaSource) -> Any:
+    """Return a decoder of TorchCodec's."""
     opened: Any = open_source(source)
     if not isinstance(opened, Path):
         opened = torch.from_numpy(np.frombuffer(opened, np.uint8))
-    return VideoDecoder(opened, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact")
+    return import_module("torchcodec.decoders").VideoDecoder(
+        opened, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact"
+    )
