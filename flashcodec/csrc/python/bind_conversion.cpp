@@ -97,6 +97,7 @@ void write_points(PointDevice& points, const Picture& picture, Orientation orien
   if (!surface) throw std::invalid_argument("no points for this pixel format");
   if (!writer.fits(format, picture.height, picture.width)) throw std::invalid_argument("no points for this size");
   std::vector<Place> places;
+  places.reserve(layout.group_frames());
   for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group, slot});
   writer.write(*surface, format, orientation, layout, places);
 }

@@ -1,6 +1,8 @@
 // What a GPU's NVDEC engines decode.
 #pragma once
 
+#include <tuple>
+
 #include "bitstream/bitstream.h"
 #include "engines/nvdec/gpu.h"
 
@@ -33,7 +35,10 @@ class CapsTable {
     int codec;
     int chroma;
     int bit_depth;
-    auto operator<=>(const Key&) const = default;
+
+    bool operator<(const Key& other) const {
+      return std::tie(codec, chroma, bit_depth) < std::tie(other.codec, other.chroma, other.bit_depth);
+    }
   };
 
   const DecoderCaps& of(const Key& key);

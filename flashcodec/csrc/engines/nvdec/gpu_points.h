@@ -17,6 +17,8 @@ class GpuPoints : public PointDevice {
   // Throws native::cuda::CudaError if the GPU cannot run the kernels.
   explicit GpuPoints(GpuPtr gpu);
   ~GpuPoints() override;
+  GpuPoints(const GpuPoints&) = delete;
+  GpuPoints& operator=(const GpuPoints&) = delete;
 
   std::shared_ptr<const std::byte> upload(std::span<const std::byte> table) override;
   uint8_t* scratch(size_t bytes) override;
