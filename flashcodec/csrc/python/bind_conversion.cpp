@@ -32,13 +32,19 @@ namespace {
 
 using Pixels = py::array_t<uint8_t, py::array::c_style>;
 
+// The places of all frames of a group.
+std::vector<Place> places_in(const Layout& layout, uint8_t* group) {
+  std::vector<Place> places;
+  places.reserve(layout.group_frames());
+  for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group, slot});
+  return places;
+}
+
 // One group with the same picture in all of its frames.
 template <class Write>
 py::array_t<uint8_t> write_group(const Layout& layout, Write write) {
   py::array_t<uint8_t> group(static_cast<py::ssize_t>(layout.group_bytes()));
-  std::vector<Place> places;
-  places.reserve(layout.group_frames());
-  for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group.mutable_data(), slot});
+  const std::vector<Place> places = places_in(layout, group.mutable_data());
   const native::ReleasedGil release;
   write(places);
   return group;
@@ -96,10 +102,7 @@ void write_points(PointDevice& points, const Picture& picture, Orientation orien
   const PictureFormat format = planar_format(picture.format);
   if (!surface) throw std::invalid_argument("no points for this pixel format");
   if (!writer.fits(format, picture.height, picture.width)) throw std::invalid_argument("no points for this size");
-  std::vector<Place> places;
-  places.reserve(layout.group_frames());
-  for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group, slot});
-  writer.write(*surface, format, orientation, layout, places);
+  writer.write(*surface, format, orientation, layout, places_in(layout, group));
 }
 
 void write_on_gpu(Picture picture, Orientation orientation, const Layout& layout, const GpuPtr& gpu,

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <optional>
 #include <string>
 
 extern "C" {

@@ -1,7 +1,5 @@
 #include "engines/nvdec/gpu.h"
 
-#include <optional>
-
 namespace flashcodec {
 
 using native::cuda::Address;
