@@ -113,7 +113,7 @@ void plan(const Bitstream& stream, std::span<const int64_t> frames, Random& rand
 }
 
 int decode(const BitstreamPtr& stream, const std::vector<int64_t>& frames, Random& random, std::string& error) {
-  static const auto scheduler = std::make_shared<Scheduler>(kEngines, kDecoderBytes);
+  static const auto scheduler = std::make_shared<Scheduler>(EngineKinds(backends_for({}), kEngines), kDecoderBytes);
   const Layout layout = choose_layout(random);
   const RequestOptions options{.fast = random() % 4 == 0, .report = random() % 2 == 0};
   Session session(scheduler, kOutputBytes);

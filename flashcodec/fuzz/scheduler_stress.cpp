@@ -69,7 +69,8 @@ void call(const std::shared_ptr<Scheduler>& scheduler, const std::vector<Bitstre
         break;
       default: {
         const BitstreamPtr& stream = streams[random() % streams.size()];
-        const RequestOptions options{static_cast<int>(random() % 3), random() % 2 == 0, random() % 2 == 0};
+        const RequestOptions options{
+            .priority = static_cast<int>(random() % 3), .fast = random() % 2 == 0, .report = random() % 2 == 0};
         try {
           requests.push_back(session.add(stream, some_frames(*stream, random), kLayout, options, nullptr));
         } catch (const std::runtime_error&) {
@@ -111,7 +112,8 @@ void fork_while_decoding(Scheduler& scheduler) {
 }
 
 void round(const std::vector<BitstreamPtr>& streams, uint64_t seed) {
-  const auto scheduler = std::make_shared<Scheduler>(kEngines, seed % 2 == 0 ? int64_t{1} << 30 : 1);
+  const auto scheduler =
+      std::make_shared<Scheduler>(EngineKinds(backends_for({}), kEngines), seed % 2 == 0 ? int64_t{1} << 30 : 1);
   std::vector<std::thread> callers;
   for (int i = 0; i < kCallers; ++i) callers.emplace_back(call, scheduler, streams, seed * 1000 + i);
   if (seed % 3 == 0) share_a_session(scheduler, streams.front(), seed);

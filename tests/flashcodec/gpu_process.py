@@ -1,6 +1,6 @@
 """Decode with outputs on a GPU, in a process of its own; prints what came out as JSON.
 
-gpu_process.py FILE DEVICE FRAME... [--decode-on KIND]
+gpu_process.py FILE DEVICE[,DEVICE] FRAME... [--decode-on KIND]
 """
 
 import argparse
@@ -29,11 +29,15 @@ def bytes_of(array: Any) -> bytes:
 
 
 def decode(path: str, device: str, frames: list[int], decode_on: Any) -> dict[str, Any]:
-    """Decode frames; return the MD5 of each, where they are, and how many segments fell back to cores."""
+    """Decode frames; return the MD5 of each, where they are, who was to decode them, who did and how many segments fell
+    back to cores.
+    """
     found: dict[int, str] = {}
-    places = set()
-    with flashcodec.FlashCodec(num_threads=2, device=device) as codec:
-        codec.add_decoding_request(path, frames, flashcodec.RGBLayout(48, 64), decode_on=decode_on)
+    places, decoded_on = set(), set()
+    layout = flashcodec.RGBLayout(48, 64)
+    with flashcodec.FlashCodec(num_threads=2, device=device.split(",") if "," in device else device) as codec:
+        chosen = [kind.name for kind in codec.estimate(path, frames, decode_on=decode_on) if kind.chosen]
+        codec.add_decoding_request(path, frames, layout, decode_on=decode_on)
         done = False
         while not done:
             output = codec.get_decoding_output(60)
@@ -43,10 +47,17 @@ def decode(path: str, device: str, frames: list[int], decode_on: Any) -> dict[st
             assert output.data is None
             assert output.gpu_data is not None
             places.add(output.gpu_data.__dlpack_device__())
+            decoded_on.add(output.decoded_on)
             found[output.first] = hashlib.md5(bytes_of(output.gpu_data)).hexdigest()
             done = output.done
         fallbacks = codec.fallbacks
-    return {"frames": [found[i] for i in sorted(found)], "places": sorted(places), "fallbacks": fallbacks}
+    return {
+        "frames": [found[i] for i in sorted(found)],
+        "places": sorted(places),
+        "fallbacks": fallbacks,
+        "chosen": chosen,
+        "decoded_on": sorted(decoded_on),
+    }
 
 
 def main() -> None:

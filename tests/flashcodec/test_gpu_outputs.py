@@ -51,6 +51,8 @@ def test_short_clips_are_decoded_by_cores(clip: ClipMaker) -> None:
         "frames": expected(clip("h264_bframes.mp4"), frames),
         "places": [[CUDA, 0]],
         "fallbacks": 0,
+        "chosen": ["cores for cuda:0"],
+        "decoded_on": ["cpu"],
         "live": 0,
     }
 
@@ -60,7 +62,24 @@ def test_cores_take_over_where_nvdec_refuses(clip: ClipMaker) -> None:
     frames = list(range(0, 800, 9))
     found = run(clip("h264_long.mp4"), "cuda", frames)
     assert found.pop("fallbacks") > 0
-    assert found == {"frames": expected(clip("h264_long.mp4"), frames), "places": [[CUDA, 0]], "live": 0}
+    assert "NVDEC of cuda:0" in found.pop("chosen")
+    assert found == {
+        "frames": expected(clip("h264_long.mp4"), frames),
+        "places": [[CUDA, 0]],
+        "decoded_on": ["cpu"],
+        "live": 0,
+    }
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_video_is_spread_over_the_engines_of_all_gpus(clip: ClipMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_CUDA_GPUS", "AB")
+    frames = list(range(0, 800, 9))
+    found = run(clip("h264_long.mp4"), "cuda:1,cuda:0", frames, "cpu")
+    assert found["frames"] == expected(clip("h264_long.mp4"), frames)
+    assert found["chosen"] == ["cores for cuda:1", "cores for cuda:0"]
+    assert found["places"] == [[CUDA, 0], [CUDA, 1]]
+    assert (found["fallbacks"], found["live"]) == (0, 0)
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -100,9 +119,9 @@ def test_no_driver(clip: ClipMaker) -> None:
         assert codec.get_decoding_output(60) is not None
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:x", ""])
-def test_a_device_that_cannot_be(device: str) -> None:
-    with pytest.raises(ValueError, match='device must be "cpu", "cuda" or "cuda:N"'):
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:-1", "cuda:x", "", [], ["cpu"], ["cuda", "cuda:0"]])
+def test_a_device_that_cannot_be(device: str | list[str]) -> None:
+    with pytest.raises(ValueError, match='device must be "cpu", "cuda", "cuda:N" or a list of different GPUs'):
         flashcodec.FlashCodec(device=device)
 
 

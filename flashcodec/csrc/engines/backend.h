@@ -4,18 +4,19 @@
 // beside cpu/ and a line in backends.cpp.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <string>
 
 #include "bitstream/bitstream.h"
 #include "pixels/layout.h"
 #include "pixels/orientation.h"
 #include "pixels/picture.h"
+#include "plan/engine_choice.h"
 #include "plan/run.h"
 
 namespace flashcodec {
@@ -95,14 +96,16 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
+  // Return what people call such engines.
+  virtual std::string name() const = 0;
   // Return whether a GPU's units decode, not this machine's cores.
   virtual bool on_gpu() const = 0;
   // Return how many engines of this kind to run where the caller asked for `wanted`; 0: as many as suit the machine.
   virtual int engines(int wanted) const = 0;
   // Return whether it decodes the stream.
   virtual bool decodes(const Bitstream& stream) const = 0;
-  // Return how long so many engines take over packets, at least, with whatever must be opened first.
-  virtual std::chrono::microseconds estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const = 0;
+  // Return how long so many engines take over packets, at least.
+  virtual Estimate estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const = 0;
   // Return whether a decoder can use several threads.
   virtual bool has_frame_threads() const = 0;
   // Return the bytes that the pictures of a decoder take, about. Quick, too.

@@ -5,15 +5,14 @@
 
 namespace flashcodec {
 
-Backends backends_for(std::optional<int> number) {
+Backends backends_for(std::span<const int> gpus) {
   Backends backends;
-  if (!number) {
-    backends.push_back(std::make_unique<CpuBackend>());
-    return backends;
+  if (gpus.empty()) backends.push_back(std::make_unique<CpuBackend>());
+  for (const int number : gpus) {
+    const auto gpu = std::make_shared<Gpu>(number);
+    backends.push_back(std::make_unique<NvdecBackend>(gpu));
+    backends.push_back(std::make_unique<UploadingBackend>(gpu, static_cast<int>(gpus.size())));
   }
-  const auto gpu = std::make_shared<Gpu>(*number);
-  backends.push_back(std::make_unique<NvdecBackend>(gpu));
-  backends.push_back(std::make_unique<UploadingBackend>(gpu));
   return backends;
 }
 

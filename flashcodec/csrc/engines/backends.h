@@ -2,7 +2,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "engines/backend.h"
@@ -11,8 +11,8 @@ namespace flashcodec {
 
 using Backends = std::vector<std::unique_ptr<const Backend>>;
 
-// Those whose outputs are in ordinary memory, or in that of the GPU that this process numbers so. Throws
-// native::cuda::CudaError if there is none or it cannot be used.
-Backends backends_for(std::optional<int> gpu);
+// Those whose outputs are in the memory of one of the GPUs that this process numbers so, or without any in ordinary
+// memory. Throws native::cuda::CudaError if one is not there or cannot be used.
+Backends backends_for(std::span<const int> gpus);
 
 }  // namespace flashcodec

@@ -153,6 +153,24 @@ Segments plan(const Bitstream& stream, const Frames& frames, int group_frames, i
   return Segments(result);
 }
 
+using KindTimes = py::typing::List<py::typing::Tuple<py::str, int, double, bool>>;
+
+// Name, engines, estimated seconds and whether it is chosen, of each kind that can decode the frames.
+KindTimes estimate(const Scheduler& scheduler, const Bitstream& stream, const Frames& frames, DecodeOn decode_on) {
+  const std::vector<int64_t> list = to_vector(frames);
+  std::vector<KindEstimate> estimates;
+  {
+    const native::ReleasedGil release;
+    estimates = scheduler.kinds().estimate(stream, list, decode_on, {});
+  }
+  KindTimes result;
+  for (const auto& [kind, time, chosen] : estimates) {
+    const std::chrono::duration<double> alone = time.opening + time.decoding;
+    result.append(py::make_tuple(kind->backend->name(), kind->engines, alone.count(), chosen));
+  }
+  return result;
+}
+
 // The last owner joins the threads, which may need the GIL to finish.
 void end_scheduler(Scheduler* scheduler) {
   if (scheduler->inherited()) return;
@@ -259,14 +277,16 @@ void bind_decoding(py::module_& module) {
       .value("GPU", DecodeOn::kGpu);
 
   py::class_<Scheduler, std::shared_ptr<Scheduler>>(module, "Scheduler")
-      .def(py::init([](int engines, int64_t memory_limit, std::optional<int> gpu) {
+      .def(py::init([](int engines, int64_t memory_limit, const std::vector<int>& gpus) {
              const native::ReleasedGil release;
-             return std::shared_ptr<Scheduler>(new Scheduler(backends_for(gpu), engines, memory_limit), end_scheduler);
+             EngineKinds kinds(backends_for(gpus), engines);
+             return std::shared_ptr<Scheduler>(new Scheduler(std::move(kinds), memory_limit), end_scheduler);
            }),
-           py::arg("engines"), py::arg("memory_limit"), py::arg("gpu") = py::none())
+           py::arg("engines"), py::arg("memory_limit"), py::arg("gpus") = std::vector<int>{})
       .def_property_readonly("fallbacks", &Scheduler::fallbacks)
       .def("close", &Scheduler::close, Release())
-      .def_property_readonly("engines", &Scheduler::engines);
+      .def("estimate", &estimate, py::arg("bitstream"), py::arg("frames"), py::arg("decode_on"))
+      .def_property_readonly("engines", [](const Scheduler& s) { return s.kinds().engines(); });
 
   py::class_<GpuArray>(module, "GpuArray")
       .def_property_readonly("shape",
@@ -287,6 +307,7 @@ void bind_decoding(py::module_& module) {
       .def_readonly("damaged", &Output::damaged)
       .def_readonly("done", &Output::done)
       .def_readonly("gpu", &Output::gpu)
+      .def_readonly("decoded_on_gpu", &Output::decoded_on_gpu)
       .def("take_data", &take_data)
       .def("take_gpu_array", &take_gpu_array, py::arg("shape"))
       .def_property_readonly("error", [](const Output& output) {

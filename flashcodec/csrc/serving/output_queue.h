@@ -26,6 +26,7 @@ struct Output {
   size_t bytes = 0;
   std::optional<int> gpu;  // in whose memory they are
   int32_t engine = 0;
+  bool decoded_on_gpu = false;
   Clock::time_point began{};
   Clock::time_point ended{};
   bool damaged = false;

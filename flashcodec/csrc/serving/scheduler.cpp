@@ -44,9 +44,9 @@ void guard(Request& request, Work work) {
 
 // What a decoding thread keeps from one segment to the next.
 struct Scheduler::Engine {
-  Engine(const Kind& kind, int number) : kind(kind), number(number) {}
+  Engine(const EngineKind& kind, int number) : kind(kind), number(number) {}
 
-  const Kind& kind;
+  const EngineKind& kind;
   const int number;
   std::unique_ptr<SegmentDecoder> decoder;
   std::unique_ptr<GroupWriter> writer;
@@ -77,12 +77,12 @@ struct Scheduler::Engine {
   std::string refusal;  // why it could not go on
 };
 
-Scheduler::Scheduler(Backends backends, int engines, int64_t memory_limit)
-    : kinds_(make_kinds(std::move(backends), engines)),
-      engines_(count_engines(kinds_)),
+Scheduler::Scheduler(EngineKinds kinds, int64_t memory_limit)
+    : kinds_(std::move(kinds)),
+      engines_(kinds_.engines()),
       memory_limit_(memory_limit > 0 ? memory_limit : quarter_of_memory()),
       process_(getpid()) {
-  for (const Kind& kind : kinds_) {
+  for (const EngineKind& kind : kinds_.list()) {
     for (int left = kind.engines; left > 0; --left) {
       threads_.emplace_back([this, &kind, number = static_cast<int>(threads_.size())] { run(kind, number); });
     }
@@ -90,21 +90,6 @@ Scheduler::Scheduler(Backends backends, int engines, int64_t memory_limit)
 }
 
 Scheduler::~Scheduler() { close(); }
-
-std::vector<Scheduler::Kind> Scheduler::make_kinds(Backends backends, int engines) {
-  std::vector<Kind> kinds;
-  for (auto& backend : backends) {
-    const int count = backend->engines(engines);
-    kinds.push_back({std::move(backend), count});
-  }
-  return kinds;
-}
-
-int Scheduler::count_engines(std::span<const Kind> kinds) {
-  int count = 0;
-  for (const Kind& kind : kinds) count += kind.engines;
-  return count;
-}
 
 bool Scheduler::inherited() const { return process_ != getpid(); }
 
@@ -171,7 +156,7 @@ void Scheduler::drop(Entries::iterator entry, Entries& dropped) {
   num_entries_ = entries_.size();
 }
 
-void Scheduler::run(const Kind& kind, int number) {
+void Scheduler::run(const EngineKind& kind, int number) {
   Engine engine(kind, number);
   while (std::optional<Work> work = next(engine)) {
     if (work->job == nullptr) {
@@ -189,7 +174,9 @@ void Scheduler::run(const Kind& kind, int number) {
 void Scheduler::hand_back(Work work, Engine& engine, Progress progress) {
   Entries dropped;
   JobPtr finished;
-  const Kind* const other = progress == Progress::kRefused ? turn_over(work, engine) : nullptr;
+  if (progress == Progress::kRefused && !turn_over(work, engine)) {
+    guard(*work.request, [&] { throw std::runtime_error(engine.refusal); });
+  }
   {
     const std::lock_guard lock(mutex_);
     const auto entry = find(work.request);
@@ -198,7 +185,6 @@ void Scheduler::hand_back(Work work, Engine& engine, Progress progress) {
       finished = std::move(work.job);
       if (entry != entries_.end()) entry->left -= std::chrono::microseconds(finished->segment().cost);
     }
-    if (wanted && other != nullptr) entry->kind = other;
     if (work.job != nullptr && wanted) {
       if (work.job->begun()) engine.memory = 0;  // counted on with the job
       entry->parked.push_back(std::move(work.job));
@@ -212,41 +198,25 @@ void Scheduler::hand_back(Work work, Engine& engine, Progress progress) {
   }
 }
 
-const Scheduler::Kind* Scheduler::turn_over(const Work& work, const Engine& engine) {
+bool Scheduler::turn_over(const Work& work, const Engine& engine) {
   work.job->start_over();
-  const bool strict = work.request->options().decode_on == DecodeOn::kGpu;
-  const Kind* other = strict ? nullptr : after(engine.kind, *work.request);
-  if (other == nullptr) {
-    const Bitstream& stream = *work.request->stream();
-    work.request->fail(DecodeError(stream.source()->name(), stream.stream_index(), engine.refusal));
-  } else {
-    ++fallbacks_;
+  Refused refused;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = find(work.request);
+    if (entry == entries_.end()) return true;  // it has ended
+    entry->refused.insert(&engine.kind);
+    std::erase_if(entry->shares, [&](const Share& share) { return share.kind == &engine.kind; });
+    if (entry->shares.empty()) refused = entry->refused;
   }
-  return other;
-}
-
-const Scheduler::Kind& Scheduler::fastest(const Request& request) const {
-  const DecodeOn wish = request.options().decode_on;
-  if (kinds_.size() == 1 && wish == DecodeOn::kFastest) return kinds_.front();
-  const std::vector<Run> runs = request.runs();
-  const Kind* best = nullptr;
-  std::chrono::microseconds least{0};
-  for (const Kind& kind : kinds_) {
-    if (wish != DecodeOn::kFastest && kind.backend->on_gpu() != (wish == DecodeOn::kGpu)) continue;
-    if (!kind.backend->decodes(*request.stream())) continue;
-    const auto time = kind.backend->estimate(*request.stream(), runs, kind.engines);
-    if (best != nullptr && time >= least) continue;
-    best = &kind;
-    least = time;
+  if (!refused.empty()) {
+    std::vector<Share> others = kinds_.choose(*work.request, refused);
+    if (others.empty()) return false;
+    const std::lock_guard lock(mutex_);
+    if (const auto entry = find(work.request); entry != entries_.end()) entry->shares = std::move(others);
   }
-  if (best == nullptr) throw std::runtime_error("no GPU decodes it here, and it was not to be decoded on cores");
-  return *best;
-}
-
-const Scheduler::Kind* Scheduler::after(const Kind& kind, const Request& request) const {
-  const auto rest = std::span(kinds_).subspan(&kind - kinds_.data() + 1);
-  const auto found = std::ranges::find_if(rest, [&](const Kind& k) { return k.backend->decodes(*request.stream()); });
-  return found == rest.end() ? nullptr : &*found;
+  ++fallbacks_;
+  return true;
 }
 
 std::optional<Scheduler::Work> Scheduler::next(Engine& engine) {
@@ -296,8 +266,23 @@ bool Scheduler::ready(const Entry& entry, const Engine& engine) const {
   const auto parked = find_parked(entry, engine);
   const bool found = parked != entry.parked.end();
   if (found && (*parked)->begun()) return true;
-  const bool to_begin = found || (entry.kind == &engine.kind && !entry.segments.empty());
-  return to_begin && affordable(engine, *entry.request);
+  if (!found && entry.segments.empty()) return false;
+  const int64_t cost = found ? (*parked)->segment().cost : entry.segments.front().cost;
+  return helps(entry, engine, cost) && affordable(engine, *entry.request);
+}
+
+bool Scheduler::helps(const Entry& entry, const Engine& engine, int64_t cost) {
+  const auto own = std::ranges::find(entry.shares, &engine.kind, &Share::kind);
+  if (own == entry.shares.end()) return false;
+  double others = -own->speed;
+  double most = 0;
+  for (const Share& share : entry.shares) {
+    others += share.speed * share.kind->engines;
+    most = std::max(most, share.speed);
+  }
+  if (own->speed == most) return true;
+  const double opening = engine.decoder == nullptr ? static_cast<double>(own->opening.count()) : 0;
+  return opening + static_cast<double>(cost) / own->speed <= static_cast<double>(entry.left.count()) / others;
 }
 
 bool Scheduler::outranked(const RequestPtr& request, const Engine& engine) {
@@ -316,9 +301,8 @@ std::tuple<int64_t, Output::Clock::time_point> Scheduler::rank(const Entry& entr
 }
 
 std::deque<Scheduler::JobPtr>::const_iterator Scheduler::find_parked(const Entry& entry, const Engine& engine) {
-  return std::ranges::find_if(entry.parked, [&](const JobPtr& job) {
-    return job->begun() ? &job->backend() == engine.kind.backend.get() : entry.kind == &engine.kind;
-  });
+  return std::ranges::find_if(
+      entry.parked, [&](const JobPtr& job) { return !job->begun() || &job->backend() == engine.kind.backend.get(); });
 }
 
 bool Scheduler::affordable(const Engine& engine, const Request& request) const {
@@ -349,7 +333,7 @@ Scheduler::Work Scheduler::take_segment(Entry& entry, Engine& engine) {
     engine.memory = memory;
     return work;
   }
-  const bool alone = entries_.size() == 1 && engine.kind.backend->has_frame_threads();
+  const bool alone = entries_.size() == 1 && entry.shares.size() == 1 && engine.kind.backend->has_frame_threads();
   Segment segment = std::move(entry.segments.front());
   entry.segments.pop_front();
   const int threads = segment.wide && alone ? std::min(kFrameThreads * engine.kind.engines, kMostFrameThreads) : 1;
@@ -359,11 +343,14 @@ Scheduler::Work Scheduler::take_segment(Entry& entry, Engine& engine) {
 }
 
 void Scheduler::plan(const RequestPtr& request) {
+  std::vector<Share> shares;
   std::vector<Segment> segments;
-  const Kind* kind = nullptr;
   guard(*request, [&] {
-    kind = &fastest(*request);
-    segments = request->plan(kind->engines);
+    shares = kinds_.choose(*request, {});
+    if (shares.empty()) throw std::runtime_error("no GPU decodes it here, and it was not to be decoded on cores");
+    int engines = 0;
+    for (const Share& share : shares) engines += share.kind->engines;
+    segments = request->plan(engines);
   });
   if (segments.empty()) {
     remove(request);
@@ -374,7 +361,7 @@ void Scheduler::plan(const RequestPtr& request) {
     const auto entry = find(request);
     if (entry == entries_.end()) return;
     entry->stage = Stage::kPlanned;
-    entry->kind = kind;
+    entry->shares = std::move(shares);
     for (const Segment& segment : segments) entry->left += std::chrono::microseconds(segment.cost);
     entry->segments.assign(std::make_move_iterator(segments.begin()), std::make_move_iterator(segments.end()));
   }

@@ -12,12 +12,11 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <thread>
 #include <tuple>
 #include <vector>
 
-#include "engines/backends.h"
+#include "serving/engine_kinds.h"
 #include "serving/request.h"
 #include "serving/segment_job.h"
 
@@ -26,23 +25,22 @@ namespace flashcodec {
 // Stall-free scheduling (UnifiedServe, Algorithm 2): the unit is the segment, and an engine that becomes idle takes
 // the next one at once. Requests go by priority, then the one that has least left: so what has begun is finished, and
 // what is short need not wait for what is long: an engine turns to it after its next frame. Age makes up for length, so
-// nobody waits for ever. A request's plan is
-// made by the first engine that gets to it, for the kind of engines that is estimated to be done first; if that cannot
-// go on with it, the rest goes to the next kind. An engine does not open a decoder while that would take more memory
-// than allowed, unless no other is open.
+// nobody waits for ever. A request's plan is made by the first engine that gets to it, for the kinds of engines that
+// are estimated to be done first, together; a kind that cannot go on with it leaves it to the others, and the last one
+// to those not chosen before. An engine does not open a decoder while that would take more memory than allowed, unless
+// no other is open.
 class Scheduler {
  public:
   // Throws std::runtime_error from add() in a child process: make another there.
-  // `engines` of each backend that leaves it to the caller; 0: as many as suit the machine. `memory_limit`: bytes for
-  // the decoders' pictures; 0: a quarter of the machine's memory.
-  Scheduler(Backends backends, int engines, int64_t memory_limit);
+  // `memory_limit`: bytes for the decoders' pictures; 0: a quarter of the machine's memory.
+  Scheduler(EngineKinds kinds, int64_t memory_limit);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   // Made before a fork, in the parent: here its threads do not exist, and it must never be destroyed.
   bool inherited() const;
-  int engines() const { return engines_; }
+  const EngineKinds& kinds() const { return kinds_; }
   // How often a kind of engine could not go on with a segment, and another one took it over.
   int64_t fallbacks() const { return fallbacks_; }
 
@@ -58,14 +56,11 @@ class Scheduler {
   using JobPtr = std::unique_ptr<SegmentJob>;
   enum class Stage { kUnplanned, kPlanning, kPlanned };
   enum class Progress { kFinished, kPaused, kRefused };
-  struct Kind {
-    std::unique_ptr<const Backend> backend;
-    int engines;
-  };
   struct Entry {
     RequestPtr request;
     Stage stage = Stage::kUnplanned;
-    const Kind* kind = nullptr;  // that decodes it, once planned
+    std::vector<Share> shares;  // the kinds that decode it, once planned
+    Refused refused;
     std::deque<Segment> segments;
     std::deque<JobPtr> parked;  // paused jobs with their decoders, and those that are to start over
     int running = 0;            // engines at work on it
@@ -80,7 +75,7 @@ class Scheduler {
   };
   struct Engine;
 
-  void run(const Kind& kind, int number);
+  void run(const EngineKind& kind, int number);
   std::optional<Work> next(Engine& engine);
   // The one to go on with, among those that such an engine can work on.
   Entries::iterator find_ready(const Engine& engine);
@@ -89,20 +84,17 @@ class Scheduler {
   bool outranked(const RequestPtr& request, const Engine& engine);
   // Sorts requests: who goes first comes first.
   std::tuple<int64_t, Output::Clock::time_point> rank(const Entry& entry) const;
-  static std::vector<Kind> make_kinds(Backends backends, int engines);
-  static int count_engines(std::span<const Kind> kinds);
   // Find a parked job that such an engine can go on with.
   static std::deque<JobPtr>::const_iterator find_parked(const Entry& entry, const Engine& engine);
-  const Kind& fastest(const Request& request) const;
-  // The kind to turn to when this one cannot go on; null if there is none.
-  const Kind* after(const Kind& kind, const Request& request) const;
+  // Whether the engine would be done with a segment before the others are with all that is left.
+  static bool helps(const Entry& entry, const Engine& engine, int64_t cost);
   bool affordable(const Engine& engine, const Request& request) const;
   Work take(Entries::iterator entry, Engine& engine);
   Work take_segment(Entry& entry, Engine& engine);
   void plan(const RequestPtr& request);
   void hand_back(Work work, Engine& engine, Progress progress);
-  // Make the job ready for another kind of engine, and return which; null if there is none, which ends the request.
-  const Kind* turn_over(const Work& work, const Engine& engine);
+  // Make the job ready for another kind of engine; false if there is none.
+  bool turn_over(const Work& work, const Engine& engine);
   void rest(Engine& engine);
   void hold(Engine& engine, int64_t memory);
   Entries::iterator find(const RequestPtr& request);
@@ -110,7 +102,7 @@ class Scheduler {
   void drop(Entries::iterator entry, Entries& dropped);
   void remove(const RequestPtr& request);
 
-  const std::vector<Kind> kinds_;
+  const EngineKinds kinds_;
   const int engines_;  // of all kinds
   const int64_t memory_limit_;
   std::atomic<int64_t> fallbacks_ = 0;

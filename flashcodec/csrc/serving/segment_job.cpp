@@ -91,6 +91,7 @@ Output SegmentJob::output_of(const Slot& slot) {
   output.first = request_->group_at(slot.place) * group_frames();
   output.count = std::min(group_frames(), request_->count() - output.first);
   output.engine = engine_;
+  output.decoded_on_gpu = decoder_->backend().on_gpu();
   output.gpu = writer_->gpu();
   output.began = since_;
   output.ended = since_ = Output::Clock::now();

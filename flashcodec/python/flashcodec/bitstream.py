@@ -195,7 +195,7 @@ class Bitstream:
 
         Raises IndexError for a frame that is not there.
         """
-        frames = self._checked(indices)
+        frames = self.checked(indices)
         if frames.size == 0:
             return Plan((), self.core.num_packets, len(self.gops))
         segments = tuple(Segment(*s) for s in self.core.plan(frames, temporal_patch_size, engines))
@@ -212,7 +212,7 @@ class Bitstream:
 
         Raises IndexError for a frame that is not there.
         """
-        frames, keys = self._checked(indices), self.key_frames
+        frames, keys = self.checked(indices), self.key_frames
         if keys.size == 0:
             return frames
         times, key_times = self.pts_seconds[frames], self.pts_seconds[keys]
@@ -220,7 +220,8 @@ class Bitstream:
         near_enough = np.abs(key_times[snapped] - times) <= (np.inf if tolerance_seconds is None else tolerance_seconds)
         return np.where(near_enough, keys[snapped], frames)
 
-    def _checked(self, indices: Indices) -> npt.NDArray[np.int64]:
+    def checked(self, indices: Indices) -> npt.NDArray[np.int64]:
+        """Return the indices as int64 [n]. Raises IndexError for a frame that is not there."""
         frames = to_indices(indices)
         if frames.size and (frames.min() < 0 or frames.max() >= self.num_frames):
             raise IndexError(f"frame indices must be in [0, {self.num_frames})")

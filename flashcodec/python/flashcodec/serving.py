@@ -5,6 +5,7 @@ import os
 import re
 import threading
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
@@ -33,6 +34,7 @@ class DecodingOutput:
         gpu_data: the same on a GPU, for `from_dlpack` of an array library; all of it is written.
         done: nothing more comes of this request.
         engine: which engine decoded it, from 0.
+        decoded_on: what that engine is: a core ("cpu"), or units of a GPU ("gpu").
         began, ended: when it worked on it, in seconds of time.monotonic().
         damaged: FFmpeg concealed errors in these frames or in what they may refer to.
         error: why these frames are not there (`data` is then None). It is the request's end unless the request has
@@ -51,6 +53,24 @@ class DecodingOutput:
     damaged: bool = False
     error: DecodeError | None = None
     gpu_data: _core.GpuArray | None = None
+    decoded_on: Literal["cpu", "gpu"] = "cpu"
+
+
+@dataclass(frozen=True)
+class EngineEstimate:
+    """What a kind of engines is estimated to take over a choice of frames, if it alone decodes them.
+
+    Attributes:
+        name: what people call such engines, "cores" or "NVDEC of cuda:0".
+        engines: how many there are.
+        seconds: from beginning to end, without waiting for other requests.
+        chosen: it decodes such a request; several that are chosen share it.
+    """
+
+    name: str
+    engines: int
+    seconds: float
+    chosen: bool
 
 
 class FlashCodec:
@@ -58,8 +78,9 @@ class FlashCodec:
 
     Args:
         num_threads: engines of its own; 0 shares the process-wide pool of the device, one engine a core.
-        device: where outputs are: "cpu", or a GPU, "cuda:1" ("cuda": the first). There NVDEC units decode, too: each
-            video is decoded by them or by the cores, whichever is estimated to take less time.
+        device: where outputs are: "cpu", or a GPU, "cuda:1" ("cuda": the first), or several GPUs, ["cuda:0", "cuda:1"]:
+            each group is then on one of them. There NVDEC units decode, too: each video is decoded by them or by the
+            cores, whichever is estimated to take less time, or by all of them where that is worth it.
         output_limit: bytes. Decoding pauses while this much waits to be taken.
         memory_limit: bytes that the decoders' pictures of the own pool may take; None: a quarter of the machine's
             memory. Where it would not do, fewer engines work at a time, but always one.
@@ -69,7 +90,7 @@ class FlashCodec:
         self,
         num_threads: int = 0,
         *,
-        device: str = "cpu",
+        device: str | Sequence[str] = "cpu",
         output_limit: int = OUTPUT_LIMIT,
         memory_limit: int | None = None,
     ) -> None:
@@ -79,8 +100,8 @@ class FlashCodec:
             raise ValueError("output_limit and memory_limit must be positive")
         if memory_limit is not None and num_threads == 0:
             raise ValueError("a memory_limit needs engines of its own: give num_threads, too")
-        self._gpu = gpu_number(device)
-        self._scheduler = scheduler_of(num_threads, memory_limit, self._gpu)
+        self._gpus = gpu_numbers(device)
+        self._scheduler = scheduler_of(num_threads, memory_limit, self._gpus)
         self._session = _core.Session(self._scheduler, output_limit)
         self._layouts: dict[int, Layout] = {}
         self._lock = threading.Lock()
@@ -159,15 +180,27 @@ class FlashCodec:
             first=output.first,
             count=output.count,
             first_group=group,
-            data=output.take_data().reshape(shape) if intact and self._gpu is None else None,
+            data=output.take_data().reshape(shape) if intact and not self._gpus else None,
             done=output.done,
-            gpu_data=output.take_gpu_array(list(shape)) if intact and self._gpu is not None else None,
+            gpu_data=output.take_gpu_array(list(shape)) if intact and self._gpus else None,
             engine=output.engine,
             began=output.began,
             ended=output.ended,
             damaged=output.damaged,
             error=output.error,
+            decoded_on="gpu" if output.decoded_on_gpu else "cpu",
         )
+
+    def estimate(
+        self, source: Bitstream | Source, indices: Indices, *, decode_on: Literal["fastest", "cpu", "gpu"] = "fastest"
+    ) -> tuple[EngineEstimate, ...]:
+        """Tell which engines would decode these frames, and why: by the cost model that chooses them.
+
+        Only those that can decode the stream, and may. Raises as `add_decoding_request`.
+        """
+        stream = source if isinstance(source, Bitstream) else analyse_bitstream(source)
+        found = self._scheduler.estimate(stream.core, stream.checked(indices), _DECODE_ON[decode_on])
+        return tuple(EngineEstimate(*each) for each in found)
 
     def _take(self, timeout: float | None) -> tuple[_core.Output | None, Layout | None]:
         while (output := self._session.take(timeout)) is not None:
@@ -207,7 +240,7 @@ class _Shared:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.schedulers: dict[int | None, _core.Scheduler] = {}  # by the number of the GPU, None: the cores' own
+        self.schedulers: dict[tuple[int, ...], _core.Scheduler] = {}  # by the numbers of its GPUs
         self.codec: FlashCodec | None = None
         self.running: weakref.WeakSet[_core.Scheduler] = weakref.WeakSet()
 
@@ -215,29 +248,31 @@ class _Shared:
 _shared = _Shared()
 
 
-def scheduler_of(num_threads: int, memory_limit: int | None = None, gpu: int | None = None) -> _core.Scheduler:
+def scheduler_of(num_threads: int, memory_limit: int | None = None, gpus: tuple[int, ...] = ()) -> _core.Scheduler:
     """Return a pool of engines of one's own, or the process-wide one (one engine for each core) for 0."""
     with _shared.lock:
-        if num_threads == 0 and gpu in _shared.schedulers:
-            return _shared.schedulers[gpu]
-        scheduler = _core.Scheduler(num_threads, memory_limit or 0, gpu)
+        if num_threads == 0 and gpus in _shared.schedulers:
+            return _shared.schedulers[gpus]
+        scheduler = _core.Scheduler(num_threads, memory_limit or 0, list(gpus))
         _shared.running.add(scheduler)
         if num_threads == 0:
-            _shared.schedulers[gpu] = scheduler
+            _shared.schedulers[gpus] = scheduler
         return scheduler
 
 
-def gpu_number(device: str) -> int | None:
-    """Return the number of the GPU that a device's name tells, None for "cpu".
+def gpu_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
+    """Return the numbers of the GPUs that a device's name, or the names of several GPUs, tell: none for "cpu".
 
-    Raises ValueError for any other name.
+    Raises ValueError for any other name, and for a GPU that is named twice.
     """
     if device == "cpu":
-        return None
-    found = re.fullmatch(r"cuda(?::(\d+))?", device)
-    if found is None:
-        raise ValueError(f'device must be "cpu", "cuda" or "cuda:N", got {device!r}')
-    return int(found[1] or 0)
+        return ()
+    names = [device] if isinstance(device, str) else list(device)
+    found = [re.fullmatch(r"cuda(?::(\d+))?", name) for name in names]
+    numbers = tuple(int(match[1] or 0) for match in found if match)
+    if not numbers or len(set(numbers)) < len(names):
+        raise ValueError(f'device must be "cpu", "cuda", "cuda:N" or a list of different GPUs, got {device!r}')
+    return numbers
 
 
 def default_codec() -> FlashCodec:

@@ -34,8 +34,8 @@ int CpuBackend::engines(int wanted) const { return wanted > 0 ? wanted : usable_
 
 bool CpuBackend::decodes(const Bitstream&) const { return true; }
 
-std::chrono::microseconds CpuBackend::estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const {
-  return std::chrono::microseconds(CostModel(stream).of(runs) / engines);
+Estimate CpuBackend::estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const {
+  return {.decoding = std::chrono::microseconds(CostModel(stream).of(runs) / engines)};
 }
 
 int64_t CpuBackend::memory(const Bitstream& stream) const {

@@ -46,6 +46,8 @@ NvdecBackend::NvdecBackend(GpuPtr gpu) : gpu_(std::move(gpu)), caps_(gpu_) {
   throw native::cuda::CudaError("cuda:" + std::to_string(gpu_->number()) + " has no NVDEC");
 }
 
+std::string NvdecBackend::name() const { return "NVDEC of cuda:" + std::to_string(gpu_->number()); }
+
 int NvdecBackend::engines(int /*wanted*/) const { return caps_.engines() * kDecodersPerUnit; }
 
 bool NvdecBackend::decodes(const Bitstream& stream) const {
@@ -54,13 +56,12 @@ bool NvdecBackend::decodes(const Bitstream& stream) const {
   return even && stream.ordered() && caps_.decodes(stream);
 }
 
-std::chrono::microseconds NvdecBackend::estimate(const Bitstream& stream, std::span<const Run> runs,
-                                                 int engines) const {
+Estimate NvdecBackend::estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const {
   int64_t packets = 0;
   for (const Run& run : runs) packets += run.last - run.first;
   const double pixels = static_cast<double>(packets) * stream.parameters().width * stream.parameters().height;
   const double microseconds = pixels / kPixelsAMicrosecond * kDecodersPerUnit / engines;
-  return kOpening + std::chrono::microseconds(static_cast<int64_t>(microseconds));
+  return {kOpening, std::chrono::microseconds(static_cast<int64_t>(microseconds))};
 }
 
 int64_t NvdecBackend::memory(const Bitstream& stream) const {
@@ -78,6 +79,10 @@ AVBufferRef* NvdecBackend::device() const {
 }
 
 std::unique_ptr<GroupWriter> NvdecBackend::writer() const { return std::make_unique<GpuWriter>(gpu_); }
+
+std::string UploadingBackend::name() const { return "cores for cuda:" + std::to_string(gpu_->number()); }
+
+int UploadingBackend::engines(int wanted) const { return std::max(1, CpuBackend::engines(wanted) / gpus_); }
 
 std::unique_ptr<GroupWriter> UploadingBackend::writer() const { return std::make_unique<UploadingWriter>(gpu_); }
 

@@ -17,12 +17,13 @@ class NvdecBackend : public Backend {
   // Throws native::cuda::CudaError if the GPU has no NVDEC or it cannot be used.
   explicit NvdecBackend(GpuPtr gpu);
 
+  std::string name() const override;
   bool on_gpu() const override { return true; }
   // As many threads as keep all of the GPU's NVDEC units busy, whatever was asked for.
   int engines(int wanted) const override;
   bool decodes(const Bitstream& stream) const override;
   // By the rate of pixels that a unit has, and what a decoder takes to open.
-  std::chrono::microseconds estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const override;
+  Estimate estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const override;
   bool has_frame_threads() const override { return false; }
   int64_t memory(const Bitstream& stream) const override;
   std::unique_ptr<PictureDecoder> open(const Bitstream& stream, int threads) const override;
@@ -42,15 +43,18 @@ class NvdecBackend : public Backend {
   mutable std::unique_ptr<AVBufferRef, Unref> device_;
 };
 
-// Cores that decode what NVDEC does not.
+// Cores that decode what NVDEC does not, for one of so many GPUs: each has its part of them.
 class UploadingBackend : public CpuBackend {
  public:
-  explicit UploadingBackend(GpuPtr gpu) : gpu_(std::move(gpu)) {}
+  UploadingBackend(GpuPtr gpu, int gpus) : gpu_(std::move(gpu)), gpus_(gpus) {}
 
+  std::string name() const override;
+  int engines(int wanted) const override;
   std::unique_ptr<GroupWriter> writer() const override;
 
  private:
   GpuPtr gpu_;
+  int gpus_;
 };
 
 }  // namespace flashcodec
