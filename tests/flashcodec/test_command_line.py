@@ -138,6 +138,9 @@ class TestPlan:
         assert packets["needed"] + packets["skipped"] + packets["never_read"] == packets["total"] == 150
         assert report["gops"] == {"total": 5, "touched": 3}
         assert report["estimated_cpu_seconds"] == pytest.approx(planned.estimated_seconds)
+        (cores,) = report["decoded_on"]
+        assert (cores["name"], cores["engines"], cores["chosen"]) == ("cores", 2, True)
+        assert cores["seconds"] == pytest.approx(planned.estimated_seconds / 2, rel=0.2)
         assert sum(segment["frames"] for segment in report["segments"]) == 3
         assert report["engines"] == 2
 
@@ -343,6 +346,8 @@ MISTAKES = {
     "probe without a file": (["probe"], ["FILE"]),
     "probe with an unknown option": (["probe", "CLIP", "--frames", "3"], ["--frames"]),
     "probe of a stream that is no video": (["probe", "CLIP", "--stream", "7"], ["--stream", "7"]),
+    "plan for no device": (["plan", "CLIP", "--device", "gpu"], ["--device", "'gpu'"]),
+    "plan for cores without a GPU": (["plan", "CLIP", "--decode-on", "gpu"], ["--decode-on gpu", "for cpu"]),
     "plan of two choices": (["plan", "CLIP", "--fps", "1", "--frames", "3"], ["--frames", "--fps"]),
     "plan of no numbers": (["plan", "CLIP", "--indices", "1;2"], ["--indices", "1;2"]),
     "plan of a frame that is not there": (["plan", "CLIP", "--indices", "3,150"], ["--indices", "150"]),

@@ -17,7 +17,7 @@
 #include "pixels/orientation.h"
 #include "pixels/picture.h"
 #include "plan/engine_choice.h"
-#include "plan/run.h"
+#include "plan/plan.h"
 
 namespace flashcodec {
 
@@ -104,8 +104,8 @@ class Backend {
   virtual int engines(int wanted) const = 0;
   // Return whether it decodes the stream.
   virtual bool decodes(const Bitstream& stream) const = 0;
-  // Return how long so many engines take over packets, at least.
-  virtual Estimate estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const = 0;
+  // Return how long so many engines take over so many packets, at least.
+  virtual Estimate estimate(const Bitstream& stream, const PacketCount& packets, int engines) const = 0;
   // Return whether a decoder can use several threads.
   virtual bool has_frame_threads() const = 0;
   // Return the bytes that the pictures of a decoder take, about. Quick, too.

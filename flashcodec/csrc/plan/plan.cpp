@@ -20,6 +20,8 @@ constexpr int64_t kLeastSegment = 2000;
 constexpr int64_t kRunCost = 2000;
 // The longer a segment has become, the more may be decoded twice for ending it: this part of what it is too long.
 constexpr int64_t kWasteShare = 4;
+// So many runs tell how many packets of the others are skipped, too.
+constexpr size_t kSampledRuns = 8;
 // What frame threads cost more than one thread, percent.
 constexpr int64_t kWidePercent = 113;
 
@@ -106,6 +108,32 @@ PacketCount count_packets(const Bitstream& stream, std::span<const Run> runs, st
   }
   count.cost = nanoseconds / 1000;
   return count;
+}
+
+PacketCount estimate_packets(const Bitstream& stream, std::span<const Run> runs, std::span<const int64_t> frames) {
+  const CostModel model(stream);
+  PacketCount total;
+  for (const Run& run : runs) total.needed += run.last - run.first;
+  total.cost = model.of(runs);
+  PacketCount sample;
+  int64_t sample_cost = 0;
+  const size_t step = (runs.size() + kSampledRuns - 1) / kSampledRuns;
+  for (size_t i = 0; i < runs.size(); i += step) {
+    try {
+      const PacketCount count = count_packets(stream, runs.subspan(i, 1), frames);
+      sample.needed += count.needed;
+      sample.skipped += count.skipped;
+      sample.cost += count.cost;
+      sample_cost += model.of(runs.subspan(i, 1));
+    } catch (const DecodeError&) {  // whoever decodes it will say so
+    }
+  }
+  if (sample.needed == 0) return total;
+  const int64_t packets = total.needed;
+  total.needed = packets * sample.needed / (sample.needed + sample.skipped);
+  total.skipped = packets - total.needed;
+  total.cost = total.cost * sample.cost / std::max<int64_t>(1, sample_cost);
+  return total;
 }
 
 std::vector<Segment> make_segments(const Bitstream& stream, std::span<const int64_t> frames, int group_frames,

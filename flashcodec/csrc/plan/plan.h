@@ -40,6 +40,9 @@ struct PacketCount {
 // Reads the packets of the runs to tell which of them are decoded for `frames`.
 PacketCount count_packets(const Bitstream& stream, std::span<const Run> runs, std::span<const int64_t> frames);
 
+// The same, about: reads a few of the runs only, and takes what cannot be read for needed.
+PacketCount estimate_packets(const Bitstream& stream, std::span<const Run> runs, std::span<const int64_t> frames);
+
 // Splits the frame list into segments of consecutive GOPs (UnifiedServe, Algorithm 1), cut where hardly anything is
 // decoded twice and ever smaller towards the end (guided self-scheduling: Polychronopoulos and Kuck, 1987), so that
 // `engines` decoders finish together. Groups are `group_frames` long: a segment takes frames from its right

@@ -21,13 +21,13 @@ int EngineKinds::engines() const {
 
 std::vector<KindEstimate> EngineKinds::estimate(const Bitstream& stream, std::span<const int64_t> frames, DecodeOn wish,
                                                 const Refused& refused) const {
-  const std::vector<Run> runs = find_runs(stream, frames);
+  const PacketCount packets = estimate_packets(stream, find_runs(stream, frames), frames);
   std::vector<KindEstimate> able;
   std::vector<Estimate> times;
   for (const EngineKind& kind : kinds_) {
     const bool wanted = wish == DecodeOn::kFastest || kind.backend->on_gpu() == (wish == DecodeOn::kGpu);
     if (!wanted || refused.contains(&kind) || !kind.backend->decodes(stream)) continue;
-    times.push_back(kind.backend->estimate(stream, runs, kind.engines));
+    times.push_back(kind.backend->estimate(stream, packets, kind.engines));
     able.push_back({&kind, times.back()});
   }
   for (const size_t i : choose_kinds(times)) able[i].chosen = true;

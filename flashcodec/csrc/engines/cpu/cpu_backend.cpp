@@ -11,7 +11,6 @@ extern "C" {
 
 #include "engines/cpu/cpu_writer.h"
 #include "engines/ffmpeg_decoder.h"
-#include "plan/cost_model.h"
 
 namespace flashcodec {
 
@@ -34,8 +33,8 @@ int CpuBackend::engines(int wanted) const { return wanted > 0 ? wanted : usable_
 
 bool CpuBackend::decodes(const Bitstream&) const { return true; }
 
-Estimate CpuBackend::estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const {
-  return {.decoding = std::chrono::microseconds(CostModel(stream).of(runs) / engines)};
+Estimate CpuBackend::estimate(const Bitstream& /*stream*/, const PacketCount& packets, int engines) const {
+  return {.decoding = std::chrono::microseconds(packets.cost / engines)};
 }
 
 int64_t CpuBackend::memory(const Bitstream& stream) const {

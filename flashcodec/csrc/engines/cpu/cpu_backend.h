@@ -14,7 +14,7 @@ class CpuBackend : public Backend {
   // Whatever has been analysed: that there is a decoder was seen to then.
   bool decodes(const Bitstream& stream) const override;
   // By the cost model of plans.
-  Estimate estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const override;
+  Estimate estimate(const Bitstream& stream, const PacketCount& packets, int engines) const override;
   bool has_frame_threads() const override { return true; }
   int64_t memory(const Bitstream& stream) const override;
   // `threads` are FFmpeg's frame threads.

@@ -56,10 +56,8 @@ bool NvdecBackend::decodes(const Bitstream& stream) const {
   return even && stream.ordered() && caps_.decodes(stream);
 }
 
-Estimate NvdecBackend::estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const {
-  int64_t packets = 0;
-  for (const Run& run : runs) packets += run.last - run.first;
-  const double pixels = static_cast<double>(packets) * stream.parameters().width * stream.parameters().height;
+Estimate NvdecBackend::estimate(const Bitstream& stream, const PacketCount& packets, int engines) const {
+  const double pixels = static_cast<double>(packets.needed) * stream.parameters().width * stream.parameters().height;
   const double microseconds = pixels / kPixelsAMicrosecond * kDecodersPerUnit / engines;
   return {kOpening, std::chrono::microseconds(static_cast<int64_t>(microseconds))};
 }

@@ -23,7 +23,7 @@ class NvdecBackend : public Backend {
   int engines(int wanted) const override;
   bool decodes(const Bitstream& stream) const override;
   // By the rate of pixels that a unit has, and what a decoder takes to open.
-  Estimate estimate(const Bitstream& stream, std::span<const Run> runs, int engines) const override;
+  Estimate estimate(const Bitstream& stream, const PacketCount& packets, int engines) const override;
   bool has_frame_threads() const override { return false; }
   int64_t memory(const Bitstream& stream) const override;
   std::unique_ptr<PictureDecoder> open(const Bitstream& stream, int threads) const override;

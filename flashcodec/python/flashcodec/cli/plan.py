@@ -1,7 +1,8 @@
 """`flashcodec plan`: what decoding a choice of frames would take, without decoding anything."""
 
 import json
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.bar import Bar
@@ -22,12 +23,17 @@ from flashcodec.cli.video import (
     chosen_frames,
     open_video,
 )
-from flashcodec.serving import default_codec
+from flashcodec.serving import EngineEstimate, FlashCodec
 
 _MOST_ROWS = 16
 _BAR_WIDTH = 30
 
 Threads = Annotated[int, typer.Option("--threads", min=0, max=1024, metavar="N", help="Engines; 0: one a core")]
+Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="Where frames go: cpu, cuda or cuda:N")]
+DecodeOn = Annotated[
+    Literal["fastest", "cpu", "gpu"],
+    typer.Option("--decode-on", help="Cores, a GPU's units, or whichever is faster"),
+]
 
 
 def plan(
@@ -38,6 +44,8 @@ def plan(
     snap: Snap = False,
     stream: StreamIndex = None,
     threads: Threads = 0,
+    device: Device = "cpu",
+    decode_on: DecodeOn = "fastest",
     json: Json = False,
 ) -> None:
     """Show which packets must be decoded for some frames, and which need not.
@@ -51,24 +59,40 @@ def plan(
       flashcodec plan lecture.mp4 --fps 1
     The first, the sixth and the last frame, on four engines:
       flashcodec plan lecture.mp4 --indices 0,5,-1 --threads 4
+    Frames for a GPU: whether its NVDEC units decode them, or the cores:
+      flashcodec plan lecture.mp4 --device cuda
     """
     video = open_video(file, stream)
     targets = chosen_frames(video, frames, fps, indices, snap)
-    engines = threads or default_codec().num_engines
+    with _codec(threads, device) as codec:
+        kinds = codec.estimate(video, targets, decode_on=decode_on)
+    engines = sum(kind.engines for kind in kinds if kind.chosen)
+    if engines == 0:
+        raise typer.BadParameter(f"--decode-on {decode_on}: no such engine decodes this video for {device}")
     planned = video.plan(targets, engines)
-    report = _report(file, video, targets, planned, engines)
+    report = _report(file, video, targets, planned, kinds)
     if json:
         print(_as_json(report))
     else:
         _show(report, video, targets, planned)
 
 
-def _report(file: str, video: Bitstream, targets: Indices, planned: Plan, engines: int) -> dict[str, Any]:
+def _codec(threads: int, device: str) -> FlashCodec:
+    try:
+        return FlashCodec(threads, device=device)
+    except (ValueError, RuntimeError) as error:  # no such device
+        raise typer.BadParameter(f"--device: {error}") from error
+
+
+def _report(
+    file: str, video: Bitstream, targets: Indices, planned: Plan, kinds: tuple[EngineEstimate, ...]
+) -> dict[str, Any]:
     return {
         "file": file,
         "frames": targets.tolist(),
         "num_frames": video.num_frames,
-        "engines": engines,
+        "engines": sum(kind.engines for kind in kinds if kind.chosen),
+        "decoded_on": [asdict(kind) for kind in kinds],
         "packets": {
             "total": planned.packets_total,
             "needed": planned.packets_needed,
@@ -104,6 +128,8 @@ def _show(report: dict[str, Any], video: Bitstream, targets: Indices, planned: P
     table.add_row("never read", _share(packets["never_read"], packets["total"]))
     table.add_row("GOPs touched", f"{gops['touched']} of {gops['total']}")
     table.add_row("estimated", f"{report['estimated_cpu_seconds']:.3f} s of CPU time")
+    for number, kind in enumerate(sorted(report["decoded_on"], key=lambda kind: not kind["chosen"])):
+        table.add_row("decoded on" if number == 0 else "", _kind(kind))
     console.print(table)
     console.print()
     console.print(picture(video, targets, planned, console.width))
@@ -111,6 +137,11 @@ def _show(report: dict[str, Any], video: Bitstream, targets: Indices, planned: P
     console.print()
     heading(console, f"{len(report['segments'])} segments for {report['engines']} engines")
     console.print(_segments(report["segments"]))
+
+
+def _kind(kind: dict[str, Any]) -> str:
+    alone = f"{kind['name']}, {kind['engines']} engines: {kind['seconds']:.3f} s alone"
+    return alone if kind["chosen"] else f"[dim]{alone}, not chosen[/dim]"
 
 
 def _share(part: int, whole: int) -> str:
