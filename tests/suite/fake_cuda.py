@@ -29,8 +29,20 @@ def build(folder: Path, *flags: str) -> Path:
 
 def build_decoders(folder: Path) -> Path:
     """Compile the stand-in for libnvcuvid into a folder."""
-    _compile(folder / DECODERS, "nvcuvid.cpp")
+    _compile(folder / DECODERS, "nvcuvid.cpp", "-I", str(FLASHCODEC.parents[1]), *_ffmpeg_flags())
     return folder
+
+
+def _ffmpeg_flags() -> list[str]:
+    """Return what compiles and links with the FFmpeg that FlashCodec is built with; skips the test if it is not known."""
+    if root := os.environ.get("FFMPEG_ROOT"):
+        return [f"-I{root}/include", f"-L{root}/lib", f"-Wl,-rpath,{root}/lib", "-lavcodec", "-lavutil"]
+    found = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "libavcodec", "libavutil"], capture_output=True, text=True
+    )
+    if found.returncode != 0:
+        pytest.skip("no headers of FFmpeg where pkg-config looks")
+    return found.stdout.split()
 
 
 def _compile(library: Path, *arguments: str) -> None:

@@ -26,11 +26,13 @@ struct EngineError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A packet on its way to a decoder. `frame` is its place in presentation order, -1 if it has none; `rough`: its picture
-// is only referred to, and may be decoded without the loop filter.
+// A packet on its way to a decoder. `frame` is its place in presentation order, -1 if it has none. If it is not
+// `wanted`, its picture is only referred to, and need not come out; if it is `rough`, either, it may be decoded without
+// the loop filter.
 struct PacketToDecode {
   AVPacket* packet;
   int64_t frame;
+  bool wanted;
   bool rough;
 };
 
@@ -81,7 +83,7 @@ class GroupWriter {
   virtual std::shared_ptr<uint8_t[]> take(size_t bytes) = 0;
   // Return the bytes of a group of such pictures: those of the layout, or of the picture's own planes if it is kRaw.
   virtual size_t group_bytes(const Picture& picture, const Layout& layout) const = 0;
-  // Write a picture of this kind's decoder into its places. Throws EngineError.
+  // Write a picture of this kind's decoder into its places; then its memory is not needed. Throws EngineError.
   virtual void write(const Picture& picture, Orientation orientation, const Layout& layout,
                      std::span<const Place> places) = 0;
   // Return the memory that a group is handed out in, once all of it is there; null for one that was not taken.
@@ -113,6 +115,7 @@ class Backend {
   // Open a decoder. `threads` > 1: no other engine has work meanwhile, so it may use so many frame threads. Throws
   // DecodeError if it cannot be opened, EngineError if another kind's might.
   virtual std::unique_ptr<PictureDecoder> open(const Bitstream& stream, int threads) const = 0;
+  // Make what its engines write with. Throws EngineError.
   virtual std::unique_ptr<GroupWriter> writer() const = 0;
 };
 

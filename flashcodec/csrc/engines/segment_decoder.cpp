@@ -108,7 +108,7 @@ void SegmentDecoder::feed(int32_t number) {
   if (unused && !wanted && stream_->ordered()) return;
   // A damaged packet is no reason to stop: the decoder goes on, too, and the frames wanted may be intact.
   const int damaged_before = decoder_->damaged_packets();
-  decoder_->send({packet, frame, fast_ && !wanted});
+  decoder_->send({packet, frame, wanted, fast_ && !wanted});
   if (decoder_->damaged_packets() > damaged_before) mark_damaged(number);
 }
 

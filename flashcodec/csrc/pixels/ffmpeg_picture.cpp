@@ -38,9 +38,11 @@ bool is_plain_yuv(const AVPixFmtDescriptor& format) {
   return true;
 }
 
-PictureFormat format_of(AVPixelFormat pixels, int matrix, bool full_range) {
+}  // namespace
+
+PictureFormat format_of(int pixels, int matrix, bool full_range) {
   PictureFormat format{.pixels = pixels, .matrix = matrix, .full_range = full_range};
-  const AVPixFmtDescriptor* samples = av_pix_fmt_desc_get(pixels);
+  const AVPixFmtDescriptor* samples = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(pixels));
   if (samples == nullptr) return format;
   format.plain_yuv = is_plain_yuv(*samples);
   format.bit_depth = samples->comp[0].depth;
@@ -48,8 +50,6 @@ PictureFormat format_of(AVPixelFormat pixels, int matrix, bool full_range) {
   format.chroma_shift_y = samples->log2_chroma_h;
   return format;
 }
-
-}  // namespace
 
 Picture picture_of(const AVFrame& frame) {
   const auto* frames =

@@ -1,35 +1,29 @@
 #include "engines/nvdec/decoder_caps.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <string>
 
 extern "C" {
 #include <libavutil/pixdesc.h>
 }
 
-#include "engines/nvdec/cuvid_caps.h"
+#include "engines/nvdec/surface_format.h"
 
 namespace flashcodec {
 
-using native::cuda::CudaError;
-
 namespace {
 
-constexpr char kLibrary[] = "libnvcuvid.so.1";
+// cudaVideoChromaFormat; -1 for others.
+int cuvid_chroma(const AVPixFmtDescriptor& format) {
+  if (format.nb_components < 3) return -1;
+  if (format.log2_chroma_w == 0 && format.log2_chroma_h == 0) return 3;
+  if (format.log2_chroma_w != 1) return -1;
+  return format.log2_chroma_h == 1 ? 1 : format.log2_chroma_h == 0 ? 2 : -1;
+}
 
-// cudaVideoCodec of FFmpeg's codecs; -1 for those that NVDEC has never decoded.
+}  // namespace
+
 int cuvid_codec(AVCodecID codec) {
   switch (codec) {
-    case AV_CODEC_ID_MPEG1VIDEO:
-      return 0;
-    case AV_CODEC_ID_MPEG2VIDEO:
-      return 1;
-    case AV_CODEC_ID_MPEG4:
-      return 2;
-    case AV_CODEC_ID_VC1:
-      return 3;
     case AV_CODEC_ID_H264:
       return 4;
     case AV_CODEC_ID_HEVC:
@@ -45,21 +39,7 @@ int cuvid_codec(AVCodecID codec) {
   }
 }
 
-// cudaVideoChromaFormat; -1 for others.
-int cuvid_chroma(const AVPixFmtDescriptor& format) {
-  if (format.nb_components < 3) return -1;
-  if (format.log2_chroma_w == 0 && format.log2_chroma_h == 0) return 3;
-  if (format.log2_chroma_w != 1) return -1;
-  return format.log2_chroma_h == 1 ? 1 : format.log2_chroma_h == 0 ? 2 : -1;
-}
-
-}  // namespace
-
-CapsTable::CapsTable(GpuPtr gpu) : gpu_(std::move(gpu)), library_(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
-  if (library_ != nullptr) return;
-  throw CudaError(std::string("NVDEC cannot be used, for its library cannot be loaded (") + dlerror() +
-                  "): in a container, NVIDIA_DRIVER_CAPABILITIES must have 'video'");
-}
+CapsTable::CapsTable(GpuPtr gpu) : gpu_(std::move(gpu)), library_(CuvidLibrary::get()) {}
 
 int CapsTable::engines() {
   int most = 0;
@@ -77,6 +57,8 @@ bool CapsTable::decodes(const Bitstream& stream) {
   const int width = parameters.width;
   const int height = parameters.height;
   const int64_t macroblocks = int64_t{(width + 15) / 16} * ((height + 15) / 16);
+  const SurfaceFormat surface{key.chroma, key.bit_depth};
+  if (surface.pixels() < 0 || (caps.output_formats >> surface.number() & 1) == 0) return false;
   return caps.engines > 0 && width >= caps.min_width && width <= caps.max_width && height >= caps.min_height &&
          height <= caps.max_height && macroblocks <= caps.max_macroblocks;
 }
@@ -88,19 +70,19 @@ const DecoderCaps& CapsTable::of(const Key& key) {
 }
 
 DecoderCaps CapsTable::ask(const Key& key) const {
-  const native::cuda::Function<CuvidCaps*> get_caps(library_, "cuvidGetDecoderCaps");
   CuvidCaps caps{};
   caps.codec = key.codec;
   caps.chroma = key.chroma;
   caps.bit_depth_minus_8 = static_cast<unsigned>(key.bit_depth - 8);
   const auto now = gpu_->current();
-  if (get_caps.pointer(&caps) != 0 || caps.supported == 0) return {};
+  if (library_.get_caps.pointer(&caps) != 0 || caps.supported == 0) return {};
   return {.engines = std::max<int>(1, caps.engines),
           .min_width = caps.min_width,
           .min_height = caps.min_height,
           .max_width = static_cast<int>(caps.max_width),
           .max_height = static_cast<int>(caps.max_height),
-          .max_macroblocks = caps.max_macroblocks};
+          .max_macroblocks = caps.max_macroblocks,
+          .output_formats = caps.output_formats};
 }
 
 }  // namespace flashcodec

@@ -4,9 +4,13 @@
 #include <tuple>
 
 #include "bitstream/bitstream.h"
+#include "engines/nvdec/cuvid_library.h"
 #include "engines/nvdec/gpu.h"
 
 namespace flashcodec {
+
+// NVIDIA's number of FFmpeg's codec; -1 for those that are left to cores.
+int cuvid_codec(AVCodecID codec);
 
 // The answer of cuvidGetDecoderCaps for a codec and format; all 0 if it decodes none such.
 struct DecoderCaps {
@@ -16,6 +20,7 @@ struct DecoderCaps {
   int max_width = 0;
   int max_height = 0;
   int64_t max_macroblocks = 0;
+  unsigned output_formats = 0;  // a bit for each
 };
 
 // Asks libnvcuvid, and remembers: to ask takes milliseconds. Any thread may use it.
@@ -45,7 +50,7 @@ class CapsTable {
   DecoderCaps ask(const Key& key) const;
 
   GpuPtr gpu_;
-  void* library_;
+  const CuvidLibrary& library_;
   std::mutex mutex_;
   std::map<Key, DecoderCaps> known_;
 };

@@ -7,6 +7,9 @@ using native::cuda::CudaError;
 
 namespace {
 
+// Of memory that was given back.
+constexpr size_t kMostFreeBytes = size_t{512} << 20;
+
 uint8_t* pointer(Address address) {
   return reinterpret_cast<uint8_t*>(address);  // NOLINT(performance-no-int-to-ptr): the driver's type
 }
@@ -31,6 +34,7 @@ std::shared_ptr<uint8_t[]> Gpu::take(size_t bytes) {
     if (const auto found = free_.find(bytes); found != free_.end()) {
       data = found->second;
       free_.erase(found);
+      free_bytes_ -= bytes;
     }
   }
   if (data == nullptr) {
@@ -43,8 +47,19 @@ std::shared_ptr<uint8_t[]> Gpu::take(size_t bytes) {
 }
 
 void Gpu::give_back(uint8_t* data, size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  free_.emplace(bytes, data);
+  {
+    const std::lock_guard lock(mutex_);
+    if (free_bytes_ + bytes <= kMostFreeBytes) {
+      free_.emplace(bytes, data);
+      free_bytes_ += bytes;
+      return;
+    }
+  }
+  try {
+    const auto now = current();
+    driver().mem_free.pointer(reinterpret_cast<Address>(data));
+  } catch (const CudaError&) {  // the driver has shut down, and the memory is gone
+  }
 }
 
 }  // namespace flashcodec

@@ -44,8 +44,8 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   // Makes it the calling thread's GPU for a scope.
   native::cuda::PrimaryContext::Current current() const { return native::cuda::PrimaryContext::Current(context_); }
 
-  // Take memory, as it is found: of what was given back, or else of the driver. To be let go of when nothing on the GPU
-  // uses it any more. Throws native::cuda::CudaError if there is none left.
+  // Take memory, as it is found: of what was given back, some of which is kept, or else of the driver. To be let go of
+  // when nothing on the GPU uses it any more. Throws native::cuda::CudaError if there is none left.
   std::shared_ptr<uint8_t[]> take(size_t bytes);
 
  private:
@@ -55,6 +55,7 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   GpuFunctions functions_;
   std::mutex mutex_;
   std::multimap<size_t, uint8_t*> free_;  // by size: to free memory waits for all of the GPU, so it is kept
+  size_t free_bytes_ = 0;
 };
 
 using GpuPtr = std::shared_ptr<Gpu>;

@@ -18,7 +18,9 @@ unsigned blocks(int count, unsigned size) { return (static_cast<unsigned>(count)
 
 }  // namespace
 
-GpuPoints::GpuPoints(GpuPtr gpu) : gpu_(std::move(gpu)) {
+GpuPoints::GpuPoints(GpuPtr gpu, Unloaded /*unused*/) : gpu_(std::move(gpu)) {}
+
+GpuPoints::GpuPoints(GpuPtr gpu) : GpuPoints(std::move(gpu), Unloaded{}) {
   const std::span<const unsigned char> code = point_kernels();
   if (code.empty()) {
     throw CudaError(

@@ -30,6 +30,10 @@ class GpuPoints : public PointDevice {
   void fence();
 
  private:
+  // Its destructor undoes what a constructor that goes on from it has done.
+  struct Unloaded {};
+  GpuPoints(GpuPtr gpu, Unloaded unloaded);
+
   template <class Pass>
   void launch(void* kernel, const Pass& pass, int rows, int width);
 

@@ -16,11 +16,7 @@ void GpuWriter::write(const Picture& picture, Orientation orientation, const Lay
   const PictureFormat format = planar_format(picture.format);
   if (!writer_.fits(format, picture.height, picture.width)) throw EngineError("a GPU does not write such pictures");
   writer_.write(*surface, format, orientation, layout, places);
-}
-
-std::shared_ptr<uint8_t[]> GpuWriter::finish(std::shared_ptr<uint8_t[]> group, size_t /*bytes*/) {
   points_.fence();
-  return group;
 }
 
 std::shared_ptr<uint8_t[]> UploadingWriter::finish(std::shared_ptr<uint8_t[]> group, size_t bytes) {

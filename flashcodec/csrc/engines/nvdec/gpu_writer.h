@@ -17,7 +17,7 @@ class GpuWriter : public GroupWriter {
   size_t group_bytes(const Picture& picture, const Layout& layout) const override;
   void write(const Picture& picture, Orientation orientation, const Layout& layout,
              std::span<const Place> places) override;
-  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t bytes) override;
+  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t /*bytes*/) override { return group; }
 
  private:
   GpuPoints points_;

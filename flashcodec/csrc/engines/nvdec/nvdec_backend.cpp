@@ -1,13 +1,16 @@
 #include "engines/nvdec/nvdec_backend.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 
 extern "C" {
 #include <libavutil/hwcontext.h>
 }
 
 #include "engines/ffmpeg_decoder.h"
+#include "engines/nvdec/cuvid_decoder.h"
 #include "engines/nvdec/gpu_writer.h"
 #include "ffmpeg/log.h"
 
@@ -22,8 +25,14 @@ constexpr int kSurfaces = 20;
 
 // Of a unit: 771 frames of H.264 in 1080p a second (NVIDIA's NVDEC application note, Turing to Hopper).
 constexpr double kPixelsAMicrosecond = 771e-6 * 1920 * 1080;
-// What making a decoder takes, on an H100.
+// What making a decoder takes, and having one ready (measured on an H100 by TorchCodec's authors).
 constexpr std::chrono::milliseconds kOpening(60);
+constexpr std::chrono::milliseconds kReopening(6);
+
+bool by_ffmpeg() {
+  const char* way = std::getenv("FLASHCODEC_NVDEC");
+  return way != nullptr && std::string_view(way) == "ffmpeg";
+}
 
 // FFmpeg's device over the same primary context.
 AVBufferRef* make_device(int gpu) {
@@ -41,7 +50,8 @@ AVBufferRef* make_device(int gpu) {
 
 void NvdecBackend::Unref::operator()(AVBufferRef* buffer) const { av_buffer_unref(&buffer); }
 
-NvdecBackend::NvdecBackend(GpuPtr gpu) : gpu_(std::move(gpu)), caps_(gpu_) {
+NvdecBackend::NvdecBackend(GpuPtr gpu)
+    : gpu_(std::move(gpu)), caps_(gpu_), pool_(gpu_, static_cast<size_t>(caps_.engines()) * kDecodersPerUnit) {
   if (caps_.engines() > 0) return;
   throw native::cuda::CudaError("cuda:" + std::to_string(gpu_->number()) + " has no NVDEC");
 }
@@ -59,7 +69,7 @@ bool NvdecBackend::decodes(const Bitstream& stream) const {
 Estimate NvdecBackend::estimate(const Bitstream& stream, const PacketCount& packets, int engines) const {
   const double pixels = static_cast<double>(packets.needed) * stream.parameters().width * stream.parameters().height;
   const double microseconds = pixels / kPixelsAMicrosecond * kDecodersPerUnit / engines;
-  return {kOpening, std::chrono::microseconds(static_cast<int64_t>(microseconds))};
+  return {pool_.is_warm() ? kReopening : kOpening, std::chrono::microseconds(static_cast<int64_t>(microseconds))};
 }
 
 int64_t NvdecBackend::memory(const Bitstream& stream) const {
@@ -67,7 +77,8 @@ int64_t NvdecBackend::memory(const Bitstream& stream) const {
 }
 
 std::unique_ptr<PictureDecoder> NvdecBackend::open(const Bitstream& stream, int /*threads*/) const {
-  return std::make_unique<FfmpegDecoder>(stream, 1, device());
+  if (by_ffmpeg()) return std::make_unique<FfmpegDecoder>(stream, 1, device());
+  return std::make_unique<CuvidDecoder>(stream, cuvid_codec(stream.parameters().codec_id), gpu_, pool_);
 }
 
 AVBufferRef* NvdecBackend::device() const {
@@ -76,7 +87,13 @@ AVBufferRef* NvdecBackend::device() const {
   return device_.get();
 }
 
-std::unique_ptr<GroupWriter> NvdecBackend::writer() const { return std::make_unique<GpuWriter>(gpu_); }
+std::unique_ptr<GroupWriter> NvdecBackend::writer() const {
+  try {
+    return std::make_unique<GpuWriter>(gpu_);
+  } catch (const native::cuda::CudaError& error) {
+    throw EngineError(error.what());
+  }
+}
 
 std::string UploadingBackend::name() const { return "cores for cuda:" + std::to_string(gpu_->number()); }
 

@@ -6,12 +6,15 @@
 #include "engines/backend.h"
 #include "engines/cpu/cpu_backend.h"
 #include "engines/nvdec/decoder_caps.h"
+#include "engines/nvdec/decoder_pool.h"
 #include "ffmpeg/owned.h"
 
 struct AVBufferRef;
 
 namespace flashcodec {
 
+// By NVIDIA's own library, or by FFmpeg's use of it if $FLASHCODEC_NVDEC is "ffmpeg", which also copies pictures that
+// nobody wants: to compare, and a way out.
 class NvdecBackend : public Backend {
  public:
   // Throws native::cuda::CudaError if the GPU has no NVDEC or it cannot be used.
@@ -39,6 +42,7 @@ class NvdecBackend : public Backend {
 
   GpuPtr gpu_;
   mutable CapsTable caps_;  // remembers what it has asked
+  mutable DecoderPool pool_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<AVBufferRef, Unref> device_;
 };

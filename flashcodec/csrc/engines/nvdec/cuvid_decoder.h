@@ -1,0 +1,74 @@
+// NVDEC by its own library: only pictures that are wanted leave the decoder.
+#pragma once
+
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "engines/backend.h"
+#include "engines/nvdec/decoder_pool.h"
+#include "engines/nvdec/packet_filter.h"
+
+namespace flashcodec {
+
+// Wherever it may not give what FFmpeg's decoders give - damage, interlaced pictures, a change of format between key
+// packets - it throws EngineError, so that cores decode the segment.
+class CuvidDecoder : public PictureDecoder {
+ public:
+  // `codec`: NVIDIA's number of the stream's. `pool` outlives it.
+  CuvidDecoder(const Bitstream& stream, int codec, GpuPtr gpu, DecoderPool& pool);
+  ~CuvidDecoder() override;
+
+  bool fits(const Bitstream& stream) const override;
+  void flush() override;
+  void send(const PacketToDecode& packet) override;
+  void drain() override;
+  const DecodedPicture* receive() override;
+  int damaged_packets() const override { return 0; }
+
+ private:
+  // A picture to come out, that has been copied out already if its surface is needed for another one.
+  struct Due {
+    CuvidShown shown;
+    std::unique_ptr<MappedPicture> mapped;
+  };
+
+  template <auto Method, class Argument>
+  static int call_back(void* self, Argument* argument);
+  void make_parser();
+  void destroy_parser();
+  void parse(std::span<const uint8_t> data, unsigned long flags);
+  int on_sequence(CuvidFormat& format);
+  int on_decode(CuvidPicture& picture);
+  int on_display(CuvidShown& shown);
+  DecoderShape shape_of(const CuvidFormat& format) const;
+  PictureFormat format_of_pictures(const CuvidFormat& format) const;
+  // Throws EngineError if a picture decoded to a surface is known to be damaged.
+  void check(int surface) const;
+
+  const int codec_;
+  const int64_t max_pixels_;
+  GpuPtr gpu_;
+  DecoderPool& pool_;
+  ParametersPtr parameters_;
+  PacketFilter filter_;
+  void* parser_ = nullptr;
+  std::unique_ptr<HardwareDecoder> decoder_;
+  PictureFormat format_;
+  std::exception_ptr error_;  // of a callback: it must not pass through the parser
+
+  // Since the flush:
+  bool begun_ = false;
+  bool heard_ = false;        // the parser has called back for the packet at hand
+  int64_t frame_ = -1;        // of that packet
+  std::set<int64_t> wanted_;  // frames that have not come out of the parser
+  std::set<int> unchecked_;   // surfaces with pictures that may be damaged
+  std::deque<Due> due_;       // in presentation order
+  std::unique_ptr<MappedPicture> current_;
+  DecodedPicture decoded_;
+};
+
+}  // namespace flashcodec
