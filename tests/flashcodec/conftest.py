@@ -3,6 +3,7 @@
 import subprocess
 from pathlib import Path
 
+import fake_cuda
 import pytest
 from flashcodec_clips import CLIPS, FFMPEG, FORMATS, HIDDEN, ClipMaker, run_ffmpeg
 from once import once, run_folder
@@ -30,3 +31,15 @@ def encode_clip(path: Path) -> None:
         if b"Unknown encoder" in error.stderr:
             pytest.skip(f"this ffmpeg cannot encode {path.name}")
         raise
+
+
+@pytest.fixture
+def stand_in(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have processes that are started from now on see a GPU that is none, tests/fakes."""
+    folder = run_folder(tmp_path_factory) / "fake-gpu"
+    fake_cuda.use(once(folder, build_gpu), tmp_path, monkeypatch)
+
+
+def build_gpu(folder: Path) -> None:
+    folder.mkdir()
+    fake_cuda.build_decoders(fake_cuda.build(folder))

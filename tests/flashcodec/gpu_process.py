@@ -1,6 +1,6 @@
 """Decode with outputs on a GPU, in a process of its own; prints what came out as JSON.
 
-gpu_process.py FILE DEVICE[,DEVICE] FRAME... [--decode-on KIND]
+gpu_process.py FILE[,FILE] DEVICE[,DEVICE] FRAME... [--decode-on KIND] [--skip]
 """
 
 import argparse
@@ -16,6 +16,7 @@ import flashcodec
 
 VERSIONED = b"dltensor_versioned"
 DATA_OFFSET = 32  # of DLManagedTensorVersioned's tensor: version, manager_ctx, deleter, flags
+CALLS = ("parser", "create", "reconfigure", "decode", "map")  # of the stand-in for libnvcuvid
 
 
 def bytes_of(array: Any) -> bytes:
@@ -28,52 +29,72 @@ def bytes_of(array: Any) -> bytes:
     return ctypes.string_at(data, int(np.prod(array.shape)))
 
 
-def decode(path: str, device: str, frames: list[int], decode_on: Any) -> dict[str, Any]:
-    """Decode frames; return the MD5 of each, where they are, who was to decode them, who did and how many segments fell
-    back to cores.
-    """
+def decode(codec: flashcodec.FlashCodec, path: str, frames: list[int], options: dict[str, Any]) -> dict[str, Any]:
+    """Decode frames; return the MD5 of each or its error, where they are, who was to decode them and who did."""
     found: dict[int, str] = {}
     places, decoded_on = set(), set()
-    layout = flashcodec.RGBLayout(48, 64)
-    with flashcodec.FlashCodec(num_threads=2, device=device.split(",") if "," in device else device) as codec:
-        chosen = [kind.name for kind in codec.estimate(path, frames, decode_on=decode_on) if kind.chosen]
-        codec.add_decoding_request(path, frames, layout, decode_on=decode_on)
-        done = False
-        while not done:
-            output = codec.get_decoding_output(60)
-            assert output is not None
-            if output.error is not None:
+    chosen = [kind.name for kind in codec.estimate(path, frames, decode_on=options["decode_on"]) if kind.chosen]
+    codec.add_decoding_request(path, frames, flashcodec.RGBLayout(48, 64), **options)
+    done = False
+    while not done:
+        output = codec.get_decoding_output(60)
+        assert output is not None
+        done = output.done
+        if output.error is not None:
+            if options["on_error"] == "raise":
                 raise output.error
-            assert output.data is None
-            assert output.gpu_data is not None
-            places.add(output.gpu_data.__dlpack_device__())
-            decoded_on.add(output.decoded_on)
-            found[output.first] = hashlib.md5(bytes_of(output.gpu_data)).hexdigest()
-            done = output.done
-        fallbacks = codec.fallbacks
+            found[output.first] = "damaged"
+            continue
+        assert output.data is None
+        assert output.gpu_data is not None
+        places.add(output.gpu_data.__dlpack_device__())
+        decoded_on.add(output.decoded_on)
+        found[output.first] = hashlib.md5(bytes_of(output.gpu_data)).hexdigest()
     return {
         "frames": [found[i] for i in sorted(found)],
         "places": sorted(places),
-        "fallbacks": fallbacks,
         "chosen": chosen,
         "decoded_on": sorted(decoded_on),
     }
 
 
+def decode_all(paths: list[str], device: Any, frames: list[int], options: dict[str, Any]) -> dict[str, Any]:
+    """Decode these frames of each file, one after the other; return what came of the last, and how often cores took
+    over.
+    """
+    with flashcodec.FlashCodec(num_threads=2, device=device) as codec:
+        for path in paths:
+            found = decode(codec, path, frames, options)
+        return found | {"fallbacks": codec.fallbacks}
+
+
+def left_behind() -> dict[str, Any]:
+    """Return what the stand-ins' callers have not given back, and how often they called."""
+    gc.collect()
+    cuda, cuvid = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL("libnvcuvid.so.1")
+    if not hasattr(cuda, "fake_cuda_live"):
+        return {}
+    live = [cuda.fake_cuda_live(), cuvid.fake_cuvid_live()]
+    return {"live": live, "calls": {call: cuvid.fake_cuvid_count(call.encode()) for call in CALLS}}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("path")
+    parser.add_argument("paths")
     parser.add_argument("device")
     parser.add_argument("frames", type=int, nargs="+")
     parser.add_argument("--decode-on", default="fastest")
+    parser.add_argument("--skip", action="store_true")
     given = parser.parse_args()
+    device = given.device.split(",") if "," in given.device else given.device
+    options = {"decode_on": given.decode_on, "on_error": "skip" if given.skip else "raise"}
     try:
-        found = decode(given.path, given.device, given.frames, given.decode_on)
+        found = decode_all(given.paths.split(","), device, given.frames, options)
     except Exception as error:
         found = {"error": f"{type(error).__name__}: {error}"}
-    gc.collect()
-    live = getattr(ctypes.CDLL("libcuda.so.1"), "fake_cuda_live", None) if "frames" in found else None
-    print(json.dumps(found | {"live": live() if live else None}))
+    else:
+        found |= left_behind()
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -14,18 +14,106 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTION = re.compile(r"(Function<[^;{]*>) \w+{library_?, \"(\w+)\"}")
 NVCUVID = Path("/usr/include/ffnvcodec/dynlink_cuviddec.h")
-FIELDS = {
-    "codec": "eCodecType",
-    "chroma": "eChromaFormat",
-    "bit_depth_minus_8": "nBitDepthMinus8",
-    "supported": "bIsSupported",
-    "engines": "nNumNVDECs",
-    "output_formats": "nOutputFormatMask",
-    "max_width": "nMaxWidth",
-    "max_height": "nMaxHeight",
-    "max_macroblocks": "nMaxMBCount",
-    "min_width": "nMinWidth",
-    "min_height": "nMinHeight",
+# Ours, theirs, and the fields that are not where they are by their neighbours' sizes alone: theirs by ours.
+STRUCTURES: dict[tuple[str, str], dict[str, str]] = {
+    ("CuvidCaps", "CUVIDDECODECAPS"): {
+        "codec": "eCodecType",
+        "chroma": "eChromaFormat",
+        "bit_depth_minus_8": "nBitDepthMinus8",
+        "supported": "bIsSupported",
+        "engines": "nNumNVDECs",
+        "output_formats": "nOutputFormatMask",
+        "max_width": "nMaxWidth",
+        "max_height": "nMaxHeight",
+        "max_macroblocks": "nMaxMBCount",
+        "min_width": "nMinWidth",
+        "min_height": "nMinHeight",
+    },
+    ("CuvidFormat", "CUVIDEOFORMAT"): {
+        "codec": "codec",
+        "luma_bits_minus_8": "bit_depth_luma_minus8",
+        "chroma_bits_minus_8": "bit_depth_chroma_minus8",
+        "least_surfaces": "min_num_decode_surfaces",
+        "coded_width": "coded_width",
+        "coded_height": "coded_height",
+        "display": "display_area",
+        "chroma": "chroma_format",
+        "signal": "video_signal_description",
+        "matrix": "video_signal_description.matrix_coefficients",
+    },
+    ("CuvidCreateInfo", "CUVIDDECODECREATEINFO"): {
+        "width": "ulWidth",
+        "height": "ulHeight",
+        "surfaces": "ulNumDecodeSurfaces",
+        "codec": "CodecType",
+        "chroma": "ChromaFormat",
+        "flags": "ulCreationFlags",
+        "bit_depth_minus_8": "bitDepthMinus8",
+        "max_width": "ulMaxWidth",
+        "max_height": "ulMaxHeight",
+        "display": "display_area",
+        "output_format": "OutputFormat",
+        "deinterlacing": "DeinterlaceMode",
+        "target_width": "ulTargetWidth",
+        "target_height": "ulTargetHeight",
+        "mapped_surfaces": "ulNumOutputSurfaces",
+        "lock": "vidLock",
+        "target": "target_rect",
+    },
+    ("CuvidReconfigureInfo", "CUVIDRECONFIGUREDECODERINFO"): {
+        "width": "ulWidth",
+        "height": "ulHeight",
+        "target_width": "ulTargetWidth",
+        "target_height": "ulTargetHeight",
+        "surfaces": "ulNumDecodeSurfaces",
+        "display": "display_area",
+        "target": "target_rect",
+    },
+    ("CuvidShown", "CUVIDPARSERDISPINFO"): {
+        "surface": "picture_index",
+        "progressive": "progressive_frame",
+        "top_field_first": "top_field_first",
+        "repeat_first_field": "repeat_first_field",
+        "timestamp": "timestamp",
+    },
+    ("CuvidPacket", "CUVIDSOURCEDATAPACKET"): {
+        "flags": "flags",
+        "bytes": "payload_size",
+        "data": "payload",
+        "timestamp": "timestamp",
+    },
+    ("CuvidParserInfo", "CUVIDPARSERPARAMS"): {
+        "codec": "CodecType",
+        "surfaces": "ulMaxNumDecodeSurfaces",
+        "error_threshold": "ulErrorThreshold",
+        "display_delay": "ulMaxDisplayDelay",
+        "user": "pUserData",
+        "on_sequence": "pfnSequenceCallback",
+        "on_decode": "pfnDecodePicture",
+        "on_display": "pfnDisplayPicture",
+        "extended": "pExtVideoInfo",
+    },
+    ("CuvidMapping", "CUVIDPROCPARAMS"): {
+        "progressive": "progressive_frame",
+        "top_field_first": "top_field_first",
+        "unpaired_field": "unpaired_field",
+        "stream": "output_stream",
+    },
+    ("CuvidStatus", "CUVIDGETDECODESTATUS"): {"status": "decodeStatus"},
+}
+# The decoder is given what the parser gave, of which we know the beginning.
+PICTURE = {
+    "width_in_macroblocks": "PicWidthInMbs",
+    "height_in_macroblocks": "FrameHeightInMbs",
+    "surface": "CurrPicIdx",
+    "is_field": "field_pic_flag",
+}
+CONSTANTS = {
+    "kCuvidEndOfStream": "CUVID_PKT_ENDOFSTREAM",
+    "kCuvidTimestamp": "CUVID_PKT_TIMESTAMP",
+    "kCuvidEndOfPicture": "CUVID_PKT_ENDOFPICTURE",
+    "kCuvidDedicatedUnits": "cudaVideoCreate_PreferCUVID",
+    "kCuvidError": "cuvidDecodeStatus_Error",
 }
 
 
@@ -75,19 +163,33 @@ def test_the_driver_s_functions_are_as_its_header_says(tmp_path: Path) -> None:
     check(tmp_path, lines, cuda_header().parent, ROOT)
 
 
-def test_the_answer_about_decoders_is_as_its_header_says(tmp_path: Path) -> None:
+def test_structures_and_functions_of_the_video_library_are_as_its_headers_say(tmp_path: Path) -> None:
     if not NVCUVID.exists():
         pytest.skip("no headers of ffnvcodec")
+    library = (ROOT / "flashcodec/csrc/engines/nvdec/cuvid_library.h").read_text()
+    functions = FUNCTION.findall(library)
+    assert len(functions) == 11
+    fields = [(ours, theirs, *pair) for (ours, theirs), known in STRUCTURES.items() for pair in known.items()]
+    fields += [("CuvidPicture", "CUVIDPICPARAMS", *pair) for pair in PICTURE.items()]
     lines = [
         "#include <cstddef>",
         "#include <ffnvcodec/dynlink_cuda.h>",
         "#include <ffnvcodec/dynlink_cuviddec.h>",
-        '#include "engines/nvdec/cuvid_caps.h"',
-        "using flashcodec::CuvidCaps;",
-        "static_assert(sizeof(CuvidCaps) == sizeof(CUVIDDECODECAPS));",
+        "#include <ffnvcodec/dynlink_nvcuvid.h>",
+        '#include "engines/nvdec/cuvid_library.h"',
+        "using namespace flashcodec;",
+        "using native::cuda::Function;",
+        "template <typename... Ours, typename... Theirs>",
+        "constexpr bool agree(const Function<Ours...>*, CUresult (*)(Theirs...)) {",
+        "  if constexpr (sizeof...(Ours) != sizeof...(Theirs)) return false;",
+        "  else return ((sizeof(Ours) == sizeof(Theirs)) && ...);",
+        "}",
+        *(f"static_assert(sizeof({ours}) == sizeof({theirs}));" for ours, theirs in STRUCTURES),
+        *(f"static_assert(offsetof({ours}, {a}) == offsetof({theirs}, {b}));" for ours, theirs, a, b in fields),
+        *(f"static_assert({ours} == {theirs});" for ours, theirs in CONSTANTS.items()),
         *(
-            f"static_assert(offsetof(CuvidCaps, {ours}) == offsetof(CUVIDDECODECAPS, {theirs}));"
-            for ours, theirs in FIELDS.items()
+            f"static_assert(agree(static_cast<const {type}*>(nullptr), static_cast<t{name.removesuffix('64')}*>(nullptr)));"
+            for type, name in functions
         ),
     ]
-    check(tmp_path, lines, ROOT / "flashcodec/csrc")
+    check(tmp_path, lines, ROOT / "flashcodec/csrc", ROOT)

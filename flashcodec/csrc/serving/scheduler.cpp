@@ -26,13 +26,15 @@ int64_t quarter_of_memory() { return sysconf(_SC_PHYS_PAGES) / 4 * sysconf(_SC_P
 // Run `work`; whatever it throws becomes the failure of the request.
 template <class Work>
 void guard(Request& request, Work work) {
-  const auto fail = [&](const std::string& reason) {
-    request.fail(DecodeError(request.stream()->source()->name(), request.stream()->stream_index(), reason));
+  const auto fail = [&](const std::string& reason, ErrorKind kind = ErrorKind::kDamaged) {
+    request.fail(DecodeError(request.stream()->source()->name(), request.stream()->stream_index(), reason, kind));
   };
   try {
     work();
   } catch (const DecodeError& error) {
     request.fail(error);
+  } catch (const EngineError& error) {
+    fail(error.what(), ErrorKind::kUnsupported);
   } catch (const std::bad_alloc&) {
     fail("out of memory");
   } catch (const std::exception& error) {
@@ -175,7 +177,7 @@ void Scheduler::hand_back(Work work, Engine& engine, Progress progress) {
   Entries dropped;
   JobPtr finished;
   if (progress == Progress::kRefused && !turn_over(work, engine)) {
-    guard(*work.request, [&] { throw std::runtime_error(engine.refusal); });
+    guard(*work.request, [&] { throw EngineError(engine.refusal); });
   }
   {
     const std::lock_guard lock(mutex_);
@@ -347,7 +349,7 @@ void Scheduler::plan(const RequestPtr& request) {
   std::vector<Segment> segments;
   guard(*request, [&] {
     shares = kinds_.choose(*request, {});
-    if (shares.empty()) throw std::runtime_error("no GPU decodes it here, and it was not to be decoded on cores");
+    if (shares.empty()) throw EngineError("no GPU decodes it here, and it was not to be decoded on cores");
     int engines = 0;
     for (const Share& share : shares) engines += share.kind->engines;
     segments = request->plan(engines);

@@ -1,0 +1,29 @@
+"""Decoding on a GPU that is a stand-in, in processes of their own."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flashcodec import VideoDecoder
+
+PROCESS = Path(__file__).with_name("gpu_process.py")
+CUDA = 2  # DLPack's number
+
+
+def run(paths: Path | list[Path], device: str, frames: list[int], decode_on: str = "fastest", *options: str) -> Any:
+    """Return what gpu_process.py finds."""
+    files = ",".join(map(str, paths if isinstance(paths, list) else [paths]))
+    command = [sys.executable, str(PROCESS), files, device, *map(str, frames), "--decode-on", decode_on, *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def expected(path: Path, frames: list[int]) -> list[str]:
+    """Return the MD5 of each frame as cores decode it."""
+    decoder = VideoDecoder(path, size=(48, 64))
+    return [hashlib.md5(np.ascontiguousarray(decoder[i]).tobytes()).hexdigest() for i in frames]

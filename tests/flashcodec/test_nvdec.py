@@ -1,0 +1,109 @@
+"""NVDEC by its own library, over a stand-in for it that decodes in software: what is fed, copied out, kept and given up."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flashcodec_clips import ClipMaker
+from gpu_runs import CUDA, expected, run
+from test_damaged_video import without_packets
+
+from flashcodec import Bitstream, _core
+
+pytestmark = [
+    pytest.mark.usefixtures("stand_in"),
+    pytest.mark.skipif(not _core.has_gpu_kernels(), reason="FlashCodec was built without nvcc"),
+]
+
+CLIPS = [
+    "h264_bframes.mp4",
+    "h264_opengop.mp4",
+    "h264_opengop.ts",
+    "h264_pyramid.flv",
+    "h264_edit_list.mp4",
+    "h264_tagged.mp4",
+    "rotated.mp4",
+    "hevc_opengop.mp4",
+    "hevc_pyramid.mkv",
+    "hevc_closed_gop.ts",
+    "hevc_10bit_layers.mp4",
+]
+LONG = "h264_long.mp4"  # 800 frames, a key frame every 50
+SOME = list(range(0, 800, 9))
+
+
+def check(found: dict[str, Any], path: Path, frames: list[int]) -> None:
+    """Each frame is what cores make of it, and nothing is left behind."""
+    assert found["frames"] == expected(path, frames)
+    assert (found["places"], found["live"]) == ([[CUDA, 0]], [0, 0])
+
+
+@pytest.mark.parametrize("name", CLIPS)
+def test_frames_are_those_that_cores_decode(clip: ClipMaker, name: str) -> None:
+    count = Bitstream(clip(name)).num_frames
+    for frames in (list(range(count)), [count - 1, 3, 17, 3, 20]):
+        found = run(clip(name), "cuda:0", frames, "gpu")
+        check(found, clip(name), frames)
+        assert (found["decoded_on"], found["fallbacks"]) == (["gpu"], 0)
+
+
+def test_only_what_is_wanted_is_copied_out_and_only_what_it_needs_decoded(clip: ClipMaker) -> None:
+    found = run(clip(LONG), "cuda:0", SOME, "gpu")
+    check(found, clip(LONG), SOME)
+    needed = sum(segment.packets_needed for segment in Bitstream(clip(LONG)).plan(SOME, engines=4).segments)
+    assert found["calls"]["map"] == len(SOME)
+    assert found["calls"]["decode"] == needed
+
+
+def test_decoders_are_kept_for_the_next_video_and_told_of_a_smaller_size(clip: ClipMaker) -> None:
+    large, small = clip("h264_bframes.mp4"), clip("h264_edit_list.mp4")
+    found = run([large] * 8 + [small] * 16, "cuda:0", [7], "gpu")
+    check(found, small, [7])
+    assert found["calls"]["create"] <= 8  # at most one of each size an engine
+    assert found["calls"]["reconfigure"] > 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("create", "cuvidCreateDecoder"),
+        ("map", "cuvidMapVideoFrame64"),
+        ("map 20", "cuvidMapVideoFrame64"),
+        ("decode 7", "cuvidDecodePicture"),
+        ("damage 30", "NVDEC finds damage"),
+        ("fields 5", "interlaced"),
+        ("silence", "NVDEC finds no picture"),
+    ],
+)
+def test_cores_take_over_where_nvdec_cannot_go_on(
+    clip: ClipMaker, monkeypatch: pytest.MonkeyPatch, fault: str, reason: str
+) -> None:
+    monkeypatch.setenv("FAKE_CUVID_FAULT", fault)
+    found = run(clip(LONG), "cuda:0", SOME)
+    check(found, clip(LONG), SOME)
+    assert "NVDEC of cuda:0" in found["chosen"]
+    assert found["fallbacks"] > 0
+    assert reason in run(clip(LONG), "cuda:0", SOME, "gpu")["error"]
+
+
+def test_ffmpeg_s_way_falls_back_where_it_sees_no_gpu(clip: ClipMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLASHCODEC_NVDEC", "ffmpeg")
+    found = run(clip(LONG), "cuda:0", SOME)
+    check(found, clip(LONG), SOME)
+    assert found["fallbacks"] > 0
+    assert "this FFmpeg cannot use cuda:0" in run(clip(LONG), "cuda:0", SOME, "gpu")["error"]
+
+
+@pytest.mark.parametrize("name", ["vp9.webm", "h264_10bit_444.mp4", "h264_pyramid.h264"])  # the last: no timestamps
+def test_what_nvdec_does_not_decode_is_an_error_where_only_it_may(clip: ClipMaker, name: str) -> None:
+    error = run(clip(name), "cuda:0", [0, 5], "gpu")["error"]
+    assert error.startswith("UnsupportedError")
+    assert "no GPU decodes it here" in error
+
+
+def test_damaged_videos_give_what_cores_give(clip: ClipMaker, tmp_path: Path) -> None:
+    path = tmp_path / "holed.mp4"
+    path.write_bytes(without_packets(clip(LONG), range(420, 440)))
+    on_cores = run(path, "cuda:0", SOME, "cpu", "--skip")["frames"]
+    assert "damaged" in on_cores
+    assert run(path, "cuda:0", SOME, "fastest", "--skip")["frames"] == on_cores
