@@ -1,4 +1,4 @@
-"""NVDEC by its own library, over a stand-in for it that decodes in software: what is fed, copied out, kept and given up."""
+"""NVDEC by its own library, over a stand-in that decodes in software: what is fed, copied out, kept and given up."""
 
 from pathlib import Path
 from typing import Any

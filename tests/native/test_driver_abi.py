@@ -188,8 +188,8 @@ def test_structures_and_functions_of_the_video_library_are_as_its_headers_say(tm
         *(f"static_assert(offsetof({ours}, {a}) == offsetof({theirs}, {b}));" for ours, theirs, a, b in fields),
         *(f"static_assert({ours} == {theirs});" for ours, theirs in CONSTANTS.items()),
         *(
-            f"static_assert(agree(static_cast<const {type}*>(nullptr), static_cast<t{name.removesuffix('64')}*>(nullptr)));"
-            for type, name in functions
+            f"static_assert(agree(static_cast<const {type}*>(nullptr), static_cast<t{theirs}*>(nullptr)));"
+            for type, theirs in ((type, name.removesuffix("64")) for type, name in functions)
         ),
     ]
     check(tmp_path, lines, ROOT / "flashcodec/csrc", ROOT)

@@ -34,7 +34,7 @@ def build_decoders(folder: Path) -> Path:
 
 
 def _ffmpeg_flags() -> list[str]:
-    """Return what compiles and links with the FFmpeg that FlashCodec is built with; skips the test if it is not known."""
+    """Return what compiles and links with FlashCodec's FFmpeg; skips the test if it is not known."""
     if root := os.environ.get("FFMPEG_ROOT"):
         return [f"-I{root}/include", f"-L{root}/lib", f"-Wl,-rpath,{root}/lib", "-lavcodec", "-lavutil"]
     found = subprocess.run(
