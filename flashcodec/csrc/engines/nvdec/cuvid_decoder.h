@@ -21,6 +21,8 @@ class CuvidDecoder : public PictureDecoder {
   // `codec`: NVIDIA's number of the stream's. `pool` outlives it.
   CuvidDecoder(const Bitstream& stream, int codec, GpuPtr gpu, DecoderPool& pool);
   ~CuvidDecoder() override;
+  CuvidDecoder(const CuvidDecoder&) = delete;
+  CuvidDecoder& operator=(const CuvidDecoder&) = delete;
 
   bool fits(const Bitstream& stream) const override;
   void flush() override;
