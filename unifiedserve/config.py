@@ -11,6 +11,7 @@ from unifiedserve.errors import ConfigError
 DeviceName = Literal["cpu", "cuda"]
 Order = Literal["fcfs", "slack", "shortest"]
 VideoDecoderName = Literal["flashcodec", "torchcodec"]
+DecodeOn = Literal["fastest", "cpu", "gpu"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
 
 
@@ -206,6 +207,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         VideoDecoderName,
         Meta(description="torchcodec, where it is installed: to compare with, and for a file that flashcodec fails on"),
     ] = "flashcodec"
+    decode_on: Annotated[
+        DecodeOn, Meta(description="By cores, by a GPU's NVDEC units, or by whichever is estimated to be faster")
+    ] = "fastest"
     vision_threads: Annotated[int, Meta(ge=0, description="Video decoding threads; 0: one a core")] = 0
     torch_threads: Annotated[int, Meta(ge=0, description="Compute threads a model worker; 0: one a core")] = 0
     trace: Annotated[str, Meta(description="Write a Chrome/Perfetto trace here at shutdown")] = ""
@@ -230,6 +234,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other."""
         if self.naive and self.placement != "monolithic":
             raise ConfigError("--naive is a way to run --placement monolithic: give both")
+        if self.decode_on != "fastest" and self.video_decoder != "flashcodec":
+            raise ConfigError(f"--decode-on is for --video-decoder flashcodec, not for {self.video_decoder}")
 
     @property
     def service_order(self) -> Order:

@@ -1,6 +1,7 @@
 """The GPU's path on a stand-in for the GPU: plain torch in place of its kernels, on a device that computes late."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import deferred_device
 import torch
@@ -78,6 +79,7 @@ class DeferredDevice:
 
     name: DeviceName = "cuda"
     place = "host"
+    frames = "cpu"
 
     def __init__(self, room: Callable[[], Room] | None = None) -> None:
         deferred_device.install()
@@ -104,6 +106,9 @@ class DeferredDevice:
 
     def upload(self, host: Tensor) -> Tensor:
         return host.to(self.torch)
+
+    def adopt(self, frames: Any) -> Tensor:
+        return deferred_device.view(from_dlpack(frames))
 
     def fence(self) -> None:
         deferred_device.synchronize()

@@ -141,6 +141,8 @@ class Device(Protocol):
     #: where its shared memory is, as `ipc_buffers.Memory.create` has it
     place: str
     torch: torch.device
+    #: where FlashCodec is to put frames, as its `device` has it
+    frames: str
     #: calls return when the work is done, so that other work can go in between
     synchronous: bool
     sharing: Sharing
@@ -166,6 +168,11 @@ class Device(Protocol):
 
     def upload(self, host: Tensor) -> Tensor:
         """Return a copy of a host tensor on the device, made in the order of its work; the host may reuse its own."""
+
+    def adopt(self, frames: Any) -> Tensor:
+        """Return frames that FlashCodec has put on a device, `__dlpack__`, as a tensor on this one, copied only from
+        another. What was in their memory is gone with the tensor: let go of it after a fence.
+        """
 
     def fence(self) -> None:
         """Return when all that was issued is done. Raises RuntimeError if some of it failed."""

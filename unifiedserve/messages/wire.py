@@ -26,7 +26,8 @@ class Span(msgspec.Struct):
     """A piece of work on the timeline; times are seconds of the system-wide monotonic clock.
 
     `track` tells apart what one stage does at the same time: the decoder engines of vision. `tokens` are those that
-    were computed: of prompts, of images and videos, one of each sequence that decodes.
+    were computed: of prompts, of images and videos, one of each sequence that decodes. `on` is what decoded a video's
+    frames: "cpu" or "gpu".
     """
 
     stage: Stage
@@ -36,6 +37,7 @@ class Span(msgspec.Struct):
     requests: list[int]
     track: int = 0
     tokens: int = 0
+    on: str = ""
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):

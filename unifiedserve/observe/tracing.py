@@ -85,6 +85,7 @@ class Timeline:
                 "args": {
                     "requests": [self._names.get(uid, str(uid)) for uid in span.requests],
                     **({"tokens": span.tokens} if span.tokens else {}),
+                    **({"on": span.on} if span.on else {}),
                 },
             }
             for span in spans

@@ -41,6 +41,7 @@ class CpuKernels:
 class CpuDevice:
     name: DeviceName = "cpu"
     place = "host"
+    frames = "cpu"
     torch = torch.device("cpu")
     synchronous = True
     kernels: Kernels = CpuKernels()
@@ -65,6 +66,10 @@ class CpuDevice:
     def upload(self, host: Tensor) -> Tensor:
         """Return the very tensor: it is there."""
         return host
+
+    def adopt(self, frames: Any) -> Tensor:
+        """Return the frames as they are."""
+        return from_dlpack(frames)
 
     def fence(self) -> None:
         """Return at once."""

@@ -1,6 +1,7 @@
 """A GPU as the device. Its memory is shared by CUDA IPC (`ipc_buffers`); torch is asked in workers only."""
 
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ class CudaDevice:
     """The first GPU that this process sees."""
 
     name: DeviceName = "cuda"
-    place = "cuda:0"
+    place = frames = "cuda:0"
     synchronous = False
 
     def __init__(self, attention: AttentionBackend) -> None:
@@ -57,6 +58,9 @@ class CudaDevice:
     def upload(self, host: Tensor) -> Tensor:
         """Copy through page-locked memory, which torch keeps until the copy is made."""
         return host.pin_memory().to(self.torch, non_blocking=True)
+
+    def adopt(self, frames: Any) -> Tensor:
+        return from_dlpack(frames).to(self.torch)
 
     def fence(self) -> None:
         torch.cuda.current_stream(self.torch).synchronize()

@@ -5,9 +5,12 @@ import os
 import threading
 
 import flashcodec
+from unifiedserve.config import DecodeOn
+from unifiedserve.device.base import Device
+from unifiedserve.errors import ConfigError
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.medium import Medium, open_source
-from unifiedserve.worker.vision.videos import RunningVideos, Take
+from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Take
 
 _log = logging.getLogger(__name__)
 
@@ -15,9 +18,10 @@ _log = logging.getLogger(__name__)
 class FlashCodecVideos:
     """All videos that FlashCodec's engines work on; a thread hands on what they decode."""
 
-    def __init__(self, threads: int, take: Take) -> None:
+    def __init__(self, options: DecoderOptions, device: Device, take: Take) -> None:
         self._take = take
-        self._codec = flashcodec.FlashCodec(num_threads=threads)
+        self._decode_on: DecodeOn = options.decode_on
+        self._codec = _codec_for(device, options)
         self._media: dict[int, Medium] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -43,6 +47,7 @@ class FlashCodecVideos:
                     frames,
                     medium.plan.layout,
                     priority=~running.priority,  # there the highest goes first; ~ keeps within 32 bits
+                    decode_on=self._decode_on,
                 )
                 self._media[request] = medium
                 running.requests.add(request)
@@ -78,3 +83,19 @@ class FlashCodecVideos:
             medium = self._media.get(decoded.request)
         if medium is not None:
             self._take(medium, decoded)
+
+
+def _codec_for(device: Device, options: DecoderOptions) -> flashcodec.FlashCodec:
+    """Return what decodes into the device's memory, or into the host's if FlashCodec cannot use the device.
+
+    Raises ConfigError if only a GPU may decode, and cannot.
+    """
+    if options.decode_on == "gpu" and device.frames == "cpu":
+        raise ConfigError("--decode-on gpu: with --device cpu cores decode; leave it out, or give --device cuda")
+    try:
+        return flashcodec.FlashCodec(options.threads, device=device.frames)
+    except RuntimeError as error:
+        if options.decode_on == "gpu":
+            raise ConfigError(f"--decode-on gpu: {error}") from error
+        _log.warning("videos are decoded on cores and copied to %s: %s", device.frames, error)
+        return flashcodec.FlashCodec(options.threads)

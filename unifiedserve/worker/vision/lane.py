@@ -41,7 +41,9 @@ class VisionLane:
 
     def _pass_on(self, output: Output) -> None:
         self._port.reporter.record(
-            Span(Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine)
+            Span(
+                Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine, on=output.decoded_on
+            )
         )
         watched = self._stage.is_watched(output.uid)
         if output.error:

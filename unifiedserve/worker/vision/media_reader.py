@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import torch
 from flashcodec.image import image_in_layout
+from torch import Tensor
 
 import flashcodec
-from unifiedserve.config import VideoDecoderName
+from unifiedserve.device.base import Device
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.flashcodec_videos import FlashCodecVideos
 from unifiedserve.worker.vision.medium import Medium, Output, open_source
-from unifiedserve.worker.vision.videos import RunningVideos, Take, Videos
+from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Take, Videos
 from unifiedserve.worker.vision.views import cut_views
 
 _log = logging.getLogger(__name__)
@@ -25,9 +27,10 @@ _log = logging.getLogger(__name__)
 class MediaReader:
     """Reads the media of many requests at once; its threads hand whatever finishes to `on_output`."""
 
-    def __init__(self, threads: int, decoder: VideoDecoderName, on_output: Callable[[Output], None]) -> None:
+    def __init__(self, options: DecoderOptions, device: Device, on_output: Callable[[Output], None]) -> None:
         self._on_output = on_output
-        self._videos = _videos(decoder, threads, self._take_frames)
+        self._device = device
+        self._videos = _videos(options, device, self._take_frames)
         self._pool = ThreadPoolExecutor(self._videos.engines, thread_name_prefix="medium")
 
     def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0) -> RunningVideos:
@@ -67,7 +70,7 @@ class MediaReader:
 
     def _read_image(self, medium: Medium, source: MediaSource) -> None:
         begin = time.monotonic()
-        patches = image_in_layout(open_source(source), medium.plan.layout)
+        patches = torch.from_numpy(image_in_layout(open_source(source), medium.plan.layout))
         if isinstance(medium.plan.layout, Views):
             patches = cut_views(patches, medium.plan.layout)
         self._on_output(medium.output(0, patches, begin, time.monotonic()))
@@ -79,19 +82,28 @@ class MediaReader:
             self._on_output(Output(medium.uid, now, now, error=f"{medium.name}: {decoded.error}"))
         elif isinstance(medium.plan.layout, Views):
             self._pool.submit(self._guarded, medium, self._cut_frame, decoded)
-        elif decoded.data is not None:
-            group = medium.groups[decoded.first_group]
-            self._on_output(medium.output(group, decoded.data, decoded.began, decoded.ended, decoded.engine))
+        else:
+            self._pass_on(medium, decoded, self._frames_of(decoded), decoded.ended)
 
     def _cut_frame(self, medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
-        if decoded.data is not None and isinstance(medium.plan.layout, Views):
-            patches, group = cut_views(decoded.data, medium.plan.layout), medium.groups[decoded.first_group]
-            self._on_output(medium.output(group, patches, decoded.began, time.monotonic(), decoded.engine))
+        if isinstance(medium.plan.layout, Views):
+            patches = cut_views(self._frames_of(decoded).cpu(), medium.plan.layout)
+            self._pass_on(medium, decoded, patches, time.monotonic())
+
+    def _frames_of(self, decoded: flashcodec.DecodingOutput) -> Tensor:
+        if decoded.data is not None:
+            return torch.from_numpy(decoded.data)
+        return self._device.adopt(decoded.gpu_data)
+
+    def _pass_on(self, medium: Medium, decoded: flashcodec.DecodingOutput, patches: Tensor, ended: float) -> None:
+        output = medium.output(medium.groups[decoded.first_group], patches, decoded.began, ended)
+        output.engine, output.decoded_on = decoded.engine, decoded.decoded_on
+        self._on_output(output)
 
 
-def _videos(decoder: VideoDecoderName, threads: int, take: Take) -> Videos:
-    if decoder == "flashcodec":
-        return FlashCodecVideos(threads, take)
+def _videos(options: DecoderOptions, device: Device, take: Take) -> Videos:
+    if options.name == "flashcodec":
+        return FlashCodecVideos(options, device, take)
     from unifiedserve.worker.vision.torchcodec_videos import TorchCodecVideos
 
-    return TorchCodecVideos(threads or len(os.sched_getaffinity(0)), take)
+    return TorchCodecVideos(options.threads or len(os.sched_getaffinity(0)), take)

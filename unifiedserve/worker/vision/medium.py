@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
+from torch import Tensor
 
 from ipc_buffers import Arena
 from unifiedserve.errors import ErrorKind
@@ -21,8 +21,9 @@ class Output:
     ended: float
     units: list[int] = field(default_factory=list)
     plan: MediaPlan | None = None
-    patches: np.ndarray | None = None  # uint8 [units * patches_per_unit, row bytes]
+    patches: Tensor | None = None  # uint8 [units, bytes], of the host or of the device
     engine: int = 0
+    decoded_on: str = ""  # "cpu" or "gpu", of a video
     error: str = ""
     kind: ErrorKind = ErrorKind.INVALID  # of the error
 
@@ -44,7 +45,7 @@ class Medium:
         groups = sorted({unit // source.plan.units_per_group for unit in source.wanted})
         return cls(uid, source.name, source.plan, source.first_unit, set(source.wanted), groups)
 
-    def output(self, group: int, patches: np.ndarray, began: float, ended: float, engine: int = 0) -> Output:
+    def output(self, group: int, patches: Tensor, began: float, ended: float) -> Output:
         """Return the units that are wanted of a group of frames, or of an image, whose patches these are."""
         count = self.plan.units_per_group
         wanted = [unit for unit in range(count) if group * count + unit in self.wanted]
@@ -52,7 +53,7 @@ class Medium:
         if len(wanted) < count:
             rows = rows[wanted]
         units = [self.first_unit + group * count + unit for unit in wanted]
-        return Output(self.uid, began, ended, units, self.plan, rows, engine)
+        return Output(self.uid, began, ended, units, self.plan, rows)
 
 
 def open_source(source: MediaSource) -> memoryview | Path:

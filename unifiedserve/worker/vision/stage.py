@@ -5,16 +5,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
-from unifiedserve.config import Order, VideoDecoderName
+from unifiedserve.config import DecodeOn, Order, VideoDecoderName
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Patches, VisionRequest, WatchedUnits
 from unifiedserve.scheduling import Queue, VisionState
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
-from unifiedserve.worker.vision.videos import RunningVideos
+from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos
 
 
 @dataclass(slots=True)
@@ -42,6 +40,7 @@ class VisionStage:
         wake: Callable[[], None],
         order: Order = "fcfs",
         decoder: VideoDecoderName = "flashcodec",
+        decode_on: DecodeOn = "fastest",
     ) -> None:
         self._buffer = patches
         self._instance = instance
@@ -49,7 +48,7 @@ class VisionStage:
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
         self._queue: Queue[VisionState] = Queue(order)
-        self._reader = MediaReader(threads, decoder, self._finished)
+        self._reader = MediaReader(DecoderOptions(decoder, threads, decode_on), patches.device, self._finished)
 
     def accept(self, message: VisionRequest) -> None:
         """Take a request in, to be decoded when its turn comes."""
@@ -95,13 +94,17 @@ class VisionStage:
         if job is None or output.patches is None or output.plan is None:
             return None
         pages = []
-        patches = self._buffer.device.upload(torch.from_numpy(output.patches))
+        device = self._buffer.device
+        on_device = output.patches.device == device.torch
+        patches = output.patches if on_device else device.upload(output.patches)
         for rows in patches.view(-1, output.plan.patches_per_unit, self._buffer.width):
             taken = self._buffer.put(rows, output.uid, self._instance)
             if taken is None:
                 raise RuntimeError(f"patch buffer: the pages promised to request {output.uid} are gone")
             job.state.pages -= len(taken)
             pages.append(taken)
+        if on_device:
+            device.fence()  # the decoder gets its memory back with the output
         job.units_left -= len(pages)
         if job.units_left == 0:
             self.drop(output.uid)

@@ -2,13 +2,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import flashcodec
+from unifiedserve.config import DecodeOn, VideoDecoderName
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.medium import Medium
 
 Take = Callable[[Medium, flashcodec.DecodingOutput], None]
+
+
+class DecoderOptions(NamedTuple):
+    """What decodes videos, with how many threads (0: one a core), and on what."""
+
+    name: VideoDecoderName
+    threads: int
+    decode_on: DecodeOn
 
 
 @dataclass(slots=True, eq=False)

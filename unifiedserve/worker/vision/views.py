@@ -1,6 +1,5 @@
 """Frames of a `Views` layout: resized by torch, which has filters that FlashCodec lacks, and cut into parts."""
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
@@ -10,12 +9,13 @@ from unifiedserve.messages.layouts import Views
 Sizes = tuple[tuple[int, int], ...]
 
 
-def cut_views(frame: np.ndarray, layout: Views) -> np.ndarray:
-    """Cut one frame, uint8 with the elements of [3, height, width], into the parts of all views, uint8 [bytes].
+def cut_views(frame: Tensor, layout: Views) -> Tensor:
+    """Cut one frame of the host, uint8 with the elements of [3, height, width], into the parts of all views, uint8
+    [bytes].
 
     Equal to what torchvision's resize makes of uint8 tensors on CPU, which is torch's antialiased interpolation.
     """
-    native = torch.from_numpy(frame).view(1, 3, layout.height, layout.width)
+    native = frame.view(1, 3, layout.height, layout.width)
     resized: dict[Sizes, Tensor] = {(): native}
     parts = []
     for view in layout.views:
@@ -27,7 +27,7 @@ def cut_views(frame: np.ndarray, layout: Views) -> np.ndarray:
         rows, columns = (picture.shape[2] // view.rows, picture.shape[3] // view.columns)
         grid = picture.view(3, view.rows, rows, view.columns, columns)
         parts.append(grid.permute(1, 3, 0, 2, 4).flatten())
-    return torch.cat(parts).numpy()
+    return torch.cat(parts)
 
 
 def _resized(picture: Tensor, size: tuple[int, int], interpolation: str) -> Tensor:
