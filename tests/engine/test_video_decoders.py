@@ -12,13 +12,14 @@ from torch import Tensor
 
 import flashcodec
 from flashcodec import PatchLayout
-from unifiedserve.config import EngineConfig, VideoDecoderName
+from unifiedserve.config import DecodeOn, EngineConfig, VideoDecoderName
 from unifiedserve.engine.resources import check_packages
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import MediaSource, VisionRequest
+from unifiedserve.messages.wire import MediaSource, Patches, VisionRequest
+from unifiedserve.worker.vision.medium import Output
 from unifiedserve.worker.vision.stage import VisionStage
 
 TIMEOUT = 60.0
@@ -38,10 +39,13 @@ def plan(frames: tuple[int, ...]) -> MediaPlan:
 class Vision:
     """A vision stage, and what comes out of it."""
 
-    def __init__(self, patches: RowBuffer, decoder: VideoDecoderName = "flashcodec") -> None:
+    def __init__(
+        self, patches: RowBuffer, decoder: VideoDecoderName = "flashcodec", decode_on: DecodeOn = "fastest"
+    ) -> None:
         self.patches = patches
         self.wake = threading.Event()
-        self.stage = VisionStage(patches, 1, 1, self.wake.set, decoder=decoder)
+        self.stage = VisionStage(patches, 1, 1, self.wake.set, decoder=decoder, decode_on=decode_on)
+        self.decoded_on: set[str] = set()
         self.order: list[int] = []  # of the requests, by their outputs
         self.units: dict[tuple[int, int], Tensor] = {}
         self.errors: dict[int, str] = {}
@@ -61,12 +65,16 @@ class Vision:
                     self.errors[output.uid] = output.error
                     self.stage.drop(output.uid)
                     continue
-                message = self.stage.write(output)
+                self.decoded_on.add(output.decoded_on)
+                message = self.write(output)
                 if message is None:
                     continue
                 for unit, pages in zip(message.units, message.pages, strict=True):
                     self.units[output.uid, unit] = self.patches.get(self.patches.spread(pages, 16), 0, 16)
                     self.patches.pool.release(pages)
+
+    def write(self, output: Output) -> Patches | None:
+        return self.stage.write(output)
 
 
 class Gate:
@@ -167,6 +175,13 @@ def test_torchcodecs_errors_end_their_request_only(
     assert "TorchCodec: " in vision.errors[1]
     assert vision.units.keys() == {(3, 0)}
     assert patches.pool.used_pages() == 0
+
+
+def test_contradictions_are_named_at_the_start(patches: RowBuffer) -> None:
+    with pytest.raises(ConfigError, match="--decode-on is for --video-decoder flashcodec"):
+        EngineConfig(video_decoder="torchcodec", decode_on="cpu").check()
+    with pytest.raises(ConfigError, match="--decode-on gpu: with --device cpu cores decode"):
+        Vision(patches, decode_on="gpu")
 
 
 def test_a_decoder_that_is_not_installed_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

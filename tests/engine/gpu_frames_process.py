@@ -1,0 +1,91 @@
+"""Decode a video for the engine into the memory of a GPU that is a stand-in, in a process of its own; prints as JSON
+the units' MD5s, or the error, and what the log says.
+
+gpu_frames_process.py FILE DECODE_ON FRAME...
+"""
+
+import ctypes
+import hashlib
+import json
+import logging
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import deferred_device
+import torch
+from deferred import DeferredDevice
+from test_video_decoders import Vision
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import Patches
+from unifiedserve.worker.vision.medium import Output
+
+ROW_BYTES = 3 * 2 * 14 * 14
+DATA_OFFSET = 32  # of DLManagedTensorVersioned's tensor: version, manager_ctx, deleter, flags
+
+
+class Gpu(DeferredDevice):
+    """A device that computes late, and decodes to memory of the stand-in, which is the host's."""
+
+    frames = "cuda:0"
+
+    def adopt(self, frames: Any) -> Tensor:
+        assert frames.__dlpack_device__() == (2, 0)
+        capsule = frames.__dlpack__(max_version=(1, 0))
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        data = ctypes.c_void_p.from_address(pointer(capsule, b"dltensor_versioned") + DATA_OFFSET).value
+        assert data is not None
+        memory: Any = (ctypes.c_ubyte * torch.Size(frames.shape).numel()).from_address(data)
+        memory.owner = capsule
+        return deferred_device.view(torch.frombuffer(memory, dtype=torch.uint8).view(frames.shape))
+
+
+class CarefulVision(Vision):
+    """A vision stage that has let go of frames only after they have been copied."""
+
+    def write(self, output: Output) -> Patches | None:
+        message = super().write(output)
+        assert output.patches is not None
+        if output.patches.device == self.patches.device.torch:
+            assert deferred_device.pending() == 0
+        return message
+
+
+def decode(path: Path, decode_on: Any, frames: tuple[int, ...]) -> dict[str, Any]:
+    pool = PagePool.create(f"test-gpu-frames-{uuid.uuid4().hex[:12]}", 64, 16 * ROW_BYTES)
+    try:
+        vision = CarefulVision(RowBuffer(pool, ROW_BYTES, torch.uint8, Gpu()), decode_on=decode_on)
+        try:
+            vision.ask(Ticket(1, 0.0), path, frames)
+            vision.finish()
+        finally:
+            vision.stage.close()
+        units = [hashlib.md5(vision.units[1, i].cpu().numpy().tobytes()).hexdigest() for i in range(len(vision.units))]
+        return {"units": units, "decoded_on": sorted(vision.decoded_on), "errors": vision.errors}
+    finally:
+        pool.close()
+        pool.unlink()
+
+
+def main() -> None:
+    path, decode_on, *frames = sys.argv[1:]
+    logged: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("unifiedserve").addHandler(handler)
+    try:
+        found = decode(Path(path), decode_on, tuple(map(int, frames)))
+    except ConfigError as error:
+        found = {"refused": str(error)}
+    print(json.dumps(found | {"logged": logged}))
+
+
+if __name__ == "__main__":
+    main()

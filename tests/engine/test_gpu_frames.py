@@ -1,0 +1,90 @@
+"""Frames in a GPU's memory on their way into pages, over stand-ins for the GPU's libraries and for its computing."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fake_cuda
+import pytest
+from media import Clip
+from once import once, run_folder
+from test_video_decoders import Vision
+
+from flashcodec import _core
+from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages.ticket import Ticket
+
+PROCESS = Path(__file__).with_name("gpu_frames_process.py")
+FRAMES = (0, 1, 3, 7, 4, 5, 6)
+
+
+@pytest.fixture
+def driver(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver without a video library."""
+    fake_cuda.use(once(run_folder(tmp_path_factory) / "fake-driver", _build), tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def nvdec(
+    driver: None, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not _core.has_gpu_kernels():
+        pytest.skip("FlashCodec was built without nvcc")
+    fake_cuda.use(once(run_folder(tmp_path_factory) / "fake-video", _build_video), tmp_path, monkeypatch)
+
+
+def _build(folder: Path) -> None:
+    folder.mkdir()
+    fake_cuda.build(folder)
+
+
+def _build_video(folder: Path) -> None:
+    folder.mkdir()
+    fake_cuda.build_decoders(folder)
+
+
+def run(path: Path, decode_on: str) -> dict[str, Any]:
+    command = [sys.executable, str(PROCESS), str(path), decode_on, *map(str, FRAMES)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture
+def expected(patches: RowBuffer, clips: Callable[[int], Clip]) -> list[str]:
+    vision = Vision(patches)
+    try:
+        vision.ask(Ticket(1, 0.0), clips(8).path, FRAMES)
+        vision.finish()
+    finally:
+        vision.stage.close()
+    return [hashlib.md5(vision.units[1, i].numpy().tobytes()).hexdigest() for i in range(len(vision.units))]
+
+
+@pytest.mark.usefixtures("nvdec")
+@pytest.mark.parametrize(("decode_on", "on"), [("gpu", "gpu"), ("cpu", "cpu"), ("fastest", "cpu")])
+def test_pages_hold_what_cores_would_have_made(
+    clips: Callable[[int], Clip], expected: list[str], decode_on: str, on: str
+) -> None:
+    found = run(clips(8).path, decode_on)
+    assert found == {"units": expected, "decoded_on": [on], "errors": {}, "logged": []}
+
+
+@pytest.mark.usefixtures("driver")
+def test_without_a_video_library_cores_decode_and_the_log_says_why(
+    clips: Callable[[int], Clip], expected: list[str]
+) -> None:
+    if Path("/usr/lib/x86_64-linux-gnu/libnvcuvid.so.1").exists():
+        pytest.skip("this machine has a real libnvcuvid")
+    found = run(clips(8).path, "fastest")
+    assert (found["units"], found["decoded_on"]) == (expected, ["cpu"])
+    (line,) = found["logged"]
+    assert line.startswith("videos are decoded on cores and copied to cuda:0: NVDEC cannot be used")
+    assert run(clips(8).path, "gpu")["refused"].startswith("--decode-on gpu: NVDEC cannot be used")
