@@ -86,8 +86,10 @@ class GroupWriter {
   // Write a picture of this kind's decoder into its places; then its memory is not needed. Throws EngineError.
   virtual void write(const Picture& picture, Orientation orientation, const Layout& layout,
                      std::span<const Place> places) = 0;
-  // Return the memory that a group is handed out in, once all of it is there; null for one that was not taken.
-  virtual std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t bytes) = 0;
+  // Return whether groups are written where they are handed out, so that a caller's memory needs none to be taken.
+  virtual bool in_place() const = 0;
+  // Hand out a group that was taken, once all of it is there: in the caller's memory `out`, or in what is returned.
+  virtual std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t bytes, uint8_t* out) = 0;
 };
 
 // A kind of engine. Stateless but for what the process keeps; any thread may ask.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <utility>
+#include <variant>
 
 extern "C" {
 #include <libavcodec/avcodec.h>
@@ -111,17 +112,27 @@ std::optional<Output> take(Session& session, std::optional<double> timeout) {
   return output;
 }
 
-uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const Layout& layout,
-             std::optional<py::array_t<uint8_t, py::array::c_style>> out, int priority, bool fast, DecodeOn decode_on,
-             bool report) {
+// Memory of the caller's: an array of the host, or the address and size of bytes on the session's GPU.
+using HostArray = py::array_t<uint8_t, py::array::c_style>;
+using GpuBytes = std::pair<uintptr_t, size_t>;
+using Out = std::variant<HostArray, GpuBytes>;
+
+uint8_t* address_of(Out& out, size_t bytes) {
+  auto* const array = std::get_if<HostArray>(&out);
+  const size_t size = array != nullptr ? static_cast<size_t>(array->nbytes()) : std::get<GpuBytes>(out).second;
+  if (size != bytes) throw py::value_error("out has the wrong size");
+  if (array != nullptr) return array->mutable_data();
+  return reinterpret_cast<uint8_t*>(std::get<GpuBytes>(out).first);  // NOLINT(performance-no-int-to-ptr): Python's
+}
+
+uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const Layout& layout, std::optional<Out> out,
+             int priority, bool fast, DecodeOn decode_on, bool report) {
   const std::vector<int64_t> list = to_vector(frames);
   uint8_t* memory = nullptr;
   if (out) {
     const size_t groups = (list.size() + layout.group_frames() - 1) / layout.group_frames();
-    const bool sized = layout.kind != LayoutKind::kRaw;
-    if (!sized || static_cast<size_t>(out->nbytes()) != groups * layout.group_bytes())
-      throw py::value_error("out has the wrong size");
-    memory = out->mutable_data();
+    if (layout.kind == LayoutKind::kRaw) throw py::value_error("out has the wrong size");
+    memory = address_of(*out, groups * layout.group_bytes());
   }
   const native::ReleasedGil release;
   return session.add(std::move(stream), list, layout, {priority, fast, decode_on, report}, memory);

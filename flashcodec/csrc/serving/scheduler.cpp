@@ -175,24 +175,22 @@ void Scheduler::run(const EngineKind& kind, int number) {
 // The job has ended, or is to go on later if it is still there.
 void Scheduler::hand_back(Work work, Engine& engine, Progress progress) {
   Entries dropped;
-  JobPtr finished;
   if (progress == Progress::kRefused && !turn_over(work, engine)) {
     guard(*work.request, [&] { throw EngineError(engine.refusal); });
   }
+  JobPtr job = std::move(work.job);  // what is not parked ends after the lock
   {
     const std::lock_guard lock(mutex_);
     const auto entry = find(work.request);
     const bool wanted = entry != entries_.end() && !work.request->stopped();
-    if (progress == Progress::kFinished) {
-      finished = std::move(work.job);
-      if (entry != entries_.end()) entry->left -= std::chrono::microseconds(finished->segment().cost);
-    }
-    if (work.job != nullptr && wanted) {
-      if (work.job->begun()) engine.memory = 0;  // counted on with the job
-      entry->parked.push_back(std::move(work.job));
+    const std::chrono::microseconds cost(job->segment().cost);
+    if (progress != Progress::kFinished && wanted) {
+      if (job->begun()) engine.memory = 0;  // counted on with the job
+      entry->parked.push_back(std::move(job));
     }
     if (engine.decoder == nullptr) hold(engine, 0);
     if (entry == entries_.end()) return;
+    if (progress == Progress::kFinished) entry->left -= cost;
     --entry->running;
     const bool done = entry->running == 0 && entry->segments.empty() && entry->parked.empty();
     if (!done && wanted) return;

@@ -75,9 +75,13 @@ void SegmentJob::write(std::span<const Slot> slots, const Picture& picture) {
   writer_->write(picture, request_->stream()->orientation(), layout, places);
 }
 
+uint8_t* SegmentJob::out_of(const Slot& slot, size_t group_bytes) const {
+  return request_->out() == nullptr ? nullptr : request_->out() + group_bytes * request_->group_at(slot.place);
+}
+
 Place SegmentJob::place_of(const Slot& slot, size_t group_bytes) {
   const int number = (slot.place - segment_.first) % group_frames();
-  if (request_->out() != nullptr) return {request_->out() + group_bytes * request_->group_at(slot.place), number};
+  if (request_->out() != nullptr && writer_->in_place()) return {out_of(slot, group_bytes), number};
   Group& group = group_of(slot);
   if (group.data == nullptr) {
     group.data = writer_->take(group_bytes);
@@ -100,7 +104,11 @@ Output SegmentJob::output_of(const Slot& slot) {
 
 void SegmentJob::finish(const Slot& slot) {
   Group& group = group_of(slot);
-  group.data = writer_->finish(std::move(group.data), group.bytes);
+  {
+    const auto writing = request_->writing();
+    if (request_->stopped()) return;
+    group.data = writer_->finish(std::move(group.data), group.bytes, out_of(slot, group.bytes));
+  }
   Output output = output_of(slot);
   output.damaged = group.damaged;
   if (group.damaged && request_->options().report) {

@@ -50,6 +50,8 @@ class SegmentJob : private FrameSink {
   int32_t group_frames() const { return request_->layout().group_frames(); }
   std::span<const Slot> slots_of(int64_t frame) const;
   Group& group_of(const Slot& slot) { return groups_[(slot.place - segment_.first) / group_frames()]; }
+  // Where the caller wants the group; null: in memory of its own.
+  uint8_t* out_of(const Slot& slot, size_t group_bytes) const;
   Place place_of(const Slot& slot, size_t group_bytes);
   void write(std::span<const Slot> slots, const Picture& picture);
   void finish(const Slot& slot);

@@ -348,7 +348,7 @@ class Session:
         bitstream: Bitstream,
         frames: typing.Annotated[numpy.typing.ArrayLike, numpy.int64],
         layout: Layout,
-        out: typing.Annotated[numpy.typing.ArrayLike, numpy.uint8] | None = None,
+        out: typing.Annotated[numpy.typing.ArrayLike, numpy.uint8] | tuple[int, int] | None = None,
         priority: int = 0,
         fast: bool = False,
         decode_on: DecodeOn = ...,

@@ -15,7 +15,7 @@ from flashcodec.frames import ArrayT, Frame, FrameBatch, FrameBatchOf, FrameOf
 from flashcodec.geometry import shortest_edge_size
 from flashcodec.layouts import Interpolation, RGBLayout
 from flashcodec.limits import Limits
-from flashcodec.reading import Engines, FrameReader, OnError, Pixels, Progress
+from flashcodec.reading import Engines, FrameReader, Memory, OnError, Pixels, Progress
 from flashcodec.timeline import Numbers, Seconds, Timeline
 
 FrameT = TypeVar("FrameT", bound=FrameOf[Any])
@@ -51,22 +51,30 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         _check_choice("seek mode", seek_mode, "exact", "approximate")
         _check_choice("snap", snap, None, "keyframe")
         _check_choice("on_error", on_error, "raise", "skip", "nearest")
-        _check_device(device)
-        engines = Engines(num_threads)
+        engines = Engines(num_threads, self._gpus(device))
+        engines.check()
         stream = source if isinstance(source, Bitstream) else Bitstream(source, stream_index, limits)
         layout = RGBLayout(*_target_size(size, stream.height, stream.width), "NHWC", interpolation)
         self._order = dimension_order
         self._snap = snap
         self._snap_tolerance = snap_tolerance
-        self._reader: FrameReader | None = FrameReader(stream, layout, engines, fast, on_error)
+        self._reader: FrameReader | None = FrameReader(stream, layout, engines, self._memory, fast, on_error)
         self.metadata: VideoStreamMetadata = stream.metadata
         self._timeline = Timeline(stream.pts_seconds, self.metadata.end_stream_seconds)
         self.stream_index = self.metadata.stream_index
 
     @abstractmethod
+    def _gpus(self, device: str) -> tuple[int, ...]:
+        """Return the number of the GPU that frames are to be on; none: in ordinary memory. Raises ValueError."""
+
+    @abstractmethod
+    def _memory(self, shape: tuple[int, ...]) -> Memory: ...
+    @abstractmethod
     def _pixels(self, data: Pixels) -> ArrayT: ...
     @abstractmethod
     def _frame(self, frame: Frame) -> FrameT: ...
+    @abstractmethod
+    def _channels_first(self, data: Pixels) -> Pixels: ...
     @abstractmethod
     def _batch(self, batch: FrameBatch) -> BatchT: ...
 
@@ -210,7 +218,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
     def _ordered(self, batch: FrameBatch) -> FrameBatch:
         """Decoders write pixels one after the other, so the order NCHW is a view, as TorchCodec's is."""
         if self._order == "NCHW":
-            batch.data = batch.data.transpose(0, 3, 1, 2)
+            batch.data = self._channels_first(batch.data)
         return batch
 
     def _frames(self, indices: Indices) -> Numbers:
@@ -229,17 +237,6 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 def _check_choice(name: str, value: object, *choices: object) -> None:
     if value not in choices:
         raise ValueError(f"Invalid {name} ({value}). Supported values are {', '.join(map(str, choices))}.")
-
-
-def _check_device(device: str) -> None:
-    if device.partition(":")[0] == "cpu":
-        return
-    if device.startswith("cuda"):
-        raise ValueError(
-            f'device="{device}": this FlashCodec has no NVDEC engines, it decodes on the CPU. Use device="cpu" and '
-            "copy the frames to the GPU."
-        )
-    raise ValueError(f'Invalid device ({device}). Supported is "cpu".')
 
 
 def _target_size(size: Size | None, height: int, width: int) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import operator
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,25 +30,43 @@ WINDOW_BYTES = 128 << 20
 _LARGE = 4 << 20  # bytes; NumPy asks for huge pages from here on
 
 
+class Memory(NamedTuple):
+    """What frames are decoded to: a uint8 array, or a tensor on a GPU, and how the core is told of it, by the address
+    and bytes of the latter."""
+
+    array: Any
+    out: Pixels | tuple[int, int]
+
+
 class Engines:
     """The process-wide pool of decoding threads, or one of one's own, which a forked child starts anew."""
 
-    def __init__(self, num_threads: int) -> None:
+    def __init__(self, num_threads: int, gpus: tuple[int, ...] = ()) -> None:
         if num_threads < 0:
             raise ValueError(f"num_threads must not be negative, got {num_threads}")
         self._num_threads = operator.index(num_threads)
+        self._gpus = gpus
         self._own: tuple[int, _core.Scheduler] | None = None
 
     @property
     def scheduler(self) -> _core.Scheduler:
         if self._num_threads == 0:
-            return scheduler_of(0)
+            return scheduler_of(0, None, self._gpus)
         if self._own is None or self._own[0] != os.getpid():
-            self._own = os.getpid(), scheduler_of(self._num_threads)
+            self._own = os.getpid(), scheduler_of(self._num_threads, None, self._gpus)
         return self._own[1]
 
     def session(self) -> _core.Session:
         return _core.Session(self.scheduler, OUTPUT_LIMIT)
+
+    def check(self) -> None:
+        """Raise RuntimeError if a GPU that they are for is not there or cannot be used."""
+        if self._gpus:
+            self.session()
+
+    def host_session(self) -> _core.Session:
+        """Return one whose outputs are in ordinary memory."""
+        return _core.Session(scheduler_of(0) if self._gpus else self.scheduler, OUTPUT_LIMIT)
 
     def close(self) -> None:
         if self._own is not None:
@@ -62,12 +80,14 @@ class FrameReader:
 
     Attributes:
         layout: with a size, and of the order NHWC.
+        memory: makes what frames of a shape are decoded to.
         fast, on_error: see VideoDecoder.
     """
 
     stream: Bitstream
     layout: RGBLayout
     engines: Engines
+    memory: Callable[[tuple[int, ...]], Memory]
     fast: bool = False
     on_error: OnError = "raise"
 
@@ -104,7 +124,7 @@ class FrameReader:
     def raw(self, frames: Numbers) -> list[Pixels]:
         """Return the decoder's own planes of each frame, uint8 [bytes]."""
         planes: dict[int, Pixels] = {}
-        session = self.engines.session()
+        session = self.engines.host_session()
         if len(frames):
             session.add(self.stream.core, frames, _core.Layout(_core.LayoutKind.RAW, 0, 0), fast=self.fast)
         while len(planes) < len(frames):
@@ -138,7 +158,8 @@ class _Window:
         self._stream = reader.stream
         self._frames = frames
         self._on_error = reader.on_error
-        self._out = _memory(reader.layout.group_shape(len(frames)))
+        memory = reader.memory(reader.layout.group_shape(len(frames)))
+        self._out = memory.array
         self._arrived = np.zeros(len(frames), bool)
         self.num_arrived = 0
         self.errors: dict[int, DecodeError] = {}
@@ -146,7 +167,7 @@ class _Window:
         if len(frames):
             report = reader.on_error != "raise"
             core = reader.stream.core
-            self._session.add(core, frames, reader.layout.to_core(), self._out, fast=reader.fast, report=report)
+            self._session.add(core, frames, reader.layout.to_core(), memory.out, fast=reader.fast, report=report)
 
     @property
     def all_lost(self) -> bool:
@@ -232,11 +253,13 @@ class _Window:
         return DamagedError(core.source_name, core.stream_index, f"errors in frame {frame} were concealed", frame)
 
 
-def _memory(shape: tuple[int, ...]) -> Pixels:
+def host_memory(shape: tuple[int, ...]) -> Memory:
     """Allocate as np.empty does, but for the huge pages it asks for: on machines whose memory is fragmented the kernel
     takes longer to find them than decoding takes."""
     size = math.prod(shape)
     if size < _LARGE:
-        return np.empty(shape, np.uint8)
-    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return np.frombuffer(pages, np.uint8).reshape(shape)
+        array = np.empty(shape, np.uint8)
+    else:
+        pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        array = np.frombuffer(pages, np.uint8).reshape(shape)
+    return Memory(array, array)

@@ -23,8 +23,9 @@ from flashcodec.frames import FrameBatch as NumpyFrameBatch
 from flashcodec.frames import FrameBatchOf, FrameOf
 from flashcodec.layouts import Interpolation
 from flashcodec.limits import Limits
-from flashcodec.reading import OnError, Pixels
+from flashcodec.reading import Memory, OnError, host_memory
 from flashcodec.samplers import clips_at_regular_indices, clips_at_regular_timestamps
+from flashcodec.serving import gpu_numbers
 
 __all__ = [
     "Frame",
@@ -54,7 +55,8 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
         source: path, bytes-like object, 1-d uint8 tensor or file-like object with read and seek, or Bitstream.
         num_ffmpeg_threads: decoding threads of its own; by default 0, which shares the process-wide pool, one
             thread a core.
-        device: "cpu"; by default torch's default device, which must be that.
+        device: "cpu", or "cuda" or "cuda:1" for tensors on a GPU, where NVDEC decodes what it does faster than cores;
+            by default torch's default device.
         transforms: only None. `size` resizes while decoding.
         custom_frame_mappings: not read: analysis finds out what they say about as fast.
         size, interpolation, snap, snap_tolerance, fast, on_error, limits: see flashcodec.VideoDecoder, as for the
@@ -102,16 +104,37 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
             limits=limits,
         )
 
-    def _pixels(self, data: Pixels) -> torch.Tensor:
-        return torch.from_numpy(data)
+    _gpu: torch.device | None = None
+
+    def _gpus(self, device: str) -> tuple[int, ...]:
+        if device.partition(":")[0] == "cpu":
+            return ()
+        (number,) = gpu_numbers(device)
+        self._gpu = torch.device("cuda", number)
+        return (number,)
+
+    def _memory(self, shape: tuple[int, ...]) -> Memory:
+        """Allocate the memory of tensors; of a GPU's, after what is still at work on it."""
+        if self._gpu is None:
+            return host_memory(shape)
+        tensor = torch.empty(shape, dtype=torch.uint8, device=self._gpu)
+        torch.cuda.current_stream(self._gpu).synchronize()
+        return Memory(tensor, (tensor.data_ptr(), tensor.nbytes))
+
+    def _channels_first(self, data: Any) -> Any:
+        return data.transpose(0, 3, 1, 2) if self._gpu is None else data.permute(0, 3, 1, 2)
+
+    def _pixels(self, data: Any) -> torch.Tensor:
+        return _tensor(data)
 
     def _frame(self, frame: NumpyFrame) -> Frame:
-        return Frame(torch.from_numpy(frame.data), frame.pts_seconds, frame.duration_seconds)
+        return Frame(_tensor(frame.data), frame.pts_seconds, frame.duration_seconds)
 
     def _batch(self, batch: NumpyFrameBatch) -> FrameBatch:
+        """Return tensors; times and numbers are in ordinary memory wherever the frames are."""
         indices = None if batch.indices is None else torch.from_numpy(batch.indices)
-        data, times, durations = map(torch.from_numpy, (batch.data, batch.pts_seconds, batch.duration_seconds))
-        return FrameBatch(data, times, durations, indices, batch.damaged)
+        times, durations = map(torch.from_numpy, (batch.pts_seconds, batch.duration_seconds))
+        return FrameBatch(_tensor(batch.data), times, durations, indices, batch.damaged)
 
 
 class _TorchRandom:
@@ -126,6 +149,10 @@ class _TorchRandom:
 
 clips_at_random_indices = partial(samplers.clips_at_random_indices, rng=_TorchRandom())
 clips_at_random_timestamps = partial(samplers.clips_at_random_timestamps, rng=_TorchRandom())
+
+
+def _tensor(data: Any) -> torch.Tensor:
+    return data if isinstance(data, torch.Tensor) else torch.from_numpy(data)
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:

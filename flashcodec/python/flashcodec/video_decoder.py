@@ -3,7 +3,7 @@
 from flashcodec.bitstream import Bitstream, Indices, Source
 from flashcodec.decoder import Decoder
 from flashcodec.frames import Frame, FrameBatch
-from flashcodec.reading import Pixels
+from flashcodec.reading import Memory, Pixels, host_memory
 
 
 class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
@@ -14,7 +14,7 @@ class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
         stream_index: which stream of the container; by default the best video stream.
         dimension_order: "NCHW" or "NHWC". Either way pixels lie in memory as NHWC; NCHW is a view of that.
         num_threads: decoding threads of its own; 0 shares the process-wide pool, one thread a core.
-        device: "cpu".
+        device: "cpu"; for frames on a GPU there is flashcodec.torch.
         seek_mode: "exact" or "approximate", which is exact as well: frames are always the ones asked for, and
             analysis reads the container's tables, not the whole file, where there are any.
         size: of the frames that are returned, (height, width), or the shorter side (the ratio of the sides is
@@ -39,6 +39,22 @@ class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
     ValueError for arguments out of range. Methods raise DecodeError for frames that are damaged, IndexError for
     frames that are not there, ValueError once the decoder is closed.
     """
+
+    def _gpus(self, device: str) -> tuple[int, ...]:
+        if device.partition(":")[0] == "cpu":
+            return ()
+        if device.startswith("cuda"):
+            raise ValueError(
+                f'device="{device}": arrays of NumPy are not on a GPU. Use flashcodec.torch.VideoDecoder for tensors '
+                "there, or FlashCodec(device=...) for arrays of any library"
+            )
+        raise ValueError(f'Invalid device ({device}). Supported is "cpu".')
+
+    def _memory(self, shape: tuple[int, ...]) -> Memory:
+        return host_memory(shape)
+
+    def _channels_first(self, data: Pixels) -> Pixels:
+        return data.transpose(0, 3, 1, 2)
 
     def _pixels(self, data: Pixels) -> Pixels:
         return data

@@ -13,7 +13,10 @@ class CpuWriter : public GroupWriter {
   size_t group_bytes(const Picture& picture, const Layout& layout) const override;
   void write(const Picture& picture, Orientation orientation, const Layout& layout,
              std::span<const Place> places) override;
-  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t /*bytes*/) override { return group; }
+  bool in_place() const override { return true; }
+  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t /*bytes*/, uint8_t* /*out*/) override {
+    return group;
+  }
 
  private:
   FrameWriter frames_;

@@ -19,12 +19,13 @@ void GpuWriter::write(const Picture& picture, Orientation orientation, const Lay
   points_.fence();
 }
 
-std::shared_ptr<uint8_t[]> UploadingWriter::finish(std::shared_ptr<uint8_t[]> group, size_t bytes) {
+std::shared_ptr<uint8_t[]> UploadingWriter::finish(std::shared_ptr<uint8_t[]> group, size_t bytes, uint8_t* out) {
   if (group == nullptr) return nullptr;
-  std::shared_ptr<uint8_t[]> copy = gpu_->take(bytes);
+  std::shared_ptr<uint8_t[]> copy = out == nullptr ? gpu_->take(bytes) : nullptr;
+  const auto to = reinterpret_cast<native::cuda::Address>(out == nullptr ? copy.get() : out);
   const auto now = gpu_->current();
   const native::cuda::Driver& driver = gpu_->driver();
-  driver.call(driver.copy_to_device, reinterpret_cast<native::cuda::Address>(copy.get()), group.get(), bytes);
+  driver.call(driver.copy_to_device, to, group.get(), bytes);
   driver.call(gpu_->functions().stream_synchronize, nullptr);  // bytes that are not page-locked may be on their way
   return copy;
 }

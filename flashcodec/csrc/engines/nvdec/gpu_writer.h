@@ -17,7 +17,10 @@ class GpuWriter : public GroupWriter {
   size_t group_bytes(const Picture& picture, const Layout& layout) const override;
   void write(const Picture& picture, Orientation orientation, const Layout& layout,
              std::span<const Place> places) override;
-  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t /*bytes*/) override { return group; }
+  bool in_place() const override { return true; }
+  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t /*bytes*/, uint8_t* /*out*/) override {
+    return group;
+  }
 
  private:
   GpuPoints points_;
@@ -30,7 +33,8 @@ class UploadingWriter : public CpuWriter {
   explicit UploadingWriter(GpuPtr gpu) : gpu_(std::move(gpu)) {}
 
   std::optional<int> gpu() const override { return gpu_->number(); }
-  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t bytes) override;
+  bool in_place() const override { return false; }
+  std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t bytes, uint8_t* out) override;
 
  private:
   GpuPtr gpu_;
