@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from flashcodec.image import MAX_SIDE, decode_image, decode_images, image_in_layout, image_size
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from flashcodec import DamagedError, DecodeError, LimitError, PatchLayout, SourceError, UnsupportedError
+from flashcodec import DamagedError, DecodeError, LimitError, PatchLayout, SourceError, UnsupportedError, jpeg
 
 torch = pytest.importorskip("torch", reason="torch is the reference")
 PIL = pytest.importorskip("PIL", reason="Pillow decodes images")
@@ -151,3 +153,51 @@ def test_what_is_no_image(tmp_path: Path) -> None:
         decode_image(jpeg[: len(jpeg) // 2])
     with pytest.raises(SourceError, match="No such file"):
         image_size(tmp_path / "missing.png")
+
+
+JPEGS: list[tuple[tuple[int, int], dict[str, object]]] = [
+    ((64, 48), {"quality": 95, "subsampling": 0}),
+    ((37, 23), {"quality": 30, "subsampling": 1}),
+    ((641, 359), {"quality": 90, "subsampling": 2}),
+    ((130, 77), {"progressive": True, "optimize": True}),
+    ((50, 50), {"restart_marker_blocks": 2}),
+    ((8, 8), {}),
+]
+
+
+def outcome(data: bytes) -> object:
+    """Return the pixels, or the kind of error."""
+    try:
+        return decode_image(data).tolist()
+    except DecodeError as error:
+        return type(error)
+
+
+@pytest.mark.parametrize(("size", "options"), JPEGS)
+@pytest.mark.parametrize("orientation", [1, 6, 7])
+def test_jpegs_are_pillows_pixel_by_pixel(
+    size: tuple[int, int], options: dict[str, object], orientation: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("simplejpeg")
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / "image.jpg"
+    path.write_bytes(encoded(picture(*size), "JPEG", exif=exif, **options))
+    reference = np.asarray(ImageOps.exif_transpose(Image.open(path)))
+    for source in (path, path.read_bytes(), memoryview(bytearray(path.read_bytes()))):
+        np.testing.assert_array_equal(decode_image(source), reference)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_damaged_jpegs_end_as_with_pillow(monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
+    pytest.importorskip("simplejpeg")
+    size, options = data.draw(st.sampled_from(JPEGS[:2] + JPEGS[3:5]))
+    damaged = bytearray(encoded(picture(*size), "JPEG", **options))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(2, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(damaged[: data.draw(st.integers(2, len(damaged)))])
+    found = outcome(cut)
+    with monkeypatch.context() as pillow_only:
+        pillow_only.setattr(jpeg, "decoded", lambda image, source, kept: None)
+        assert outcome(cut) == found

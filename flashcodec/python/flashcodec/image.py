@@ -1,6 +1,7 @@
 """Still images: Pillow decodes them; they are resized and cut into patches as the frames of a video are.
 
-Needs Pillow (`pip install pillow`), which is imported when first used.
+Needs Pillow (`pip install pillow`), which is imported when first used. JPEGs take less time with
+simplejpeg.
 """
 
 import io
@@ -8,11 +9,13 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from flashcodec import jpeg
 from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
 from flashcodec.layouts import Layout
 from flashcodec.limits import Limits
@@ -54,7 +57,8 @@ def decode_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> npt.NDArr
 
     Raises DecodeError if it cannot be decoded, or is larger than `max_pixels` or `MAX_SIDE`.
     """
-    return np.array(_decode(source, max_pixels), np.uint8)
+    pixels = _decode(source, max_pixels, kept=False)
+    return pixels if pixels.flags.writeable else pixels.copy()
 
 
 def decode_images(
@@ -78,16 +82,19 @@ def image_in_layout(source: ImageSource, layout: Layout, max_pixels: int = MAX_P
 
     Raises DecodeError as `decode_image` does.
     """
-    return layout.group_of(np.asarray(_decode(source, max_pixels))[None])
+    return layout.group_of(_decode(source, max_pixels, kept=True)[None])
 
 
-def _decode(source: ImageSource, max_pixels: int) -> "Image":
+def _decode(source: ImageSource, max_pixels: int, kept: bool) -> npt.NDArray[np.uint8]:
+    """Return RGB that may be read-only; `kept`: in memory that the thread uses again."""
     from PIL import ImageOps
 
     with _opened(source, max_pixels) as image:
+        if (pixels := jpeg.decoded(image, _bytes_or_path(source), kept)) is not None:
+            return pixels
         file_format = image.format  # forgotten by a transposition
         ImageOps.exif_transpose(image, in_place=True)
-        return _to_rgb(image, file_format)
+        return np.asarray(_to_rgb(image, file_format))
 
 
 def _to_rgb(image: "Image", file_format: str | None) -> "Image":
@@ -145,6 +152,10 @@ def _check_size(name: str, image: "Image", max_pixels: int) -> None:
     if max(image.size) > MAX_SIDE or image.width * image.height > max_pixels:
         limits = f"{MAX_SIDE} pixels a side and {max_pixels} pixels"
         raise LimitError(name, None, f"the image is {image.width}x{image.height}, over the limits of {limits}")
+
+
+def _bytes_or_path(source: ImageSource) -> Path | memoryview:
+    return Path(source) if isinstance(source, str | os.PathLike) else memoryview(source).cast("B")
 
 
 def _name(source: ImageSource) -> str:
