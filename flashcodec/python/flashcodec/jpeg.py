@@ -37,8 +37,8 @@ _KEPT_BYTES = 64 << 20
 def decoded(image: "Image", source: Path | memoryview, kept: bool) -> Pixels | None:
     """Decode a JPEG whose header Pillow has read to RGB, uint8 [height, width, 3], upright by its EXIF orientation.
 
-    `kept`: the thread's own memory may be used, until it decodes the next one. None if Pillow is to decode it: what is no
-    RGB or has something wrong with it, and everything without simplejpeg.
+    `kept`: the thread's own memory may be used, until it decodes the next one. None if Pillow is to decode it: what is
+    no RGB or has something wrong with it, and everything without simplejpeg.
     """
     library = _library()
     if library is None or image.format not in _FORMATS or image.mode != "RGB":
