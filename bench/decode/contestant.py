@@ -39,6 +39,11 @@ class Task:
     keep: str | None = None
 
 
+def on_host(out: Any) -> npt.NDArray[Any]:
+    """Return an array, or what is on a GPU, as an array of NumPy."""
+    return out if isinstance(out, np.ndarray) else np.asarray(out.cpu())
+
+
 def cpu_seconds() -> float:
     """Return the CPU seconds of this process, all its threads, and its children that have ended."""
     usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
@@ -91,7 +96,8 @@ def measured(module: Any, task: Task) -> dict[str, Any]:
         if number == 0:
             peak = memory("VmHWM") - before
     if task.keep is not None:
-        np.save(task.keep, np.concatenate([shrunk(out) if task.kind == "frames" else out for out in outputs]))
+        arrays = map(on_host, outputs)
+        np.save(task.keep, np.concatenate([shrunk(out) if task.kind == "frames" else out for out in arrays]))
     result = {"wall": statistics.median(walls), "cpu": statistics.median(cpus), "peak": peak}
     return result | {"frames": [len(out) for out in outputs], "bytes": sum(out.nbytes for out in outputs)}
 

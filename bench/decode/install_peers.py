@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from peers import CONTESTANTS, FLOOR, FOLDER, folder_of
+from peers import CONTESTANTS, FLOOR, FOLDER, ON_GPU, folder_of
 from rich.console import Console
 
 
@@ -20,7 +20,7 @@ def main(
 ) -> None:
     """Install what is not there yet. What cannot be installed here is said and left out."""
     console = Console(stderr=True)
-    packages = dict.fromkeys(contestant.package for contestant in (FLOOR, *CONTESTANTS.values()))
+    packages = dict.fromkeys(contestant.package for contestant in (FLOOR, *CONTESTANTS.values(), *ON_GPU.values()))
     for package in filter(None, packages):
         target = folder_of(package, folder)
         if target.exists():

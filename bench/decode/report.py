@@ -117,8 +117,8 @@ def line(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
 
 
-def draw_times(path: Path, rows: list[RowResult]) -> None:
-    """Draw for each row a bar a contestant: the median time, with the lowest and highest."""
+def draw_times(path: Path, rows: list[RowResult], with_floor: bool) -> None:
+    """Draw for each row a bar a contestant: the median time, with the lowest and highest; and perhaps the floor."""
     figure, axes = subplots(rows)
     for axis, row in zip(axes, rows, strict=False):
         for place, (name, figures) in enumerate(bars(row)):
@@ -132,7 +132,9 @@ def draw_times(path: Path, rows: list[RowResult]) -> None:
             axis.text(
                 middle, place, "" if figures.right else "  wrong frames", va="center", fontsize=6, color="tab:red"
             )
-        axis.set_xlabel("wall seconds", fontsize=7)
+        if with_floor and row.floors.walls:
+            axis.axvline(statistics.median(row.floors.walls), color="black", linestyle="--", linewidth=1)
+        axis.set_xlabel("wall seconds" + ("; dashed: the floor" if with_floor else ""), fontsize=7)
     save(figure, path)
 
 
@@ -183,11 +185,12 @@ def save(figure: Any, path: Path) -> None:
 
 
 def write(document: dict[str, Any], folder: Path) -> None:
-    """Write decode.md, decode.png and decode-floor.png from the document, which decode.json holds."""
-    rows = measured(document)
+    """Write decode.md and decode.png from the document, which decode.json holds, and of cores decode-floor.png."""
+    rows, on_gpu = measured(document), document.get("device") == "cuda"
     (folder / "decode.md").write_text(markdown(document))
     if rows:
-        draw_times(folder / "decode.png", rows)
+        draw_times(folder / "decode.png", rows, on_gpu)
+    if rows and not on_gpu:
         draw_floor(folder / "decode-floor.png", rows)
 
 

@@ -47,7 +47,7 @@ class RowResult:
     figures: dict[str, Figures] = field(default_factory=dict)
 
     def peers(self) -> dict[str, Figures]:
-        return {name: figures for name, figures in self.figures.items() if name != "FlashCodec"}
+        return {name: figures for name, figures in self.figures.items() if not name.startswith("FlashCodec")}
 
     def best_peer(self) -> str | None:
         """Return the fastest peer whose frames are all right."""

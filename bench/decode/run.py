@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -23,16 +23,16 @@ import typer
 from checking import reference, wrong_frames
 from contestant import Task
 from measure import Contender, Result
-from peers import CONTESTANTS, FLOOR, FOLDER
+from peers import CONTESTANTS, FLOOR, FLOOR_ON_GPU, FOLDER, ON_GPU
 from peers.flashcodec_patches import STD
 from report import RESULTS, write
 from results import Figures, RowResult
 from rich.console import Console
 from rich.progress import Progress
-from tasks import DEFAULT_ROWS, OTHER_ROWS, TASKS, Row
+from tasks import DEFAULT_ROWS, GPU_ROWS, OTHER_ROWS, TASKS, Row
 from videos import CLIPS, DEFAULT_FOLDER, ensure
 
-from flashcodec import analyse_bitstream
+from flashcodec import FlashCodec, analyse_bitstream
 from unifiedserve.doctor.machine import describe_machine
 
 CORES = len(os.sched_getaffinity(0))
@@ -48,6 +48,7 @@ class Options:
     peers: list[str] | None
     installed: Path
     references: Path
+    device: str
 
 
 class Course:
@@ -65,13 +66,17 @@ class Course:
         """Start the processes: that of the floor, and the contestants' by name."""
         with ExitStack() as stack:
             started = {}
-            for name, contestant in self._row.task.contestants().items():
+            for name, contestant in self._row.task.contestants(self._options.device).items():
                 if self._options.peers is not None and name not in ("FlashCodec", *self._options.peers):
                     continue
                 started[name] = Contender(contestant, self._options.installed, self._options.timeout)
                 stack.callback(started[name].close)
                 self.result.figures[name] = Figures(contestant.note, failure=started[name].failure)
-            floor = Contender(FLOOR, self._options.installed, self._options.timeout)
+            floor = Contender(
+                FLOOR_ON_GPU if self._options.device == "cuda" else FLOOR,
+                self._options.installed,
+                self._options.timeout,
+            )
             stack.callback(floor.close)
             yield floor, started
 
@@ -88,7 +93,9 @@ class Course:
         if contender.failure is not None or figures.slow:
             return
         task = self._row.task
-        function = task.ours if name == "FlashCodec" and task.kind == "frames" else task.contestants()[name].function
+        contestant = task.contestants(self._options.device)[name]
+        snapped = name == "FlashCodec" and task.kind == "frames" and self._options.device == "cpu"
+        function = task.ours if snapped else contestant.function
         kept = self._scratch / "kept.npy"
         first = not figures.walls
         run = self._task(task.kind, function, self._indices)
@@ -157,8 +164,10 @@ def nearest(key_frames: npt.NDArray[np.int64], indices: npt.NDArray[np.int64]) -
     return closest
 
 
-def chosen_rows(tasks: str | None, videos: str | None, everything: bool) -> list[Row]:
+def chosen_rows(tasks: str | None, videos: str | None, everything: bool, device: str) -> list[Row]:
     rows = DEFAULT_ROWS + (OTHER_ROWS if everything or videos is not None else [])
+    if device == "cuda":
+        rows = GPU_ROWS
     names = tasks.split(",") if tasks else list(TASKS)
     if unknown := set(names) - set(TASKS):
         raise typer.BadParameter(f"no task {', '.join(sorted(unknown))}; there are {', '.join(TASKS)}")
@@ -169,10 +178,18 @@ def chosen_rows(tasks: str | None, videos: str | None, everything: bool) -> list
     return rows
 
 
+def check_gpu() -> None:
+    """End the program with a message where frames cannot be on a GPU."""
+    try:
+        FlashCodec(device="cuda").close()
+    except RuntimeError as error:
+        raise typer.BadParameter(f"--device cuda: {error}") from error
+
+
 def versions() -> dict[str, str]:
     """Return the versions of FFmpeg and of the contestants' distributions."""
     ffmpeg = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True).stdout.split()[2]
-    packages = [contestant.package for contestant in CONTESTANTS.values() if contestant.package is not None]
+    packages = [contestant.package for contestant in (CONTESTANTS | ON_GPU).values() if contestant.package]
     found = {found.name: found.version for found in metadata.distributions()}
     here = {name: found[name] for name in ("torchcodec", "torch", "transformers", "numpy") if name in found}
     return {"ffmpeg": ffmpeg} | here | dict(package.split("==") for package in packages)
@@ -189,22 +206,33 @@ def main(
     timeout: Annotated[float, typer.Option(help="Seconds that a contestant may take for one round")] = 240.0,
     folder: Annotated[Path, typer.Option(help="Folder of the videos, made there if missing")] = DEFAULT_FOLDER,
     installed: Annotated[Path, typer.Option(help="Folder that install_peers.py filled")] = FOLDER,
-    out: Annotated[Path, typer.Option(help="Folder for decode.json, decode.md and the pictures")] = RESULTS,
+    device: Annotated[Literal["cpu", "cuda"], typer.Option(help="Where the frames are to be")] = "cpu",
+    out: Annotated[Path | None, typer.Option(help="Folder for decode.json, decode.md and the pictures")] = None,
 ) -> None:
     """Compare FlashCodec with other decoders."""
     console = Console(stderr=True)
-    rows = chosen_rows(tasks, videos, everything)
+    if device == "cuda":
+        check_gpu()
+    out = out or (RESULTS / "gpu" / "decode" if device == "cuda" else RESULTS)
+    rows = chosen_rows(tasks, videos, everything, device)
     names = list(dict.fromkeys(name for row in rows for name in files_of(row, quick)))
     paths = ensure(names, folder, console, quick)
     options = Options(
-        1 if quick else rounds, patience, timeout, peers.split(",") if peers else None, installed, folder / "references"
+        1 if quick else rounds,
+        patience,
+        timeout,
+        peers.split(",") if peers else None,
+        installed,
+        folder / "references",
+        device,
     )
     out.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
         "machine": describe_machine() | {"python": platform.python_version()},
-        "cores": CORES,
+        "cores": CORES if device == "cpu" else 1,  # the floor of a GPU is that of all its units
         "load": os.getloadavg()[0],
+        "device": device,
         "versions": versions(),
         "rows": [],
     }

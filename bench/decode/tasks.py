@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from peers import CONTESTANTS, PATCHES, SPLITS, Contestant
+from peers import CONTESTANTS, ON_GPU, PATCHES, PATCHES_ON_GPU, SPLITS, Contestant
 from videos import CLIPS, VIDEOS
 
 Indices = npt.NDArray[np.int64]
@@ -35,8 +35,10 @@ class Task:
         frames = {"clips": 8, "latency": 4}.get(self.name, 64)
         return np.linspace(0, count - 1, min(frames, count)).astype(np.int64)
 
-    def contestants(self) -> dict[str, Contestant]:
+    def contestants(self, device: str) -> dict[str, Contestant]:
         """Return the contestants that take part, by name."""
+        if device == "cuda":
+            return PATCHES_ON_GPU if self.kind == "patches" else ON_GPU
         if self.kind == "patches":
             return PATCHES
         if self.ours == "snapped":
@@ -96,6 +98,15 @@ DEFAULT_ROWS = [
     Row(TASKS["clips"], "clips"),
     Row(TASKS["latency"], "short_360p_2s.mp4"),
     Row(TASKS["fps1"], LONG),
+]
+GPU_ROWS = [
+    Row(TASKS["uniform64"], LONG),
+    Row(TASKS["uniform64"], "h264_1080p_1min.mp4"),
+    Row(TASKS["patches"], LONG),
+    Row(TASKS["every"], "h264_360p_3min.mp4"),
+    Row(TASKS["clips"], "clips"),
+    Row(TASKS["latency"], "short_360p_2s.mp4"),
+    Row(TASKS["uniform64"], "hevc_720p_3min.mp4"),
 ]
 OTHER_ROWS = [
     *(Row(TASKS["uniform64"], name) for name in VIDEOS if name not in (LONG, "short_360p_2s.mp4", *CLIPS)),

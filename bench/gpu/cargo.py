@@ -17,10 +17,12 @@ MIB = 2**20
 THERE = {"httpx", "jinja2", "pillow", "prometheus-client", "psutil", "rich", "safetensors", "tokenizers", "typer"}
 THERE |= {"torch", "transformers", "numpy"}
 #: what serves beside these, and what that needs itself
-PACKAGES = ("cachetools", "llguidance>=1.9,<2", "msgspec", "python-multipart", "starlette", "uvicorn")
+PACKAGES = ("cachetools", "llguidance>=1.9,<2", "msgspec", "python-multipart", "simplejpeg", "starlette", "uvicorn")
 #: what runs tests, small and pure: they need not be there
 TESTING: tuple[str, ...] = ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")
 TESTING += ("pytest-asyncio", "pytest-timeout", "pytest-xdist", "execnet")
+#: other decoders for a GPU
+PEERS = ("torchcodec==0.17.0", "PyNvVideoCodec==2.2.4")
 PYTHON = "3.12"
 TARGET = ("--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", "--no-deps")
 #: pip takes these literally: a wheel for an older glibc is not found under a newer one's name
@@ -43,6 +45,7 @@ def assemble(out: Path, limit_mib: float) -> int:
         f"python{PYTHON}": _packages,
         "ffmpeg": _ffmpeg,
         "clips": _clips,
+        "peers": _peers,
         "references": _references,
     }
     failed = False
@@ -98,6 +101,18 @@ def _clips(folder: Path) -> None:
     folder.mkdir()
     for clip in CLIPS:
         shutil.copy2(ROOT / "unifiedserve/samples" / clip, folder)
+
+
+def _peers(folder: Path) -> None:
+    """Put each into an archive, without samples, to be unpacked where it is compared: it is twice as large then."""
+    folder.mkdir()
+    for package in PEERS:
+        with tempfile.TemporaryDirectory() as scratch:
+            unpacked = Path(scratch, "unpacked")
+            _unpack(_download(Path(scratch), package), unpacked)
+            for samples in ("samples", "benchmarks", *(path.name for path in unpacked.glob("*.data"))):
+                shutil.rmtree(unpacked / samples, ignore_errors=True)
+            shutil.make_archive(str(folder / _name(package)), "zip", unpacked)
 
 
 def _references(folder: Path) -> None:

@@ -103,19 +103,23 @@ CORE = (
 
 _DECODING = ("driver", "torch", "flashcodec")
 _CLIP = "telescope.mp4"
+_CLIPS = (_CLIP, "shapes-motion.mp4")
 
 NVDEC = (
     BUILD_FLASHCODEC,
     Item("gpu_pictures", f"{_AT}nvdec:pictures", "pictures by the GPU's threads beside the cores'", 60, _DECODING),
     Item("nvdec_frames", f"{_AT}nvdec:frames", "frames of NVDEC beside the cores'", 60, _DECODING, (_CLIP,)),
     Item("nvdec_rates", f"{_AT}nvdec:rates", "frames a second, 1 to 32 requests at once", 90, _DECODING, (_CLIP,)),
+    Item("nvdec_costs", f"{_AT}nvdec:costs", "making a decoder, having one, another size", 60, _DECODING, _CLIPS),
+    Item("nvdec_beside", f"{_AT}nvdec:beside", "TorchCodec and PyNvVideoCodec on a clip", 120, _DECODING, (_CLIP,)),
+    Item("nvdec_mps", f"{_AT}nvdec:rates_under_mps", "the rates as a client of MPS", 90, (*_DECODING, "mps"), (_CLIP,)),
     Item(
         "nvdec_tests",
         f"{_AT}suites:pytest",
         "tests of outputs on a GPU",
         120,
         ("driver", "flashcodec", "pytest"),
-        ("tests/flashcodec/test_gpu_outputs.py",),
+        ("tests/flashcodec/test_gpu_outputs.py", "tests/flashcodec/test_gpu_decoder.py"),
     ),
 )
 

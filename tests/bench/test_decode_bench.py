@@ -1,5 +1,6 @@
 """The decoder benchmark finds wrong frames, survives its contestants, and runs from end to end on tiny files."""
 
+import dataclasses
 import json
 import shutil
 import subprocess
@@ -12,7 +13,8 @@ from checking import reference, shrunk, wrong_frames
 from contestant import Task
 from measure import Contender
 from peers import Contestant
-from results import Figures, RowResult
+from report import write
+from results import Figures, Floors, RowResult
 from rich.console import Console
 from tasks import TASKS
 from videos import ensure
@@ -129,3 +131,29 @@ def test_the_quick_run_measures_and_writes_its_results(short: Path, folder: Path
     assert "all right" in table
     assert (tmp_path / "decode.png").stat().st_size > 0
     assert (tmp_path / "decode-floor.png").stat().st_size > 0
+
+
+def test_frames_on_a_gpu_need_one() -> None:
+    if any(Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("this machine has a GPU")
+    command = [sys.executable, str(REPOSITORY / "bench/decode/run.py"), "--device", "cuda", "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no NVIDIA driver here" in done.stderr
+
+
+def test_times_on_a_gpu_are_drawn_beside_the_floor_of_its_units(tmp_path: Path) -> None:
+    figures = {
+        "FlashCodec": Figures(walls=[0.3, 0.31], cpus=[0.1, 0.1], wrong=0),
+        "FlashCodec on NVDEC": Figures(walls=[0.29, 0.3], cpus=[0.1, 0.1], wrong=0),
+        "TorchCodec": Figures(walls=[1.2, 1.3], cpus=[0.2, 0.2], wrong=0),
+        "PyNvVideoCodec": Figures(failure="not installed"),
+    }
+    row = RowResult("uniform64, a", "64 frames", "a.mp4", 64, Floors([0.25], [0.25], 3000, 12000), figures)
+    document = {"machine": {"gpu": "a GPU"}, "versions": {}, "load": 0.0, "command": "run.py", "device": "cuda"}
+    write(document | {"cores": 1, "rows": [dataclasses.asdict(row)]}, tmp_path)
+    assert (tmp_path / "decode.png").stat().st_size > 10_000
+    assert not (tmp_path / "decode-floor.png").exists()
+    table = (tmp_path / "decode.md").read_text()
+    assert "| uniform64, a | 0.30 (0.30–0.31) " in table
+    assert "| TorchCodec | 4.10 (4.00–4.19) |" in table  # over FlashCodec's

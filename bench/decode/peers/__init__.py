@@ -49,6 +49,21 @@ PATCHES = {
     "TorchCodec split": Contestant("torchcodec_patches", "split", note="a decoder a core + the processor"),
 }
 FLOOR = Contestant("floor", "floor", "av==18.1.0")
+_TORCHCODEC = "torchcodec==0.17.0"
+# Those whose frames are in a GPU's memory.
+ON_GPU = {
+    "FlashCodec": Contestant("flashcodec_gpu", note="NVDEC, cores or both, as it estimates"),
+    "FlashCodec on NVDEC": Contestant("flashcodec_gpu", "nvdec", note="whatever the estimates say"),
+    "FlashCodec on cores": Contestant("flashcodec_gpu", "cores", note="its frames are copied to the GPU"),
+    "TorchCodec": Contestant("torchcodec_gpu", package=_TORCHCODEC, note="its CUDA backend 'beta'; torch's bilinear"),
+    "TorchCodec split": Contestant("torchcodec_gpu", "split", _TORCHCODEC, "7 decoders, a share of the indices each"),
+    "PyNvVideoCodec": Contestant("pynvvideocodec", package="PyNvVideoCodec==2.2.4", note="SimpleDecoder, by index"),
+}
+PATCHES_ON_GPU = {
+    "FlashCodec": Contestant("flashcodec_gpu", "patches", note="PatchLayout"),
+    "TorchCodec": Contestant("torchcodec_gpu", "patches", _TORCHCODEC, "transformers' video processor, on the GPU"),
+}
+FLOOR_ON_GPU = Contestant("flashcodec_gpu", "floor")
 SPLITS = ("TorchCodec split", "PyAV split")  # the best peers; like their namesakes where files run side by side
 
 

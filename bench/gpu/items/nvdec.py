@@ -1,7 +1,15 @@
 """NVDEC through FlashCodec: are the frames those of the cores, and how many come out a second."""
 
+import json
+import os
 import runpy
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,9 +17,11 @@ from torch import Tensor
 
 from bench.gpu import machine
 from bench.gpu.figures import Figures
+from bench.gpu.mps_daemon import mps_daemon
 from flashcodec import Bitstream, FlashCodec, RGBLayout, VideoDecoder, analyse_bitstream
 
 LAYOUT = RGBLayout(224, 224)
+ROUNDS = 10
 AT_ONCE = (1, 2, 4, 8, 16, 32)  # requests for all frames of the clip
 
 
@@ -43,6 +53,64 @@ def rates(figures: Figures, name: str) -> None:
     stream = analyse_bitstream(machine.carried_clip(name))
     size = {"width": stream.width, "height": stream.height, "frames": stream.num_frames}
     figures.add(clip=size, rates={kind: _rates(stream, kind) for kind in ("gpu", "cpu")})
+
+
+def costs(figures: Figures, large: str, small: str) -> None:
+    """Time a key frame: with a decoder that is made for it, with one that is there, and with one of another size."""
+    streams = [analyse_bitstream(machine.carried_clip(name)) for name in (large, small)]
+    with FlashCodec(device="cuda") as codec:
+        first = _seconds(codec, streams[0])
+        for _ in range(codec.num_engines):
+            _seconds(codec, streams[0])  # each engine makes one
+        again = [_seconds(codec, streams[0]) for _ in range(ROUNDS)]
+        turns = [_seconds(codec, streams[i % 2]) for i in range(2 * ROUNDS)]
+    figures.add(first_s=first, again_s=statistics.median(again), in_turn_s=statistics.median(turns))
+
+
+def beside(figures: Figures, name: str) -> None:
+    """Decode 64 frames of a clip, and all of them, with FlashCodec and other decoders in turn, each in its process."""
+    sys.path.insert(0, str(machine.ROOT / "bench/decode"))
+    from contestant import Task
+    from measure import Contender
+    from peers import ON_GPU
+
+    path = machine.carried_clip(name)
+    count = analyse_bitstream(path).num_frames
+    tasks = {"uniform64": [i * count // 64 for i in range(64)], "every": list(range(count))}
+    with tempfile.TemporaryDirectory() as installed:
+        for archive in Path(os.environ[machine.CARRIED_VARIABLE], "peers").glob("*.zip"):
+            shutil.unpack_archive(archive, Path(installed, archive.stem))
+        for decoder, contestant in ON_GPU.items():
+            contender = Contender(contestant, Path(installed), timeout=60)
+            for task, indices in tasks.items():
+                size = (224, 224) if task == "uniform64" else None
+                work = Task("frames", contestant.function, [str(path)], [indices], size, 1, repeat=ROUNDS)
+                result = contender.run(work) if contender.failure is None else None
+                figures.add(**{f"{decoder}, {task}": result or contender.failure})
+            contender.close()
+
+
+def _seconds(codec: FlashCodec, stream: Bitstream) -> float:
+    begin = time.perf_counter()
+    _decoded(codec, stream, [0])
+    return time.perf_counter() - begin
+
+
+def rates_under_mps(figures: Figures, name: str) -> None:
+    """Measure `rates` in a process that is a client of MPS."""
+    with tempfile.TemporaryDirectory() as folder, mps_daemon(Path(folder)) as environment:
+        code = f"from bench.gpu.items import nvdec; nvdec.print_rates({name!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=80
+        )
+        if done.returncode != 0:
+            raise RuntimeError(done.stderr[-2000:])
+        figures.add(rates=json.loads(done.stdout.splitlines()[-1]))
+
+
+def print_rates(name: str) -> None:
+    """Print the frames a second of NVDEC as JSON."""
+    print(json.dumps(_rates(analyse_bitstream(machine.carried_clip(name)), "gpu")))
 
 
 def _rates(stream: Bitstream, kind: Any) -> dict[int, float]:
