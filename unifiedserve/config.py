@@ -10,7 +10,7 @@ from unifiedserve.errors import ConfigError
 
 DeviceName = Literal["cpu", "cuda"]
 Order = Literal["fcfs", "slack", "shortest"]
-VideoDecoderName = Literal["flashcodec", "torchcodec"]
+VideoDecoderName = Literal["flashcodec", "torchcodec", "pynvvideocodec"]
 DecodeOn = Literal["fastest", "cpu", "gpu"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
 
@@ -205,7 +205,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = 512
     video_decoder: Annotated[
         VideoDecoderName,
-        Meta(description="torchcodec, where it is installed: to compare with, and for a file that flashcodec fails on"),
+        Meta(
+            description="torchcodec, or on a GPU pynvvideocodec, where they are installed: to compare with, and for a "
+            "file that flashcodec fails on"
+        ),
     ] = "flashcodec"
     decode_on: Annotated[
         DecodeOn, Meta(description="By cores, by a GPU's NVDEC units, or by whichever is estimated to be faster")

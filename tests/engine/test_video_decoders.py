@@ -1,26 +1,32 @@
 """What decodes videos for the engine: who goes first, and another decoder in FlashCodec's place."""
 
+import sys
 import threading
 from collections.abc import Callable
 from importlib import util
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pytest
+import torch
 from media import Clip
 from torch import Tensor
 
 import flashcodec
 from flashcodec import PatchLayout
 from unifiedserve.config import DecodeOn, EngineConfig, VideoDecoderName
+from unifiedserve.device.cpu.device import CpuDevice
 from unifiedserve.engine.resources import check_packages
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, Patches, VisionRequest
-from unifiedserve.worker.vision.medium import Output
+from unifiedserve.worker.vision.medium import Medium, Output
+from unifiedserve.worker.vision.other_videos import OtherDecoder, OtherVideos
 from unifiedserve.worker.vision.stage import VisionStage
+from unifiedserve.worker.vision.videos import RunningVideos
 
 TIMEOUT = 60.0
 
@@ -135,6 +141,81 @@ def test_the_lowest_priority_is_decoded_first(
     assert vision.order == [2, 2, 1, 1]
 
 
+class PyNvVideoCodec:
+    """What is used of that package, over cores."""
+
+    class OutputColorType:
+        RGB = "RGB"
+
+    class SimpleDecoder:
+        def __init__(self, source: str | bytes, gpu_id: int, use_device_memory: bool, output_color_type: str) -> None:
+            assert (gpu_id, use_device_memory, output_color_type) == (0, True, "RGB")
+            self._decoder = flashcodec.VideoDecoder(source, dimension_order="NHWC")
+
+        def __len__(self) -> int:
+            return len(self._decoder)
+
+        def get_batch_frames_by_index(self, indices: list[int]) -> list[Any]:
+            assert indices == sorted(set(indices))
+            return list(self._decoder.get_frames_at(indices).data)
+
+
+class HostGpu(CpuDevice):
+    """A device for which PyNvVideoCodec decodes."""
+
+    frames = "cuda:0"
+
+
+def test_pynvvideocodec_gives_the_same_patches(
+    patches: RowBuffer, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "PyNvVideoCodec", PyNvVideoCodec)
+    reference = Vision(patches)
+    monkeypatch.setattr(patches, "device", HostGpu())
+    broken = tmp_path / "broken.mp4"
+    broken.write_bytes(b"no video at all" * 100)
+    vision = Vision(patches, "pynvvideocodec")
+    try:
+        reference.ask(Ticket(1, 0.0), clips(8).path, (7, 0, 3, 3, 1))
+        reference.finish()
+        vision.ask(Ticket(1, 0.0), clips(8).path, (7, 0, 3, 3, 1))
+        vision.ask(Ticket(2, 0.0), broken, (0, 1))
+        vision.ask(Ticket(3, 0.0), clips(8).path, (0, 100))
+        vision.finish()
+    finally:
+        vision.stage.close()
+        reference.stage.close()
+    assert "PyNvVideoCodec: no frame 100: there are 8" in vision.errors[3]
+    assert vision.errors.keys() == {2, 3}
+    assert vision.units.keys() == reference.units.keys()
+    assert all(torch.equal(rows, reference.units[unit]) for unit, rows in vision.units.items())
+
+
+def test_another_decoder_takes_the_lowest_priority_first() -> None:
+    taken: list[str] = []
+    begun, gate, done = threading.Event(), threading.Event(), threading.Event()
+
+    def open_video(source: MediaSource) -> Any:
+        begun.set()
+        assert gate.wait(TIMEOUT)
+        return lambda frames: np.zeros((len(frames), 56, 56, 3), np.uint8)
+
+    def take(medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
+        taken.append(medium.name)
+        if len(taken) == 4:
+            done.set()
+
+    videos = OtherVideos(OtherDecoder("none", open_video), 1, take)
+    for name, priority in (("first", 0), ("late", 5), ("early", -1), ("later", 5)):
+        source = MediaSource(plan=plan((0, 1)), name=name, path="")
+        videos.begin(Medium.of(1, source), source, RunningVideos(priority))
+        assert begun.wait(TIMEOUT)  # at work on the first
+    gate.set()
+    assert done.wait(TIMEOUT)
+    videos.close()
+    assert taken == ["first", "early", "late", "later"]
+
+
 @pytest.mark.parametrize("frames", [(0, 1, 2, 3, 4, 5, 6), (7, 0, 3), (2, 2)])
 def test_torchcodec_gives_the_same_patches(
     patches: RowBuffer, clips: Callable[[int], Clip], frames: tuple[int, ...]
@@ -182,6 +263,8 @@ def test_contradictions_are_named_at_the_start(patches: RowBuffer) -> None:
         EngineConfig(video_decoder="torchcodec", decode_on="cpu").check()
     with pytest.raises(ConfigError, match="--decode-on gpu: with --device cpu cores decode"):
         Vision(patches, decode_on="gpu")
+    with pytest.raises(ConfigError, match="--video-decoder pynvvideocodec decodes on a GPU only"):
+        Vision(patches, "pynvvideocodec")
 
 
 def test_a_decoder_that_is_not_installed_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

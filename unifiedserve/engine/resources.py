@@ -25,9 +25,9 @@ def check_threads(config: EngineConfig) -> None:
 
 def check_packages(config: EngineConfig) -> None:
     """Raise ConfigError if the decoder of videos is not installed."""
-    if util.find_spec(config.video_decoder) is None:
-        package = config.video_decoder
-        raise ConfigError(f"--video-decoder {package} needs the package {package}: pip install {package}")
+    package = "PyNvVideoCodec" if config.video_decoder == "pynvvideocodec" else config.video_decoder
+    if util.find_spec(package) is None:
+        raise ConfigError(f"--video-decoder {config.video_decoder} needs the package {package}: pip install {package}")
 
 
 def check_memory(shared: Mapping[str, int], workers: int) -> None:

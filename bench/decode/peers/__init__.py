@@ -54,6 +54,7 @@ _TORCHCODEC = "torchcodec==0.17.0"
 ON_GPU = {
     "FlashCodec": Contestant("flashcodec_gpu", note="NVDEC, cores or both, as it estimates"),
     "FlashCodec on NVDEC": Contestant("flashcodec_gpu", "nvdec", note="whatever the estimates say"),
+    "FlashCodec on one NVDEC engine": Contestant("flashcodec_gpu", "one_engine", note="the plan's packets only"),
     "FlashCodec on cores": Contestant("flashcodec_gpu", "cores", note="its frames are copied to the GPU"),
     "TorchCodec": Contestant("torchcodec_gpu", package=_TORCHCODEC, note="its CUDA backend 'beta'; torch's bilinear"),
     "TorchCodec split": Contestant("torchcodec_gpu", "split", _TORCHCODEC, "7 decoders, a share of the indices each"),

@@ -24,6 +24,12 @@ def nvdec(path: str, indices: Indices, size: Size, threads: int) -> Any:
     return _frames(path, indices, size, "gpu")
 
 
+def one_engine(path: str, indices: Indices, size: Size, threads: int) -> Any:
+    """Decode on one NVDEC engine, as decoders do that read a file from one end to the other."""
+    with flashcodec.FlashCodec(1, device="cuda") as codec:
+        return _frames(path, indices, size, "gpu", codec)
+
+
 def cores(path: str, indices: Indices, size: Size, threads: int) -> Any:
     """Decode on cores and copy to the GPU."""
     return _frames(path, indices, size, "cpu")
@@ -71,18 +77,22 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _frames(path: str, indices: Indices, size: Size, decode_on: DecodeOn) -> Any:
+def _frames(
+    path: str, indices: Indices, size: Size, decode_on: DecodeOn, codec: flashcodec.FlashCodec | None = None
+) -> Any:
     stream = flashcodec.analyse_bitstream(path)
     height, width = size or (stream.height, stream.width)
     out = torch.empty((len(indices), height, width, 3), dtype=torch.uint8, device="cuda")
-    for output in _outputs(stream, indices, flashcodec.RGBLayout(height, width, "NHWC"), decode_on):
+    for output in _outputs(stream, indices, flashcodec.RGBLayout(height, width, "NHWC"), decode_on, codec):
         out[output.first] = torch.from_dlpack(output.gpu_data)[0]
         torch.cuda.synchronize()  # before its memory is used again
     return out
 
 
-def _outputs(source: Any, indices: Indices, layout: Layout, decode_on: DecodeOn) -> Iterator[flashcodec.DecodingOutput]:
-    codec = _codec()
+def _outputs(
+    source: Any, indices: Indices, layout: Layout, decode_on: DecodeOn, codec: flashcodec.FlashCodec | None = None
+) -> Iterator[flashcodec.DecodingOutput]:
+    codec = codec or _codec()
     codec.add_decoding_request(source, indices, layout, decode_on=decode_on)
     done = False
     while not done:

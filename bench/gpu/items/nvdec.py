@@ -55,6 +55,27 @@ def rates(figures: Figures, name: str) -> None:
     figures.add(clip=size, rates={kind: _rates(stream, kind) for kind in ("gpu", "cpu")})
 
 
+def engines(figures: Figures, name: str) -> None:
+    """Decode all frames of one clip on 1 to all engines, and the clip by each engine for itself: frames a second."""
+    stream = analyse_bitstream(machine.carried_clip(name))
+    wanted = range(stream.num_frames)
+    with FlashCodec(device="cuda") as codec:
+        most = next(kind.engines for kind in codec.estimate(stream, [0], decode_on="gpu"))
+    for count in sorted({1, 2, most // 2, most}):
+        with FlashCodec(count, device="cuda") as codec:
+            _decoded(codec, stream, [0, stream.num_frames - 1])
+            start = time.perf_counter()
+            for _ in range(ROUNDS):
+                _decoded(codec, stream, list(wanted))
+            one = ROUNDS * stream.num_frames / (time.perf_counter() - start)
+            start = time.perf_counter()
+            for _ in range(ROUNDS * count):
+                codec.add_decoding_request(stream, wanted, LAYOUT, decode_on="gpu")
+            _take(codec, ROUNDS * count)
+            many = ROUNDS * count * stream.num_frames / (time.perf_counter() - start)
+            figures.add(**{f"{count} engines": {"one video": one, "many": many}})
+
+
 def costs(figures: Figures, large: str, small: str) -> None:
     """Time a key frame: with a decoder that is made for it, with one that is there, and with one of another size."""
     streams = [analyse_bitstream(machine.carried_clip(name)) for name in (large, small)]

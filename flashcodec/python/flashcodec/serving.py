@@ -77,7 +77,8 @@ class FlashCodec:
     """Decoding requests on a pool of engines, each a thread with a single-threaded decoder.
 
     Args:
-        num_threads: engines of its own; 0 shares the process-wide pool of the device, one engine a core.
+        num_threads: engines of its own, at most so many of each kind; 0 shares the process-wide pool of the device, one
+            engine a core.
         device: where outputs are: "cpu", or a GPU, "cuda:1" ("cuda": the first), or several GPUs, ["cuda:0", "cuda:1"]:
             each group is then on one of them. There NVDEC units decode, too: each video is decoded by them or by the
             cores, whichever is estimated to take less time, or by all of them where that is worth it.

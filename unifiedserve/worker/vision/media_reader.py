@@ -12,12 +12,16 @@ from flashcodec.image import image_in_layout
 from torch import Tensor
 
 import flashcodec
+from unifiedserve.config import VideoDecoderName
 from unifiedserve.device.base import Device
-from unifiedserve.errors import ErrorKind
+from unifiedserve.errors import ConfigError, ErrorKind
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.flashcodec_videos import FlashCodecVideos
 from unifiedserve.worker.vision.medium import Medium, Output, open_source
+from unifiedserve.worker.vision.other_videos import OtherDecoder, OtherVideos
+from unifiedserve.worker.vision.pynvvideocodec_reader import pynvvideocodec
+from unifiedserve.worker.vision.torchcodec_reader import torchcodec
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Take, Videos
 from unifiedserve.worker.vision.views import cut_views
 
@@ -104,6 +108,12 @@ class MediaReader:
 def _videos(options: DecoderOptions, device: Device, take: Take) -> Videos:
     if options.name == "flashcodec":
         return FlashCodecVideos(options, device, take)
-    from unifiedserve.worker.vision.torchcodec_videos import TorchCodecVideos
+    return OtherVideos(_other(options.name, device), options.threads or len(os.sched_getaffinity(0)), take)
 
-    return TorchCodecVideos(options.threads or len(os.sched_getaffinity(0)), take)
+
+def _other(name: VideoDecoderName, device: Device) -> OtherDecoder:
+    if name == "torchcodec":
+        return torchcodec(device.frames)
+    if device.frames == "cpu":
+        raise ConfigError("--video-decoder pynvvideocodec decodes on a GPU only: give --device cuda")
+    return pynvvideocodec(int(device.frames.partition(":")[2]))

@@ -39,12 +39,8 @@ int cuvid_codec(AVCodecID codec) {
   }
 }
 
-CapsTable::CapsTable(GpuPtr gpu) : gpu_(std::move(gpu)), library_(CuvidLibrary::get()) {}
-
-int CapsTable::engines() {
-  int most = 0;
-  for (const int codec : {4, 8, 10, 11}) most = std::max(most, of({codec, 1, 8}).engines);
-  return most;
+CapsTable::CapsTable(GpuPtr gpu) : gpu_(std::move(gpu)), library_(CuvidLibrary::get()) {
+  for (const int codec : {4, 8, 10, 11}) engines_ = std::max(engines_, of({codec, 1, 8}).engines);
 }
 
 bool CapsTable::decodes(const Bitstream& stream) {

@@ -30,7 +30,7 @@ class CapsTable {
   explicit CapsTable(GpuPtr gpu);
 
   // The most engines that any codec has.
-  int engines();
+  int engines() const { return engines_; }
   // Whether NVDEC decodes such pictures of a stream.
   bool decodes(const Bitstream& stream);
 
@@ -53,6 +53,7 @@ class CapsTable {
   const CuvidLibrary& library_;
   std::mutex mutex_;
   std::map<Key, DecoderCaps> known_;
+  int engines_ = 0;
 };
 
 }  // namespace flashcodec

@@ -58,7 +58,10 @@ NvdecBackend::NvdecBackend(GpuPtr gpu)
 
 std::string NvdecBackend::name() const { return "NVDEC of cuda:" + std::to_string(gpu_->number()); }
 
-int NvdecBackend::engines(int /*wanted*/) const { return caps_.engines() * kDecodersPerUnit; }
+int NvdecBackend::engines(int wanted) const {
+  const int most = caps_.engines() * kDecodersPerUnit;
+  return wanted > 0 ? std::min(wanted, most) : most;
+}
 
 bool NvdecBackend::decodes(const Bitstream& stream) const {
   const AVCodecParameters& parameters = stream.parameters();
@@ -68,7 +71,8 @@ bool NvdecBackend::decodes(const Bitstream& stream) const {
 
 Estimate NvdecBackend::estimate(const Bitstream& stream, const PacketCount& packets, int engines) const {
   const double pixels = static_cast<double>(packets.needed) * stream.parameters().width * stream.parameters().height;
-  const double microseconds = pixels / kPixelsAMicrosecond * kDecodersPerUnit / engines;
+  const double units = std::min<double>(engines, caps_.engines());
+  const double microseconds = pixels / kPixelsAMicrosecond / units;
   return {pool_.is_warm() ? kReopening : kOpening, std::chrono::microseconds(static_cast<int64_t>(microseconds))};
 }
 

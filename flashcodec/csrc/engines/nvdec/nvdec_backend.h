@@ -22,7 +22,7 @@ class NvdecBackend : public Backend {
 
   std::string name() const override;
   bool on_gpu() const override { return true; }
-  // As many threads as keep all of the GPU's NVDEC units busy, whatever was asked for.
+  // As many threads as keep all of the GPU's NVDEC units busy, or fewer if so many are asked for.
   int engines(int wanted) const override;
   bool decodes(const Bitstream& stream) const override;
   // By the rate of pixels that a unit has, and what a decoder takes to open.

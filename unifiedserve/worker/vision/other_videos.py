@@ -1,37 +1,58 @@
-"""Videos by TorchCodec, one thread and one decoder each: to compare with, and for files that FlashCodec fails on."""
+"""Videos by another decoder than FlashCodec, one thread and one decoder each: to compare with, and for files that
+FlashCodec fails on.
+"""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
-from pathlib import Path
-from typing import Any
+from itertools import count
+from queue import PriorityQueue
+from typing import NamedTuple
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 import flashcodec
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.worker.vision.medium import Medium, open_source
+from unifiedserve.worker.vision.medium import Medium
 from unifiedserve.worker.vision.videos import RunningVideos, Take
+
+Frames = npt.NDArray[np.uint8]
+Read = Callable[[list[int]], Frames]  # frames by number, in any order, repeats allowed: [n, height, width, 3]
 
 _GROUPS = 4  # that are decoded in one call
 
 
-class TorchCodecVideos:
-    """Frames are those that FlashCodec would give; requests go in the order in which they come.
+class OtherDecoder(NamedTuple):
+    """A package that decodes: `open` returns what reads a source's frames, or raises whatever it does."""
 
-    Raises ImportError if the package torchcodec is not there.
-    """
+    name: str
+    open: Callable[[MediaSource], Read]
 
-    def __init__(self, threads: int, take: Take) -> None:
+
+class _Waiting(NamedTuple):
+    priority: int
+    number: int  # of arrival
+    medium: Medium
+    source: MediaSource
+    running: RunningVideos
+
+
+class OtherVideos:
+    """Frames are those that FlashCodec would give; the lowest priority goes first, then who came first."""
+
+    def __init__(self, decoder: OtherDecoder, threads: int, take: Take) -> None:
+        self._decoder = decoder
         self._take = take
         self.engines = threads
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="torchcodec")
+        self._numbers = count()
+        self._waiting: PriorityQueue[_Waiting] = PriorityQueue()
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=decoder.name)
 
     def begin(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
         """Queue a video; whatever is wrong with it is handed on as an error."""
-        self._pool.submit(self._guarded, medium, source, running)
+        self._waiting.put(_Waiting(running.priority, next(self._numbers), medium, source, running))
+        self._pool.submit(self._decode_next)
 
     def cancel(self, running: RunningVideos) -> None:
         """Stop work on a request's videos after what is being decoded."""
@@ -41,7 +62,9 @@ class TorchCodecVideos:
         """Stop all decoding and its threads."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _guarded(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
+    def _decode_next(self) -> None:
+        """Decode the video that is to go first of those that wait, of which there is at least one."""
+        _, _, medium, source, running = self._waiting.get()
         try:
             for output in self._decode(medium, source):
                 if running.cancelled:
@@ -49,17 +72,17 @@ class TorchCodecVideos:
                 self._take(medium, output)
         except Exception as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            failure = flashcodec.DamagedError(medium.name, None, f"TorchCodec: {reason}")
+            failure = flashcodec.DamagedError(medium.name, None, f"{self._decoder.name}: {reason}")
             if not running.cancelled:
                 self._take(medium, flashcodec.DecodingOutput(0, 0, 0, 0, None, True, error=failure))
 
     def _decode(self, medium: Medium, source: MediaSource) -> Iterator[flashcodec.DecodingOutput]:
-        decoder = _open(source)
+        read = self._decoder.open(source)
         size, plan = medium.plan.group_size, medium.plan
         for first in range(0, len(medium.groups), _GROUPS):
             groups = medium.groups[first : first + _GROUPS]
             began = time.monotonic()
-            frames = decoder.get_frames_at(list(plan.frames_of(groups))).data.numpy()
+            frames = read([int(frame) for frame in plan.frames_of(groups)])
             for place in range(len(groups)):
                 rgb = frames[place * size : (place + 1) * size]
                 data = plan.layout.group_of(rgb)
@@ -68,13 +91,3 @@ class TorchCodecVideos:
                 )
                 began = output.ended
                 yield output
-
-
-def _open(source: MediaSource) -> Any:
-    """Return a decoder of TorchCodec's."""
-    opened: Any = open_source(source)
-    if not isinstance(opened, Path):
-        opened = torch.from_numpy(np.frombuffer(opened, np.uint8))
-    return import_module("torchcodec.decoders").VideoDecoder(
-        opened, dimension_order="NHWC", num_ffmpeg_threads=1, seek_mode="exact"
-    )
