@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "engines/cpu/cpu_backend.h"
 #include "serving/session.h"
 
 // FFmpeg's frame threads share reference counts, whose atomics are not seen as the library is not instrumented.
@@ -111,9 +112,15 @@ void fork_while_decoding(Scheduler& scheduler) {
   if (child < 0 || waitpid(child, &status, 0) != child || status != 0) die("the child went wrong");
 }
 
+// One kind of engines, or two that share every video.
+EngineKinds kinds_of(uint64_t seed) {
+  Backends backends;
+  for (uint64_t count = 0; count <= seed % 2; ++count) backends.push_back(std::make_unique<CpuBackend>());
+  return {std::move(backends), kEngines};
+}
+
 void round(const std::vector<BitstreamPtr>& streams, uint64_t seed) {
-  const auto scheduler =
-      std::make_shared<Scheduler>(EngineKinds(backends_for({}), kEngines), seed % 2 == 0 ? int64_t{1} << 30 : 1);
+  const auto scheduler = std::make_shared<Scheduler>(kinds_of(seed / 2), seed % 2 == 0 ? int64_t{1} << 30 : 1);
   std::vector<std::thread> callers;
   for (int i = 0; i < kCallers; ++i) callers.emplace_back(call, scheduler, streams, seed * 1000 + i);
   if (seed % 3 == 0) share_a_session(scheduler, streams.front(), seed);
