@@ -112,6 +112,7 @@ NVDEC = (
     Item("nvdec_rates", f"{_AT}nvdec:rates", "frames a second, 1 to 32 requests at once", 90, _DECODING, (_CLIP,)),
     Item("nvdec_engines", f"{_AT}nvdec:engines", "one video and many on 1 to all engines", 90, _DECODING, _CLIPS[1:]),
     Item("nvdec_costs", f"{_AT}nvdec:costs", "making a decoder, having one, another size", 60, _DECODING, _CLIPS),
+    Item("nvjpeg", f"{_AT}nvdec:images", "a JPEG by the GPU's hardware and by a core", 60, _DECODING),
     Item("nvdec_beside", f"{_AT}nvdec:beside", "TorchCodec and PyNvVideoCodec on a clip", 120, _DECODING, (_CLIP,)),
     Item("nvdec_mps", f"{_AT}nvdec:rates_under_mps", "the rates as a client of MPS", 90, (*_DECODING, "mps"), (_CLIP,)),
     Item(

@@ -1,7 +1,7 @@
-"""Decode a video for the engine into the memory of a GPU that is a stand-in, in a process of its own; prints as JSON
-the units' MD5s, or the error, and what the log says.
+"""Decode a video, then an image, for the engine into the memory of a GPU that is a stand-in, in a process of its own;
+prints as JSON the units' MD5s, or the error, and what the log says.
 
-gpu_frames_process.py FILE DECODE_ON FRAME...
+gpu_frames_process.py VIDEO IMAGE DECODE_ON FRAME...
 """
 
 import ctypes
@@ -58,30 +58,34 @@ class CarefulVision(Vision):
         return message
 
 
-def decode(path: Path, decode_on: Any, frames: tuple[int, ...]) -> dict[str, Any]:
+def decode(path: Path, image: Path, decode_on: Any, frames: tuple[int, ...]) -> dict[str, Any]:
     pool = PagePool.create(f"test-gpu-frames-{uuid.uuid4().hex[:12]}", 64, 16 * ROW_BYTES)
     try:
         vision = CarefulVision(RowBuffer(pool, ROW_BYTES, torch.uint8, Gpu()), decode_on=decode_on)
         try:
             vision.ask(Ticket(1, 0.0), path, frames)
             vision.finish()
+            decoded_on = sorted(vision.decoded_on)
+            vision.ask_image(Ticket(2, 0.0), image)
+            vision.finish()
         finally:
             vision.stage.close()
-        units = [hashlib.md5(vision.units[1, i].cpu().numpy().tobytes()).hexdigest() for i in range(len(vision.units))]
-        return {"units": units, "decoded_on": sorted(vision.decoded_on), "errors": vision.errors}
+        found = {unit: hashlib.md5(rows.cpu().numpy().tobytes()).hexdigest() for unit, rows in vision.units.items()}
+        units = [found[1, i] for i in range(len(found) - 1)]
+        return {"units": units, "image": found[2, 0], "decoded_on": decoded_on, "errors": vision.errors}
     finally:
         pool.close()
         pool.unlink()
 
 
 def main() -> None:
-    path, decode_on, *frames = sys.argv[1:]
+    path, image, decode_on, *frames = sys.argv[1:]
     logged: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("unifiedserve").addHandler(handler)
     try:
-        found = decode(Path(path), decode_on, tuple(map(int, frames)))
+        found = decode(Path(path), Path(image), decode_on, tuple(map(int, frames)))
     except ConfigError as error:
         found = {"refused": str(error)}
     print(json.dumps(found | {"logged": logged}))

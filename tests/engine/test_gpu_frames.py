@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fake_cuda
 import pytest
 from media import Clip
 from once import once, run_folder
+from PIL import Image
 from test_video_decoders import Vision
 
 from flashcodec import _core
@@ -45,11 +46,11 @@ def _build(folder: Path) -> None:
 
 def _build_video(folder: Path) -> None:
     folder.mkdir()
-    fake_cuda.build_decoders(folder)
+    fake_cuda.build_decoders(fake_cuda.build_jpeg(folder))
 
 
-def run(path: Path, decode_on: str) -> dict[str, Any]:
-    command = [sys.executable, str(PROCESS), str(path), decode_on, *map(str, FRAMES)]
+def run(path: Path, image: Path, decode_on: str) -> dict[str, Any]:
+    command = [sys.executable, str(PROCESS), str(path), str(image), decode_on, *map(str, FRAMES)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == 0, done.stderr
@@ -58,33 +59,50 @@ def run(path: Path, decode_on: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def expected(patches: RowBuffer, clips: Callable[[int], Clip]) -> list[str]:
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "image.jpg"
+    Image.effect_noise((120, 90), 50).convert("RGB").save(path)
+    return path
+
+
+class Expected(NamedTuple):
+    units: list[str]
+    image: str
+
+
+@pytest.fixture
+def expected(patches: RowBuffer, clips: Callable[[int], Clip], image: Path) -> Expected:
     vision = Vision(patches)
     try:
         vision.ask(Ticket(1, 0.0), clips(8).path, FRAMES)
+        vision.ask_image(Ticket(2, 0.0), image)
         vision.finish()
     finally:
         vision.stage.close()
-    return [hashlib.md5(vision.units[1, i].numpy().tobytes()).hexdigest() for i in range(len(vision.units))]
+    found = {unit: hashlib.md5(rows.numpy().tobytes()).hexdigest() for unit, rows in vision.units.items()}
+    return Expected([found[1, i] for i in range(len(found) - 1)], found[2, 0])
 
 
 @pytest.mark.usefixtures("nvdec")
 @pytest.mark.parametrize(("decode_on", "on"), [("gpu", "gpu"), ("cpu", "cpu"), ("fastest", "cpu")])
 def test_pages_hold_what_cores_would_have_made(
-    clips: Callable[[int], Clip], expected: list[str], decode_on: str, on: str
+    clips: Callable[[int], Clip], image: Path, expected: Expected, decode_on: str, on: str
 ) -> None:
-    found = run(clips(8).path, decode_on)
-    assert found == {"units": expected, "decoded_on": [on], "errors": {}, "logged": []}
+    found = run(clips(8).path, image, decode_on)
+    assert (found["units"], found["decoded_on"], found["errors"]) == (expected.units, [on], {})
+    assert found["logged"] == []
+    # the stand-in's hardware for JPEG makes a picture of its own
+    assert (found["image"] == expected.image) == (decode_on != "gpu")
 
 
 @pytest.mark.usefixtures("driver")
 def test_without_a_video_library_cores_decode_and_the_log_says_why(
-    clips: Callable[[int], Clip], expected: list[str]
+    clips: Callable[[int], Clip], image: Path, expected: Expected
 ) -> None:
     if Path("/usr/lib/x86_64-linux-gnu/libnvcuvid.so.1").exists():
         pytest.skip("this machine has a real libnvcuvid")
-    found = run(clips(8).path, "fastest")
-    assert (found["units"], found["decoded_on"]) == (expected, ["cpu"])
+    found = run(clips(8).path, image, "fastest")
+    assert (found["units"], found["image"], found["decoded_on"]) == (*expected, ["cpu"])
     (line,) = found["logged"]
     assert line.startswith("videos are decoded on cores and copied to cuda:0: NVDEC cannot be used")
-    assert run(clips(8).path, "gpu")["refused"].startswith("--decode-on gpu: NVDEC cannot be used")
+    assert run(clips(8).path, image, "gpu")["refused"].startswith("--decode-on gpu: NVDEC cannot be used")

@@ -7,6 +7,7 @@ from importlib import util
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -59,6 +60,11 @@ class Vision:
     def ask(self, ticket: Ticket, path: Path, frames: tuple[int, ...]) -> None:
         source = MediaSource(plan=plan(frames), name=f"video {ticket.uid}", path=str(path))
         self.stage.accept(VisionRequest(ticket=ticket, media=[source]))
+        self.stage.start(ticket.uid)
+
+    def ask_image(self, ticket: Ticket, path: Path) -> None:
+        one = msgspec.structs.replace(plan(()), kind="image", units=1)
+        self.stage.accept(VisionRequest(ticket=ticket, media=[MediaSource(plan=one, name="image", path=str(path))]))
         self.stage.start(ticket.uid)
 
     def finish(self) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import fake_cuda
@@ -13,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTION = re.compile(r"(Function<[^;{]*>) \w+{library_?, \"(\w+)\"}")
+NVJPEG = "nvidia/**/nvjpeg.h"  # where pip puts it, beside the library
 NVCUVID = Path("/usr/include/ffnvcodec/dynlink_cuviddec.h")
 # Ours, theirs, and the fields that are not where they are by their neighbours' sizes alone: theirs by ours.
 STRUCTURES: dict[tuple[str, str], dict[str, str]] = {
@@ -193,3 +195,35 @@ def test_structures_and_functions_of_the_video_library_are_as_its_headers_say(tm
         ),
     ]
     check(tmp_path, lines, ROOT / "flashcodec/csrc", ROOT)
+
+
+def nvjpeg_header() -> Path:
+    beside_cuda = cuda_header().with_name("nvjpeg.h")
+    installed = [path for root in map(Path, sys.path) if root.name == "site-packages" for path in root.glob(NVJPEG)]
+    for header in (beside_cuda, *installed):
+        if header.is_file():
+            return header
+    pytest.skip("no nvjpeg.h")
+
+
+def test_the_jpeg_library_s_functions_are_as_its_header_says(tmp_path: Path) -> None:
+    functions = FUNCTION.findall((ROOT / "flashcodec/csrc/engines/nvjpeg/nvjpeg_library.h").read_text())
+    assert len(functions) == 6
+    lines = [
+        "#include <cstddef>",
+        "#include <nvjpeg.h>",
+        '#include "engines/nvjpeg/nvjpeg_library.h"',
+        "using namespace flashcodec;",
+        "using native::cuda::Function;",
+        "template <typename... Ours, typename... Theirs>",
+        "constexpr bool agree(const Function<Ours...>*, nvjpegStatus_t (*)(Theirs...)) {",
+        "  if constexpr (sizeof...(Ours) != sizeof...(Theirs)) return false;",
+        "  else return ((sizeof(Ours) == sizeof(Theirs)) && ...);",
+        "}",
+        "static_assert(sizeof(NvjpegImage) == sizeof(nvjpegImage_t));",
+        "static_assert(offsetof(NvjpegImage, pitch) == offsetof(nvjpegImage_t, pitch));",
+        "static_assert(kNvjpegHardware == NVJPEG_BACKEND_HARDWARE && kNvjpegPlanarRgb == NVJPEG_OUTPUT_RGB);",
+        "static_assert(kNvjpegSmoothChroma == (NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION));",
+        *(f"static_assert(agree(static_cast<const {type}*>(nullptr), &{name}));" for type, name in functions),
+    ]
+    check(tmp_path, lines, nvjpeg_header().parent, cuda_header().parent, ROOT / "flashcodec/csrc", ROOT)

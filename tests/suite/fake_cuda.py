@@ -10,6 +10,7 @@ import pytest
 FAKES = Path(__file__).parents[1] / "fakes"
 LIBRARY = "libcuda.so.1"
 DECODERS = "libnvcuvid.so.1"
+JPEG = "libnvjpeg.so.13"
 FLASHCODEC = Path(__file__).parents[2] / "flashcodec" / "csrc"  # whose kernels it runs
 
 
@@ -30,6 +31,12 @@ def build(folder: Path, *flags: str) -> Path:
 def build_decoders(folder: Path) -> Path:
     """Compile the stand-in for libnvcuvid into a folder."""
     _compile(folder / DECODERS, "nvcuvid.cpp", "-I", str(FLASHCODEC.parents[1]), *_ffmpeg_flags())
+    return folder
+
+
+def build_jpeg(folder: Path) -> Path:
+    """Compile the stand-in for libnvjpeg into a folder."""
+    _compile(folder / JPEG, "nvjpeg.cpp", "-I", str(FLASHCODEC.parents[1]))
     return folder
 
 

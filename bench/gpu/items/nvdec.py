@@ -1,5 +1,6 @@
 """NVDEC through FlashCodec: are the frames those of the cores, and how many come out a second."""
 
+import io
 import json
 import os
 import runpy
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from flashcodec.image import GpuImages, image_in_layout
+from PIL import Image
 from torch import Tensor
 
 from bench.gpu import machine
 from bench.gpu.figures import Figures
 from bench.gpu.mps_daemon import mps_daemon
-from flashcodec import Bitstream, FlashCodec, RGBLayout, VideoDecoder, analyse_bitstream
+from flashcodec import Bitstream, FlashCodec, PatchLayout, RGBLayout, VideoDecoder, analyse_bitstream
 
 LAYOUT = RGBLayout(224, 224)
 ROUNDS = 10
@@ -74,6 +77,28 @@ def engines(figures: Figures, name: str) -> None:
             _take(codec, ROUNDS * count)
             many = ROUNDS * count * stream.num_frames / (time.perf_counter() - start)
             figures.add(**{f"{count} engines": {"one video": one, "many": many}})
+
+
+def images(figures: Figures) -> None:
+    """Decode a noisy JPEG to patches by the GPU's hardware for it and by a core: seconds, and how far apart they are."""
+    buffer = io.BytesIO()
+    Image.effect_noise((1920, 1080), 40).convert("RGB").save(buffer, "JPEG", quality=90)
+    jpeg, layout = buffer.getvalue(), PatchLayout(364, 644)
+    hardware = GpuImages()
+    found = hardware.image_in_layout(jpeg, layout)
+    if found is None:
+        raise RuntimeError("the hardware does not decode this JPEG")
+    expected = torch.from_numpy(image_in_layout(jpeg, layout))
+    apart = (torch.from_dlpack(found).cpu().int() - expected.int()).abs()
+    start = time.perf_counter()
+    for _ in range(ROUNDS):
+        hardware.image_in_layout(jpeg, layout)
+    middle = time.perf_counter()
+    for _ in range(ROUNDS):
+        image_in_layout(jpeg, layout)
+    end = time.perf_counter()
+    figures.add(gpu_s=(middle - start) / ROUNDS, core_s=(end - middle) / ROUNDS)
+    figures.add(mean_apart=float(apart.float().mean()), most_apart=int(apart.max()))
 
 
 def costs(figures: Figures, large: str, small: str) -> None:

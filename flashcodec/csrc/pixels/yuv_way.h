@@ -1,4 +1,5 @@
-// Which of libswscale's ways from YUV to RGB, see yuv.h, and how it gets chroma for rows that share it.
+// Which of libswscale's ways from YUV to RGB, see yuv.h, and how it gets chroma for rows that share it. kRgb: the samples
+// are red, green and blue already; only single pixels can be so.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace flashcodec {
 
-enum class YuvWay { kNone, kDirect, kStepped, kFull };
+enum class YuvWay { kNone, kDirect, kStepped, kFull, kRgb };
 
 struct ChromaTaps {
   int first;

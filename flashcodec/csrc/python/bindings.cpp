@@ -379,6 +379,7 @@ PYBIND11_MODULE(_core, module) {
   bind_bitstream(module);
   bind_decoding(module);
   bind_conversion(module);
+  bind_images(module);
   bind_ffmpeg(module);
 }
 

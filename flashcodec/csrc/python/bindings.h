@@ -6,5 +6,6 @@
 namespace flashcodec {
 
 void bind_conversion(pybind11::module_& module);
+void bind_images(pybind11::module_& module);
 
 }  // namespace flashcodec

@@ -1,7 +1,6 @@
 // The kinds of engines that a scheduler has, and which of them decode a request.
 #pragma once
 
-#include <list>
 #include <memory>
 #include <set>
 #include <span>

@@ -301,8 +301,10 @@ std::tuple<int64_t, Output::Clock::time_point> Scheduler::rank(const Entry& entr
 }
 
 std::deque<Scheduler::JobPtr>::const_iterator Scheduler::find_parked(const Entry& entry, const Engine& engine) {
-  return std::ranges::find_if(
-      entry.parked, [&](const JobPtr& job) { return !job->begun() || &job->backend() == engine.kind.backend.get(); });
+  const auto own = std::ranges::find_if(
+      entry.parked, [&](const JobPtr& job) { return job->begun() && &job->backend() == engine.kind.backend.get(); });
+  if (own != entry.parked.end()) return own;
+  return std::ranges::find_if(entry.parked, [](const JobPtr& job) { return !job->begun(); });
 }
 
 bool Scheduler::affordable(const Engine& engine, const Request& request) const {

@@ -16,6 +16,7 @@ __all__: list[str] = [
     "Fit",
     "GpuArray",
     "Interpolation",
+    "JpegDecoder",
     "Layout",
     "LayoutKind",
     "Limits",
@@ -375,6 +376,17 @@ class Conversion:
     def lay_out_by_points(
         self, layout: Layout, quarter_turns: int = 0, mirrored: bool = False, gpu: int | None = None
     ) -> numpy.typing.NDArray[numpy.uint8]: ...
+
+class JpegDecoder:
+    def __init__(self, gpu: int) -> None: ...
+    def decode(
+        self,
+        jpeg: typing_extensions.Buffer,
+        quarter_turns: int,
+        mirrored: bool,
+        layout: Layout,
+        shape: collections.abc.Sequence[int],
+    ) -> GpuArray | None: ...
 
 def decoder_name(codec: str) -> str | None: ...
 def ffmpeg_versions() -> dict[str, str]: ...

@@ -6,6 +6,8 @@ simplejpeg.
 
 import io
 import os
+import threading
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from flashcodec import jpeg
+from flashcodec import _core, jpeg
 from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
 from flashcodec.layouts import Layout
 from flashcodec.limits import Limits
@@ -33,10 +35,15 @@ MAX_SIDE = 32768
 # Formats that Pillow decodes by itself, without running other programs.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "ICO", "AVIF")
 
+# Quarter turns clockwise, after mirroring left to right, that make a picture of each orientation upright.
+_GPU_TURNS = defaultdict(
+    lambda: (0, False),
+    {2: (0, True), 3: (2, False), 4: (2, True), 5: (3, True), 6: (1, False), 7: (1, True), 8: (3, False)},
+)
+
 # Major brands of HEIF files that hold HEVC (ISO/IEC 23008-12, B.4.1 and 10.2).
 _HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
-_EXIF_ORIENTATION = 0x0112
 _EXIF_TRANSPOSED = (5, 6, 7, 8)
 
 
@@ -46,7 +53,7 @@ def image_size(source: ImageSource, max_pixels: int = MAX_PIXELS) -> tuple[int, 
     Raises DecodeError if it is no image, or larger than `max_pixels` or `MAX_SIDE`.
     """
     with _opened(source, max_pixels) as image:
-        transposed = image.getexif().get(_EXIF_ORIENTATION) in _EXIF_TRANSPOSED
+        transposed = image.getexif().get(jpeg.EXIF_ORIENTATION) in _EXIF_TRANSPOSED
         return (image.height, image.width) if transposed else (image.width, image.height)
 
 
@@ -83,6 +90,43 @@ def image_in_layout(source: ImageSource, layout: Layout, max_pixels: int = MAX_P
     Raises DecodeError as `decode_image` does.
     """
     return layout.group_of(_decode(source, max_pixels, kept=True)[None])
+
+
+class GpuImages:
+    """JPEGs decoded by a GPU's hardware for them, into its memory; any number of threads may use it.
+
+    Its pixels are not quite Pillow's: the transform is another, and so is what is made of shared chroma.
+
+    Raises RuntimeError if the GPU has no such hardware, or it cannot be used.
+    """
+
+    def __init__(self, gpu: int = 0) -> None:
+        self._gpu = gpu
+        self._of_thread = threading.local()
+        self._decoder()
+
+    def image_in_layout(
+        self, source: ImageSource, layout: Layout, max_pixels: int = MAX_PIXELS
+    ) -> "_core.GpuArray | None":
+        """Decode an image as `image_in_layout` does; None if it is one for Pillow.
+
+        Raises DecodeError as `decode_image` does for what its header tells, RuntimeError if the GPU fails.
+        """
+        with _opened(source, max_pixels) as image:
+            if image.format != "JPEG" or image.mode != "RGB":
+                return None
+            turn = _GPU_TURNS[image.getexif().get(jpeg.EXIF_ORIENTATION, 1)]
+            size = (image.width, image.height) if turn[0] % 2 else (image.height, image.width)
+        data = _bytes_or_path(source)
+        data = memoryview(data.read_bytes()) if isinstance(data, Path) else data
+        sized = layout.sized(*size)
+        return self._decoder().decode(data, *turn, sized.to_core(), list(sized.group_shape(1)))
+
+    def _decoder(self) -> "_core.JpegDecoder":
+        if not hasattr(self._of_thread, "decoder"):
+            self._of_thread.decoder = _core.JpegDecoder(self._gpu)
+        decoder: _core.JpegDecoder = self._of_thread.decoder
+        return decoder
 
 
 def _decode(source: ImageSource, max_pixels: int, kept: bool) -> npt.NDArray[np.uint8]:

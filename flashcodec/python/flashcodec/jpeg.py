@@ -17,7 +17,7 @@ Pixels = npt.NDArray[np.uint8]
 
 # MPO: several pictures, of which the first is a JPEG by itself; many telephones write it.
 _FORMATS = ("JPEG", "MPO")
-_EXIF_ORIENTATION = 0x0112
+EXIF_ORIENTATION = 0x0112
 # What makes a picture of each orientation upright (Exif 2.3, tag Orientation).
 _TURNS: dict[int, Callable[[Pixels], Pixels]] = {
     2: np.fliplr,
@@ -50,7 +50,7 @@ def decoded(image: "Image", source: Path | memoryview, kept: bool) -> Pixels | N
         return None
     if pixels.shape != (image.height, image.width, 3):
         return None
-    turn = _TURNS.get(image.getexif().get(_EXIF_ORIENTATION, 1))
+    turn = _TURNS.get(image.getexif().get(EXIF_ORIENTATION, 1))
     return pixels if turn is None else np.ascontiguousarray(turn(pixels))
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
-from flashcodec.image import image_in_layout
+from flashcodec.image import GpuImages, image_in_layout
 from torch import Tensor
 
 import flashcodec
@@ -35,6 +35,7 @@ class MediaReader:
         self._on_output = on_output
         self._device = device
         self._videos = _videos(options, device, self._take_frames)
+        self._gpu_images = _gpu_images(options, device)
         self._pool = ThreadPoolExecutor(self._videos.engines, thread_name_prefix="medium")
 
     def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0) -> RunningVideos:
@@ -74,10 +75,18 @@ class MediaReader:
 
     def _read_image(self, medium: Medium, source: MediaSource) -> None:
         begin = time.monotonic()
-        patches = torch.from_numpy(image_in_layout(open_source(source), medium.plan.layout))
+        patches = self._image(source, medium.plan.layout)
         if isinstance(medium.plan.layout, Views):
-            patches = cut_views(patches, medium.plan.layout)
+            patches = cut_views(patches.cpu(), medium.plan.layout)
         self._on_output(medium.output(0, patches, begin, time.monotonic()))
+
+    def _image(self, source: MediaSource, layout: flashcodec.Layout) -> Tensor:
+        data = open_source(source)
+        if self._gpu_images is not None:
+            found = self._gpu_images.image_in_layout(data, layout)
+            if found is not None:
+                return self._device.adopt(found)
+        return torch.from_numpy(image_in_layout(data, layout))
 
     def _take_frames(self, medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
         """Hand on a group of frames, or why there is none, in the collector's thread."""
@@ -103,6 +112,17 @@ class MediaReader:
         output = medium.output(medium.groups[decoded.first_group], patches, decoded.began, ended)
         output.engine, output.decoded_on = decoded.engine, decoded.decoded_on
         self._on_output(output)
+
+
+def _gpu_images(options: DecoderOptions, device: Device) -> GpuImages | None:
+    """Return what decodes JPEGs on a GPU where only that is to decode; pixels of cores are those of `transformers`."""
+    if options.decode_on != "gpu":
+        return None
+    try:
+        return GpuImages(int(device.frames.partition(":")[2]))
+    except RuntimeError as error:
+        _log.warning("images are decoded on cores: %s", error)
+        return None
 
 
 def _videos(options: DecoderOptions, device: Device, take: Take) -> Videos:

@@ -20,17 +20,6 @@ constexpr int kUnspecified = 2;  // of the matrices of ITU-T H.273; 0 is RGB, wh
 // The parser waits for the packet after that to know that a picture ends, unless it is told.
 bool ends_with_packet(AVCodecID codec) { return codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC; }
 
-// Run what calls the driver; its errors are a reason to leave the rest to another kind of engine.
-template <class Work>
-void on_gpu(const Gpu& gpu, Work work) {
-  try {
-    const auto now = gpu.current();
-    work();
-  } catch (const native::cuda::CudaError& error) {
-    throw EngineError(std::string("NVDEC: ") + error.what());
-  }
-}
-
 }  // namespace
 
 CuvidDecoder::CuvidDecoder(const Bitstream& stream, int codec, GpuPtr gpu, DecoderPool& pool)
@@ -41,14 +30,27 @@ CuvidDecoder::CuvidDecoder(const Bitstream& stream, int codec, GpuPtr gpu, Decod
       parameters_(owned<ParametersPtr>(avcodec_parameters_alloc())),
       filter_(stream) {
   if (avcodec_parameters_copy(parameters_.get(), &stream.parameters()) < 0) throw std::bad_alloc();
-  on_gpu(*gpu_, [&] { make_parser(); });
+  on_gpu([&] { make_parser(); });
 }
 
 CuvidDecoder::~CuvidDecoder() {
   current_.reset();
   due_.clear();
   destroy_parser();
-  if (decoder_ != nullptr) pool_.give_back(std::move(decoder_));
+  if (decoder_ != nullptr && !gave_up_) pool_.give_back(std::move(decoder_));
+}
+
+// Run what calls the driver; its errors are a reason to leave the rest to another kind of engine.
+template <class Work>
+void CuvidDecoder::on_gpu(Work work) {
+  gave_up_ = true;
+  try {
+    const auto now = gpu_->current();
+    work();
+  } catch (const native::cuda::CudaError& error) {
+    throw EngineError(std::string("NVDEC: ") + error.what());
+  }
+  gave_up_ = false;
 }
 
 bool CuvidDecoder::fits(const Bitstream&) const { return false; }
@@ -91,7 +93,7 @@ void CuvidDecoder::flush() {
   filter_.flush();
   if (!begun_) return;
   begun_ = false;
-  on_gpu(*gpu_, [&] {
+  on_gpu([&] {
     destroy_parser();
     make_parser();
   });
@@ -109,7 +111,7 @@ void CuvidDecoder::send(const PacketToDecode& packet) {
   heard_ = false;
   if (packet.wanted) wanted_.insert(packet.frame);
   const unsigned long flags = kCuvidTimestamp | (ends_with_packet(parameters_->codec_id) ? kCuvidEndOfPicture : 0UL);
-  on_gpu(*gpu_, [&] {
+  on_gpu([&] {
     if (!begun_ && !filter_.header().empty()) parse(filter_.header(), 0);
     begun_ = true;
     if (!filter_.filter(*packet.packet, [&](std::span<const uint8_t> data) { parse(data, flags); })) heard_ = false;
@@ -119,7 +121,7 @@ void CuvidDecoder::send(const PacketToDecode& packet) {
 
 void CuvidDecoder::drain() {
   begun_ = true;
-  on_gpu(*gpu_, [&] { parse({}, kCuvidEndOfStream); });
+  on_gpu([&] { parse({}, kCuvidEndOfStream); });
   if (!wanted_.empty()) throw EngineError("NVDEC left out frame " + std::to_string(*wanted_.begin()));
 }
 
@@ -191,7 +193,7 @@ const DecodedPicture* CuvidDecoder::receive() {
   if (due_.empty()) return nullptr;
   Due due = std::move(due_.front());
   due_.pop_front();
-  on_gpu(*gpu_, [&] {
+  on_gpu([&] {
     current_ = due.mapped != nullptr ? std::move(due.mapped) : decoder_->map(due.shown);
     // Units decode in order: what was sent before is done, too. What was sent after may not be, and is looked at again.
     for (const int surface : unchecked_) check(surface);

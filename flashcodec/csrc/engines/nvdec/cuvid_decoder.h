@@ -40,6 +40,8 @@ class CuvidDecoder : public PictureDecoder {
 
   template <auto Method, class Argument>
   static int call_back(void* self, Argument* argument);
+  template <class Work>
+  void on_gpu(Work work);
   void make_parser();
   void destroy_parser();
   void parse(std::span<const uint8_t> data, unsigned long flags);
@@ -60,6 +62,7 @@ class CuvidDecoder : public PictureDecoder {
   void* parser_ = nullptr;
   std::unique_ptr<HardwareDecoder> decoder_;
   PictureFormat format_;
+  bool gave_up_ = false;      // the decoder may not be as another stream needs it
   std::exception_ptr error_;  // of a callback: it must not pass through the parser
 
   // Since the flush:

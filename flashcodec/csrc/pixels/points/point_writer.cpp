@@ -38,6 +38,22 @@ void PointWriter::write(const Surface& surface, const PictureFormat& format, Ori
                             .color = {},
                             .width = 0,
                             .height = 0};
+  write(picture, layout, places);
+}
+
+void PointWriter::write_rgb(const Surface& surface, Orientation orientation, const Layout& layout,
+                            std::span<const Place> places) {
+  const UprightView picture{.surface = surface,
+                            .way = YuvWay::kRgb,
+                            .coefficients = {},
+                            .orientation = orientation,
+                            .color = {},
+                            .width = 0,
+                            .height = 0};
+  write(picture, layout, places);
+}
+
+void PointWriter::write(const UprightView& picture, const Layout& layout, std::span<const Place> places) {
   auto tables = tables_.begin();
   for (const Canvas& canvas : layout.canvases()) {
     draw(upright(picture, canvas.fit()), canvas, layout.interpolation, *tables++, places);

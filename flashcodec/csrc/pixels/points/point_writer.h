@@ -23,6 +23,8 @@ class PointWriter {
   // Write a picture that fits, whose format is that of the same samples in planes. Done when the device has run it.
   void write(const Surface& surface, const PictureFormat& format, Orientation orientation, const Layout& layout,
              std::span<const Place> places);
+  // Write a picture of any size whose luma, u and v are its red, green and blue, 8 bits each.
+  void write_rgb(const Surface& surface, Orientation orientation, const Layout& layout, std::span<const Place> places);
 
  private:
   // A filter, and where the device reads it.
@@ -41,6 +43,7 @@ class PointWriter {
     Table down;
   };
 
+  void write(const UprightView& picture, const Layout& layout, std::span<const Place> places);
   void draw(const UprightView& picture, const Canvas& canvas, Interpolation interpolation, Tables& tables,
             std::span<const Place> places);
 

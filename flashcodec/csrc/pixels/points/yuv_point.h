@@ -84,6 +84,7 @@ DEVICE_FN inline Rgb rgb_of(const Surface& surface, YuvWay way, const YuvCoeffic
   }
   const int u = surface.sample(surface.u, y >> surface.chroma_shift_y, chroma_x);
   const int v = surface.sample(surface.v, y >> surface.chroma_shift_y, chroma_x);
+  if (way == YuvWay::kRgb) return {static_cast<uint8_t>(luma), static_cast<uint8_t>(u), static_cast<uint8_t>(v)};
   if (way == YuvWay::kFull) return full_point(luma, u, v, extra_bits, k);
   return way == YuvWay::kDirect ? direct_point(luma, u, v, k) : stepped_point(luma, u, v, k);
 }
