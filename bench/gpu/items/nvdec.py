@@ -80,7 +80,7 @@ def engines(figures: Figures, name: str) -> None:
 
 
 def images(figures: Figures) -> None:
-    """Decode a noisy JPEG to patches by the GPU's hardware for it and by a core: seconds, and how far apart they are."""
+    """Decode a noisy JPEG to patches by the GPU's hardware for it and by a core: seconds, and how far they differ."""
     buffer = io.BytesIO()
     Image.effect_noise((1920, 1080), 40).convert("RGB").save(buffer, "JPEG", quality=90)
     jpeg, layout = buffer.getvalue(), PatchLayout(364, 644)
