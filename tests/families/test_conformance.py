@@ -54,7 +54,7 @@ def rows(plan: MediaPlan, frames: Frames, row_bytes: int) -> torch.Tensor:
     padded = np.concatenate([frames, frames[-1:].repeat(-len(frames) % step, 0)])
     laid_out = [flashcodec._core.lay_out(frame, layout.to_core()) for frame in padded]
     if isinstance(layout, Views):
-        laid_out = [cut_views(frame, layout) for frame in laid_out]
+        laid_out = [cut_views(torch.from_numpy(frame), layout).numpy() for frame in laid_out]
     laid_out = [frame.reshape(-1, row_bytes) for frame in laid_out]
     groups = []
     for start in range(0, len(padded), step):

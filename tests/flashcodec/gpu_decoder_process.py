@@ -10,17 +10,21 @@ from typing import Any
 import flashcodec.torch
 import numpy as np
 import torch
-from flashcodec.reading import Memory
+from flashcodec.reading import Allocator, Memory
 
 import flashcodec
+
+
+def memory(shape: tuple[int, ...]) -> Memory:
+    tensor = torch.empty(shape, dtype=torch.uint8)
+    return Memory(tensor, (tensor.data_ptr(), tensor.nbytes))
 
 
 class StandIn(flashcodec.torch.VideoDecoder):
     """A decoder for the stand-in's GPU, whose memory is the host's."""
 
-    def _memory(self, shape: tuple[int, ...]) -> Memory:
-        tensor = torch.empty(shape, dtype=torch.uint8)
-        return Memory(tensor, (tensor.data_ptr(), tensor.nbytes))
+    def _allocator(self) -> Allocator:
+        return memory
 
 
 def check_same(found: Any, expected: Any, device: str) -> None:

@@ -4,6 +4,7 @@ import io
 
 import numpy as np
 import pytest
+import torch
 from flashcodec.image import image_in_layout
 from PIL import Image
 
@@ -59,5 +60,7 @@ def test_the_largest_of_several_views(png: bytes) -> None:
     small, cut = View(((45, 80),)), View((), rows=3, columns=4)
     frame = resized(png, HEIGHT, WIDTH)
     layout = Views(HEIGHT, WIDTH, (small, cut))
-    (found,) = layout.frames_of(cut_views(np.ascontiguousarray(frame.transpose(2, 0, 1)), layout))
+    (found,) = layout.frames_of(
+        cut_views(torch.from_numpy(np.ascontiguousarray(frame.transpose(2, 0, 1))), layout).numpy()
+    )
     np.testing.assert_array_equal(found, frame)

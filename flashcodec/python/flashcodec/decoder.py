@@ -15,7 +15,7 @@ from flashcodec.frames import ArrayT, Frame, FrameBatch, FrameBatchOf, FrameOf
 from flashcodec.geometry import shortest_edge_size
 from flashcodec.layouts import Interpolation, RGBLayout
 from flashcodec.limits import Limits
-from flashcodec.reading import Engines, FrameReader, Memory, OnError, Pixels, Progress
+from flashcodec.reading import Allocator, Engines, FrameReader, OnError, Pixels, Progress
 from flashcodec.timeline import Numbers, Seconds, Timeline
 
 FrameT = TypeVar("FrameT", bound=FrameOf[Any])
@@ -58,7 +58,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         self._order = dimension_order
         self._snap = snap
         self._snap_tolerance = snap_tolerance
-        self._reader: FrameReader | None = FrameReader(stream, layout, engines, self._memory, fast, on_error)
+        self._reader: FrameReader | None = FrameReader(stream, layout, engines, self._allocator(), fast, on_error)
         self.metadata: VideoStreamMetadata = stream.metadata
         self._timeline = Timeline(stream.pts_seconds, self.metadata.end_stream_seconds)
         self.stream_index = self.metadata.stream_index
@@ -68,7 +68,9 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         """Return the number of the GPU that frames are to be on; none: in ordinary memory. Raises ValueError."""
 
     @abstractmethod
-    def _memory(self, shape: tuple[int, ...]) -> Memory: ...
+    def _allocator(self) -> Allocator:
+        """Return what allocates the memory of frames, without a reference to this decoder."""
+
     @abstractmethod
     def _pixels(self, data: Pixels) -> ArrayT: ...
     @abstractmethod

@@ -38,6 +38,9 @@ class Memory(NamedTuple):
     out: Pixels | tuple[int, int]
 
 
+Allocator = Callable[[tuple[int, ...]], Memory]
+
+
 class Engines:
     """The process-wide pool of decoding threads, or one of one's own, which a forked child starts anew."""
 
@@ -87,7 +90,7 @@ class FrameReader:
     stream: Bitstream
     layout: RGBLayout
     engines: Engines
-    memory: Callable[[tuple[int, ...]], Memory]
+    memory: Allocator
     fast: bool = False
     on_error: OnError = "raise"
 

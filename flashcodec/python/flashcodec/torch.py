@@ -23,7 +23,7 @@ from flashcodec.frames import FrameBatch as NumpyFrameBatch
 from flashcodec.frames import FrameBatchOf, FrameOf
 from flashcodec.layouts import Interpolation
 from flashcodec.limits import Limits
-from flashcodec.reading import Memory, OnError, host_memory
+from flashcodec.reading import Allocator, Memory, OnError, host_memory
 from flashcodec.samplers import clips_at_regular_indices, clips_at_regular_timestamps
 from flashcodec.serving import gpu_numbers
 
@@ -113,13 +113,8 @@ class VideoDecoder(Decoder[torch.Tensor, Frame, FrameBatch]):
         self._gpu = torch.device("cuda", number)
         return (number,)
 
-    def _memory(self, shape: tuple[int, ...]) -> Memory:
-        """Allocate the memory of tensors; of a GPU's, after what is still at work on it."""
-        if self._gpu is None:
-            return host_memory(shape)
-        tensor = torch.empty(shape, dtype=torch.uint8, device=self._gpu)
-        torch.cuda.current_stream(self._gpu).synchronize()
-        return Memory(tensor, (tensor.data_ptr(), tensor.nbytes))
+    def _allocator(self) -> Allocator:
+        return host_memory if self._gpu is None else partial(_gpu_memory, self._gpu)
 
     def _channels_first(self, data: Any) -> Any:
         return data.transpose(0, 3, 1, 2) if self._gpu is None else data.permute(0, 3, 1, 2)
@@ -149,6 +144,13 @@ class _TorchRandom:
 
 clips_at_random_indices = partial(samplers.clips_at_random_indices, rng=_TorchRandom())
 clips_at_random_timestamps = partial(samplers.clips_at_random_timestamps, rng=_TorchRandom())
+
+
+def _gpu_memory(device: torch.device, shape: tuple[int, ...]) -> Memory:
+    """Allocate the memory of a tensor, and wait for what is still at work on it."""
+    tensor = torch.empty(shape, dtype=torch.uint8, device=device)
+    torch.cuda.current_stream(device).synchronize()
+    return Memory(tensor, (tensor.data_ptr(), tensor.nbytes))
 
 
 def _tensor(data: Any) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from flashcodec.bitstream import Bitstream, Indices, Source
 from flashcodec.decoder import Decoder
 from flashcodec.frames import Frame, FrameBatch
-from flashcodec.reading import Memory, Pixels, host_memory
+from flashcodec.reading import Allocator, Pixels, host_memory
 
 
 class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
@@ -50,8 +50,8 @@ class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
             )
         raise ValueError(f'Invalid device ({device}). Supported is "cpu".')
 
-    def _memory(self, shape: tuple[int, ...]) -> Memory:
-        return host_memory(shape)
+    def _allocator(self) -> Allocator:
+        return host_memory
 
     def _channels_first(self, data: Pixels) -> Pixels:
         return data.transpose(0, 3, 1, 2)

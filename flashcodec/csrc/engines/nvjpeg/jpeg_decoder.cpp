@@ -51,6 +51,7 @@ std::shared_ptr<uint8_t[]> JpegDecoder::decode(std::span<const unsigned char> jp
   if (!surface) return nullptr;
   std::shared_ptr<uint8_t[]> group = points_.gpu()->take(layout.group_bytes());
   std::vector<Place> places;
+  places.reserve(layout.group_frames());
   for (int slot = 0; slot < layout.group_frames(); ++slot) places.push_back({group.get(), slot});
   writer_.write_rgb(*surface, orientation, layout, places);
   points_.fence();
