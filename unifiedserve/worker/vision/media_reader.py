@@ -82,11 +82,12 @@ class MediaReader:
 
     def _image(self, source: MediaSource, layout: flashcodec.Layout) -> Tensor:
         data = open_source(source)
-        if self._gpu_images is not None:
-            found = self._gpu_images.image_in_layout(data, layout)
-            if found is not None:
-                return self._device.adopt(found)
-        return torch.from_numpy(image_in_layout(data, layout))
+        try:
+            found = None if self._gpu_images is None else self._gpu_images.image_in_layout(data, layout)
+        except RuntimeError as error:
+            _log.warning("%s: decoded on a core: %s", source.name, error)
+            found = None
+        return torch.from_numpy(image_in_layout(data, layout)) if found is None else self._device.adopt(found)
 
     def _take_frames(self, medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
         """Hand on a group of frames, or why there is none, in the collector's thread."""
