@@ -30,7 +30,7 @@ _TURNS: dict[int, Callable[[Pixels], Pixels]] = {
 }
 
 
-# Fresh memory for each picture costs a third of decoding it: up to so many bytes a thread keeps its own.
+# Fresh memory for each picture costs a quarter of decoding it: up to so many bytes a thread keeps its own.
 _KEPT_BYTES = 64 << 20
 
 
