@@ -1,6 +1,8 @@
 """The GPU's path on a stand-in for the GPU: plain torch in place of its kernels, on a device that computes late."""
 
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import deferred_device
@@ -11,8 +13,9 @@ from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory
 from unifiedserve.attention import CrossSpan, RaggedBatch, cross_attention, reference
+from unifiedserve.attention.base import SequenceView
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import Kernels, Room, Sharing
+from unifiedserve.device.base import DecodeStep, Kernels, Room, Sharing
 from unifiedserve.device.cuda.kernels import CudaKernels
 from unifiedserve.device.cuda.operators import PlannedAttention
 from unifiedserve.device.cuda.sharing import TimeSlices
@@ -26,6 +29,15 @@ class PlainAttention:
             assert q.shape[1] == groups * keys.shape[2]
             out = torch.empty_like(q)
             reference.attend(q, out, keys, values, batch.sequences, scale, window)
+            return out
+
+        return attend
+
+    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int) -> PlannedAttention:
+        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
+            assert q.shape[1] == groups * keys.shape[2]
+            out = torch.empty_like(q)
+            deferred_device.launch(_attend_rows, q, keys, values, lengths, table, out, scale, window, context)
             return out
 
         return attend
@@ -64,14 +76,49 @@ class PlainPointwise:
         if query_norm is not None and key_norm is not None:
             q = functional.rms_norm(q, query_norm.shape, query_norm.float(), epsilon)
             k = functional.rms_norm(k, key_norm.shape, key_norm.float(), epsilon)
-        page, offset = slots // keys.shape[1], slots % keys.shape[1]
-        keys[page, offset] = _turned(k, cosine, sine).to(keys.dtype)
-        values[page, offset] = v.to(values.dtype)
+        deferred_device.launch(_store, keys, _turned(k, cosine, sine).to(keys.dtype), slots)
+        deferred_device.launch(_store, values, v.to(values.dtype), slots)
         return _turned(q, cosine, sine).to(qkv.dtype)
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         gate, up = gate_up.float().chunk(2, dim=1)
         return (functional.silu(gate) * up).to(gate_up.dtype)
+
+
+class DeferredStream:
+    """A `SideStream` whose work is done when its values are waited for, no further; recorded work is issued again."""
+
+    def __init__(self) -> None:
+        self._name = uuid.uuid4().hex
+
+    @contextmanager
+    def use(self) -> Iterator[None]:
+        deferred_device.synchronize()
+        with deferred_device.process(self._name):
+            yield
+
+    def record(self, work: Callable[[], object]) -> Callable[[], object]:
+        return work
+
+    def download(self, tokens: Tensor) -> DecodeStep:
+        return _Download(self._name, tokens)
+
+
+class _Download:
+    def __init__(self, process: str, tokens: Tensor) -> None:
+        self._process = process
+        self._host = torch.empty(tokens.shape, dtype=tokens.dtype)
+        self._host.copy_(tokens, non_blocking=True)
+        self._reach = deferred_device.mark()
+
+    def wait(self) -> None:
+        with deferred_device.process(self._process):
+            self._reach()
+
+    def tokens(self) -> list[int]:
+        self.wait()
+        tokens: list[int] = self._host.tolist()
+        return tokens
 
 
 class DeferredDevice:
@@ -86,7 +133,7 @@ class DeferredDevice:
         self.torch = torch.device("deferred", 0)
         self.synchronous = False
         self.sharing: Sharing = TimeSlices()
-        self.kernels: Kernels = CudaKernels(self, PlainAttention(), PlainPointwise())
+        self.kernels: Kernels = CudaKernels(self, PlainAttention(), PlainPointwise(), DeferredStream)
         self._room = room or (lambda: Room("a stand-in", 1 << 30, 1 << 30))
 
     def best_dtype(self) -> str:
@@ -117,3 +164,26 @@ class DeferredDevice:
 def _turned(heads: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     first, second = heads.chunk(2, dim=-1)
     return heads * cosine[:, None] + torch.cat([-second, first], dim=-1) * sine[:, None]
+
+
+def _store(cache: Tensor, new: Tensor, slots: Tensor) -> None:
+    stored = slots >= 0
+    cache[slots[stored] // cache.shape[1], slots[stored] % cache.shape[1]] = new[stored]
+
+
+def _attend_rows(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    lengths: Tensor,
+    table: Tensor,
+    out: Tensor,
+    scale: float,
+    window: int | None,
+    context: int,
+) -> None:
+    out.fill_(torch.nan)
+    rows = [row for row, length in enumerate(lengths.tolist()) if length]
+    views = [SequenceView(row, row + 1, table[row], int(lengths[row]), None) for row in rows]
+    assert all(view.kv_len <= context for view in views)
+    reference.attend(q, out, keys, values, views, scale, window)

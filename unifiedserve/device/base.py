@@ -67,6 +67,51 @@ class StepRunner(Protocol):
         """
 
 
+class DecodeRow(NamedTuple):
+    """A running sequence's next token: `token` comes behind `length` tokens in the cache, at `length + offset`.
+
+    `number` is the row that the device keeps of the sequence. A token of None is the one that was drawn there last.
+    `pages` are those of its tokens; a longer list begins with what it was before.
+    """
+
+    number: int
+    token: int | None
+    length: int
+    offset: int
+    pages: Sequence[int]
+
+
+class DecodeStep(Protocol):
+    """A step of decode that a device was told to do."""
+
+    def wait(self) -> None:
+        """Return when it is done. Raises RuntimeError if it, or what came before, failed."""
+
+    def tokens(self) -> list[int]:
+        """Wait, and return the tokens that were drawn, in the order of its rows."""
+
+
+class Decoder(Protocol):
+    """Decodes running sequences of which the device keeps the rows: the host says only what has changed.
+
+    Steps are done one after another, beside the device's other work: its fence does not wait for them.
+    """
+
+    #: how many rows it keeps
+    rows: int
+
+    def launch(self, rows: Sequence[DecodeRow], draw: Callable[[Tensor], Tensor]) -> DecodeStep:
+        """Have the step done behind all that was issued so far; return at once.
+
+        `draw` makes token ids int64 [n] on the device, of logits float32 [n, vocab] that are overwritten by the next
+        step; what is below 0 may stand for a token that the host has yet to choose. Raises ValueError if a sequence has
+        too few pages, or more than its row holds.
+        """
+
+    def forget(self, row: int) -> None:
+        """Let a row be another sequence's from the next step on."""
+
+
 class VisionKernels(Protocol):
     """The steps of a vision encoder; hidden states are [N, width]."""
 
@@ -107,6 +152,12 @@ class Kernels(Protocol):
 
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
         """Return what makes float32 logits [k, vocab], valid until the next call, of hidden states [k, hidden]."""
+
+    def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
+        """Return what decodes up to so many sequences of up to `tokens` tokens with a causal model of transformers.
+
+        None if steps of decode are to be run like all others.
+        """
 
 
 class Room(NamedTuple):

@@ -108,6 +108,11 @@ class SamplingParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
 
     @property
+    def follows(self) -> bool:
+        """Tell whether what can come next depends on which tokens came before, beside how many."""
+        return self.penalised or self.grammar is not None
+
+    @property
     def truncated(self) -> bool:
         return self.top_k > 0 or self.top_p < 1 or self.min_p > 0
 

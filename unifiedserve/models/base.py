@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from unifiedserve.attention import RaggedBatch
-from unifiedserve.device.base import Device
+from unifiedserve.device.base import Decoder, Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.kv_cache import KVCache
@@ -296,6 +296,15 @@ class LanguageAdapter:
     def layer_inputs(self, embeds: Tensor) -> dict[str, Any]:
         """Return embeddings [T, width] as arguments of transformers' text model."""
         return {"inputs_embeds": embeds[None]}
+
+    def decoder(self, kv: KVCache, rows: int, tokens: int) -> Decoder | None:
+        """Return what decodes up to so many sequences of so many tokens on the device by itself.
+
+        None where a step of decode is one like all others.
+        """
+        if self.keeps_visual_rows or kv.state_pages:
+            return None
+        return self.device.kernels.decoder(self.model, kv, rows, tokens, self.position_rows)
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:

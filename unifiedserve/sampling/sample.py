@@ -5,6 +5,7 @@ so a token is the same wherever and in whatever batch it is sampled.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from unifiedserve.sampling.adjust import adjust
 
 _ROWS = 16  # whose whole vocabulary is sorted or scored at a time: more would take much fresh memory
 _UNDECIDED = -1
+_UNIFORMS = 64  # drawn at once: making a generator takes as long as many numbers
 
 
 class SampledToken(NamedTuple):
@@ -46,8 +48,48 @@ def sample(
     row, and once for log-probabilities.
     A sampling request needs a seed: see `SamplingParams.for_choice`.
     """
-    adjusted = adjust(logits, params, histories, indices, eos_token_ids, allowed or {})
-    return _report(logits, params, _choose(adjusted, params, indices))
+    draw = Draw(logits, params, histories, indices, eos_token_ids, allowed)
+    return draw.finish(draw.tokens.tolist())
+
+
+class Draw:
+    """A draw as `sample` has it, whose tokens are on their way.
+
+    tokens   int64 [B], on the device of the logits; below 0 where the host has yet to decide: `finish` does
+
+    A history is looked at only if its request's parameters `follow` it. With `keep` the logits may be overwritten
+    before the end.
+    """
+
+    def __init__(
+        self,
+        logits: Tensor,
+        params: Sequence[SamplingParams],
+        histories: Sequence[Sequence[int]],
+        indices: Sequence[int],
+        eos_token_ids: Sequence[int] = (),
+        allowed: Mapping[int, Tensor] | None = None,
+        *,
+        keep: bool = False,
+    ) -> None:
+        if keep and any(p.logprobs is not None or p.truncated for p in params):
+            logits = logits.clone()
+        self._logits, self._params, self._indices = logits, params, indices
+        self._adjusted = adjust(logits, params, histories, indices, eos_token_ids, allowed or {})
+        self.tokens = _choose(self._adjusted, params, indices)
+
+    def finish(self, tokens: list[int]) -> list[SampledToken]:
+        """Return what was drawn, given the values of `tokens`."""
+        if undecided := [row for row, token in enumerate(tokens) if token == _UNDECIDED]:
+            parts = [undecided[first : first + _ROWS] for first in range(0, len(undecided), _ROWS)]
+            again = [self._draw_again(part) for part in parts]
+            tokens = list(tokens)
+            for row, token in zip(undecided, torch.cat(again).tolist(), strict=True):
+                tokens[row] = token
+        return _report(self._logits, self._params, tokens)
+
+    def _draw_again(self, rows: Sequence[int]) -> Tensor:
+        return _draw_truncated(_Drawn.of(self._adjusted, self._params, self._indices, rows), self._adjusted.shape[1])
 
 
 class _Drawn(NamedTuple):
@@ -70,8 +112,8 @@ class _Drawn(NamedTuple):
         return cls(own, at, some / temperatures.float()[:, None], uniforms)
 
 
-def _choose(logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[int]) -> list[int]:
-    """Return a token for each row of adjusted logits."""
+def _choose(logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[int]) -> Tensor:
+    """Return a token for each row of adjusted logits, int64 [B] on their device; _UNDECIDED where others matter."""
     chosen = logits.argmax(dim=-1)
     plain = [row for row, p in enumerate(params) if not p.greedy and not p.truncated]
     truncated = [row for row, p in enumerate(params) if not p.greedy and p.truncated]
@@ -81,19 +123,22 @@ def _choose(logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[
     if truncated:
         drawn = _Drawn.of(logits, params, indices, truncated)
         chosen[drawn.rows] = _draw_truncated(drawn, CANDIDATES + 1)  # one more shows whether top_k cuts between equals
-    tokens: list[int] = chosen.tolist()
-    if undecided := [row for row, token in enumerate(tokens) if token == _UNDECIDED]:
-        parts = [undecided[first : first + _ROWS] for first in range(0, len(undecided), _ROWS)]
-        again = [_draw_truncated(_Drawn.of(logits, params, indices, part), logits.shape[1]) for part in parts]
-        for row, token in zip(undecided, torch.cat(again).tolist(), strict=True):
-            tokens[row] = token
-    return tokens
+    return chosen
 
 
 def _uniform(params: SamplingParams, index: int) -> float:
     if params.seed is None:
         raise ValueError("a sampling request needs a seed")
-    return np.random.Generator(np.random.Philox(key=params.seed % SEED_LIMIT, counter=index)).random()
+    block, place = divmod(index, _UNIFORMS)
+    return _uniforms(params.seed % SEED_LIMIT, block * _UNIFORMS)[place]
+
+
+@lru_cache(maxsize=1024)
+def _uniforms(key: int, first: int) -> list[float]:
+    """Return the numbers for generated tokens `first` and on: of each counter's four the first."""
+    generator = np.random.Generator(np.random.Philox(key=key, counter=first))
+    numbers: list[float] = generator.random(4 * _UNIFORMS)[::4].tolist()
+    return numbers
 
 
 def _draw_truncated(drawn: _Drawn, candidates: int) -> Tensor:

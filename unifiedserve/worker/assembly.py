@@ -6,6 +6,7 @@ import torch
 
 from unifiedserve.config import Stage
 from unifiedserve.device import Device
+from unifiedserve.device.base import Decoder
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import SharedMemory
@@ -65,12 +66,21 @@ def _language_lane(
     )
     model, visual = _load_model(spec, patches.device, memory)
     sampler = Sampler(grammars, spec.eos_token_ids)
-    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, spec.config.service_order)
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
+    decoder = _decoder(spec, model) if generates else None
+    order = spec.config.service_order
+    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, order, decoder)
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0)
     return LanguageLane(stages, hosted, budget, port), decode_step
+
+
+def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:
+    """Return what decodes on the device by itself, if anything does."""
+    longest: int = spec.config.max_model_len or model.adapter.config.get_text_config().max_position_embeddings
+    held = (model.kv.pool.num_pages - model.kv.state_pages) * model.kv.page_size
+    return model.adapter.decoder(model.kv, spec.config.max_running, min(longest, held))
 
 
 def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple[LanguageModel, RowBuffer]:

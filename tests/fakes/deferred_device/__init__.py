@@ -5,6 +5,7 @@ results' sizes depend on values. Until then host memory under a `view` is what i
 Tensors of the host and of the device do not mix. There are no random numbers, no streams and no events.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from torch import Tensor
@@ -14,7 +15,19 @@ from .operations import launch
 from .stream import stream
 from .tensor import NAME, wrap
 
-__all__ = ["copies", "install", "launch", "pending", "process", "reset", "synchronize", "uploads", "view", "waits"]
+__all__ = [
+    "copies",
+    "install",
+    "launch",
+    "mark",
+    "pending",
+    "process",
+    "reset",
+    "synchronize",
+    "uploads",
+    "view",
+    "waits",
+]
 
 
 def install() -> None:
@@ -40,6 +53,12 @@ def process(name: str) -> AbstractContextManager[None]:
 def synchronize() -> None:
     """Do all work that is queued. Raises RuntimeError if some of it fails."""
     DeviceModule().synchronize()
+
+
+def mark() -> Callable[[], None]:
+    """Return what does the work that is queued by now, of this process."""
+    place = stream.mark()
+    return lambda: stream.run(place)
 
 
 def pending() -> int:

@@ -1,5 +1,6 @@
 """The device's one stream: work in program order, done when the host waits for it, and counts of what the host did."""
 
+import itertools
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ class Stream:
         self._queues: defaultdict[str, deque[Work]] = defaultdict(deque)
         self._pending = self._queues[""]
         self._running = threading.RLock()
+        self._marks = itertools.count()
         self.reset()
 
     def reset(self) -> None:
@@ -50,10 +52,18 @@ class Stream:
         self.waits.append(name)
         self.run()
 
-    def run(self) -> None:
-        """Do all work. Raises RuntimeError for the first that fails; what was queued behind it is never done."""
+    def mark(self) -> Work:
+        """Queue a place to which work can be done."""
+        self._pending.append(work := Work(f"mark {next(self._marks)}", lambda: None))
+        return work
+
+    def run(self, mark: Work | None = None) -> None:
+        """Do all work, or that before a mark.
+
+        Raises RuntimeError for the first that fails; what was queued behind it is never done.
+        """
         with self._running, torch.inference_mode():
-            while self._pending:
+            while self._pending and (mark is None or mark in self._pending):
                 work = self._pending.popleft()
                 try:
                     work.run()

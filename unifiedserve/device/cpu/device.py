@@ -10,7 +10,7 @@ from torch.utils.dlpack import from_dlpack
 from ipc_buffers import Memory
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import Kernels, Sharing, StepRunner
+from unifiedserve.device.base import Decoder, Kernels, Sharing, StepRunner
 from unifiedserve.device.cpu.attention import CpuAttention
 from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.device.cpu.head import Head
@@ -36,6 +36,10 @@ class CpuKernels:
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
         """Return what makes float32 logits."""
         return Head(module)
+
+    def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
+        """Return None: the layers are told of a step by one call as it is."""
+        return None
 
 
 class CpuDevice:

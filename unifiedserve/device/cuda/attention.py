@@ -1,12 +1,24 @@
 """A step's attention on a GPU."""
 
 from functools import cached_property
+from typing import Protocol
 
 from torch import Tensor
 
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.device.base import Device
 from unifiedserve.device.cuda.operators import Attention, PlannedAttention
+
+
+class StoredAttention(Protocol):
+    """A step's attention over keys and values that are stored first."""
+
+    @property
+    def slots(self) -> Tensor:
+        """int64 [T], on the device: where each new token's keys and values go; below 0: nowhere."""
+
+    def attend_stored(self, q: Tensor, layer: int, scale: float) -> Tensor:
+        """Attend within each sequence, q contiguous and the result [T, q_heads, head_dim]."""
 
 
 class CudaAttention:

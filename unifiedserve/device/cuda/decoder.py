@@ -8,7 +8,7 @@ from torch.nn.functional import linear
 
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.device.base import Device
-from unifiedserve.device.cuda.attention import CudaAttention
+from unifiedserve.device.cuda.attention import CudaAttention, StoredAttention
 from unifiedserve.device.cuda.operators import Attention, Pointwise
 from unifiedserve.device.llama import LlamaLayer, Rotary
 
@@ -27,14 +27,22 @@ class CudaDecoder:
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
         attention = CudaAttention(batch, kv, self._device, self._attention)
+        return self.run(embeds, positions, attention, kv, self._device.upload(batch.wanted_rows))
+
+    def run(
+        self, embeds: Tensor, positions: Tensor, attention: StoredAttention, kv: PagedKV, wanted: Tensor | None
+    ) -> Tensor:
+        """Return what a `StepRunner` does of the `wanted` rows, int64 [W] on the device; None: of all.
+
+        Nothing in here waits for the device or depends on values, so that it can be recorded.
+        """
         cosine, sine = self._rotary(positions)
         embeds, *added = torch.split(embeds, self._hidden, dim=1)
         residual, delta = embeds.to(torch.float32, copy=True, memory_format=torch.contiguous_format), None
         for index, layer in enumerate(self._layers):
             normed = self._norm_sum(residual, delta, layer.input_norm)
             attended = self._attend(index, layer, normed, cosine, sine, attention, kv)
-            if index == len(self._layers) - 1:  # of the other tokens nothing but keys and values is needed
-                wanted = self._device.upload(batch.wanted_rows)
+            if wanted is not None and index == len(self._layers) - 1:  # of others only keys and values are needed
                 residual, attended = residual.index_select(0, wanted), attended.index_select(0, wanted)
             delta = linear(attended, *layer.output)
             normed = self._norm_sum(residual, delta, layer.attention_norm)
@@ -50,7 +58,7 @@ class CudaDecoder:
         normed: Tensor,
         cosine: Tensor,
         sine: Tensor,
-        attention: CudaAttention,
+        attention: StoredAttention,
         kv: PagedKV,
     ) -> Tensor:
         """Return [T, heads * head_dim] of a layer's input [T, hidden]."""

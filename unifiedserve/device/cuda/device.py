@@ -12,6 +12,7 @@ from unifiedserve.config import AttentionBackend, DeviceName
 from unifiedserve.device.base import Kernels, Room, Sharing
 from unifiedserve.device.cuda.backends import attention_backend, check_attention_backend
 from unifiedserve.device.cuda.sharing import TimeSlices
+from unifiedserve.device.cuda.side_stream import CudaStream
 from unifiedserve.device.cuda.support import first_gpu, multiplies_bfloat16
 from unifiedserve.errors import ConfigError
 
@@ -33,7 +34,8 @@ class CudaDevice:
         from unifiedserve.device.cuda.kernels import CudaKernels
         from unifiedserve.device.triton.operators import TritonPointwise
 
-        return CudaKernels(self, attention_backend(self._attention, self), TritonPointwise())
+        attention = attention_backend(self._attention, self)
+        return CudaKernels(self, attention, TritonPointwise(), lambda: CudaStream(self.torch))
 
     def best_dtype(self) -> str:
         return "bfloat16" if multiplies_bfloat16(first_gpu()) else "float32"

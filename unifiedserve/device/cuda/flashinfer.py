@@ -29,8 +29,8 @@ WORKSPACE_BYTES = 128 << 20
 class FlashInferAttention:
     """`Attention` by FlashInfer's kernels for tensor cores; plans of a step hold until the next step's are asked for.
 
-    What it lacks is left to `fallback`: dtypes but DTYPES, head sizes but HEAD_DIMS, tokens that see later ones, and
-    attention across.
+    What it lacks is left to `fallback`: dtypes but DTYPES, head sizes but HEAD_DIMS, tokens that see later ones,
+    attention across, and plans that are made on the device.
     """
 
     def __init__(self, device: Device, fallback: Attention) -> None:
@@ -42,6 +42,9 @@ class FlashInferAttention:
             return self._fallback.of_batch(batch, groups)
         self._device.fence()  # a wrapper's next plan overwrites the host memory that its last one is copied from
         return _StepAttention(batch, groups, self._wrappers, self._fallback)
+
+    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int) -> PlannedAttention:
+        return self._fallback.of_rows(lengths, table, context, groups)
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
         return self._fallback.of_spans(spans, groups)

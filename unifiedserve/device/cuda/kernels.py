@@ -1,5 +1,6 @@
 """What a GPU computes, made of operators."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -8,13 +9,18 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.device.base import Device, StepRunner
+from unifiedserve.device.base import Decoder, Device, StepRunner
 from unifiedserve.device.cuda.attention import CudaAttention
+from unifiedserve.device.cuda.decode_graphs import DecodeGraphs
 from unifiedserve.device.cuda.decoder import CudaDecoder
 from unifiedserve.device.cuda.operators import Attention, Pointwise
+from unifiedserve.device.cuda.side_stream import SideStream
 from unifiedserve.device.cuda.vision import CudaVision
 from unifiedserve.device.llama import fits
 
+_log = logging.getLogger(__name__)
+#: rotary embeddings of transformers that look at the positions' values on the host
+WAITING_ROTATIONS = frozenset({"dynamic", "longrope"})
 #: what the pointwise kernels know
 DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
@@ -22,8 +28,11 @@ DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 class CudaKernels:
     """`Kernels` of a device, over its libraries."""
 
-    def __init__(self, device: Device, attention: Attention, pointwise: Pointwise) -> None:
+    def __init__(
+        self, device: Device, attention: Attention, pointwise: Pointwise, side_stream: Callable[[], SideStream]
+    ) -> None:
         self._device, self._attention, self._pointwise = device, attention, pointwise
+        self._side_stream = side_stream
         self.vision = CudaVision()
 
     def attention(self, batch: RaggedBatch, kv: PagedKV) -> CudaAttention:
@@ -39,3 +48,16 @@ class CudaKernels:
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
         """Return what makes float32 logits."""
         return lambda hidden: linear(hidden, module.weight, module.bias).float()
+
+    def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
+        """Return what decodes a llama-like model by graphs; None for another, or where none can be recorded."""
+        text = model.get_decoder()
+        layers = self.runner(text, kv.pages.dtype)
+        if not isinstance(layers, CudaDecoder) or getattr(text.rotary_emb, "rope_type", None) in WAITING_ROTATIONS:
+            return None
+        shape = {"rows": rows, "tokens": tokens, "position_rows": position_rows}
+        try:
+            return DecodeGraphs(model, layers, self._attention, kv, self._side_stream(), self._device, **shape)
+        except RuntimeError as error:
+            _log.warning("decoding without CUDA graphs, which could not be recorded: %s", error)
+            return None

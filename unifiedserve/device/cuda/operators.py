@@ -21,6 +21,13 @@ class Attention(Protocol):
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
         """Plan attention within the sequences of a batch, as `AttentionStep.attend` has it."""
 
+    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int) -> PlannedAttention:
+        """Plan attention of one new token a row by work on the device, which may be recorded, whatever the values.
+
+        lengths: int32 [R], tokens of context with the new one, 0: no sequence, whose result may be anything; table:
+        int32 [R, pages], contiguous, their pages. No length is above `context`.
+        """
+
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
         """Plan attention across: each span's tokens attend to all of its rows, which are pages of one key."""
 
@@ -46,7 +53,8 @@ class Pointwise(Protocol):
         """Rotate queries and keys, write keys and values into their slots, return the queries [T, q_heads, head_dim].
 
         qkv: [T, (q_heads + 2 * kv_heads) * head_dim]; cosine, sine: float32 [T, rotary_dim]; keys, values: a layer's
-        [num_pages, page_size, kv_heads, head_dim]; slots: int64 [T]. Heads are normalised first if there are norms.
+        [num_pages, page_size, kv_heads, head_dim]; slots: int64 [T], below 0: nowhere. Heads are normalised first if
+        there are norms.
         """
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:

@@ -31,7 +31,8 @@ class AttentionPlan:
 
     parts   int32 [N, 7]  the tile's first row in the batch, its tokens, the first one's position, where the sequence's
                           pages begin, the part's keys [begin, end), its first row of partial outputs; -1: the only part
-    merges  int32 [M, 4]  row in the batch, first row of partial outputs, distance to the next part's, number of parts
+    merges  int32 [M, 4]  row in the batch, first row of partial outputs, distance to the next part's, number of parts;
+                          none: nothing to merge
     limits  int32 [T]     the first key that each token does not see
     pages   int32 [P]     page numbers
     """
@@ -54,6 +55,39 @@ class AttentionPlan:
                 limits[rows[sequence] : rows[sequence + 1]] = own.numpy()
         first_pages = batch.kv_page_indptr.numpy()[:-1]
         return _plan(counts, kv_lens, first_pages, limits, batch.kv_page_indices.numpy(), groups, device)
+
+    @staticmethod
+    def of_rows(lengths: Tensor, table: Tensor, context: int, groups: int) -> "AttentionPlan":
+        """Plan one new token a row, the last of `lengths` int32 [R], by work on their device alone.
+
+        table: int32 [R, P], contiguous. Each row has programs for all parts of `context` tokens, of which those beyond
+        its length do nothing; the others are what `of_batch` plans. A length of 0 is no sequence.
+        """
+        parts = -(-context // PART_KEYS)
+        rows = torch.arange(len(lengths), dtype=torch.int32, device=lengths.device)
+        part = torch.arange(parts, dtype=torch.int32, device=lengths.device)
+        split = (lengths + (PART_KEYS - 1)) // PART_KEYS
+        several = (split > 1)[:, None]
+        begin = (part * PART_KEYS).expand(len(rows), parts)
+        end = torch.minimum(begin + PART_KEYS, torch.maximum(lengths[:, None], begin))
+        columns = (
+            rows[:, None],
+            (part < split[:, None]).int(),
+            (lengths - 1)[:, None],
+            (rows * table.shape[1])[:, None],
+            begin,
+            end,
+            torch.where(several, rows[:, None] * parts + part, -1),
+        )
+        merged = torch.where(split > 1, split, 0)
+        return AttentionPlan(
+            parts=torch.stack([column.expand(begin.shape) for column in columns], -1).view(-1, 7),
+            merges=torch.stack([rows, rows * parts, torch.ones_like(rows), merged], -1),
+            limits=lengths,
+            pages=table.view(-1),
+            partial_rows=len(rows) * parts,
+            groups=groups,
+        )
 
     @staticmethod
     def of_spans(spans: Sequence[CrossSpan], groups: int, device: torch.device) -> "AttentionPlan":

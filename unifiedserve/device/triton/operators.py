@@ -23,6 +23,9 @@ class TritonAttention:
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
         return _planned(AttentionPlan.of_batch(batch, groups, self._device))
 
+    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int) -> PlannedAttention:
+        return _planned(AttentionPlan.of_rows(lengths, table, context, groups))
+
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
         return _planned(AttentionPlan.of_spans(spans, groups, self._device))
 

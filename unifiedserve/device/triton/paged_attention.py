@@ -207,4 +207,5 @@ def _merge(
         sums = sums * decay + tl.sum(weights[:, None] * outputs, 0)
         highest = higher
     result = sums / tl.where(total == 0.0, 1.0, total)
-    tl.store(out + row * HEAD_DIM + dims, result.to(out.dtype.element_ty), mask=in_head)
+    if count > 0:
+        tl.store(out + row * HEAD_DIM + dims, result.to(out.dtype.element_ty), mask=in_head)

@@ -23,7 +23,8 @@ def store_kv(
 
     qkv: [T, (q_heads + 2 * kv_heads) * head_dim], contiguous, the product of the fused projections; cosine, sine:
     [T, rotary_dim], contiguous, for pairs half of rotary_dim apart (transformers' rotate_half); other dimensions stay.
-    keys, values: [num_pages, page_size, kv_heads, head_dim], strided; slots: int64 [T], page * page_size + offset.
+    keys, values: [num_pages, page_size, kv_heads, head_dim], strided; slots: int64 [T], page * page_size + offset, or
+    below 0 for a token that is stored nowhere.
     query_norm, key_norm: [head_dim], weights of an RMSNorm with `epsilon` over each head before the rotation; both or
     none. Returns [T, q_heads, head_dim] of qkv's dtype. All is computed in float32 and rounded once. Raises ValueError
     if shapes or strides are others.
@@ -125,17 +126,18 @@ def _store_kv(
         mask=used & is_query,
     )
     slot = tl.load(slots + row)
-    place = slot // PAGE_SIZE * page_stride + slot % PAGE_SIZE * token_stride + dims[None, :]
-    tl.store(
-        keys + place + (heads[:, None] - Q_HEADS) * head_stride,
-        turned.to(keys.dtype.element_ty),
-        mask=used & (heads >= Q_HEADS)[:, None] & (heads < Q_HEADS + KV_HEADS)[:, None],
-    )
-    tl.store(
-        values + place + (heads[:, None] - Q_HEADS - KV_HEADS) * head_stride,
-        x.to(values.dtype.element_ty),
-        mask=used & is_value,
-    )
+    if slot >= 0:
+        place = slot // PAGE_SIZE * page_stride + slot % PAGE_SIZE * token_stride + dims[None, :]
+        tl.store(
+            keys + place + (heads[:, None] - Q_HEADS) * head_stride,
+            turned.to(keys.dtype.element_ty),
+            mask=used & (heads >= Q_HEADS)[:, None] & (heads < Q_HEADS + KV_HEADS)[:, None],
+        )
+        tl.store(
+            values + place + (heads[:, None] - Q_HEADS - KV_HEADS) * head_stride,
+            x.to(values.dtype.element_ty),
+            mask=used & is_value,
+        )
 
 
 @triton.jit

@@ -11,6 +11,7 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import Generation, Token
 from unifiedserve.scheduling import DecodeState
 from unifiedserve.worker.cache_log import CacheLog
+from unifiedserve.worker.language.decode_ahead import Collected, DecodeAhead
 from unifiedserve.worker.language.model import LanguageModel, Rows
 from unifiedserve.worker.language.sampler import Key, Sampler
 from unifiedserve.worker.language.sequence import release_pages
@@ -19,7 +20,13 @@ from unifiedserve.worker.language.sequence import release_pages
 class DecodeStage:
     """Owns the KV pages of the running sequences, and the visual pages that they go on to need."""
 
-    def __init__(self, model: LanguageModel, visual: RowBuffer, instance: int, sampler: Sampler) -> None:
+    def __init__(
+        self, model: LanguageModel, visual: RowBuffer, instance: int, sampler: Sampler, ahead: DecodeAhead | None = None
+    ) -> None:
+        """Decode by the model's steps or, where the device does that by itself, `ahead`."""
+        self.ahead = ahead
+        self._leaving: list[Generation] = []  # which a step under way still writes to
+        self._released = False
         self._model = model
         self._visual = visual
         self._kv = model.kv
@@ -43,48 +50,102 @@ class DecodeStage:
         return self._waiting.pop(uid, None)
 
     def states(self) -> list[DecodeState]:
-        """Return what the scheduler sees of the sequences, by their turns."""
-        return [
-            DecodeState(s.ticket, s.index, len(s.token_ids), len(s.pages), self._kv.state_pages)
-            for s in self._running.values()
-        ]
+        """Return what the scheduler sees of the sequences that go on, by their turns."""
+        states = []
+        for sequence in self._running.values():
+            pending = self._pending(sequence)
+            limit = sequence.sampling.max_tokens
+            if limit is None or sequence.num_generated + pending < limit:
+                tokens = len(sequence.token_ids) + pending
+                pages = len(sequence.pages)
+                states.append(DecodeState(sequence.ticket, sequence.index, tokens, pages, self._kv.state_pages))
+        return states
 
     def rows(self, keys: list[Key]) -> list[tuple[Key, Rows]]:
         """Return the next token of each sequence as model input, less those for which no page could be had."""
         batch = []
         for key in keys:
-            sequence = self._running[key]
-            if self._grow(sequence):
+            if (sequence := self._running.get(key)) and self._grow(sequence):
                 last = len(sequence.token_ids) - 1
                 position = torch.full((self._model.adapter.position_rows, 1), last + sequence.position_offset)
                 cross = [CrossSpan(0, 1, self._visual.numbers(sequence.visual))] if sequence.visual else []
                 batch.append((key, Rows(sequence.token_ids[last:], position, last, sequence.pages, cross=cross)))
         return batch
 
+    def must_wait(self, keys: list[Key]) -> bool:
+        """Tell whether the steps under way must be collected before these sequences' next one is launched."""
+        return self.ahead is not None and self.ahead.must_wait([self._running[key] for key in keys])
+
+    def launch(self, keys: list[Key]) -> None:
+        """Launch the next step of these sequences ahead, less those for which no page could be had."""
+        sequences = [s for key in keys if (s := self._running.get(key)) and self._grow(s)]
+        if self.ahead is not None and sequences:
+            self.ahead.launch(sequences)
+
+    def collect(self) -> Collected:
+        """Wait for the oldest step under way; sequences that end release their pages, if no later one uses them.
+
+        Raises TypeError if steps are not launched ahead.
+        """
+        if self.ahead is None:
+            raise TypeError("steps are not launched ahead")
+        collected = self.ahead.collect(self._running)
+        self._release_unused()
+        self._ended(collected.sequences, collected.tokens)
+        return collected
+
     def finish(self, keys: list[Key], logits: Tensor) -> list[Token]:
         """Sample a token for each sequence; those that end release their pages."""
         sequences = [self._running[key] for key in keys]
         tokens = self._sampler.next_tokens(sequences, logits)
-        for sequence in sequences:
-            self._keep_full_pages(sequence)
-        for key, token in zip(keys, tokens, strict=True):
-            if token.finish:
-                self.drop(key)
+        self._ended(sequences, tokens)
         return tokens
 
     def drop(self, key: Key) -> None:
-        """Forget a sequence and release its pages."""
+        """Forget a sequence and release its pages, once no step uses them."""
         self._sampler.forget(key)
-        release_pages(self._running.pop(key), self._kv, self._visual)
+        self._leaving.append(self._running.pop(key))
+        self._release_unused()
         if not self._keys(key[0]):
             self._waiting.pop(key[0], None)
 
     def drop_request(self, uid: int, index: int | None = None) -> bool:
-        """Drop the answers of a request, or one of them; return whether there were any."""
+        """Drop the answers of a request, or one of them; return whether there were any. Their pages are free then."""
         keys = [key for key in self._keys(uid) if index in (None, key[1])]
         for key in keys:
             self.drop(key)
+        if self._leaving and self.ahead is not None:
+            self.ahead.wait()
+            self._release_leaving(self._leaving)
         return bool(keys)
+
+    def take_released(self) -> bool:
+        """Tell whether pages have come free since this was last asked."""
+        released, self._released = self._released, False
+        return released
+
+    def _pending(self, sequence: Generation) -> int:
+        return 0 if self.ahead is None else self.ahead.pending(sequence.key)
+
+    def _ended(self, sequences: list[Generation], tokens: list[Token]) -> None:
+        """See to what their tokens mean for sequences: pages that are full, answers that have ended."""
+        for sequence in sequences:
+            if sequence.key in self._running:
+                self._keep_full_pages(sequence)
+        for token in tokens:
+            if token.finish:
+                self.drop((token.uid, token.index))
+
+    def _release_unused(self) -> None:
+        ahead = self.ahead
+        self._release_leaving([s for s in self._leaving if ahead is None or not ahead.uses(s.key)])
+
+    def _release_leaving(self, sequences: list[Generation]) -> None:
+        for sequence in sequences:
+            release_pages(sequence, self._kv, self._visual)
+            self._released = True
+        released = {sequence.key for sequence in sequences}
+        self._leaving = [sequence for sequence in self._leaving if sequence.key not in released]
 
     def _keys(self, uid: int) -> list[Key]:
         return [key for key in self._running if key[0] == uid]
@@ -101,7 +162,7 @@ class DecodeStage:
             sequence.keyed += 1
 
     def _grow(self, sequence: Generation) -> bool:
-        missing = self._kv.pages_for(len(sequence.token_ids)) - len(sequence.pages)
+        missing = self._kv.pages_for(len(sequence.token_ids) + self._pending(sequence)) - len(sequence.pages)
         if missing > 0:
             pages = self._kv.pool.allocate(missing, sequence.ticket.uid, self._instance)
             if pages is None:

@@ -5,6 +5,7 @@ import time
 from torch import Tensor
 
 from unifiedserve.config import Stage
+from unifiedserve.messages.wire import Token
 from unifiedserve.scheduling import Chunk, Plan
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
@@ -41,8 +42,43 @@ class ForwardStep:
         self._freed = freed
         self._port = port
 
+    @property
+    def under_way(self) -> bool:
+        """Tell whether steps of decode have been launched whose tokens are not there yet."""
+        return bool(self._decode.ahead)
+
+    @property
+    def uids(self) -> set[int]:
+        """The requests of these steps."""
+        return self._decode.ahead.uids if self._decode.ahead else set()
+
     def run(self, plan: Plan) -> None:
         """Run what of the plan can be had pages for."""
+        if self._decode.ahead is None:
+            self._run_whole(plan)
+        elif plan.prefill:
+            self.settle()
+            self._run_whole(plan)
+        else:
+            self._run_ahead(plan)
+
+    def settle(self) -> None:
+        """Wait for the steps of decode that are under way."""
+        while self.under_way:
+            self._collect()
+
+    def _run_ahead(self, plan: Plan) -> None:
+        """Launch a step of decode, and see to what the one before has given meanwhile."""
+        if self._decode.must_wait(plan.decode):
+            self.settle()
+        before = len(self._decode.ahead or ())
+        self._decode.launch(plan.decode)
+        self._begin(plan)
+        for _ in range(before):
+            self._collect()
+
+    def _run_whole(self, plan: Plan) -> None:
+        """Run chunks and sequences in one pass."""
         start = time.monotonic()
         decode = self._decode.rows(plan.decode)
         prefill = self._prefill.rows(plan.prefill)
@@ -57,10 +93,17 @@ class ForwardStep:
         self._read_prompts(chunks, hidden[len(decode) :])
         logits = self._model.next_logits(batch, hidden)
         if decode:
-            self._finish_decode([key for key, _ in decode], logits[: len(decode)], start)
+            keys = [key for key, _ in decode]
+            self._finish_decode(self._decode.finish(keys, logits[: len(decode)]), keys, start)
         if prefill:
             self._finish_prefill(chunks, logits[len(decode) :], start, prompt_tokens)
         self._measured.stepped(len(decode), prompt_tokens, start, time.monotonic())
+
+    def _collect(self) -> None:
+        collected = self._decode.collect()
+        start = max(collected.launched, self._measured.pace.ended)  # it began when the one before it was done
+        self._finish_decode(collected.tokens, [sequence.key for sequence in collected.sequences], start)
+        self._measured.stepped(len(collected.sequences), 0, start, time.monotonic())
 
     def _begin(self, plan: Plan) -> None:
         for uid, _ in plan.decode:
@@ -76,10 +119,9 @@ class ForwardStep:
             for message in self._reader.read(self._prompts[chunk.uid], chunk.start, states):
                 self._port.outbox.to_engine(message)
 
-    def _finish_decode(self, keys: list[Key], logits: Tensor, start: float) -> None:
-        tokens = self._decode.finish(keys, logits)
+    def _finish_decode(self, tokens: list[Token], keys: list[Key], start: float) -> None:
         self._port.reporter.tokens(tokens)
-        if any(token.finish for token in tokens):
+        if self._decode.take_released():
             self._freed.by_answers()
         self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys], len(keys))
 

@@ -85,11 +85,13 @@ class LanguageLane:
         self._tell(plan)
         if plan.preempt:
             self._preempt(plan.preempt)
-        if plan.prefill or plan.decode:
-            with self._guard([chunk.uid for chunk in plan.prefill] + [uid for uid, _ in plan.decode]):
+        if plan.prefill or plan.decode or self._forward_step.under_way:
+            uids = self._forward_step.uids | {chunk.uid for chunk in plan.prefill} | {uid for uid, _ in plan.decode}
+            with self._guard(uids):
                 self._forward_step.run(plan)
         self._report_caches()
         if plan.encode:
+            self._forward_step.settle()
             self._port.reporter.flush(self.counts())  # tokens do not wait for the encoder
             with self._guard(work.uid for work in plan.encode):
                 for uid in self._encode_step.recall(plan.encode):
@@ -98,7 +100,7 @@ class LanguageLane:
                 self._encode_step.run(plan.encode)
             self._report_caches()
         self._port.reporter.learned(self._measured.costs)
-        return AT_ONCE if plan.has_work else plan.wait_until
+        return AT_ONCE if plan.has_work or self._forward_step.under_way else plan.wait_until
 
     def drop(self, abort: Abort) -> None:
         if abort.index is not None or abort.stage is Stage.DECODE:
@@ -202,9 +204,10 @@ class LanguageLane:
             neighbours.tell_waiting(len(self._prompts), joining)
 
     def _preempt(self, keys: list[Key]) -> None:
+        self._forward_step.settle()
         for key in keys:
-            self._decode.drop(key)
-            self._port.outbox.to_engine(Preempted(*key))
+            if self._decode.drop_request(*key):  # else its last token has just come
+                self._port.outbox.to_engine(Preempted(*key))
         self._freed.by_answers()
 
     @contextmanager

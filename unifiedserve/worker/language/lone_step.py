@@ -42,7 +42,11 @@ def _steps(model: LanguageModel, decode: DecodeStage, generation: Generation) ->
         start = time.monotonic()
         if done > _UNTIMED and start - begin > _SECONDS:
             return
-        batch = [rows for _, rows in decode.rows([generation.key])]
-        decode.finish([generation.key], model.next_logits(batch, model.run(batch)))
+        if decode.ahead is None:
+            batch = [rows for _, rows in decode.rows([generation.key])]
+            decode.finish([generation.key], model.next_logits(batch, model.run(batch)))
+        else:
+            decode.launch([generation.key])
+            decode.collect()
         del generation.token_ids[1:]
         yield time.monotonic() - start

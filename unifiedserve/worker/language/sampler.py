@@ -1,14 +1,23 @@
 """The next token of each sequence: grammars, sampling, and the ends of answers."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from unifiedserve.messages.wire import Generation, Token
 from unifiedserve.sampling.grammar import GrammarError, Grammars, Matcher
-from unifiedserve.sampling.sample import sample
+from unifiedserve.sampling.sample import Draw, SampledToken
 from unifiedserve.worker.language.sequence import append_token
 
 Key = tuple[int, int]
+
+
+class Drawing(NamedTuple):
+    """Tokens on their way, and why the grammars of some rows failed."""
+
+    draw: Draw
+    errors: dict[int, str]
 
 
 class Sampler:
@@ -27,22 +36,24 @@ class Sampler:
 
         A grammar that cannot go on makes its token one with an `error`, and leaves the others alone.
         """
+        drawing = self.draw(sequences, logits, [s.num_generated for s in sequences])
+        sampled = drawing.draw.finish(drawing.draw.tokens.tolist())
+        return [self.append(s, sampled[row], drawing.errors.get(row)) for row, s in enumerate(sequences)]
+
+    def draw(self, sequences: list[Generation], logits: Tensor, indices: list[int], *, keep: bool = False) -> Drawing:
+        """Begin to draw each sequence's generated token of that number, the next one if its parameters `follow`."""
         allowed, errors = self._allowed(sequences, logits.shape[1])
-        sampled = sample(
-            logits,
-            [s.sampling for s in sequences],
-            [s.token_ids for s in sequences],
-            [s.num_generated for s in sequences],
-            self._eos,
-            allowed,
-        )
-        tokens = [append_token(s, token, self._eos) for s, token in zip(sequences, sampled, strict=True)]
-        for row, error in errors.items():
-            tokens[row].finish, tokens[row].error = "stop", error
-        for sequence, token in zip(sequences, tokens, strict=True):
-            if token.finish:
-                self.forget(sequence.key)
-        return tokens
+        params, histories = [s.sampling for s in sequences], [s.token_ids for s in sequences]
+        return Drawing(Draw(logits, params, histories, indices, self._eos, allowed, keep=keep), errors)
+
+    def append(self, sequence: Generation, sampled: SampledToken, error: str | None = None) -> Token:
+        """Add what was drawn to a sequence; an `error` ends it."""
+        token = append_token(sequence, sampled, self._eos)
+        if error:
+            token.finish, token.error = "stop", error
+        if token.finish:
+            self.forget(sequence.key)
+        return token
 
     def forget(self, key: Key) -> None:
         """Drop what is cached for a sequence that has ended here."""

@@ -3,8 +3,10 @@
 from typing import NamedTuple
 
 from unifiedserve.config import Order, Stage
+from unifiedserve.device.base import Decoder
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.worker.language.decode import DecodeStage
+from unifiedserve.worker.language.decode_ahead import DecodeAhead
 from unifiedserve.worker.language.encode import EncodeStage
 from unifiedserve.worker.language.model import LanguageModel
 from unifiedserve.worker.language.prefill import PrefillStage
@@ -32,8 +34,12 @@ class LanguageStages(NamedTuple):
         instance: int,
         hosted: frozenset[Stage],
         order: Order,
+        decoder: Decoder | None = None,
     ) -> "LanguageStages":
-        """Return the stages of the `instance` whose number tags the pages that they take."""
+        """Return the stages of the `instance` whose number tags the pages that they take.
+
+        A `decoder` decodes on the device by itself.
+        """
         prompts = PromptTable(model.adapter, model.kv, patches, visual, order, prefills=Stage.PREFILL in hosted)
         return cls(
             model,
@@ -41,5 +47,5 @@ class LanguageStages(NamedTuple):
             prompts,
             EncodeStage(model.adapter, patches, visual, instance, prompts),
             PrefillStage(model, visual, instance, sampler, prompts),
-            DecodeStage(model, visual, instance, sampler),
+            DecodeStage(model, visual, instance, sampler, DecodeAhead(decoder, sampler) if decoder else None),
         )

@@ -1,0 +1,141 @@
+"""Steps of decode are launched before the tokens of those before are known: nobody can tell, whatever happens then.
+
+The device does a step only when its tokens are waited for; pages that come free are overwritten at once.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import deferred_device
+import pytest
+from checkpoints import find_checkpoint
+from deferred import DeferredDevice
+from inline_workers import Asked, InlineWorkers
+from test_late_device import POISON, taken_at_once
+
+from unifiedserve.config import PLACEMENTS, EngineConfig, Stage
+from unifiedserve.device import Device
+from unifiedserve.device.cpu import CPU
+from unifiedserve.memory.device_pages import DevicePages
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.wire import Abort
+from unifiedserve.models.registry import load_processor
+from unifiedserve.sampling import sample
+from unifiedserve.sampling.grammar import regex_grammar
+from unifiedserve.worker.language.decode_ahead import DecodeAhead
+
+SOON = tuple(range(0, 1000, 6))  # stop tokens: a random model meets one before long
+KINDS = {
+    "greedy": SamplingParams(temperature=0, max_tokens=11),
+    "sampled": SamplingParams(temperature=1.2, seed=1, max_tokens=14, stop_token_ids=SOON),
+    "truncated": SamplingParams(temperature=1.5, top_p=0.97, seed=2, max_tokens=20),
+    "scored": SamplingParams(temperature=0.8, top_k=7, seed=3, max_tokens=6, logprobs=2),
+    "no end too early": SamplingParams(temperature=1.0, seed=4, min_tokens=5, max_tokens=30, stop_token_ids=SOON),
+    "one token": SamplingParams(temperature=0, max_tokens=1),
+}
+FOLLOWING = {
+    "penalised": SamplingParams(temperature=0.9, presence_penalty=0.7, seed=5, max_tokens=12),
+    "by a grammar": SamplingParams(
+        temperature=0.7, seed=6, max_tokens=12, grammar=regex_grammar("(yes|no), [a-z ]{3,9}")
+    ),
+}
+CONFIG = EngineConfig(prefill_chunk_tokens=16, vision_threads=1, max_running=4)
+WRITTEN = bytes([POISON])  # all over a page, by whoever takes it next
+Answers = dict[int, list[int]]
+
+
+@pytest.fixture
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Answers]:
+    """Return a function that asks several things, in some placement and order, and aborts some of them."""
+    checkpoint = find_checkpoint(tmp_path_factory, "qwen2_5_vl")
+
+    @contextmanager
+    def workers_on(device: Device, placement: str) -> Iterator[InlineWorkers]:
+        run = uuid.uuid4().hex
+        workers = InlineWorkers(
+            PLACEMENTS[placement],
+            checkpoint,
+            load_processor(checkpoint),
+            CONFIG,
+            device,
+            lambda instance: deferred_device.process(f"{run}-{instance}"),
+        )
+        try:
+            yield workers
+        finally:
+            workers.close()
+
+    def answers(device: Device, kinds: list[SamplingParams], seed: int, placement: str, *aborted: int) -> Answers:
+        order = random.Random(seed)
+        with workers_on(device, placement) as workers:
+            for uid, sampling in enumerate(kinds, 1):
+                ids = [order.randrange(10, 400) for _ in range(order.randrange(3, 40))]
+                workers.submit(uid, Asked(ids, [], []), sampling)
+                for _ in range(order.randrange(4)):
+                    workers.turn()
+            kept = {uid for uid in range(1, len(kinds) + 1) if uid not in aborted}
+            for uid in aborted:
+                workers.run_until(lambda uid=uid: len(workers.tokens[uid]) > 2 or uid in workers.ended)
+                workers.send(Stage.VISION, Abort(uid))
+            workers.run_until(lambda: kept <= workers.ended and set(aborted) <= workers.drained)
+            for uid in kept:
+                workers.send(Stage.VISION, Abort(uid))
+            workers.run_until(lambda: kept <= workers.drained)
+            assert set(workers.used_pages().values()) == {0}
+            pool = workers.memory.pools["kv"]
+            contents = [pool.memory.read(page * pool.page_bytes, pool.page_bytes) for page in range(pool.num_pages)]
+            assert {bytes(pool.page_bytes), WRITTEN * pool.page_bytes} == set(contents)  # nothing came later
+            return {uid: [token for _, token in sorted(workers.tokens[uid].items())] for uid in kept}
+
+    return answers
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how many steps were under way at each launch; and give pages to somebody who writes to them at once."""
+    monkeypatch.setattr(DevicePages, "release", taken_at_once(DevicePages.release))
+    before: list[int] = []
+    launch = DecodeAhead.launch
+
+    def counted(ahead: DecodeAhead, *sequences: object) -> None:
+        before.append(len(ahead))
+        launch(ahead, *sequences)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DecodeAhead, "launch", counted)
+    return before
+
+
+@pytest.mark.parametrize("placement", ["shared", "monolithic"])
+def test_answers_are_those_of_the_processor(ask: Callable[..., Answers], launches: list[int], placement: str) -> None:
+    kinds = [*KINDS.values(), *KINDS.values()]
+    expected = ask(CPU, kinds, 0, placement)
+    assert not launches
+    assert ask(DeferredDevice(), kinds, 0, placement) == expected
+    assert launches.count(1) > len(launches) / 2  # while another one was under way
+
+
+def test_so_they_are_beside_some_that_must_be_waited_for(ask: Callable[..., Answers], launches: list[int]) -> None:
+    kinds = [*KINDS.values(), *FOLLOWING.values(), *KINDS.values()]
+    assert ask(DeferredDevice(), kinds, 1, "shared") == ask(CPU, kinds, 1, "shared")
+    assert {0, 1} <= set(launches)
+
+
+def test_so_they_are_when_tokens_turn_out_to_be_undecided(
+    ask: Callable[..., Answers], launches: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was launched meanwhile for such a sequence is done again."""
+    monkeypatch.setattr(sample, "CANDIDATES", 3)
+    kinds = [KINDS["truncated"], KINDS["greedy"], KINDS["truncated"], KINDS["scored"]]
+    expected = ask(CPU, kinds, 2, "shared")
+    assert ask(DeferredDevice(), kinds, 2, "shared") == expected
+    assert 1 in launches
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_aborted_answers_leave_the_others_alone(ask: Callable[..., Answers], launches: list[int], seed: int) -> None:
+    kinds = [*KINDS.values(), *KINDS.values()]
+    expected = ask(CPU, kinds, seed, "shared", 3, 7)
+    assert ask(DeferredDevice(), kinds, seed, "shared", 3, 7) == expected
+    assert launches

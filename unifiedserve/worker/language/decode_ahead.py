@@ -1,0 +1,158 @@
+"""Decode on a device that keeps the rows of its sequences: a step is launched before the last one's tokens are known.
+
+The device goes on with what it has drawn. The host learns a step later that an answer has ended, so that a row may be
+computed once too often: what comes of it is dropped, and its pages are given back only when that step is done.
+"""
+
+import heapq
+import time
+from collections import deque
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from unifiedserve.device.base import Decoder, DecodeRow, DecodeStep
+from unifiedserve.messages.wire import Generation, Token
+from unifiedserve.worker.language.sampler import Drawing, Key, Sampler
+
+#: rows beyond twice the sequences are given up from so many on: a step computes all rows up to the last one
+_MANY_ROWS = 8
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A step under way; what comes of the `void` sequences is dropped."""
+
+    sequences: list[Generation]
+    step: DecodeStep
+    drawing: Drawing
+    launched: float  # monotonic seconds
+    void: set[Key] = field(default_factory=set)
+
+    def advances(self, key: Key) -> bool:
+        return key not in self.void and any(sequence.key == key for sequence in self.sequences)
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A step that is done: its sequences, and the tokens of those that were still running."""
+
+    sequences: list[Generation]
+    tokens: list[Token]
+    launched: float  # monotonic seconds
+
+
+class DecodeAhead:
+    """Launches and collects steps: up to two are under way. Which sequences there are is the stage's to know."""
+
+    def __init__(self, decoder: Decoder, sampler: Sampler) -> None:
+        self._decoder, self._sampler = decoder, sampler
+        self._flights: deque[_Flight] = deque()
+        self._pending: dict[Key, int] = {}  # tokens of sequences that are on their way
+        self._rows: dict[Key, int] = {}
+        self._free = list(range(decoder.rows))
+
+    def __len__(self) -> int:
+        """Return how many steps are under way."""
+        return len(self._flights)
+
+    @property
+    def uids(self) -> set[int]:
+        """The requests of the steps under way."""
+        return {sequence.ticket.uid for flight in self._flights for sequence in flight.sequences}
+
+    def pending(self, key: Key) -> int:
+        """Return how many tokens of a sequence are on their way."""
+        return self._pending.get(key, 0)
+
+    def must_wait(self, sequences: Collection[Generation]) -> bool:
+        """Tell whether what is under way must be collected before these sequences' next step is launched.
+
+        So it is if a token depends on the values of those before, or to have the sequences in the first rows again.
+        """
+        if not self._flights:
+            return False
+        return self._scattered(sequences) or any(s.sampling.follows and self.pending(s.key) for s in sequences)
+
+    def launch(self, sequences: list[Generation]) -> None:
+        """Launch the next step of these, at least one; their pages have room for it."""
+        if not self._flights and self._scattered(sequences):
+            self._give_up(list(self._rows))
+        keys = {sequence.key for sequence in sequences}
+        self._give_up([key for key in self._rows if key not in keys])
+        rows = [self._row(sequence) for sequence in sequences]
+        indices = [s.num_generated + self.pending(s.key) for s in sequences]
+        drawing: list[Drawing] = []
+
+        def draw(logits: Tensor) -> Tensor:
+            drawing.append(self._sampler.draw(sequences, logits, indices, keep=True))
+            return drawing[0].draw.tokens
+
+        launched = time.monotonic()
+        step = self._decoder.launch(rows, draw)
+        self._flights.append(_Flight(sequences, step, drawing[0], launched))
+        for key in keys:
+            self._pending[key] = self.pending(key) + 1
+
+    def collect(self, running: Collection[Key]) -> Collected:
+        """Wait for the oldest step, and append its tokens to those sequences that are still `running`."""
+        flight = self._flights.popleft()
+        values = flight.step.tokens()
+        sampled = flight.drawing.draw.finish(values)
+        tokens = []
+        for row, sequence in enumerate(flight.sequences):
+            key = sequence.key
+            if key in flight.void:
+                continue
+            self._landed(key)
+            if key not in running:
+                continue
+            if values[row] < 0:
+                self._void(key)
+            tokens.append(self._sampler.append(sequence, sampled[row], flight.drawing.errors.get(row)))
+        return Collected(flight.sequences, tokens, flight.launched)
+
+    def uses(self, key: Key) -> bool:
+        """Tell whether a step under way writes to a sequence's pages."""
+        return any(sequence.key == key for flight in self._flights for sequence in flight.sequences)
+
+    def wait(self) -> None:
+        """Return when no step uses any page; their tokens are still to be collected."""
+        for flight in self._flights:
+            flight.step.wait()
+
+    def _scattered(self, sequences: Collection[Generation]) -> bool:
+        rows = max(self._rows.values(), default=0) + 1
+        return rows > _MANY_ROWS and rows > 2 * len(sequences)
+
+    def _row(self, sequence: Generation) -> DecodeRow:
+        key, pending = sequence.key, self.pending(sequence.key)
+        if key not in self._rows:
+            self._rows[key] = heapq.heappop(self._free)
+        return DecodeRow(
+            number=self._rows[key],
+            token=None if pending else sequence.token_ids[-1],
+            length=len(sequence.token_ids) - 1 + pending,
+            offset=sequence.position_offset,
+            pages=sequence.pages,
+        )
+
+    def _give_up(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            row = self._rows.pop(key)
+            self._decoder.forget(row)
+            heapq.heappush(self._free, row)
+
+    def _landed(self, key: Key) -> None:
+        if self._pending[key] == 1:
+            del self._pending[key]
+        else:
+            self._pending[key] -= 1
+
+    def _void(self, key: Key) -> None:
+        """Drop what later steps make of a sequence: they went on with a token that was not decided."""
+        for flight in self._flights:
+            if flight.advances(key):
+                flight.void.add(key)
+                self._landed(key)
