@@ -63,8 +63,7 @@ class RowsMachine(RuleBasedStateMachine):
             row = self.sequences.get(number)
             place = None if row is None or number not in expected else divmod(row.length, PAGE)
             assert slots[number] == (-1 if place is None or row is None else row.pages[place[0]] * PAGE + place[1])
-        self.rows.advanced(ROWS)
-        self.rows.advance(wanted)
+        self.rows.advance(ROWS)
         for row in wanted:
             self.rows.tokens[row.number] = drawn = row.length * 7
             more = self._pages(1) if len(row.pages) * PAGE <= row.length + 1 else []
@@ -83,8 +82,7 @@ TestRows.settings = settings(max_examples=60, stateful_step_count=30, deadline=N
 def test_a_step_without_changes_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, pages = DecodeRows(ROWS, PAGES, CPU), [3, 4]
     rows.tell([DecodeRow(0, 5, 2, 0, pages)])
-    rows.advanced(ROWS)
-    rows.advance([DecodeRow(0, 5, 2, 0, pages)])
+    rows.advance(ROWS)
     monkeypatch.setattr(type(CPU), "upload", None)
     rows.tell([DecodeRow(0, None, 3, 0, pages)])
     assert rows.lengths[0] == 3

@@ -73,7 +73,6 @@ class DecodeGraphs:
             replay = self._replays.get(shape) or self._record(shape)
             self._state.tell(rows)
             replay()
-            self._state.advance(rows)
             places = self._places(numbers)
             tokens = draw(self._logits[: len(rows)] if places is None else self._logits.index_select(0, places))
             drawn = tokens.int()
@@ -118,7 +117,7 @@ class DecodeGraphs:
         embeds = self._embed(state.tokens[:rows].clamp(min=0))
         hidden = self._layers.run(embeds, positions, attention, self._kv, None)
         self._logits[:rows].copy_(linear(hidden, self._head.weight, self._head.bias))
-        state.advanced(rows)
+        state.advance(rows)
 
 
 class _RowsAttention:

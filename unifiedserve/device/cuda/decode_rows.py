@@ -1,7 +1,6 @@
 """The rows of running sequences on a GPU: what a step of decode needs of each, kept from step to step."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,14 +11,6 @@ from unifiedserve.device.base import DecodeRow, Device
 #: length of a row without a sequence
 EMPTY = -1
 _UNKNOWN = -2  # what the device has of a row is of no use
-
-
-class _Known(NamedTuple):
-    """What the device has of a row: its sequence's length and offset, and how many of its pages."""
-
-    length: int
-    offset: int
-    pages: int
 
 
 class DecodeRows:
@@ -39,14 +30,15 @@ class DecodeRows:
         self.tokens, self.lengths, self.offsets = self._buffer[: 3 * rows].view(3, rows).unbind()
         self.table = self._buffer[3 * rows :].view(rows, pages)
         self.lengths.fill_(EMPTY)
-        self._known = [_Known(EMPTY, 0, 0)] * rows
+        # what the device has of each row once all steps are done that have been issued
+        self._lengths, self._held = [EMPTY] * rows, [0] * rows
 
     def forget(self, row: int) -> None:
         """Tell all of this row anew when it is next used."""
-        self._known[row] = _Known(_UNKNOWN, 0, 0)
+        self._lengths[row], self._held[row] = _UNKNOWN, 0
 
     def tell(self, wanted: Sequence[DecodeRow]) -> None:
-        """Bring the buffer to where these sequences, and no others, take a step.
+        """Bring the buffer to where these sequences, and no others, take a step, which ends with `advance`.
 
         Raises ValueError for a sequence whose pages do not hold its next token, or are more than a row's.
         """
@@ -55,13 +47,7 @@ class DecodeRows:
             changes = self._device.upload(torch.from_numpy(np.array((places, values), np.int64)))
             self._buffer.index_copy_(0, changes[0], changes[1].int())
 
-    def advance(self, rows: Sequence[DecodeRow]) -> None:
-        """Note that a step has been issued that ends with `advanced`."""
-        for row in rows:
-            known = self._known[row.number]
-            self._known[row.number] = known._replace(length=known.length + 1)
-
-    def advanced(self, rows: int) -> None:
+    def advance(self, rows: int) -> None:
         """Let the lengths of the first `rows` rows grow by their new tokens, on the device."""
         lengths = self.lengths[:rows]
         lengths += (lengths >= 0).int()
@@ -77,31 +63,35 @@ class DecodeRows:
         """Return places in the buffer and what is to be there."""
         places: list[int] = []
         values: list[int] = []
-        idle = {number for number, known in enumerate(self._known) if known.length != EMPTY}
+        idle = set(range(self._rows))
         for row in wanted:
-            self._change(row, places, values)
             idle.discard(row.number)
+            if row.token is not None:
+                places.append(row.number)
+                values.append(row.token)
+            if row.length != self._lengths[row.number]:
+                self._place(row, places, values)
+            if len(row.pages) != self._held[row.number]:
+                self._extend(row, places, values)
+            self._lengths[row.number] = row.length + 1
         for number in idle:
-            places.append(self._rows + number)
-            values.append(EMPTY)
-            self._known[number] = self._known[number]._replace(length=EMPTY)
+            if self._lengths[number] != EMPTY:
+                places.append(self._rows + number)
+                values.append(EMPTY)
+                self._lengths[number] = EMPTY
         return places, values
 
-    def _change(self, row: DecodeRow, places: list[int], values: list[int]) -> None:
-        known, pages = self._known[row.number], len(row.pages)
+    def _place(self, row: DecodeRow, places: list[int], values: list[int]) -> None:
+        """Add how long a sequence is that begins in its row, or is not where the device believes."""
+        places += [self._rows + row.number, 2 * self._rows + row.number]
+        values += [row.length, row.offset]
+
+    def _extend(self, row: DecodeRow, places: list[int], values: list[int]) -> None:
+        """Add the pages that are new."""
+        held, pages = self._held[row.number], len(row.pages)
         if pages > self._pages:
             raise ValueError(f"a sequence of {pages} pages in a row for {self._pages}")
-        if row.token is not None:
-            places.append(row.number)
-            values.append(row.token)
-        if row.length != known.length:
-            places.append(self._rows + row.number)
-            values.append(row.length)
-        if row.offset != known.offset or known.length == _UNKNOWN:
-            places.append(2 * self._rows + row.number)
-            values.append(row.offset)
-        if pages != known.pages:
-            first = 3 * self._rows + row.number * self._pages
-            places.extend(range(first + known.pages, first + pages))
-            values.extend(row.pages[known.pages :])
-        self._known[row.number] = _Known(row.length, row.offset, pages)
+        first = 3 * self._rows + row.number * self._pages
+        places.extend(range(first + held, first + pages))
+        values.extend(row.pages[held:])
+        self._held[row.number] = pages

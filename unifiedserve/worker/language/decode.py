@@ -45,15 +45,18 @@ class DecodeStage:
         self._running = dict(sorted(self._running.items(), key=lambda item: (item[1].ticket.turn, item[1].index)))
         self._waiting.setdefault(generation.ticket.uid, time.monotonic())
 
-    def end_wait(self, uid: int) -> float | None:
-        """Return since when a request has waited for decode, which begins with it now; None if it has not."""
-        return self._waiting.pop(uid, None)
+    def end_waits(self, keys: list[Key]) -> dict[int, float]:
+        """Return since when requests have waited for decode, which begins with them now; those that have not are not
+        among them.
+        """
+        begun = {uid for uid, _ in keys} if self._waiting else set()
+        return {uid: self._waiting.pop(uid) for uid in begun & self._waiting.keys()}
 
     def states(self) -> list[DecodeState]:
         """Return what the scheduler sees of the sequences that go on, by their turns."""
         states = []
-        for sequence in self._running.values():
-            pending = self._pending(sequence)
+        for key, sequence in self._running.items():
+            pending = self._pending(key)
             limit = sequence.sampling.max_tokens
             if limit is None or sequence.num_generated + pending < limit:
                 tokens = len(sequence.token_ids) + pending
@@ -65,7 +68,7 @@ class DecodeStage:
         """Return the next token of each sequence as model input, less those for which no page could be had."""
         batch = []
         for key in keys:
-            if (sequence := self._running.get(key)) and self._grow(sequence):
+            if (sequence := self._running.get(key)) and self._grow(key, sequence):
                 last = len(sequence.token_ids) - 1
                 position = torch.full((self._model.adapter.position_rows, 1), last + sequence.position_offset)
                 cross = [CrossSpan(0, 1, self._visual.numbers(sequence.visual))] if sequence.visual else []
@@ -74,11 +77,11 @@ class DecodeStage:
 
     def must_wait(self, keys: list[Key]) -> bool:
         """Tell whether the steps under way must be collected before these sequences' next one is launched."""
-        return self.ahead is not None and self.ahead.must_wait([self._running[key] for key in keys])
+        return self.ahead is not None and self.ahead.must_wait({key: self._running[key] for key in keys})
 
     def launch(self, keys: list[Key]) -> None:
         """Launch the next step of these sequences ahead, less those for which no page could be had."""
-        sequences = [s for key in keys if (s := self._running.get(key)) and self._grow(s)]
+        sequences = {key: s for key in keys if (s := self._running.get(key)) and self._grow(key, s)}
         if self.ahead is not None and sequences:
             self.ahead.launch(sequences)
 
@@ -98,7 +101,7 @@ class DecodeStage:
         """Sample a token for each sequence; those that end release their pages."""
         sequences = [self._running[key] for key in keys]
         tokens = self._sampler.next_tokens(sequences, logits)
-        self._ended(sequences, tokens)
+        self._ended(dict(zip(keys, sequences, strict=True)), tokens)
         return tokens
 
     def drop(self, key: Key) -> None:
@@ -124,13 +127,13 @@ class DecodeStage:
         released, self._released = self._released, False
         return released
 
-    def _pending(self, sequence: Generation) -> int:
-        return 0 if self.ahead is None else self.ahead.pending(sequence.key)
+    def _pending(self, key: Key) -> int:
+        return 0 if self.ahead is None else self.ahead.pending(key)
 
-    def _ended(self, sequences: list[Generation], tokens: list[Token]) -> None:
+    def _ended(self, sequences: dict[Key, Generation], tokens: list[Token]) -> None:
         """See to what their tokens mean for sequences: pages that are full, answers that have ended."""
-        for sequence in sequences:
-            if sequence.key in self._running:
+        for key, sequence in sequences.items():
+            if sequence.last_key and key in self._running:
                 self._keep_full_pages(sequence)
         for token in tokens:
             if token.finish:
@@ -153,7 +156,7 @@ class DecodeStage:
     def _keep_full_pages(self, sequence: Generation) -> None:
         """Remember pages that the last step filled, for requests that begin with this answer's prompt and text."""
         size = self._kv.page_size
-        while sequence.last_key and (sequence.keyed + 1) * size < len(sequence.token_ids):
+        while (sequence.keyed + 1) * size < len(sequence.token_ids):
             start = sequence.keyed * size
             tokens = sequence.token_ids[start : start + size]
             sequence.last_key = page_key(sequence.last_key, tokens, sequence.tail_media)
@@ -161,8 +164,8 @@ class DecodeStage:
             sequence.tail_media = []
             sequence.keyed += 1
 
-    def _grow(self, sequence: Generation) -> bool:
-        missing = self._kv.pages_for(len(sequence.token_ids) + self._pending(sequence)) - len(sequence.pages)
+    def _grow(self, key: Key, sequence: Generation) -> bool:
+        missing = self._kv.pages_for(len(sequence.token_ids) + self._pending(key)) - len(sequence.pages)
         if missing > 0:
             pages = self._kv.pool.allocate(missing, sequence.ticket.uid, self._instance)
             if pages is None:

@@ -7,7 +7,7 @@ computed once too often: what comes of it is dropped, and its pages are given ba
 import heapq
 import time
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -24,21 +24,18 @@ _MANY_ROWS = 8
 class _Flight:
     """A step under way; what comes of the `void` sequences is dropped."""
 
-    sequences: list[Generation]
+    sequences: dict[Key, Generation]
     step: DecodeStep
     drawing: Drawing
     launched: float  # monotonic seconds
     void: set[Key] = field(default_factory=set)
-
-    def advances(self, key: Key) -> bool:
-        return key not in self.void and any(sequence.key == key for sequence in self.sequences)
 
 
 @dataclass(frozen=True, slots=True)
 class Collected:
     """A step that is done: its sequences, and the tokens of those that were still running."""
 
-    sequences: list[Generation]
+    sequences: dict[Key, Generation]
     tokens: list[Token]
     launched: float  # monotonic seconds
 
@@ -60,39 +57,40 @@ class DecodeAhead:
     @property
     def uids(self) -> set[int]:
         """The requests of the steps under way."""
-        return {sequence.ticket.uid for flight in self._flights for sequence in flight.sequences}
+        return {uid for flight in self._flights for uid, _ in flight.sequences}
 
     def pending(self, key: Key) -> int:
         """Return how many tokens of a sequence are on their way."""
         return self._pending.get(key, 0)
 
-    def must_wait(self, sequences: Collection[Generation]) -> bool:
+    def must_wait(self, sequences: Mapping[Key, Generation]) -> bool:
         """Tell whether what is under way must be collected before these sequences' next step is launched.
 
         So it is if a token depends on the values of those before, or to have the sequences in the first rows again.
         """
         if not self._flights:
             return False
-        return self._scattered(sequences) or any(s.sampling.follows and self.pending(s.key) for s in sequences)
+        return self._scattered(sequences) or any(
+            s.sampling.follows for key, s in sequences.items() if self.pending(key)
+        )
 
-    def launch(self, sequences: list[Generation]) -> None:
+    def launch(self, sequences: dict[Key, Generation]) -> None:
         """Launch the next step of these, at least one; their pages have room for it."""
         if not self._flights and self._scattered(sequences):
             self._give_up(list(self._rows))
-        keys = {sequence.key for sequence in sequences}
-        self._give_up([key for key in self._rows if key not in keys])
-        rows = [self._row(sequence) for sequence in sequences]
-        indices = [s.num_generated + self.pending(s.key) for s in sequences]
-        drawing: list[Drawing] = []
+        self._give_up(self._rows.keys() - sequences.keys())
+        rows = [self._row(key, sequence) for key, sequence in sequences.items()]
+        several, drawing = list(sequences.values()), list[Drawing]()
+        indices = [row.length + 1 - sequence.num_prompt for row, sequence in zip(rows, several, strict=True)]
 
         def draw(logits: Tensor) -> Tensor:
-            drawing.append(self._sampler.draw(sequences, logits, indices, keep=True))
+            drawing.append(self._sampler.draw(several, logits, indices, keep=True))
             return drawing[0].draw.tokens
 
         launched = time.monotonic()
         step = self._decoder.launch(rows, draw)
         self._flights.append(_Flight(sequences, step, drawing[0], launched))
-        for key in keys:
+        for key in sequences:
             self._pending[key] = self.pending(key) + 1
 
     def collect(self, running: Collection[Key]) -> Collected:
@@ -100,43 +98,37 @@ class DecodeAhead:
         flight = self._flights.popleft()
         values = flight.step.tokens()
         sampled = flight.drawing.draw.finish(values)
-        tokens = []
-        for row, sequence in enumerate(flight.sequences):
-            key = sequence.key
+        errors, tokens = flight.drawing.errors, []
+        for row, (key, sequence) in enumerate(flight.sequences.items()):
             if key in flight.void:
                 continue
             self._landed(key)
-            if key not in running:
-                continue
-            if values[row] < 0:
-                self._void(key)
-            tokens.append(self._sampler.append(sequence, sampled[row], flight.drawing.errors.get(row)))
+            if key in running:
+                if values[row] < 0:
+                    self._void(key)
+                tokens.append(self._sampler.append(sequence, sampled[row], errors.get(row)))
         return Collected(flight.sequences, tokens, flight.launched)
 
     def uses(self, key: Key) -> bool:
         """Tell whether a step under way writes to a sequence's pages."""
-        return any(sequence.key == key for flight in self._flights for sequence in flight.sequences)
+        return any(key in flight.sequences for flight in self._flights)
 
     def wait(self) -> None:
         """Return when no step uses any page; their tokens are still to be collected."""
         for flight in self._flights:
             flight.step.wait()
 
-    def _scattered(self, sequences: Collection[Generation]) -> bool:
+    def _scattered(self, sequences: Collection[Key]) -> bool:
         rows = max(self._rows.values(), default=0) + 1
         return rows > _MANY_ROWS and rows > 2 * len(sequences)
 
-    def _row(self, sequence: Generation) -> DecodeRow:
-        key, pending = sequence.key, self.pending(sequence.key)
-        if key not in self._rows:
-            self._rows[key] = heapq.heappop(self._free)
-        return DecodeRow(
-            number=self._rows[key],
-            token=None if pending else sequence.token_ids[-1],
-            length=len(sequence.token_ids) - 1 + pending,
-            offset=sequence.position_offset,
-            pages=sequence.pages,
-        )
+    def _row(self, key: Key, sequence: Generation) -> DecodeRow:
+        number, pending = self._rows.get(key), self.pending(key)
+        if number is None:
+            number = self._rows[key] = heapq.heappop(self._free)
+        tokens = sequence.token_ids
+        token = None if pending else tokens[-1]
+        return DecodeRow(number, token, len(tokens) - 1 + pending, sequence.position_offset, sequence.pages)
 
     def _give_up(self, keys: Iterable[Key]) -> None:
         for key in keys:
@@ -153,6 +145,6 @@ class DecodeAhead:
     def _void(self, key: Key) -> None:
         """Drop what later steps make of a sequence: they went on with a token that was not decided."""
         for flight in self._flights:
-            if flight.advances(key):
+            if key in flight.sequences and key not in flight.void:
                 flight.void.add(key)
                 self._landed(key)

@@ -102,12 +102,12 @@ class ForwardStep:
     def _collect(self) -> None:
         collected = self._decode.collect()
         start = max(collected.launched, self._measured.pace.ended)  # it began when the one before it was done
-        self._finish_decode(collected.tokens, [sequence.key for sequence in collected.sequences], start)
+        self._finish_decode(collected.tokens, list(collected.sequences), start)
         self._measured.stepped(len(collected.sequences), 0, start, time.monotonic())
 
     def _begin(self, plan: Plan) -> None:
-        for uid, _ in plan.decode:
-            self._port.reporter.waited(Stage.DECODE, uid, self._decode.end_wait(uid))
+        for uid, since in self._decode.end_waits(plan.decode).items():
+            self._port.reporter.waited(Stage.DECODE, uid, since)
         for chunk in plan.prefill:
             if prompt := self._prompts.get(chunk.uid):
                 self._port.reporter.waited(Stage.PREFILL, chunk.uid, prompt.end_wait(Stage.PREFILL))
