@@ -30,7 +30,10 @@ def adjust(
     allowed: Mapping[int, Tensor],
 ) -> Tensor:
     """Return the logits [B, vocab] after all of it; the same tensor if no request has any. See `sample`."""
-    rows = list(zip(range(len(params)), params, histories, indices, strict=True))
+    of_all = zip(range(len(params)), params, histories, indices, strict=True)
+    rows = [row for row in of_all if row[1].logit_bias or row[1].penalised or row[3] < row[1].min_tokens]
+    if not (rows or allowed):
+        return logits
     vocab = logits.shape[1]
     biases = [
         _Change(row, torch.tensor([*bias]), torch.tensor([*bias.values()]))

@@ -1,6 +1,7 @@
 """Decode: one token more for every running sequence."""
 
 import time
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
@@ -54,9 +55,9 @@ class DecodeStage:
 
     def states(self) -> list[DecodeState]:
         """Return what the scheduler sees of the sequences that go on, by their turns."""
-        states = []
+        states, all_pending = [], self._pending
         for key, sequence in self._running.items():
-            pending = self._pending(key)
+            pending = key in all_pending
             limit = sequence.sampling.max_tokens
             if limit is None or sequence.num_generated + pending < limit:
                 tokens = len(sequence.token_ids) + pending
@@ -68,7 +69,7 @@ class DecodeStage:
         """Return the next token of each sequence as model input, less those for which no page could be had."""
         batch = []
         for key in keys:
-            if (sequence := self._running.get(key)) and self._grow(key, sequence):
+            if (sequence := self._running.get(key)) and self._grow(sequence, len(sequence.token_ids)):
                 last = len(sequence.token_ids) - 1
                 position = torch.full((self._model.adapter.position_rows, 1), last + sequence.position_offset)
                 cross = [CrossSpan(0, 1, self._visual.numbers(sequence.visual))] if sequence.visual else []
@@ -81,7 +82,9 @@ class DecodeStage:
 
     def launch(self, keys: list[Key]) -> None:
         """Launch the next step of these sequences ahead, less those for which no page could be had."""
-        sequences = {key: s for key in keys if (s := self._running.get(key)) and self._grow(key, s)}
+        running, pending = self._running, self._pending
+        planned = {key: running[key] for key in keys if key in running}
+        sequences = {key: s for key, s in planned.items() if self._grow(s, len(s.token_ids) + (key in pending))}
         if self.ahead is not None and sequences:
             self.ahead.launch(sequences)
 
@@ -127,8 +130,10 @@ class DecodeStage:
         released, self._released = self._released, False
         return released
 
-    def _pending(self, key: Key) -> int:
-        return 0 if self.ahead is None else self.ahead.pending(key)
+    @property
+    def _pending(self) -> Collection[Key]:
+        """The sequences whose next token is on its way."""
+        return () if self.ahead is None else self.ahead.pending
 
     def _ended(self, sequences: dict[Key, Generation], tokens: list[Token]) -> None:
         """See to what their tokens mean for sequences: pages that are full, answers that have ended."""
@@ -164,8 +169,9 @@ class DecodeStage:
             sequence.tail_media = []
             sequence.keyed += 1
 
-    def _grow(self, key: Key, sequence: Generation) -> bool:
-        missing = self._kv.pages_for(len(sequence.token_ids) + self._pending(key)) - len(sequence.pages)
+    def _grow(self, sequence: Generation, tokens: int) -> bool:
+        """Give a sequence pages for so many tokens; tell whether it has them."""
+        missing = self._kv.pages_for(tokens) - len(sequence.pages)
         if missing > 0:
             pages = self._kv.pool.allocate(missing, sequence.ticket.uid, self._instance)
             if pages is None:

@@ -46,7 +46,8 @@ class DecodeAhead:
     def __init__(self, decoder: Decoder, sampler: Sampler) -> None:
         self._decoder, self._sampler = decoder, sampler
         self._flights: deque[_Flight] = deque()
-        self._pending: dict[Key, int] = {}  # tokens of sequences that are on their way
+        #: sequences whose next token is on its way: those of the newest step
+        self.pending: set[Key] = set()
         self._rows: dict[Key, int] = {}
         self._free = list(range(decoder.rows))
 
@@ -59,10 +60,6 @@ class DecodeAhead:
         """The requests of the steps under way."""
         return {uid for flight in self._flights for uid, _ in flight.sequences}
 
-    def pending(self, key: Key) -> int:
-        """Return how many tokens of a sequence are on their way."""
-        return self._pending.get(key, 0)
-
     def must_wait(self, sequences: Mapping[Key, Generation]) -> bool:
         """Tell whether what is under way must be collected before these sequences' next step is launched.
 
@@ -70,9 +67,8 @@ class DecodeAhead:
         """
         if not self._flights:
             return False
-        return self._scattered(sequences) or any(
-            s.sampling.follows for key, s in sequences.items() if self.pending(key)
-        )
+        following = {key for key, sequence in sequences.items() if sequence.sampling.follows}
+        return self._scattered(sequences) or not following.isdisjoint(self.pending)
 
     def launch(self, sequences: dict[Key, Generation]) -> None:
         """Launch the next step of these, at least one; their pages have room for it."""
@@ -90,20 +86,18 @@ class DecodeAhead:
         launched = time.monotonic()
         step = self._decoder.launch(rows, draw)
         self._flights.append(_Flight(sequences, step, drawing[0], launched))
-        for key in sequences:
-            self._pending[key] = self.pending(key) + 1
+        self.pending = set(sequences)
 
     def collect(self, running: Collection[Key]) -> Collected:
         """Wait for the oldest step, and append its tokens to those sequences that are still `running`."""
         flight = self._flights.popleft()
+        if not self._flights:
+            self.pending = set()
         values = flight.step.tokens()
         sampled = flight.drawing.draw.finish(values)
         errors, tokens = flight.drawing.errors, []
         for row, (key, sequence) in enumerate(flight.sequences.items()):
-            if key in flight.void:
-                continue
-            self._landed(key)
-            if key in running:
+            if key in running and key not in flight.void:
                 if values[row] < 0:
                     self._void(key)
                 tokens.append(self._sampler.append(sequence, sampled[row], errors.get(row)))
@@ -123,7 +117,7 @@ class DecodeAhead:
         return rows > _MANY_ROWS and rows > 2 * len(sequences)
 
     def _row(self, key: Key, sequence: Generation) -> DecodeRow:
-        number, pending = self._rows.get(key), self.pending(key)
+        number, pending = self._rows.get(key), key in self.pending
         if number is None:
             number = self._rows[key] = heapq.heappop(self._free)
         tokens = sequence.token_ids
@@ -136,15 +130,8 @@ class DecodeAhead:
             self._decoder.forget(row)
             heapq.heappush(self._free, row)
 
-    def _landed(self, key: Key) -> None:
-        if self._pending[key] == 1:
-            del self._pending[key]
-        else:
-            self._pending[key] -= 1
-
     def _void(self, key: Key) -> None:
-        """Drop what later steps make of a sequence: they went on with a token that was not decided."""
-        for flight in self._flights:
-            if key in flight.sequences and key not in flight.void:
-                flight.void.add(key)
-                self._landed(key)
+        """Drop what the newest step makes of a sequence: it went on with a token that was not decided."""
+        if key in self.pending:
+            self.pending.discard(key)
+            self._flights[-1].void.add(key)
