@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from deferred import DeferredDevice
 
 from bench.gpu import dummy_model
 from bench.gpu.figures import Figures
+from bench.gpu.items import model_steps
 from bench.gpu.items.model_steps import Sizes, measure_folder
 from bench.gpu.shapes import make_folder
 from unifiedserve.config import EngineConfig
@@ -55,3 +57,14 @@ def test_a_step_reads_all_weights_but_the_embedding_and_the_vision_tower(folder:
     sizes = {name: weight.nbytes for name, weight in adapter.model.named_parameters() if ".visual." not in name}
     assert head == sizes["lm_head.weight"]
     assert layers + head == sum(sizes.values()) - sizes["model.language_model.embed_tokens.weight"]
+
+
+def test_steps_that_a_device_does_by_itself_are_measured(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapter = dummy_model.load(folder, DeferredDevice())
+    monkeypatch.setattr(torch.Tensor, "normal_", torch.Tensor.zero_)  # the stand-in has no random numbers
+    model = LanguageModel(adapter, dummy_model.make_cache(adapter, 3 * 8))
+    decoder = adapter.decoder(model.kv, 3, 64 + model_steps.AHEAD + 1)
+    assert decoder is not None
+    times = model_steps.ahead(decoder, model, 3, 64)
+    assert times.issued > 0
+    assert times.done > 0

@@ -1,7 +1,9 @@
 """Steps of a model in this process, as workers do them: decode's beside the time that reading its bytes takes."""
 
+import statistics
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +16,7 @@ from bench.gpu.shapes import make_folder
 from bench.gpu.steps import Step, Times
 from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.device import Device, open_device
+from unifiedserve.device.base import Decoder, DecodeRow, DecodeStep
 from unifiedserve.messages.media import MediaOptions
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import LanguageAdapter
@@ -21,6 +24,7 @@ from unifiedserve.models.registry import load_processor
 from unifiedserve.sampling.sample import sample
 from unifiedserve.worker.language.model import LanguageModel, Rows
 
+AHEAD = 40  # steps of decode that are launched ahead
 GREEDY = SamplingParams(temperature=0)
 
 
@@ -29,7 +33,7 @@ class Sizes:
     """Tokens before a step's own, decode's batches, prefill's chunk, the picture's width and height, bytes copied."""
 
     context: int = 4096
-    batches: tuple[int, ...] = (1, 64)
+    batches: tuple[int, ...] = (1, 8, 64)
     chunk: int = 512
     picture: tuple[int, int] = (896, 448)  # 2048 patches of 14 pixels
     copied: int = 1 << 30
@@ -56,6 +60,11 @@ class Report:
             self.add(kernels_ms=total)
             self._figures.add(kernels=self._kernels)
         return times
+
+    def begin(self, name: str, seconds: float, issued: float) -> None:
+        """Begin the row of a step that was measured otherwise."""
+        self._steps.append({"step": name, "ms": 1e3 * seconds, "issued_ms": 1e3 * issued})
+        self._figures.add(steps=self._steps)
 
     def add(self, **found: object) -> None:
         """Say more of the step that was measured last."""
@@ -89,10 +98,18 @@ def measure_folder(figures: Figures, folder: Path, device: Device, sizes: Sizes)
 
 def decode(report: Report, model: LanguageModel, batch: int, context: int, bandwidth: float) -> None:
     """Measure one token of each sequence; its floor is reading the weights and all keys and values at `bandwidth`."""
-    times = report.measure(f"decode {batch} × {context}", _step(model, batch, context, 1))
     token_bytes = model.kv.pool.page_bytes // model.kv.page_size
     floor = (sum(dummy_model.weight_bytes(model.adapter)) + batch * context * token_bytes) / bandwidth
-    report.add(floor_ms=1e3 * floor, of_floor=times.done / floor, tokens_s=batch / times.done)
+
+    def compare(seconds: float) -> None:
+        report.add(floor_ms=1e3 * floor, of_floor=seconds / floor, tokens_s=batch / seconds)
+
+    compare(report.measure(f"decode {batch} × {context}", _step(model, batch, context, 1)).done)
+    decoder = model.adapter.decoder(model.kv, batch, context + AHEAD + 1)
+    if decoder is not None:
+        times = ahead(decoder, model, batch, context)
+        report.begin(f"decode {batch} × {context}, by itself", times.done, times.issued)
+        compare(times.done)
 
 
 def prefill(report: Report, model: LanguageModel, context: int, chunk: int) -> None:
@@ -114,6 +131,26 @@ def encode(report: Report, adapter: LanguageAdapter, folder: Path, width: int, h
     units = [(plan, range(plan.units))]
     times = report.measure(f"encode {plan.patches} patches", Step(lambda: adapter.visual_tokens(patches, units)))
     report.add(tokens_s=plan.tokens / times.done)
+
+
+def ahead(decoder: Decoder, model: LanguageModel, batch: int, context: int) -> Times:
+    """Measure steps of which each is launched before the last one's tokens are there, as a worker does it."""
+    pages = [rows.pages for rows in dummy_model.make_batch(model, batch, context, AHEAD)]
+    issued, ended = list[float](), list[float]()
+    under_way: list[DecodeStep] = []
+    for step in range(AHEAD):
+        token = None if step else 0
+        length = context + step - 1
+        held = model.kv.pages_for(length + 1)
+        rows = [DecodeRow(row, token, length, 0, own[:held]) for row, own in enumerate(pages)]
+        begin = time.perf_counter()
+        under_way.append(decoder.launch(rows, lambda logits: logits.argmax(-1)))
+        issued.append(time.perf_counter() - begin)
+        if step:
+            under_way.pop(0).tokens()
+            ended.append(time.perf_counter())
+    under_way.pop().tokens()
+    return Times(statistics.median(issued), statistics.median(b - a for a, b in pairwise(ended)))
 
 
 def _step(model: LanguageModel, sequences: int, start: int, count: int) -> Step:
