@@ -12,6 +12,7 @@ DeviceName = Literal["cpu", "cuda"]
 Order = Literal["fcfs", "slack", "shortest"]
 VideoDecoderName = Literal["flashcodec", "torchcodec", "pynvvideocodec"]
 DecodeOn = Literal["fastest", "cpu", "gpu"]
+Share = Literal["auto", "mps", "none"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
 
 
@@ -35,12 +36,14 @@ class Instance(msgspec.Struct, frozen=True):
 
     `nice` lowers the process's CPU priority (0 keeps it), so that decoding, which streams to a reader, takes the cores
     at once from work that nobody sees yet. A paced decode leaves them again; the levels only order who goes first, and
-    are low enough to leave the machine's other programs their share.
+    are low enough to leave the machine's other programs their share. On a GPU under MPS, the work of clients of
+    priority 1 comes behind that of 0.
     """
 
     name: str
     stages: tuple[Stage, ...]
     nice: int = 0
+    client_priority: int = 0
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -54,14 +57,14 @@ class Placement(msgspec.Struct, frozen=True):
         return next(instance.name for instance in self.instances if stage in instance.stages)
 
 
-_VISION = Instance("vision", (Stage.VISION,), nice=10)
+_VISION = Instance("vision", (Stage.VISION,), nice=10, client_priority=1)
 
 PLACEMENTS = {
     "shared": Placement(
         "shared",
         (
             _VISION,
-            Instance("encode-prefill", (Stage.ENCODE, Stage.PREFILL), nice=7),
+            Instance("encode-prefill", (Stage.ENCODE, Stage.PREFILL), nice=7, client_priority=1),
             Instance("decode", (Stage.DECODE,)),
         ),
     ),
@@ -116,6 +119,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "batch; flashinfer: its kernels, where flashinfer-python is installed"
         ),
     ] = "auto"
+    share: Annotated[
+        Share,
+        Meta(
+            description="How workers share a GPU; mps: at once, as clients of an MPS daemon of the engine's own; none: "
+            "they take turns; auto: mps where it can be used"
+        ),
+    ] = "auto"
+    gpu_threads: Annotated[
+        tuple[str, ...],
+        Meta(description="Under MPS, the percentage of a GPU's threads that a worker may use, as in encode-prefill=60"),
+    ] = ()
     tool_call_parser: Annotated[
         Literal["auto", "hermes", "llama3_json", "mistral"],
         Meta(description="How the model writes tool calls; auto: as its chat template does"),
@@ -239,6 +253,24 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("--naive is a way to run --placement monolithic: give both")
         if self.decode_on != "fastest" and self.video_decoder != "flashcodec":
             raise ConfigError(f"--decode-on is for --video-decoder flashcodec, not for {self.video_decoder}")
+
+        if self.gpu_threads and self.share == "none":
+            raise ConfigError("--gpu-threads is for --share mps: turns are not limited")
+        _ = self.threads_of
+
+    @property
+    def threads_of(self) -> dict[str, int]:
+        """The percentages of a GPU's threads, by instance. Raises ConfigError for what is none."""
+        known = [instance.name for instance in self.workers.instances]
+        found: dict[str, int] = {}
+        for given in self.gpu_threads:
+            name, _, percent = given.partition("=")
+            if name not in known:
+                raise ConfigError(f"--gpu-threads {given}: there is no worker {name!r}, but {', '.join(known)}")
+            if not (percent.isdecimal() and 1 <= int(percent) <= 100):
+                raise ConfigError(f"--gpu-threads {given}: a percentage from 1 to 100 leaves {name} something")
+            found[name] = int(percent)
+        return found
 
     @property
     def service_order(self) -> Order:

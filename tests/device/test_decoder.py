@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch, Span
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.base import Decoder, DecodeRow
 from unifiedserve.device.cpu import CPU
@@ -25,7 +26,7 @@ NAMES = ["stand-in", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 @pytest.fixture(scope="module", params=NAMES)
 def device(request: pytest.FixtureRequest) -> Device:
-    return CudaDevice("auto") if request.param == "cuda" else DeferredDevice()
+    return CudaDevice(EngineConfig()) if request.param == "cuda" else DeferredDevice()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from ipc_buffers import Memory, PagePool
 from unifiedserve.attention import CrossSpan, RaggedBatch, Span, cross_attention, reference
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.base import LinearWeights, Rows
 from unifiedserve.device.cpu import CPU
@@ -30,7 +31,7 @@ few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthChec
 @pytest.fixture(scope="module", params=NAMES)
 def device(request: pytest.FixtureRequest) -> Device:
     if request.param == "cuda":
-        return CudaDevice("auto")
+        return CudaDevice(EngineConfig())
     return CPU if request.param == "cpu" else DeferredDevice()
 
 

@@ -15,6 +15,7 @@ from stand_in_flashinfer import DeferredDevice, StandIn
 from torch import Tensor
 
 from unifiedserve.attention import CrossSpan, RaggedBatch
+from unifiedserve.config import EngineConfig
 from unifiedserve.device.base import Device
 from unifiedserve.device.cuda import backends, flashinfer
 from unifiedserve.device.cuda.operators import PlannedAttention
@@ -207,7 +208,7 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 @pytest.mark.parametrize("head_dim", [64, 128])
 def test_equals_triton_on_a_gpu(head_dim: int, window: int | None) -> None:
     pytest.importorskip("flashinfer", reason="no FlashInfer")
-    device = import_module("unifiedserve.device.cuda").CudaDevice()
+    device = import_module("unifiedserve.device.cuda").CudaDevice(EngineConfig())
     case = case_of([(3 * PART + 5, 1), (40, 1), (2 * PART, 300), (0, 70)], Sizes(14, 2, head_dim, 16))
     q = case.q.to(device.torch)
     pages = torch.stack([case.keys, case.values], dim=1).to(device.torch)

@@ -71,7 +71,7 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_dtypes_of_older_gpus(gpu: Callable[..., None]) -> None:
     gpu(capability=(7, 5))
-    turing = CudaDevice("auto")
+    turing = CudaDevice(EngineConfig())
     assert turing.best_dtype() == "float32"
     turing.check("float32")
     with pytest.raises(ConfigError, match="bfloat16: Test GPU does not compute with it; use --dtype float32"):
@@ -80,12 +80,12 @@ def test_dtypes_of_older_gpus(gpu: Callable[..., None]) -> None:
 
 def test_its_memory(gpu: Callable[..., None]) -> None:
     gpu()
-    assert CudaDevice("auto").room() == ("Test GPU", 8 << 30, 1 << 30)
-    assert CudaDevice("auto").best_dtype() == "bfloat16"
+    assert CudaDevice(EngineConfig()).room() == ("Test GPU", 8 << 30, 1 << 30)
+    assert CudaDevice(EngineConfig()).best_dtype() == "bfloat16"
 
 
 def test_flashinfer_that_is_not_installed(gpu: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
     gpu()
     monkeypatch.setattr("unifiedserve.device.cuda.backends.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="--attention-backend flashinfer: FlashInfer is not installed"):
-        CudaDevice("flashinfer").check("bfloat16")
+        CudaDevice(EngineConfig(attention_backend="flashinfer")).check("bfloat16")

@@ -18,7 +18,7 @@ from reference import Case, Frames
 from test_generation import prompt_logits
 
 from flashcodec import RGBLayout
-from unifiedserve.config import Instance
+from unifiedserve.config import EngineConfig, Instance
 from unifiedserve.device import Device
 from unifiedserve.device.cuda import CudaDevice
 from unifiedserve.messages.layouts import Views
@@ -105,7 +105,7 @@ def test_a_gpu_gives_the_same_answers(device: str, loaded: Loaded, expected: dic
     """By the GPU's path, which without a GPU runs on a device that computes late and mixes with no host tensor."""
     gpu: Device = DeferredDevice()
     if device == "cuda":
-        gpu = CudaDevice("auto")
+        gpu = CudaDevice(EngineConfig())
         gpu.sharing.enter(Instance("test", ()), 0)
     loop = Loop(make_adapter(loaded.checkpoint, torch.float32, gpu))
     try:

@@ -18,6 +18,7 @@ from unifiedserve.config import DeviceName
 from unifiedserve.device.base import DecodeStep, Kernels, Room, Sharing
 from unifiedserve.device.cuda.kernels import CudaKernels
 from unifiedserve.device.cuda.operators import PlannedAttention
+from unifiedserve.device.cuda.products import check_products
 from unifiedserve.device.cuda.sharing import TimeSlices
 
 
@@ -141,6 +142,9 @@ class DeferredDevice:
 
     def check(self, dtype: str) -> None:
         pass
+
+    def verify(self) -> None:
+        check_products(self.torch, torch.float32)
 
     def room(self) -> Room:
         return self._room()

@@ -15,7 +15,7 @@ def open_device(name: DeviceName, config: EngineConfig) -> Device:
     if name == "cuda":
         from unifiedserve.device.cuda import CudaDevice
 
-        return CudaDevice(config.attention_backend)
+        return CudaDevice(config)
     from unifiedserve.device.cpu import CPU
 
     return CPU

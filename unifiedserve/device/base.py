@@ -4,7 +4,7 @@ Tensors that the model computes with are on `Device.torch`. What the host plans 
 positions, masks) is in host memory, and is uploaded where it meets them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
@@ -174,6 +174,21 @@ class Sharing(Protocol):
     #: decode rests between its steps while others have work: without it they would not get at the hardware
     rests: bool
 
+    def start(self) -> None:
+        """Begin to share, before there are workers, or anew after all have ended; in the engine, as `stop`.
+
+        Raises ConfigError if it cannot be done as asked.
+        """
+
+    def environment(self, instance: Instance) -> dict[str, str]:
+        """Return what a worker must have in its environment from its start."""
+
+    def terminate(self, pids: Collection[int]) -> None:
+        """Prepare the hardware for the end of workers that are about to be killed."""
+
+    def stop(self) -> None:
+        """End what `start` began; safe to call at any time."""
+
     def enter(self, instance: Instance, threads: int) -> None:
         """Take this worker's place beside the others; it may use `threads` of the processor's cores (0: all)."""
 
@@ -207,6 +222,9 @@ class Device(Protocol):
 
     def check(self, dtype: str) -> None:
         """Raise ConfigError if it cannot compute with a dtype, or lacks a package that it was told to use."""
+
+    def verify(self) -> None:
+        """Compute something whose result is known. Raises ConfigError if another one comes out."""
 
     def room(self) -> Room | None:
         """Return what there is of its own memory now, all processes' use counted; None if it computes in the host's."""

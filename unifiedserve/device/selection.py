@@ -4,6 +4,7 @@ import logging
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device, open_device
+from unifiedserve.device.cuda.sharing import stay_outside
 from unifiedserve.device.cuda.support import has_gpu, obstacle
 from unifiedserve.errors import ConfigError
 
@@ -14,6 +15,7 @@ def select_device(config: EngineConfig) -> Device:
     """Return the device for `--device`; raises ConfigError if that is "cuda" and there is none that can be used."""
     if config.device == "cpu":
         return open_device("cpu", config)
+    stay_outside()
     reason = obstacle()
     if reason is None:
         return open_device("cuda", config)

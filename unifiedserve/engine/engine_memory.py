@@ -19,7 +19,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors
-from unifiedserve.memory.weights import store_weights, weights_bytes
+from unifiedserve.memory.weights import store_weights, weights_bytes, write_weights
 from unifiedserve.models.base import Processor
 from unifiedserve.models.dummy import DummyTensors
 
@@ -53,8 +53,8 @@ class EngineMemory:
         if warning := device.slowness():
             _log.warning(warning)
         with ExitStack() as undo:
-            weights = store_weights(tensors, self._layout.weights, self._torch_dtype, device.place)
-            undo.callback(free, [weights])
+            self._weights = store_weights(tensors, self._layout.weights, self._torch_dtype, device.place)
+            undo.callback(free, [self._weights])
             self._layout = self._sized(rehearse)
             self.uses |= {"KV cache": self._layout.kv.bytes, **self._layout.buffers()}
             self._pages = create_pages(self._layout, self._engine_id)
@@ -69,6 +69,10 @@ class EngineMemory:
         self.generation += 1
         layout = msgspec.structs.replace(self._layout, engine_id=f"{self._engine_id}-{self.generation}")
         self.shared = SharedMemory.create(layout, self._pages)
+
+    def load_again(self, model_dir: Path) -> None:
+        """Write the weights anew, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
+        write_weights(self._weights, self._tensors(model_dir))
 
     def free(self) -> None:
         """Remove every segment; safe to call twice."""

@@ -15,6 +15,7 @@ class Health:
         self._config = config
         self.healthy = False  # all workers live
         self.fatal: str | None = None  # why the engine serves nothing any more
+        self.weights_sum: int | None = None  # of weights in a device's own memory
         self.target_between_tokens: float | None = None  # seconds; known when the workers are up
         self._instances = frozenset(instance.name for instance in config.workers.instances)
         self._ready: set[str] = set()
@@ -29,6 +30,7 @@ class Health:
         """Note that a worker is up. Raises ConfigError if streams cannot hold their target with it."""
         if message.decode_step is not None:
             self._set_target(message.decode_step)
+        self.weights_sum = message.weights_sum if self.weights_sum is None else self.weights_sum
         self._ready.add(message.instance)
         if self._ready == self._instances:
             self.healthy = True

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.running import Running
+from unifiedserve.worker.assembly import DAMAGED_WEIGHTS
 
 _log = logging.getLogger(__name__)
 _MOST_RESTARTS = 5  # within
@@ -41,7 +42,7 @@ class Recovery:
         else:
             _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
             self._health.restarting()
-            self._keep(asyncio.create_task(self._recover(running)))
+            self._keep(asyncio.create_task(self._recover(running, damaged=code == DAMAGED_WEIGHTS)))
 
     def give_up(self, reason: str) -> None:
         """End it all."""
@@ -64,11 +65,14 @@ class Recovery:
         self._restarts.append(now)
         return often
 
-    async def _recover(self, running: Running) -> None:
-        """Restart the workers over fresh pools, then send every unfinished answer through again."""
+    async def _recover(self, running: Running, *, damaged: bool) -> None:
+        """Restart the workers over fresh pools, then send every unfinished answer through again.
+
+        Damaged weights are loaded anew.
+        """
         lost = running.lifecycle.workers_lost()
         try:
-            await running.workers.restart()
+            await running.workers.restart(self._health.weights_sum, damaged=damaged)
             await self._health.wait_decided(self._startup_timeout)
         except Exception as error:
             _log.exception("the restart failed")

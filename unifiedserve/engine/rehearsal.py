@@ -61,7 +61,7 @@ def rehearse(spec: WorkerSpec, memory: SharedMemory, device: Device, processor: 
     end = time.monotonic() + spec.config.startup_timeout
     before = _free(device)
     try:
-        process = shared_zygote().fork(spec)
+        process = shared_zygote().fork(spec, device.sharing.environment(spec.instance))
     except ZygoteError as error:
         raise ConfigError(str(error)) from error
     try:

@@ -39,7 +39,12 @@ class Supervisor:
         self.config = config
         self._model_dir = model_dir
         self._processor = processor
-        self._memory = self._allocate()
+        self._device.sharing.start()
+        try:
+            self._memory = self._allocate()
+        except BaseException:
+            self._device.sharing.stop()
+            raise
         self._workers = WorkerProcesses()
 
     def _allocate(self) -> EngineMemory:
@@ -50,6 +55,7 @@ class Supervisor:
             if self.config.device != "auto":
                 raise
             _log.warning("computing on the CPU: %s", error)
+        self._device.sharing.stop()
         self._device = open_device("cpu", self.config)
         return self._allocate_on(self._device)
 
@@ -73,25 +79,36 @@ class Supervisor:
         """The bytes that are taken of the memory of the device that computes, by use."""
         return self._memory.uses
 
-    def start(self, on_exit: OnExit) -> None:
+    def start(self, on_exit: OnExit, weights_sum: int | None = None) -> None:
         """Start the workers; `on_exit` is called from a thread when one ends that was not told to."""
         placement, layout = self.config.workers, self.memory.layout
         specs = [
-            self._spec(instance, number, layout, self._memory.dtype, placement)
+            self._spec(instance, number, layout, self._memory.dtype, placement, weights_sum)
             for number, instance in enumerate(placement.instances, 1)
         ]
-        self._workers.start(specs, self._memory.generation, on_exit)
+        self._workers.start(specs, self._device.sharing.environment, self._memory.generation, on_exit)
 
-    def restart(self, on_exit: OnExit) -> None:
-        """Replace pools, queues and workers, over the same weights, after a worker died."""
-        self._workers.kill()
+    def restart(self, on_exit: OnExit, weights_sum: int | None = None, *, damaged: bool = False) -> None:
+        """Replace pools, queues and workers, over the same weights, after a worker died.
+
+        A fault on a GPU ends all workers that share it, and what lets them share it must be begun anew. Its memory
+        stays: the weights must add up to `weights_sum`; `damaged` ones are loaded anew.
+        """
+        self._workers.kill(self._device.sharing.terminate)
+        self._device.sharing.start()
         self._memory.renew()
-        self.start(on_exit)
+        if damaged:
+            _log.warning("loading the weights anew: what is in the device's memory has been damaged")
+            self._memory.load_again(self._model_dir)
+        self.start(on_exit, weights_sum)
 
     def stop(self) -> None:
         """End the workers and remove every shared segment; safe to call at any time."""
-        self._workers.stop(self._ask_to_end)
-        self._memory.free()
+        try:
+            self._workers.stop(self._ask_to_end, self._device.sharing.terminate)
+        finally:
+            self._device.sharing.stop()
+            self._memory.free()
 
     def pids(self) -> dict[str, int]:
         """Return the process ids of the workers, by instance."""
@@ -102,7 +119,13 @@ class Supervisor:
         return self._memory.arena_name(name)
 
     def _spec(
-        self, instance: Instance, number: int, layout: MemoryLayout, dtype: str, placement: Placement
+        self,
+        instance: Instance,
+        number: int,
+        layout: MemoryLayout,
+        dtype: str,
+        placement: Placement,
+        weights_sum: int | None = None,
     ) -> WorkerSpec:
         return WorkerSpec(
             config=self.config,
@@ -117,6 +140,7 @@ class Supervisor:
             visual_dim=self._processor.visual_dim,
             vocab_size=self._processor.vocab_size,
             eos_token_ids=self._processor.eos_token_ids,
+            weights_sum=weights_sum,
         )
 
     def _ask_to_end(self, instance: str) -> None:

@@ -2,8 +2,10 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 
+from unifiedserve.config import Instance
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
 from unifiedserve.worker.spec import WorkerSpec
@@ -20,14 +22,21 @@ class WorkerProcesses:
     def __init__(self) -> None:
         self._running: dict[str, WorkerProcess] = {}
 
-    def start(self, specs: Iterable[WorkerSpec], generation: int, on_exit: OnExit) -> None:
-        """Start a worker for each spec; `on_exit` is called from a thread when one ends that was not told to.
+    def start(
+        self,
+        specs: Iterable[WorkerSpec],
+        environment: Callable[[Instance], dict[str, str]],
+        generation: int,
+        on_exit: OnExit,
+    ) -> None:
+        """Start a worker for each spec, with additions to its environment.
 
-        Raises ConfigError if no process can be started.
+        `on_exit` is called from a thread when one ends that was not told to. Raises ConfigError if no process can be
+        started.
         """
         for spec in specs:
             name = spec.instance.name
-            self._running[name] = process = _fork(spec)
+            self._running[name] = process = _fork(spec, environment(spec.instance))
             watched = (name, process, generation, on_exit)
             threading.Thread(target=self._watch, args=watched, name="watch", daemon=True).start()
 
@@ -35,23 +44,17 @@ class WorkerProcesses:
         """Return the process ids by instance."""
         return {name: process.pid for name, process in self._running.items()}
 
-    def stop(self, ask: Callable[[str], None]) -> None:
-        """Ask the worker of each instance to end, and kill those that do not in time."""
+    def stop(self, ask: Callable[[str], None], prepare: Callable[[list[int]], None]) -> None:
+        """Ask the worker of each instance to end, and kill those that do not in time, as `kill` does."""
         ending = self._take()
         for name in ending:
             ask(name)
-        for process in ending.values():
-            if process.wait(_STOP_SECONDS) is None:
-                process.kill()
-                process.wait()
+        end = time.monotonic() + _STOP_SECONDS
+        _kill([process for process in ending.values() if process.wait(max(0, end - time.monotonic())) is None], prepare)
 
-    def kill(self) -> None:
-        """Kill all; returns when they have ended."""
-        ending = self._take()
-        for process in ending.values():
-            process.kill()
-        for process in ending.values():
-            process.wait()
+    def kill(self, prepare: Callable[[list[int]], None]) -> None:
+        """Kill all, once `prepare` has been told their process ids; returns when they have ended."""
+        _kill(list(self._take().values()), prepare)
 
     def _take(self) -> dict[str, WorkerProcess]:
         """Take those that run, whose end is nobody's surprise from now on."""
@@ -65,8 +68,17 @@ class WorkerProcesses:
             on_exit(name, code, generation)
 
 
-def _fork(spec: WorkerSpec) -> WorkerProcess:
+def _kill(processes: list[WorkerProcess], prepare: Callable[[list[int]], None]) -> None:
+    if living := [process for process in processes if process.wait(0) is None]:
+        prepare([process.pid for process in living])
+    for process in living:
+        process.kill()
+    for process in living:
+        process.wait()
+
+
+def _fork(spec: WorkerSpec, environment: dict[str, str]) -> WorkerProcess:
     try:
-        return shared_zygote().fork(spec)
+        return shared_zygote().fork(spec, environment)
     except ZygoteError as error:
         raise ConfigError(str(error)) from error

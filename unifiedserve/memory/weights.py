@@ -63,13 +63,9 @@ def store_weights(tensors: Tensors, memory_name: str, dtype: torch.dtype, place:
 
     Peak memory is that and two tensors. Raises ConfigError if the place has no room for them.
     """
-    manifest = plan_weights(tensors, dtype)
-    memory = _create(memory_name, manifest, place)
+    memory = _create(memory_name, plan_weights(tensors, dtype), place)
     try:
-        for name, tensor in tensors.read():
-            entry = manifest[name]
-            stored = tensor.to(getattr(torch, entry.dtype)).contiguous()
-            memory.write(entry.offset, stored.flatten().view(torch.uint8).numpy().data)
+        write_weights(memory, tensors)
     except BaseException:
         memory.close()
         memory.unlink()
@@ -77,14 +73,29 @@ def store_weights(tensors: Tensors, memory_name: str, dtype: torch.dtype, place:
     return memory
 
 
+def write_weights(memory: Memory, tensors: Tensors) -> None:
+    """Copy all tensors into a memory that `store_weights` has made for them."""
+    entries = _entries(memory)
+    for name, tensor in tensors.read():
+        entry = entries[name]
+        stored = tensor.to(getattr(torch, entry.dtype)).contiguous()
+        memory.write(entry.offset, stored.flatten().view(torch.uint8).numpy().data)
+
+
+def sum_weights(name: str, device: Device) -> int:
+    """Return a sum over all bytes of a memory that `store_weights` has made: another one tells of damage."""
+    data = device.view(Memory.attach(name))
+    words = data[: len(data) // 8 * 8].view(torch.int64).sum()  # of integers, so that their order is of no matter
+    return int(words + data[len(data) // 8 * 8 :].sum())
+
+
 def attach_weights(name: str, device: Device = CPU) -> dict[str, Tensor]:
     """Map the tensors of a memory made by `store_weights`; they keep it mapped, and must not be written."""
     memory = Memory.attach(name)
     data = device.view(memory)
-    entries = {key: Entry(*entry) for key, entry in json.loads(memory.manifest).items()}
     return {
         name: data[entry.offset : entry.end].view(getattr(torch, entry.dtype)).view(entry.shape)
-        for name, entry in entries.items()
+        for name, entry in _entries(memory).items()
     }
 
 
@@ -97,6 +108,10 @@ def plan_weights(tensors: Tensors, dtype: torch.dtype) -> Manifest:
         manifest[header.name] = entry
         offset = -(-entry.end // ALIGNMENT) * ALIGNMENT
     return manifest
+
+
+def _entries(memory: Memory) -> Manifest:
+    return {name: Entry(*entry) for name, entry in json.loads(memory.manifest).items()}
 
 
 def _arranged(headers: list[Header]) -> list[Header]:

@@ -190,10 +190,14 @@ class Token(msgspec.Struct):
 
 
 class Ready(msgspec.Struct, tag=True):
-    """A worker is up; `decode_step` are the seconds of a lone decode step, if it hosts decode."""
+    """A worker is up; `decode_step` are the seconds of a lone decode step, if it hosts decode.
+
+    `weights_sum` is that of the weights in a device's own memory, as a worker has found them that computes with them.
+    """
 
     instance: str
     decode_step: float | None = None
+    weights_sum: int | None = None
 
 
 class Unfit(msgspec.Struct, tag=True):

@@ -10,8 +10,8 @@ from unifiedserve.device.base import Decoder
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import SharedMemory
-from unifiedserve.memory.weights import attach_weights
-from unifiedserve.messages.wire import OutputReady, pack
+from unifiedserve.memory.weights import attach_weights, sum_weights
+from unifiedserve.messages.wire import OutputReady, Ready, pack
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
@@ -27,22 +27,41 @@ from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.vision.lane import VisionLane
 from unifiedserve.worker.vision.stage import VisionStage
 
+#: exit code of a worker that has found other weights than there should be
+DAMAGED_WEIGHTS = 75
 
-def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Port) -> tuple[list[Lane], float | None]:
-    """Return the lanes of the instance on its device, and the seconds of a lone decode step if it hosts decode.
 
-    Raises ConfigError if the model or the machine is not what they need.
+class DamagedWeightsError(Exception):
+    """The weights in a device's memory are not what they were."""
+
+
+def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Port) -> tuple[list[Lane], Ready]:
+    """Return the lanes of the instance on its device, and what the engine is told when they are up.
+
+    Raises ConfigError if the model or the machine is not what they need, and DamagedWeightsError.
     """
     stages = frozenset(spec.instance.stages)
     patches = RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8, device)
     lanes: list[Lane] = []
-    decode_step = None
+    ready = Ready(spec.instance.name)
     if Stage.VISION in stages:
         lanes.append(_vision_lane(spec, memory, patches, port))
     if stages - {Stage.VISION}:
-        lane, decode_step = _language_lane(spec, memory, patches, port)
+        device.verify()
+        ready.weights_sum = _check_weights(spec, device)
+        lane, ready.decode_step = _language_lane(spec, memory, patches, port)
         lanes.append(lane)
-    return lanes, decode_step
+    return lanes, ready
+
+
+def _check_weights(spec: WorkerSpec, device: Device) -> int | None:
+    """Return the sum of the weights in a device's own memory; None if they are in the host's, beyond its faults."""
+    if device.room() is None:
+        return None
+    found = sum_weights(spec.layout.weights, device)
+    if spec.weights_sum not in (None, found):
+        raise DamagedWeightsError("the weights have been damaged")
+    return found
 
 
 def _vision_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port) -> VisionLane:

@@ -10,7 +10,7 @@ import time
 from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import SharedMemory
-from unifiedserve.messages.wire import Abort, Message, Ready, Shutdown, Unfit, unpack
+from unifiedserve.messages.wire import Abort, Message, Shutdown, Unfit, unpack
 from unifiedserve.worker.assembly import build_lanes
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE, Lane
 from unifiedserve.worker.port import Port
@@ -26,11 +26,11 @@ class Worker:
         self._lanes: list[Lane] = []
         self._serving = True
         try:
-            self._lanes, decode_step = build_lanes(spec, device, self._memory, self._port)
+            self._lanes, ready = build_lanes(spec, device, self._memory, self._port)
         except ConfigError as error:
             self._port.outbox.to_engine(Unfit(str(error)))  # and wait for the engine to end what else has been started
         else:
-            self._port.outbox.to_engine(Ready(spec.instance.name, decode_step))
+            self._port.outbox.to_engine(ready)
 
     def run(self) -> None:
         """Serve until told to shut down."""

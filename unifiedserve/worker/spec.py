@@ -7,7 +7,10 @@ from unifiedserve.memory.shared import MemoryLayout
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a worker needs to attach and begin. `number` tags the pages it takes."""
+    """All that a worker needs to attach and begin. `number` tags the pages it takes.
+
+    `weights_sum` is what the weights in a device's own memory must add up to, once that is known.
+    """
 
     config: EngineConfig
     placement: Placement
@@ -21,3 +24,4 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     visual_dim: int
     vocab_size: int
     eos_token_ids: tuple[int, ...]
+    weights_sum: int | None = None

@@ -24,6 +24,7 @@ import msgspec
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.registry import preload
 from unifiedserve.worker import loop
+from unifiedserve.worker.assembly import DAMAGED_WEIGHTS, DamagedWeightsError
 from unifiedserve.worker.zygote_messages import Exited, Fork, Forked, FromZygote, Preload, Refused, ToZygote, receive
 
 _PR_SET_PDEATHSIG = 1
@@ -92,6 +93,9 @@ class Zygote:
                 _apply(request, descriptors)
                 loop.run(request.spec)
                 code = 0
+        except DamagedWeightsError as error:
+            logging.error("%s", error)
+            code = DAMAGED_WEIGHTS
         except BaseException:
             traceback.print_exc()
         finally:

@@ -58,6 +58,9 @@ class CpuDevice:
     def check(self, dtype: str) -> None:
         """Do nothing: torch computes with all of them."""
 
+    def verify(self) -> None:
+        """Do nothing: nobody limits a part of it."""
+
     def room(self) -> None:
         """Return None: its memory is the host's."""
 

@@ -1,6 +1,7 @@
 """How workers share the cores: by priority, and decode with half of them while others have work."""
 
 import os
+from collections.abc import Collection
 
 import torch
 
@@ -12,6 +13,19 @@ class NiceSharing:
     """Decoding goes first (see `Instance.nice`), and leaves the cores again between its steps."""
 
     rests = True
+
+    def start(self) -> None:
+        """Do nothing: the kernel is there."""
+
+    def environment(self, instance: Instance) -> dict[str, str]:
+        """Return nothing."""
+        return {}
+
+    def terminate(self, pids: Collection[int]) -> None:
+        """Do nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
 
     def enter(self, instance: Instance, threads: int) -> None:
         os.nice(instance.nice)

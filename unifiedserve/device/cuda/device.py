@@ -8,10 +8,11 @@ from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory, free_bytes
-from unifiedserve.config import AttentionBackend, DeviceName
+from unifiedserve.config import AttentionBackend, DeviceName, EngineConfig
 from unifiedserve.device.base import Kernels, Room, Sharing
 from unifiedserve.device.cuda.backends import attention_backend, check_attention_backend
-from unifiedserve.device.cuda.sharing import TimeSlices
+from unifiedserve.device.cuda.products import check_products
+from unifiedserve.device.cuda.sharing import Mps, TimeSlices
 from unifiedserve.device.cuda.side_stream import CudaStream
 from unifiedserve.device.cuda.support import first_gpu, multiplies_bfloat16
 from unifiedserve.errors import ConfigError
@@ -24,10 +25,10 @@ class CudaDevice:
     place = frames = "cuda:0"
     synchronous = False
 
-    def __init__(self, attention: AttentionBackend) -> None:
-        self._attention: AttentionBackend = attention
+    def __init__(self, config: EngineConfig) -> None:
+        self._attention: AttentionBackend = config.attention_backend
         self.torch = torch.device(self.place)
-        self.sharing: Sharing = TimeSlices()
+        self.sharing: Sharing = TimeSlices() if config.share == "none" else Mps(config)
 
     @cached_property
     def kernels(self) -> Kernels:
@@ -45,6 +46,10 @@ class CudaDevice:
         gpu = first_gpu()
         if dtype == "bfloat16" and not multiplies_bfloat16(gpu):
             raise ConfigError(f"--dtype bfloat16: {gpu.name} does not compute with it; use --dtype float32")
+
+    def verify(self) -> None:
+        """Multiply, since limits on a GPU's threads have been seen to make products wrong."""
+        check_products(self.torch)
 
     def room(self) -> Room:
         gpu = first_gpu()

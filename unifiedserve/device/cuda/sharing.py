@@ -1,16 +1,37 @@
-"""How workers share a GPU without MPS: its scheduler gives them turns."""
+"""How workers share a GPU: at once, as clients of an MPS daemon of the engine's own, or in turn."""
 
+import logging
 import os
+from collections.abc import Collection
 
 import torch
 
-from unifiedserve.config import Instance
+from unifiedserve.config import EngineConfig, Instance
+from unifiedserve.device.cuda.mps_daemon import PIPES, MpsDaemon, MpsError
+from unifiedserve.errors import ConfigError
+
+_log = logging.getLogger(__name__)
+PRIORITY, THREADS = "CUDA_MPS_CLIENT_PRIORITY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+#: a folder for pipes that there cannot be: no daemon is joined, be there one of the system's
+NO_PIPES = "/dev/null"
 
 
 class TimeSlices:
-    """No worker rests for others: steps are short, and budgets follow what they take."""
+    """The GPU's scheduler gives workers turns. None rests for others: steps are short, and budgets are held."""
 
     rests = False
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def environment(self, instance: Instance) -> dict[str, str]:
+        return {PIPES: NO_PIPES}
+
+    def terminate(self, pids: Collection[int]) -> None:
+        """Do nothing: a process that is killed leaves the others alone."""
+
+    def stop(self) -> None:
+        """Do nothing."""
 
     def enter(self, instance: Instance, threads: int) -> None:
         torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
@@ -18,4 +39,48 @@ class TimeSlices:
         torch.backends.cudnn.allow_tf32 = False
 
     def give_way(self, giving: bool) -> None:
-        """Do nothing: there is no part of a GPU to leave."""
+        """Do nothing: what is left to others is a matter of budgets."""
+
+
+class Mps(TimeSlices):
+    """Workers are clients of a daemon. Where there can be none they get time slices, unless it was asked for."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._required = config.share == "mps"
+        self._threads = config.threads_of
+        self._daemon: MpsDaemon | None = None
+
+    def start(self) -> None:
+        """Start the daemon, a new one if there was one already. Raises ConfigError if MPS is required and cannot be."""
+        self.stop()
+        daemon = MpsDaemon()
+        try:
+            daemon.start()
+        except MpsError as error:
+            if self._required:
+                raise ConfigError(f"--share mps: {error}") from error
+            _log.warning("workers take turns on the GPU, as MPS cannot be used: %s", error)
+        else:
+            self._daemon = daemon
+
+    def environment(self, instance: Instance) -> dict[str, str]:
+        if self._daemon is None:
+            return super().environment(instance)
+        environment = self._daemon.environment | {PRIORITY: str(instance.client_priority)}
+        if percent := self._threads.get(instance.name):
+            environment[THREADS] = str(percent)
+        return environment
+
+    def terminate(self, pids: Collection[int]) -> None:
+        if self._daemon is not None:
+            self._daemon.terminate(pids)
+
+    def stop(self) -> None:
+        daemon, self._daemon = self._daemon, None
+        if daemon is not None:
+            daemon.stop()
+
+
+def stay_outside() -> None:
+    """Keep this process from becoming a client of whatever MPS daemon there is: a fault there must not reach it."""
+    os.environ[PIPES] = NO_PIPES

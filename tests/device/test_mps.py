@@ -1,0 +1,202 @@
+"""An engine's own MPS daemon: begun, asked, ended, and gone whatever happens; a stand-in takes the program's place."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from unifiedserve.config import PLACEMENTS, EngineConfig
+from unifiedserve.device.cuda import mps_daemon
+from unifiedserve.device.cuda.mps_daemon import PIPES, PREFIX, MpsDaemon, MpsError
+from unifiedserve.device.cuda.sharing import NO_PIPES, PRIORITY, THREADS, Mps, TimeSlices
+from unifiedserve.errors import ConfigError
+
+PROGRAM = Path(__file__).parents[1] / "fakes" / "mps"
+VISION, ENCODE_PREFILL, DECODE = PLACEMENTS["shared"].instances
+#: an engine that is about to be killed
+OWNER = """
+import time
+from unifiedserve.device.cuda.mps_daemon import MpsDaemon
+daemon = MpsDaemon()
+daemon.start()
+print(daemon.environment["CUDA_MPS_PIPE_DIRECTORY"], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
+    """Let the stand-in be found, and return what tells its orders; nothing of it may be left."""
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{PROGRAM}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_MPS_ORDERS", str(tmp_path / "orders"))
+    monkeypatch.setattr(mps_daemon.tempfile, "tempdir", str(folder))
+    (tmp_path / "orders").touch()
+    yield lambda: (tmp_path / "orders").read_text().splitlines()
+    assert not list(folder.iterdir())
+    assert not processes(str(folder))
+
+
+def processes(folder: str) -> list[psutil.Process]:
+    """Return the processes of MPS whose pipes are below a folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(PIPES, "").startswith(folder) and "mps" in process.name():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return [process for process in found if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_it_answers_when_it_is_started_and_is_gone_when_it_is_stopped(orders: Callable[[], list[str]]) -> None:
+    daemon = MpsDaemon()
+    assert daemon.environment == {}
+    daemon.start()
+    pipes = Path(daemon.environment[PIPES])
+    assert daemon.running
+    assert pipes.stat().st_mode & 0o777 == 0o755
+    assert pipes.parent.stat().st_mode & 0o777 == 0o700  # nobody else gets in
+    server = next(process for process in processes(str(pipes)) if "server" in process.name() or process.ppid() != 1)
+    daemon.terminate([11, 12])
+    daemon.stop()
+    daemon.stop()
+    assert not daemon.running
+    assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
+    began, _, servers, *others = orders()
+    assert (began, servers) == ("started", "get_server_list")
+    assert [order.split()[0::2] for order in others[:2]] == [["terminate_client", "11"], ["terminate_client", "12"]]
+    assert others[2].startswith("quit")
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("refuses", "nvidia-cuda-mps-control ended with code 1: An instance of this daemon is already running"),
+        ("hangs", "nvidia-cuda-mps-control does not answer: no answer to 'get_default_active_thread_percentage'"),
+    ],
+)
+def test_one_that_cannot_be_says_why_in_a_line(
+    fault: str, words: str, orders: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_MPS_FAULT", fault)
+    for name in ("_START_SECONDS", "_ORDER_SECONDS", "_STOP_SECONDS"):
+        monkeypatch.setattr(mps_daemon, name, 0.5)
+    with pytest.raises(MpsError, match=words) as error:
+        MpsDaemon().start()
+    assert "\n" not in str(error.value)
+
+
+def test_without_the_program(orders: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mps_daemon, "find_program", lambda name: None)
+    with pytest.raises(MpsError, match=r"there is no nvidia-cuda-mps-control: .*NVIDIA_DRIVER_CAPABILITIES=compute"):
+        MpsDaemon().start()
+
+
+def test_a_program_that_cannot_be_run(
+    orders: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/nonexistent\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(mps_daemon, "find_program", lambda name: str(program))
+    with pytest.raises(MpsError, match="program cannot be started: No such file"):
+        MpsDaemon().start()
+
+
+def test_one_that_ignores_its_orders_is_killed_with_its_server(
+    orders: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_MPS_FAULT", "ignores")
+    monkeypatch.setattr(mps_daemon, "_STOP_SECONDS", 0.2)
+    daemon = MpsDaemon()
+    daemon.start()
+    daemon.stop()
+    assert orders()[-1].startswith("quit")
+
+
+def test_one_that_has_died_keeps_nobody(orders: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_MPS_FAULT", "dies")
+    daemon = MpsDaemon()
+    daemon.start()
+    daemon.terminate([1])  # it dies of that
+    daemon.terminate([1])
+    assert not daemon.running
+    daemon.stop()
+
+
+def test_what_a_killed_engine_leaves_is_ended_by_the_next(orders: Callable[[], list[str]], tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=environment) as owner:
+        assert owner.stdout is not None
+        left = Path(owner.stdout.readline().strip())
+        other = MpsDaemon()
+        other.start()
+        assert left.is_dir()  # its owner lives
+        owner.send_signal(signal.SIGKILL)
+        owner.wait()
+    assert processes(str(left))
+    daemon = MpsDaemon()
+    daemon.start()
+    assert not left.exists()
+    assert not processes(str(left))
+    assert other.running
+    for running in (daemon, other):
+        running.stop()
+
+
+def test_a_folder_without_an_owner_is_removed(orders: Callable[[], list[str]], tmp_path: Path) -> None:
+    left = tmp_path / "tmp" / f"{PREFIX}abc"
+    left.mkdir()
+    mps_daemon.end_leftovers()
+    assert not left.exists()
+
+
+def test_workers_are_clients_by_what_the_placement_and_the_user_say(orders: Callable[[], list[str]]) -> None:
+    sharing = Mps(EngineConfig(gpu_threads=("encode-prefill=60",)))
+    sharing.start()
+    first = sharing.environment(DECODE)
+    assert (first[PRIORITY], first.get(THREADS)) == ("0", None)
+    assert sharing.environment(ENCODE_PREFILL)[PRIORITY] == "1"
+    assert sharing.environment(ENCODE_PREFILL)[THREADS] == "60"
+    assert sharing.environment(VISION)[PIPES] == first[PIPES]
+    sharing.terminate([5])
+    assert orders()[-1].endswith(" 5")
+    sharing.start()  # anew
+    assert sharing.environment(DECODE)[PIPES] != first[PIPES]
+    sharing.stop()
+    sharing.stop()
+    assert sharing.environment(DECODE) == {PIPES: NO_PIPES}
+
+
+def test_without_mps_workers_take_turns_and_the_log_says_so_once(
+    orders: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("FAKE_MPS_FAULT", "refuses")
+    sharing = Mps(EngineConfig())
+    sharing.start()
+    assert sharing.environment(DECODE) == TimeSlices().environment(DECODE) == {PIPES: NO_PIPES}
+    (record,) = caplog.records
+    assert "workers take turns on the GPU, as MPS cannot be used" in record.message
+    with pytest.raises(ConfigError, match=r"--share mps: .*ended with code 1"):
+        Mps(EngineConfig(share="mps")).start()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"gpu_threads": ("decode=0",)}, "--gpu-threads decode=0: a percentage from 1 to 100 leaves decode something"),
+        ({"gpu_threads": ("decode",)}, "--gpu-threads decode: a percentage"),
+        ({"gpu_threads": ("language=50",)}, "there is no worker 'language', but vision, encode-prefill, decode"),
+        ({"gpu_threads": ("decode=50",), "share": "none"}, "--gpu-threads is for --share mps"),
+    ],
+)
+def test_percentages_that_cannot_be(given: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        EngineConfig(**given).check()  # type: ignore[arg-type]
