@@ -4,14 +4,16 @@ from ipc_buffers import Arena
 from unifiedserve.config import Stage
 
 _STAGES = list(Stage)
-_WORKING, _PEAK, _WAITING, _JOINING = range(4)
-_COLUMNS = 4
+_WORKING, _PEAK, _WAITING, _JOINING, _SHARE, _TBT = range(6)
+_COLUMNS = 6
 _ITEM_BYTES = 8
+_MILLIONTHS = 1_000_000
 
 
 class Status:
     """One row a stage: whether it has work for the cores, the most pages of its buffer that were in use, how many
-    requests it has yet to bring to its end, and whether it is doing that right now.
+    requests it has yet to bring to its end, and whether it is doing that right now. Decode tells what share of their
+    budgets other stages may take (until then all of it), and the time between tokens, for which that is so.
 
     A row is written by the stage's worker alone, an aligned number at a time, so all read without locks. The buffer of
     a stage is the one it takes pages from: patch for vision, visual for encode, KV for the others.
@@ -42,6 +44,19 @@ class Status:
 
     def joining(self, stage: Stage) -> bool:
         return self._numbers[_place(stage, _JOINING)] != 0
+
+    def set_share(self, share: float, tbt: float) -> None:
+        """Tell the share in (0, 1], and the time between tokens, 99th percentile, in seconds (0: unknown)."""
+        self._numbers[_place(Stage.DECODE, _SHARE)] = round(share * _MILLIONTHS)
+        self._numbers[_place(Stage.DECODE, _TBT)] = round(tbt * _MILLIONTHS)
+
+    @property
+    def share(self) -> float:
+        return self._numbers[_place(Stage.DECODE, _SHARE)] / _MILLIONTHS or 1.0
+
+    @property
+    def tbt(self) -> float:
+        return self._numbers[_place(Stage.DECODE, _TBT)] / _MILLIONTHS
 
     def used(self, stage: Stage, pages: int) -> None:
         """Tell how many pages of the stage's buffer are in use now."""

@@ -11,7 +11,14 @@ from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.budgets import budget_of
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_in_between, schedule_prefill
-from unifiedserve.scheduling.pacing import learn_encode, learn_step, next_start
+from unifiedserve.scheduling.pacing import (
+    heavy_within_share,
+    learn_encode,
+    learn_step,
+    leaves_cores,
+    next_start,
+    within_share,
+)
 from unifiedserve.scheduling.policies import (
     Policy,
     continuous_batching,
@@ -34,6 +41,7 @@ from unifiedserve.scheduling.state import (
     VisionState,
 )
 from unifiedserve.scheduling.targets import Targets
+from unifiedserve.scheduling.tbt_control import TbtControl
 from unifiedserve.scheduling.vision import schedule_vision
 
 __all__ = [
@@ -49,14 +57,17 @@ __all__ = [
     "Queue",
     "State",
     "Targets",
+    "TbtControl",
     "Unit",
     "VisionState",
     "budget_of",
     "continuous_batching",
     "encode_prefill",
     "goes_between",
+    "heavy_within_share",
     "learn_encode",
     "learn_step",
+    "leaves_cores",
     "next_start",
     "policy_for",
     "schedule_decode",
@@ -65,4 +76,5 @@ __all__ = [
     "schedule_prefill",
     "schedule_vision",
     "stage_level",
+    "within_share",
 ]

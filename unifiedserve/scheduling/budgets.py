@@ -21,5 +21,6 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float) -> Budget:
         rest=config.rest_between_steps,
         stretch=config.stretch,
         slo_tbt=0.0 if naive or config.no_pacing else config.seconds_between_tokens(lone_step),
+        holds=config.slo_tbt > 0,
         overlap=not (naive or config.no_overlap),
     )

@@ -13,6 +13,8 @@ from unifiedserve.scheduling.state import Budget, Pace
 
 _SMALLEST_CHUNK = 16  # prompt tokens; smaller ones are not worth reading the weights, and tell little about their cost
 _FIRST_TOKENS = 32  # a budget before anything was measured
+_WHOLE_PROMPT = 8192  # tokens, where a budget of prompt tokens is unlimited
+_CORES = 0.7  # share from which on decode gets by with half of the cores
 _NEWEST = 0.3  # weight of the newest measurement
 
 
@@ -35,6 +37,24 @@ def give_way(budget: Budget, waiting: int, streams: int, joining: bool = False) 
     """
     stretched = waiting > streams or joining
     return replace(budget, slo_tbt=budget.slo_tbt * budget.stretch) if stretched else budget
+
+
+def within_share(budget: Budget, share: float) -> Budget:
+    """Return the budget of steps that decode, cut to the share that heavy work may have beside them."""
+    return replace(budget, slo_tbt=budget.slo_tbt * share, rest=budget.rest * share) if share < 1 else budget
+
+
+def leaves_cores(share: float) -> bool:
+    """Tell whether steps that decode beside heavy work leave half of the cores to it."""
+    return share > _CORES
+
+
+def heavy_within_share(budget: Budget, share: float) -> Budget:
+    """Return the budget of steps that do not decode, beside a worker that does, cut to their share."""
+    if share >= 1:
+        return budget
+    prompt = max(_SMALLEST_CHUNK, int(share * (budget.prefill_tokens or _WHOLE_PROMPT)))
+    return replace(budget, prefill_tokens=prompt, encode_tokens=max(1, int(share * budget.encode_tokens)))
 
 
 def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> Costs:

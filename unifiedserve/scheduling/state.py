@@ -223,6 +223,7 @@ class Budget:
     step_seconds: float = float("inf")  # of a step that prefills, where a share is kept for short requests
     rest: float = 0.1  # of a step that decodes, at least, for others that have work
     stretch: float = 1.0  # times `slo_tbt` while others are about to join
+    holds: bool = False  # what is measured stays below `slo_tbt`: see TbtControl
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded
 
 

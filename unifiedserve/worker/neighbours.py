@@ -2,6 +2,7 @@
 
 from unifiedserve.config import Placement, Stage
 from unifiedserve.memory.status import Status
+from unifiedserve.scheduling import TbtControl
 
 _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
@@ -27,6 +28,15 @@ class Neighbours:
     def joining(self) -> bool:
         """Tell whether another worker's present step gives first tokens to requests that it began with this step."""
         return Stage.PREFILL in self._heavy and self._status.joining(Stage.PREFILL)
+
+    @property
+    def share(self) -> float:
+        """Return the share of its budgets that heavy work may take beside streams."""
+        return self._status.share
+
+    def tell_share(self, control: TbtControl) -> None:
+        """Tell them, and what holds the time between tokens."""
+        self._status.set_share(control.share, control.tbt)
 
     def tell_working(self, stage: Stage, working: bool) -> None:
         """Tell them whether `stage` has work for the cores."""

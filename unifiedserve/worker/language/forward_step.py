@@ -6,7 +6,7 @@ from torch import Tensor
 
 from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Token
-from unifiedserve.scheduling import Chunk, Plan
+from unifiedserve.scheduling import Chunk, Plan, leaves_cores
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.measured import Measured
@@ -31,7 +31,9 @@ class ForwardStep:
         measured: Measured,
         freed: FreedPages,
         port: Port,
+        target: float,
     ) -> None:
+        """`target` seconds between the tokens of streams are held beside heavy work; 0: no target is."""
         self._model = model
         self._prefill = prefill
         self._decode = decode
@@ -41,6 +43,8 @@ class ForwardStep:
         self._measured = measured
         self._freed = freed
         self._port = port
+        self._target = target
+        self._beside = False  # the step before had heavy work beside it
 
     @property
     def under_way(self) -> bool:
@@ -61,6 +65,10 @@ class ForwardStep:
             self._run_whole(plan)
         else:
             self._run_ahead(plan)
+
+    def note_encoding(self) -> None:
+        """Note that between this step and the next streams wait for the encoder."""
+        self._beside = True
 
     def settle(self) -> None:
         """Wait for the steps of decode that are under way."""
@@ -85,7 +93,8 @@ class ForwardStep:
         if not decode and not prefill:
             return
         self._begin(plan)
-        self._model.adapter.device.sharing.give_way(self._port.neighbours.work and not prefill)
+        gives_way = self._port.neighbours.work and not prefill and leaves_cores(self._measured.control.share)
+        self._model.adapter.device.sharing.give_way(gives_way)
         batch = [rows for _, rows in decode] + [rows for _, rows in prefill]
         hidden = self._model.run(batch)
         chunks = [chunk for chunk, _ in prefill]
@@ -94,7 +103,7 @@ class ForwardStep:
         logits = self._model.next_logits(batch, hidden)
         if decode:
             keys = [key for key, _ in decode]
-            self._finish_decode(self._decode.finish(keys, logits[: len(decode)]), keys, start)
+            self._finish_decode(self._decode.finish(keys, logits[: len(decode)]), keys, start, bool(prefill))
         if prefill:
             self._finish_prefill(chunks, logits[len(decode) :], start, prompt_tokens)
         self._measured.stepped(len(decode), prompt_tokens, start, time.monotonic())
@@ -119,11 +128,19 @@ class ForwardStep:
             for message in self._reader.read(self._prompts[chunk.uid], chunk.start, states):
                 self._port.outbox.to_engine(message)
 
-    def _finish_decode(self, tokens: list[Token], keys: list[Key], start: float) -> None:
+    def _finish_decode(self, tokens: list[Token], keys: list[Key], start: float, heavy: bool = False) -> None:
+        self._hold(keys, heavy)
         self._port.reporter.tokens(tokens)
         if self._decode.take_released():
             self._freed.by_answers()
         self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys], len(keys))
+
+    def _hold(self, keys: list[Key], heavy: bool) -> None:
+        """Look at the time since the last step, if that or this one was not alone."""
+        heavy = heavy or self._port.neighbours.work
+        target = self._target if heavy or self._beside else None
+        self._measured.streamed(keys, time.monotonic(), target)
+        self._beside = heavy
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         finished = self._prefill.finish(chunks, logits)

@@ -21,7 +21,17 @@ from unifiedserve.messages.wire import (
     Rehearse,
     Stale,
 )
-from unifiedserve.scheduling import Budget, Plan, State, goes_between, policy_for, schedule_in_between
+from unifiedserve.scheduling import (
+    Budget,
+    Plan,
+    State,
+    TbtControl,
+    goes_between,
+    heavy_within_share,
+    policy_for,
+    schedule_in_between,
+    within_share,
+)
 from unifiedserve.worker.lane import AT_ONCE
 from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
@@ -57,7 +67,8 @@ class LanguageLane:
         self._looks_between = False
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
         shared = self._measured, self._freed, port
-        self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared)
+        target = budget.slo_tbt if budget.holds else 0.0
+        self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared, target)
         self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared)
         if model.adapter.device.synchronous and goes_between(hosted, budget):
             model.adapter.between_layers = self._go_between
@@ -81,7 +92,7 @@ class LanguageLane:
     def step(self) -> float:
         if Stage.PREFILL in self._hosted:
             self._renew_prefixes()
-        plan = self._policy(self._state(), self._budget)
+        plan = self._policy(self._state(), self._held_budget())
         self._tell(plan)
         if plan.preempt:
             self._preempt(plan.preempt)
@@ -92,6 +103,7 @@ class LanguageLane:
         self._report_caches()
         if plan.encode:
             self._forward_step.settle()
+            self._forward_step.note_encoding()
             self._port.reporter.flush(self.counts())  # tokens do not wait for the encoder
             with self._guard(work.uid for work in plan.encode):
                 for uid in self._encode_step.recall(plan.encode):
@@ -171,6 +183,14 @@ class LanguageLane:
     def _drop_answers(self, uid: int, index: int | None = None) -> None:
         if self._decode.drop_request(uid, index):
             self._freed.by_answers()
+
+    def _held_budget(self) -> Budget:
+        """Return the budget, less what streams would miss their target for."""
+        if Stage.DECODE in self._hosted:
+            control = self._measured.control
+            self._port.neighbours.tell_share(control if len(self._decode) else TbtControl())
+            return within_share(self._budget, control.share)
+        return self._budget if self._rests else heavy_within_share(self._budget, self._port.neighbours.share)
 
     def _state(self) -> State:
         neighbours, now = self._port.neighbours, time.monotonic()

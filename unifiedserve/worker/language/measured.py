@@ -1,8 +1,10 @@
 """What the steps of a language worker took, for its next plans."""
 
 import time
+from collections.abc import Collection
 
-from unifiedserve.scheduling import Costs, Pace, learn_encode, learn_step
+from unifiedserve.scheduling import Costs, Pace, TbtControl, learn_encode, learn_step
+from unifiedserve.worker.language.sampler import Key
 
 
 class Measured:
@@ -11,6 +13,8 @@ class Measured:
     def __init__(self) -> None:
         self.costs = Costs()
         self.pace = Pace()
+        self.control = TbtControl()
+        self._streams: frozenset[Key] = frozenset()
         self._encoding = 0.0  # when the present batch of the encoder began
         self._between = 0.0  # seconds of forward passes in between its layers
 
@@ -19,6 +23,14 @@ class Measured:
         if decodes:
             self.pace = Pace(start, ended)
         self.costs = learn_step(self.costs, decodes, prompt_tokens, ended - start)
+
+    def streamed(self, keys: Collection[Key], ended: float, target: float | None) -> None:
+        """Learn that these sequences got a token, before their step is learnt from; `target` seconds were to be held
+        since the last one (None: it had nothing beside it).
+        """
+        if target and not self._streams.isdisjoint(keys):
+            self.control = self.control.after(ended - self.pace.ended, target)
+        self._streams = frozenset(keys)
 
     def begin_encoding(self) -> None:
         """Note that a batch of the encoder begins."""
