@@ -292,6 +292,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.slo_tbt / 1000 or _PACE * decode_step
 
     @property
+    def pace(self) -> float:
+        """The times of a step's own time that the target is at least; 0 if the user gave the target."""
+        return 0.0 if self.slo_tbt else _PACE
+
+    @property
     def rest_between_steps(self) -> float:
         """The least rest for others after a decode step, as a share of the step."""
         return _LEAST_REST if self.slo_tbt else _REST

@@ -24,6 +24,7 @@ from unifiedserve.messages.wire import Abort
 from unifiedserve.models.registry import load_processor
 from unifiedserve.sampling import sample
 from unifiedserve.sampling.grammar import regex_grammar
+from unifiedserve.scheduling.tbt_control import LEAST_SHARE
 from unifiedserve.worker.language.decode_ahead import DecodeAhead
 
 SOON = tuple(range(0, 1000, 6))  # stop tokens: a random model meets one before long
@@ -139,3 +140,34 @@ def test_aborted_answers_leave_the_others_alone(ask: Callable[..., Answers], lau
     expected = ask(CPU, kinds, seed, "shared", 3, 7)
     assert ask(DeferredDevice(), kinds, seed, "shared", 3, 7) == expected
     assert launches
+
+
+@pytest.mark.parametrize("device", [CPU, DeferredDevice()], ids=["cpu", "stand-in"])
+def test_a_target_that_cannot_be_held_leaves_heavy_work_its_least_and_only_beside_streams(
+    tmp_path_factory: pytest.TempPathFactory, device: Device
+) -> None:
+    checkpoint, run = find_checkpoint(tmp_path_factory, "qwen2_5_vl"), uuid.uuid4().hex
+    config = EngineConfig(prefill_chunk_tokens=64, vision_threads=1, slo_tbt=1e-6)
+    workers = InlineWorkers(
+        PLACEMENTS["shared"],
+        checkpoint,
+        load_processor(checkpoint),
+        config,
+        device,
+        lambda instance: deferred_device.process(f"{run}-{instance}"),
+    )
+    try:
+        status = workers.memory.status
+        assert status.share == 1.0
+        workers.submit(1, Asked([20, 21, 22], [], []), SamplingParams(temperature=0, max_tokens=300, ignore_eos=True))
+        workers.run_until(lambda: len(workers.tokens[1]) > 2)
+        uid = 2
+        while status.share > LEAST_SHARE:
+            workers.submit(uid, Asked(list(range(10, 400)), [], []), SamplingParams(temperature=0, max_tokens=1))
+            workers.answer(uid)
+            uid += 1
+        assert status.tbt > 0
+        workers.run_until(lambda: 1 in workers.ended)
+        workers.run_until(lambda: status.share == 1.0)
+    finally:
+        workers.close()

@@ -16,9 +16,12 @@ from unifiedserve.scheduling import (
     State,
     Unit,
     continuous_batching,
+    heavy_within_share,
     learn_encode,
     learn_step,
+    leaves_cores,
     stage_level,
+    within_share,
 )
 
 TARGET = 0.1
@@ -176,3 +179,20 @@ def test_without_streams_budgets_are_whole() -> None:
     state.decodes = []
     (chunk,) = stage_level(state, BUDGET).prefill
     assert chunk.stop == 512
+
+
+@given(st.floats(1 / 32, 1.0), st.integers(0, 4096), st.integers(1, 4096))
+def test_a_share_of_a_budget_is_never_nothing_and_never_more(share: float, prompt: int, visual: int) -> None:
+    budget = replace(BUDGET, prefill_tokens=prompt, encode_tokens=visual)
+    heavy = heavy_within_share(budget, share)
+    assert 1 <= heavy.encode_tokens <= visual
+    if share < 1:
+        assert 16 <= heavy.prefill_tokens <= max(16, prompt or 8192)
+    streams = within_share(budget, share)
+    assert 0 < streams.slo_tbt <= TARGET
+    assert (heavy == streams == budget) == (share == 1)
+
+
+def test_streams_that_miss_their_target_take_all_cores() -> None:
+    assert leaves_cores(1.0)
+    assert not leaves_cores(0.5)

@@ -104,6 +104,9 @@ class ScriptedObservation:
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20}
 
+    def held(self) -> tuple[float, float]:
+        return 0.5, 0.09
+
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (self._engine.running, 2)}
 

@@ -69,6 +69,7 @@ async def test_the_stream_begins_with_counters_and_goes_on_with_what_happens(eng
             "type": "counters",
             "buffers": {"kv": {"used": 3, "cached": 2, "peak": 4, "total": 12}},
             "stages": {"decode": {"running": 0, "waiting": 2}},
+            "streams": {"target": 0.1, "tbt": 0.09, "share": 0.5},
         }
         engine.live.tell("me", Frames("chatcmpl-1", 0, [Frame(5, b"jpeg")]))
         frames = {"type": "frames", "request": "chatcmpl-1", "medium": 0, "frames": [{"number": 5, "jpeg": "anBlZw=="}]}

@@ -21,6 +21,9 @@ class Engine:
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20, "KV cache": 3 << 20}
 
+    def held(self) -> tuple[float, float]:
+        return 0.25, 0.07
+
     target_between_tokens = 0.08
 
 
@@ -79,6 +82,8 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert values["buffer_cached_pages", ("kv",)] == 7
     assert values["memory_bytes", ("KV cache",)] == 3 << 20
     assert values["slo_tbt_seconds", ()] == 0.08
+    assert values["heavy_share_ratio", ()] == 0.25
+    assert values["tbt_p99_seconds", ()] == 0.07
 
 
 def test_engines_do_not_share_metrics() -> None:

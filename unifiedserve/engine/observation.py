@@ -24,6 +24,13 @@ class Observation:
         """Seconds between the tokens of a stream beside heavy work; None until the workers are up."""
         return self._health.target_between_tokens
 
+    def held(self) -> tuple[float, float] | None:
+        """Return the share of its budgets that heavy work gets beside streams, and the 99th percentile of the time
+        between their tokens for which that is so, in seconds, 0 if it is not known; None while there are no workers.
+        """
+        memory = self._memory()
+        return (memory.status.share, memory.status.tbt) if memory else None
+
     @property
     def in_flight(self) -> int:
         """Requests that have not ended, aborted ones that are still being drained included."""

@@ -20,6 +20,7 @@ class Observed(Protocol):
     def peaks(self) -> Mapping[str, int]: ...
     def cached(self) -> Mapping[str, int]: ...
     def memory(self) -> Mapping[str, int]: ...
+    def held(self) -> tuple[float, float] | None: ...
     @property
     def target_between_tokens(self) -> float | None: ...
 
@@ -145,6 +146,10 @@ class _Gauges(Collector):
         yield from (running, waiting, ratio, used, total, peak, cached, memory)
         if (target := self._engine.target_between_tokens) is not None:
             yield _gauge("slo_tbt_seconds", "Target time between tokens beside heavy work", value=target)
+        if (held := self._engine.held()) is not None:
+            share, tbt = held
+            yield _gauge("heavy_share_ratio", "Share of its budgets that heavy work gets beside streams", value=share)
+            yield _gauge("tbt_p99_seconds", "Time between tokens beside heavy work for which that is so", value=tbt)
 
 
 def _gauge(name: str, help: str, *labels: str, value: float | None = None) -> GaugeMetricFamily:

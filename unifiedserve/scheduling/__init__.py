@@ -12,6 +12,7 @@ from unifiedserve.scheduling.budgets import budget_of
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_in_between, schedule_prefill
 from unifiedserve.scheduling.pacing import (
+    blend,
     heavy_within_share,
     learn_encode,
     learn_step,
@@ -60,6 +61,7 @@ __all__ = [
     "TbtControl",
     "Unit",
     "VisionState",
+    "blend",
     "budget_of",
     "continuous_batching",
     "encode_prefill",

@@ -6,9 +6,13 @@ from unifiedserve.scheduling.state import Budget
 _WHOLE = 1 << 30  # visual tokens: all of every request
 
 
-def budget_of(config: EngineConfig, kv_pages: int, lone_step: float) -> Budget:
-    """Return the budget over a cache of so many pages; `lone_step` are the seconds of a decode step alone (0: none)."""
+def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: bool = True) -> Budget:
+    """Return the budget over a cache of so many pages; `lone_step` are the seconds of a decode step alone (0: none).
+
+    Where decode `rests` between its steps, that holds the default target, and what is measured holds one that is given.
+    """
     naive, order = config.naive, config.service_order
+    slo_tbt = 0.0 if naive or config.no_pacing else config.seconds_between_tokens(lone_step)
     return Budget(
         prefill_tokens=0 if naive else config.prefill_chunk_tokens,
         encode_tokens=_WHOLE if naive else config.encode_budget_tokens,
@@ -20,7 +24,8 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float) -> Budget:
         step_seconds=config.step_seconds,
         rest=config.rest_between_steps,
         stretch=config.stretch,
-        slo_tbt=0.0 if naive or config.no_pacing else config.seconds_between_tokens(lone_step),
-        holds=config.slo_tbt > 0,
+        slo_tbt=slo_tbt,
+        holds=slo_tbt > 0 and (config.slo_tbt > 0 or not rests),
+        pace=config.pace,
         overlap=not (naive or config.no_overlap),
     )

@@ -60,16 +60,16 @@ def heavy_within_share(budget: Budget, share: float) -> Budget:
 def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> Costs:
     """Return the costs after a forward pass over `decodes` sequences and `prompt_tokens` that took `seconds`."""
     if not prompt_tokens:
-        return msgspec.structs.replace(costs, decode=_blend(costs.decode, seconds))
+        return msgspec.structs.replace(costs, decode=blend(costs.decode, seconds))
     if prompt_tokens < _SMALLEST_CHUNK:
         return costs
     added = max(0.0, seconds - costs.decode) if decodes else seconds
-    return msgspec.structs.replace(costs, prompt_token=_blend(costs.prompt_token, added / prompt_tokens))
+    return msgspec.structs.replace(costs, prompt_token=blend(costs.prompt_token, added / prompt_tokens))
 
 
 def learn_encode(costs: Costs, visual_tokens: int, seconds: float) -> Costs:
     """Return the costs after the encoder took `seconds` for `visual_tokens`."""
-    return msgspec.structs.replace(costs, visual_token=_blend(costs.visual_token, seconds / visual_tokens))
+    return msgspec.structs.replace(costs, visual_token=blend(costs.visual_token, seconds / visual_tokens))
 
 
 def prefill_within(budget: Budget, costs: Costs) -> Budget:
@@ -97,5 +97,6 @@ def _affordable(seconds: float, token: float) -> int:
     return int(seconds / token) if token else _FIRST_TOKENS
 
 
-def _blend(average: float, newest: float) -> float:
+def blend(average: float, newest: float) -> float:
+    """Return the average of what was measured lately, with the newest figure; 0 is none."""
     return average + _NEWEST * (newest - average) if average else newest

@@ -224,6 +224,7 @@ class Budget:
     rest: float = 0.1  # of a step that decodes, at least, for others that have work
     stretch: float = 1.0  # times `slo_tbt` while others are about to join
     holds: bool = False  # what is measured stays below `slo_tbt`: see TbtControl
+    pace: float = 0.0  # times what a step takes with nothing beside it: what is held is not below that
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded
 
 

@@ -91,7 +91,8 @@ def _language_lane(
     stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, order, decoder)
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
-    budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0)
+    rests = model.adapter.device.sharing.rests
+    budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
     return LanguageLane(stages, hosted, budget, port), decode_step
 
 

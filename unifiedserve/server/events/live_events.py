@@ -27,11 +27,22 @@ class Load(msgspec.Struct):
     waiting: int
 
 
+class Streams(msgspec.Struct):
+    """The time between tokens beside heavy work, in seconds: the target, and the 99th percentile, if it is known; and
+    the share of its budgets that heavy work gets for it.
+    """
+
+    target: float
+    tbt: float
+    share: float
+
+
 class Counters(msgspec.Struct, tag_field="type", tag="counters"):
-    """State of the buffers, and what the stages hold, now."""
+    """State of the buffers, what the stages hold, and how streams are held, now."""
 
     buffers: Mapping[str, Buffer]
     stages: Mapping[str, Load]
+    streams: Streams | None = None
 
 
 class LiveEvents:
@@ -63,4 +74,9 @@ def _counters(seen: Observation) -> Counters:
         name: Buffer(used, cached.get(name, 0), peaks.get(name, 0), total)
         for name, (used, total) in seen.buffers().items()
     }
-    return Counters(buffers, {stage: Load(*counts) for stage, counts in seen.stages().items()})
+    return Counters(buffers, {stage: Load(*counts) for stage, counts in seen.stages().items()}, _streams(seen))
+
+
+def _streams(seen: Observation) -> Streams | None:
+    held, target = seen.held(), seen.target_between_tokens
+    return Streams(target, round(held[1], 3), round(held[0], 3)) if held and target else None

@@ -2,6 +2,7 @@
 
 import { element } from "./dom.js";
 
+const milliseconds = (seconds) => `${Math.round(1000 * seconds)} ms`;
 const STAGES = ["vision", "encode", "prefill", "decode"];
 const NAMES = { patch: "Patches", visual: "Visual tokens", kv: "KV cache" };
 
@@ -12,12 +13,17 @@ export class Buffers {
     this.shown = new Map();
   }
 
-  show({ buffers, stages }) {
+  show({ buffers, stages, streams }) {
     const held = STAGES.filter((stage) => stages[stage]).map((stage) => {
       const { running, waiting } = stages[stage];
       return `${stage} ${running}${waiting ? ` (${waiting} waiting)` : ""}`;
     });
-    this.stages.textContent = held.length ? `Requests in the stages: ${held.join(", ")}` : "";
+    const paced = streams?.tbt
+      ? `Beside videos: ${milliseconds(streams.tbt)} between tokens, target ${milliseconds(streams.target)}; ` +
+        `videos get ${Math.round(100 * streams.share)} % of their budgets.`
+      : "";
+    const loads = held.length ? `Requests in the stages: ${held.join(", ")}. ` : "";
+    this.stages.textContent = loads + paced;
     for (const name of Object.keys(NAMES)) {
       const { used, cached, peak, total } = buffers[name] ?? { used: 0, cached: 0, peak: 0, total: 0 };
       const { bar, kept, most, text } = this.#of(name);

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Token
-from unifiedserve.scheduling import Chunk, Plan, leaves_cores
+from unifiedserve.scheduling import Budget, Chunk, Plan, leaves_cores
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.measured import Measured
@@ -31,9 +31,8 @@ class ForwardStep:
         measured: Measured,
         freed: FreedPages,
         port: Port,
-        target: float,
+        budget: Budget,
     ) -> None:
-        """`target` seconds between the tokens of streams are held beside heavy work; 0: no target is."""
         self._model = model
         self._prefill = prefill
         self._decode = decode
@@ -43,7 +42,7 @@ class ForwardStep:
         self._measured = measured
         self._freed = freed
         self._port = port
-        self._target = target
+        self._budget = budget
         self._beside = False  # the step before had heavy work beside it
 
     @property
@@ -138,8 +137,7 @@ class ForwardStep:
     def _hold(self, keys: list[Key], heavy: bool) -> None:
         """Look at the time since the last step, if that or this one was not alone."""
         heavy = heavy or self._port.neighbours.work
-        target = self._target if heavy or self._beside else None
-        self._measured.streamed(keys, time.monotonic(), target)
+        self._measured.streamed(keys, time.monotonic(), heavy or self._beside, self._budget)
         self._beside = heavy
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:

@@ -67,8 +67,7 @@ class LanguageLane:
         self._looks_between = False
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
         shared = self._measured, self._freed, port
-        target = budget.slo_tbt if budget.holds else 0.0
-        self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared, target)
+        self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared, budget)
         self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared)
         if model.adapter.device.synchronous and goes_between(hosted, budget):
             model.adapter.between_layers = self._go_between
