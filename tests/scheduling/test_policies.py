@@ -339,6 +339,22 @@ def test_beside_a_short_request_that_is_first_nothing_long_is_encoded() -> None:
     assert schedule_encode(requests, replace(SHARING, short_tokens=0)) == [EncodeWork(2, [0]), EncodeWork(3, [0])]
 
 
+def test_where_small_batches_are_a_waste_they_are_filled() -> None:
+    """By requests later in turn than what is prefilled, and by long ones beside short ones."""
+    filling = replace(SHARING, fills=True, encode_tokens=128)
+    plan = encode_prefill(state([text(1, 50), video(2, 4)]), replace(BUDGET, fills=True))
+    assert (plan.encode, plan.prefill) == ([EncodeWork(2, [0, 1])], [Chunk(1, 0, 50)])
+    requests = state([first_video(), short_image(2), short_image(3)], order="slack")
+    assert schedule_encode(requests, filling) == [EncodeWork(2, [0]), EncodeWork(3, [0]), EncodeWork(1, [4, 5])]
+    image = PrefillState(Ticket(2, 0.0, due=1.0, work=0.5), 30, 2, [Unit(20, 5, 2, ready=True)])
+    later = video(3, 4)
+    later.ticket = Ticket(3, 0.0, due=90.0, work=1.0)
+    assert schedule_encode(state([later, image], order="slack"), filling) == [
+        EncodeWork(2, [0]),
+        EncodeWork(3, [0, 1, 2]),
+    ]
+
+
 def test_a_share_is_kept_for_nobody_of_a_lower_class() -> None:
     late = PrefillState(Ticket(2, 5.0, priority=1, due=50.0, work=1.0), 30, 2)
     assert schedule_prefill(state([first_video(), late], order="slack"), SHARING) == [Chunk(1, 0, 100)]
@@ -384,9 +400,10 @@ def test_in_between_nobody_overtakes_who_waits_for_kv_pages() -> None:
     st.lists(st.tuples(st.booleans(), st.integers(1, 200), st.integers(0, 20)), min_size=1, max_size=10),
     st.sampled_from(ORDERS),
     st.integers(0, 300),
+    st.booleans(),
 )
 def test_steps_stay_within_their_budgets(
-    requests: list[tuple[bool, int, int]], order: Order, short_tokens: int
+    requests: list[tuple[bool, int, int]], order: Order, short_tokens: int, fills: bool
 ) -> None:
     waiting = []
     for uid, (has_media, size, due) in enumerate(requests):
@@ -396,7 +413,7 @@ def test_steps_stay_within_their_budgets(
             request.reserved = True
             request.encode_unit(unit)
         waiting.append(request)
-    budget = replace(BUDGET, order=order, short_tokens=short_tokens)
+    budget = replace(BUDGET, order=order, short_tokens=short_tokens, fills=fills)
     seen = state(waiting, order=order)
     chunks = schedule_prefill(seen, budget)
     assert sum(chunk.stop - chunk.start for chunk in chunks) <= BUDGET.prefill_tokens

@@ -9,7 +9,8 @@ _WHOLE = 1 << 30  # visual tokens: all of every request
 def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: bool = True) -> Budget:
     """Return the budget over a cache of so many pages; `lone_step` are the seconds of a decode step alone (0: none).
 
-    Where decode `rests` between its steps, that holds the default target, and what is measured holds one that is given.
+    Where decode `rests` between its steps, that holds the default target, and what is measured holds one that is given;
+    and there cores are shared, so that a full batch of the encoder is no better than a small one.
     """
     naive, order = config.naive, config.service_order
     slo_tbt = 0.0 if naive or config.no_pacing else config.seconds_between_tokens(lone_step)
@@ -27,5 +28,6 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: b
         slo_tbt=slo_tbt,
         holds=slo_tbt > 0 and (config.slo_tbt > 0 or not rests),
         pace=config.pace,
+        fills=not rests,
         overlap=not (naive or config.no_overlap),
     )

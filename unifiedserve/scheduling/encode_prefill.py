@@ -18,14 +18,16 @@ def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
     """Return the ready units to encode now, for requests whose visual tokens all fit; at least one unit if any can.
 
     Nobody overtakes a request that waits for pages of the visual buffer, but those go on that have theirs. Beside short
-    requests one unit is encoded of those that are not: their tokens come when all of the batch is done.
+    requests one unit is encoded of those that are not, as their tokens come when all of the batch is done; or the batch
+    is filled, where the budget says so.
     """
     step = _EncodeStep(state, budget)
     ready = (request for request in state.prefills if request.to_encode)
     short = _overtaking(ready, budget, budget.encode_tokens // 2)
     if short:
         step.fill(short, budget.encode_tokens // 2)
-    step.fill(state.prefills, 1 if step.work else budget.encode_tokens)
+    left = budget.encode_tokens - step.tokens if budget.fills else 1
+    step.fill(state.prefills, left if step.work else budget.encode_tokens)
     return step.work
 
 
@@ -101,6 +103,7 @@ class _EncodeStep:
 
     def __init__(self, state: State, budget: Budget) -> None:
         self.work: list[EncodeWork] = []
+        self.tokens = 0
         self._budget = budget
         self._visual_free = state.visual_free
         self._reserving = True
@@ -110,14 +113,15 @@ class _EncodeStep:
         """Add units for up to `left` tokens; at least one."""
         begun = short = False
         for request in requests:
-            if left <= 0 or (short and not _is_short(request, self._budget)):
+            if left <= 0 or (short and not self._budget.fills and not _is_short(request, self._budget)):
                 return
             if request.to_encode and request.ticket.uid not in self._taken and self._may_begin(request):
                 units = self._units(request, left, begun)
                 if not units:
                     return
                 begun, short = True, short or _is_short(request, self._budget)
-                left -= sum(request.units[number].cost for number in units)
+                cost = sum(request.units[number].cost for number in units)
+                left, self.tokens = left - cost, self.tokens + cost
                 self._taken.add(request.ticket.uid)
                 self.work.append(EncodeWork(request.ticket.uid, units))
 

@@ -23,11 +23,12 @@ def encode_prefill(
 ) -> Plan:
     """Plan both stages in every step, each with its own budget (UnifiedServe Alg. 3).
 
-    Beside prefill only requests are encoded whose turn is no later than that of what is prefilled: both stages share
-    the cores, so working ahead for others would only delay the first tokens that are nearly there.
+    Beside prefill only requests are encoded whose turn is no later than that of what is prefilled, where both stages
+    share cores: working ahead for others would only delay the first tokens that are nearly there. Where the budget
+    `fills` batches, all go along.
     """
     prefill, encode = prefill_chunks(state, budget), encode_units(state, budget)
-    if prefill and encode:
+    if prefill and encode and not budget.fills:
         served = _until_last(state, {chunk.uid for chunk in prefill})
         encode = [work for work in encode if work.uid in served]
     return Plan(encode, prefill)

@@ -225,6 +225,7 @@ class Budget:
     stretch: float = 1.0  # times `slo_tbt` while others are about to join
     holds: bool = False  # what is measured stays below `slo_tbt`: see TbtControl
     pace: float = 0.0  # times what a step takes with nothing beside it: what is held is not below that
+    fills: bool = False  # the encoder's batches from all that is ready, for a small one takes as long as a full one
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded
 
 
