@@ -125,7 +125,30 @@ NVDEC = (
     ),
 )
 
-PARTS: dict[str, tuple[Item, ...]] = {"probe": PROBE, "core": CORE, "nvdec": NVDEC}
+SERVE = (
+    BUILD,
+    BUILD_FLASHCODEC,
+    Item(
+        "serve_beside",
+        f"{_AT}serving:beside",
+        "streams beside videos: MPS, in turn, one loop; NVDEC, cores",
+        420,
+        _SERVER,
+        ("cuda", _SHAPE),
+    ),
+    Item(
+        "interference",
+        f"{_AT}interference:under_mps",
+        "each stage beside each other one, by their sizes",
+        150,
+        (*_SERVER, "mps"),
+        ("cuda", _SHAPE),
+    ),
+    Item("kills", f"{_AT}engine:kill_often", "20 SIGKILLs under load", 240, _SERVER, ("cuda",)),
+    Item("faults", f"{_AT}engine:fault_often", "3 illegal accesses under load", 120, (*_SERVER, "mps"), ("cuda",)),
+)
+
+PARTS: dict[str, tuple[Item, ...]] = {"probe": PROBE, "core": CORE, "nvdec": NVDEC, "serve": SERVE}
 
 
 def chosen(part: str, only: Sequence[str]) -> list[tuple[str, Item]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 Record = dict[str, Any]
-ORDER = ("probe", "core", "nvdec")
+ORDER = ("probe", "core", "nvdec", "serve")
 MACHINE = ("device", "driver", "cuda", "date", "commit", "python", "torch", "triton", "transformers")
 
 

@@ -17,6 +17,7 @@ class Served:
     """A daemon that is ready."""
 
     def __init__(self, url: str, pid: int) -> None:
+        self.url = url
         self._client = httpx.Client(base_url=url, timeout=PATIENCE)
         self._pid = pid
 

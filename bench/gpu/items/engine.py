@@ -2,14 +2,17 @@
 
 import os
 import signal
+import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 from bench.gpu.figures import Figures
 from bench.gpu.machine import carried_clip
+from bench.gpu.partner import Partner, outcome
 from bench.gpu.served import Served, served
 from bench.gpu.shapes import make_folder
 
@@ -19,35 +22,72 @@ REQUESTS, AT_ONCE = 32, 16
 NO_CACHES = ("--no-prefix-cache", "--visual-cache-mib", "0")
 RECOVERY = 60.0  # seconds
 
+Strike = Callable[[Served, str], None]  # of a daemon, the worker of that name
+
 
 def kill_workers(figures: Figures, device: str) -> None:
     """Kill each worker with SIGKILL while requests run: all get the answer that came before, no page stays in use."""
-    with served("", device, "--dtype", "float32", *NO_CACHES) as daemon, ThreadPoolExecutor(AT_ONCE) as threads:
-        clip = daemon.upload(carried_clip(CLIP))
-        expected = daemon.ask(QUESTION, clip)["text"]
-        rows: list[dict[str, Any]] = []
-        names = [name for name in daemon.workers() if any(stage in name for stage in STAGES)]
-        figures.add(workers=names)
-        for name in names:
-            waiting = [threads.submit(daemon.ask, QUESTION, clip) for _ in range(REQUESTS)]
-            _, running = wait(waiting, return_when=FIRST_COMPLETED)
-            start = time.perf_counter()
-            os.kill(daemon.workers()[name], signal.SIGKILL)
-            answers = [_text(answer) for answer in waiting]
-            rows.append({
-                "worker": name,
-                "not_answered_yet": len(running),
-                "same": answers.count(expected),
-                "other": [answer for answer in answers if answer != expected],
-                "all_answered_s": time.perf_counter() - start,
-                "healthy_after_s": _seconds_to_health(daemon),
-                "pages_in_use": sum(daemon.used_pages().values()),
-            })  # fmt: skip
-            figures.add(kills=rows)
+    _strike(figures, device, _kill, 1)
+
+
+def kill_often(figures: Figures, device: str) -> None:
+    """Do that until at least twenty have been killed."""
+    _strike(figures, device, _kill, 7)
+
+
+def fault_often(figures: Figures, device: str) -> None:
+    """Let a stranger among the engine's clients of MPS access memory that is not there, which ends all of them."""
+
+    def fault(daemon: Served, name: str) -> None:
+        pipes = [folder / "pipe" for folder in Path(tempfile.gettempdir()).glob("unifiedserve-mps-*")]
+        with Partner("bench.gpu.gpu_client:GpuClient", {"CUDA_MPS_PIPE_DIRECTORY": str(pipes[0])}) as stranger:
+            stranger.start()
+            outcome(stranger.fault)
+
+    _strike(figures, device, fault, 1, "--share", "mps")
+
+
+def _kill(daemon: Served, name: str) -> None:
+    os.kill(daemon.workers()[name], signal.SIGKILL)
+
+
+def _strike(figures: Figures, device: str, strike: Strike, rounds: int, *options: str) -> None:
+    """Strike each worker of a daemon under load, and again of a new one: one gives up where workers die too often."""
+    rows: list[dict[str, Any]] = []
+    for _ in range(rounds):
+        arguments = ("--dtype", "float32", *NO_CACHES, *options)
+        with served("", device, *arguments) as daemon, ThreadPoolExecutor(AT_ONCE) as threads:
+            clip = daemon.upload(carried_clip(CLIP))
+            expected = daemon.ask(QUESTION, clip)["text"]
+            names = [name for name in daemon.workers() if any(stage in name for stage in STAGES)]
+            figures.add(workers=names)
+            for name in names:
+                rows.append(_under_load(daemon, clip, expected, threads, strike, name))
+                figures.add(kills=rows)
     if bad := [row["worker"] for row in rows if row["other"] or row["healthy_after_s"] is None or row["pages_in_use"]]:
-        raise RuntimeError(f"requests or pages were lost when these were killed: {', '.join(bad)}")
+        raise RuntimeError(f"requests or pages were lost when these were struck: {', '.join(bad)}")
     if not rows:
         raise RuntimeError("no worker was found below the daemon")
+
+
+def _under_load(
+    daemon: Served, clip: str, expected: str, threads: ThreadPoolExecutor, strike: Strike, name: str
+) -> dict[str, Any]:
+    """Strike a worker while requests run; return what became of them and of the daemon."""
+    waiting = [threads.submit(daemon.ask, QUESTION, clip) for _ in range(REQUESTS)]
+    _, running = wait(waiting, return_when=FIRST_COMPLETED)
+    start = time.perf_counter()
+    strike(daemon, name)
+    answers = [_text(answer) for answer in waiting]
+    return {
+        "worker": name,
+        "not_answered_yet": len(running),
+        "same": answers.count(expected),
+        "other": [answer for answer in answers if answer != expected],
+        "all_answered_s": time.perf_counter() - start,
+        "healthy_after_s": _seconds_to_health(daemon),
+        "pages_in_use": sum(daemon.used_pages().values()),
+    }
 
 
 def stage_times(figures: Figures, device: str) -> None:

@@ -1,0 +1,49 @@
+"""Draw what streams did while videos were asked about: `python -m bench.gpu.stall_plot FOLDER`, of `--part serve`.
+
+A row is a way of sharing, a tick a token; what is coloured are the gaps of more than five idle ones.
+"""
+
+import json
+import statistics
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+LONG = 5.0  # idle gaps
+
+
+def draw(streams: dict[str, list[list[float]]], path: Path) -> None:
+    """Draw the first stream of each way; times are seconds from the first video."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(len(streams), 1, figsize=(10, 1.1 * len(streams) + 1), sharex=True, squeeze=False)
+    for axis, (name, several) in zip(axes[:, 0], streams.items(), strict=True):
+        times = several[0]
+        idle = statistics.median(after - before for before, after in pairwise(times) if after <= 0)
+        axis.vlines(times, 0, 1, linewidth=0.4, color="#345")
+        for before, after in pairwise(times):
+            if after - before > LONG * idle:
+                axis.axvspan(before, after, color="#d65", alpha=0.6, linewidth=0)
+        axis.axvline(0, color="#080", linewidth=1)
+        axis.set_yticks([])
+        axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
+    axes[-1, 0].set_xlabel("seconds from the first question about a video")
+    axes[0, 0].set_title(f"Tokens of one of several streams; coloured: gaps of over {LONG:g} idle ones")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def main(folder: Path) -> None:
+    """Draw `serve.jsonl` of a folder beside it."""
+    for line in (folder / "serve.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record.get("item") == "serve_beside" and record.get("figures", {}).get("streams"):
+            draw(record["figures"]["streams"], folder / "stalls.png")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
