@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unifiedserve.scheduling.profile import largest_share
 from unifiedserve.scheduling.tbt_control import BAND, LEAST_SHARE, WINDOW, TbtControl
 
 TARGET = 0.1
@@ -89,3 +90,17 @@ def test_what_a_share_means_may_change_by_a_step() -> None:
         control = control.after(gap * TARGET, TARGET)
     assert above < 0.01 * 20_000
     assert control.share > 0.25
+
+
+@given(seconds=st.floats(0.001, 10.0), fixed=st.floats(0.0, 0.3))
+def test_the_share_to_begin_with_is_found_in_a_few_steps(seconds: float, fixed: float) -> None:
+    asked: list[float] = []
+
+    def take(share: float) -> float:
+        asked.append(share)
+        return fixed + share * seconds
+
+    share = largest_share(take, TARGET)
+    assert len(asked) <= 6
+    assert take(share) <= TARGET or share == LEAST_SHARE
+    assert share == 1.0 or take(share + LEAST_SHARE) > TARGET

@@ -45,6 +45,7 @@ class EngineMemory:
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
         self.dtype = device.best_dtype() if config.dtype == "auto" else config.dtype
         device.check(self.dtype)
+        self.share = 1.0  # of their budgets, with which encoding and prefill begin beside streams
         self.generation = 0  # of workers: how often they were restarted
         self._layout = self._first_layout()
         tensors = self._tensors(model_dir)
@@ -131,6 +132,7 @@ class EngineMemory:
         if room is None:
             return self._layout
         footprint = rehearse_alone(self._layout, lambda memory: rehearse(memory, self.dtype))
+        self.share = footprint.share
         workers = workers_bytes(self._config.workers, footprint)
         self.uses |= workers
         layout = self._layout

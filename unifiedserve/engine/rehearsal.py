@@ -26,10 +26,13 @@ M = TypeVar("M", bound=Message)
 
 
 class Footprint(NamedTuple):
-    """Bytes that a worker takes of a device's own memory beside what is shared."""
+    """Bytes that a worker takes of a device's own memory beside what is shared, and the share of its budgets with which
+    heavy work begins beside streams.
+    """
 
     idle: int
     busy: int  # of one that runs the language model, at most
+    share: float = 1.0
 
 
 def rehearse_alone(layout: MemoryLayout, rehearse: Callable[[SharedMemory], Footprint]) -> Footprint:
@@ -75,7 +78,7 @@ def rehearse(spec: WorkerSpec, memory: SharedMemory, device: Device, processor: 
     finally:
         process.kill()
         process.wait()
-    return Footprint(max(0, before - ready), max(0, before - done.free))
+    return Footprint(max(0, before - ready), max(0, before - done.free), done.share)
 
 
 def _await(kind: type[M], memory: SharedMemory, process: WorkerProcess, end: float) -> M:

@@ -83,7 +83,7 @@ class Supervisor:
         """Start the workers; `on_exit` is called from a thread when one ends that was not told to."""
         placement, layout = self.config.workers, self.memory.layout
         specs = [
-            self._spec(instance, number, layout, self._memory.dtype, placement, weights_sum)
+            self._spec(instance, number, layout, self._memory.dtype, placement, weights_sum, self._memory.share)
             for number, instance in enumerate(placement.instances, 1)
         ]
         self._workers.start(specs, self._device.sharing.environment, self._memory.generation, on_exit)
@@ -126,6 +126,7 @@ class Supervisor:
         dtype: str,
         placement: Placement,
         weights_sum: int | None = None,
+        share: float = 1.0,
     ) -> WorkerSpec:
         return WorkerSpec(
             config=self.config,
@@ -141,6 +142,7 @@ class Supervisor:
             vocab_size=self._processor.vocab_size,
             eos_token_ids=self._processor.eos_token_ids,
             weights_sum=weights_sum,
+            share=share,
         )
 
     def _ask_to_end(self, instance: str) -> None:

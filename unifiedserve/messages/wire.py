@@ -218,9 +218,13 @@ class Rehearse(msgspec.Struct, tag=True):
 
 
 class Rehearsed(msgspec.Struct, tag=True):
-    """The largest step was done; `free` are the bytes of the device's own memory that nobody uses after it."""
+    """The largest step was done; `free` are the bytes of the device's own memory that nobody uses after it.
+
+    Steps with `share` of the budgets for encoding and prefill are as long as streams beside them may wait.
+    """
 
     free: int
+    share: float = 1.0
 
 
 class Kept(msgspec.Struct):

@@ -28,6 +28,7 @@ from unifiedserve.scheduling.policies import (
     policy_for,
     stage_level,
 )
+from unifiedserve.scheduling.profile import largest_share
 from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.state import (
     Budget,
@@ -67,6 +68,7 @@ __all__ = [
     "encode_prefill",
     "goes_between",
     "heavy_within_share",
+    "largest_share",
     "learn_encode",
     "learn_step",
     "leaves_cores",

@@ -7,6 +7,7 @@ import torch
 from unifiedserve.config import Stage
 from unifiedserve.device import Device
 from unifiedserve.device.base import Decoder
+from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import SharedMemory
@@ -56,7 +57,7 @@ def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Po
 
 def _check_weights(spec: WorkerSpec, device: Device) -> int | None:
     """Return the sum of the weights in a device's own memory; None if they are in the host's, beyond its faults."""
-    if device.room() is None:
+    if spec.layout.place == CPU.place:
         return None
     found = sum_weights(spec.layout.weights, device)
     if spec.weights_sum not in (None, found):
@@ -93,7 +94,7 @@ def _language_lane(
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
-    return LanguageLane(stages, hosted, budget, port), decode_step
+    return LanguageLane(stages, hosted, budget, port, spec.share), decode_step
 
 
 def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:

@@ -9,7 +9,8 @@ from unifiedserve.memory.shared import MemoryLayout
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker needs to attach and begin. `number` tags the pages it takes.
 
-    `weights_sum` is what the weights in a device's own memory must add up to, once that is known.
+    `weights_sum` is what the weights in a device's own memory must add up to, once that is known. `share` is what heavy
+    work gets of its budgets beside streams until there are measurements.
     """
 
     config: EngineConfig
@@ -25,3 +26,4 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     vocab_size: int
     eos_token_ids: tuple[int, ...]
     weights_sum: int | None = None
+    share: float = 1.0

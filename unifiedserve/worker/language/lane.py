@@ -49,7 +49,10 @@ _log = logging.getLogger(__name__)
 class LanguageLane:
     """One step is: run prompt chunks and decode tokens in one forward pass, then encode a batch of units."""
 
-    def __init__(self, stages: LanguageStages, hosted: frozenset[Stage], budget: Budget, port: Port) -> None:
+    def __init__(
+        self, stages: LanguageStages, hosted: frozenset[Stage], budget: Budget, port: Port, share: float = 1.0
+    ) -> None:
+        """Begin with a share of the budgets for heavy work beside streams."""
         model = stages.model
         self._model = model
         self._pool = model.kv.pool
@@ -62,7 +65,7 @@ class LanguageLane:
         self._budget = budget
         self._port = port
         self._rests = model.adapter.device.sharing.rests
-        self._measured = Measured()
+        self._measured = Measured(share)
         self._encoding: frozenset[int] = frozenset()  # uids in the present batch of the encoder
         self._looks_between = False
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)

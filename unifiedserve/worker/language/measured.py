@@ -10,10 +10,10 @@ from unifiedserve.worker.language.sampler import Key
 class Measured:
     """The present costs of steps, and the pace of those that decode."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = 1.0) -> None:
         self.costs = Costs()
         self.pace = Pace()
-        self.control = TbtControl()
+        self.control = TbtControl(share)
         self._streams: frozenset[Key] = frozenset()
         self.alone = 0.0  # seconds between tokens lately while nothing else was done
         self._encoding = 0.0  # when the present batch of the encoder began

@@ -1,7 +1,9 @@
-"""The largest step that a worker may have to do, done before there are any requests: what memory it takes.
+"""The largest step that a worker may have to do, done before there are any requests: what memory it takes, and time.
 
 What it reads is whatever lies in the KV cache, and what comes out is thrown away.
 """
+
+import time
 
 import torch
 
@@ -9,7 +11,7 @@ from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Rehearse, Rehearsed
 from unifiedserve.sampling.sample import sample
-from unifiedserve.scheduling import Budget
+from unifiedserve.scheduling import Budget, heavy_within_share, largest_share
 from unifiedserve.worker.language.model import LanguageModel, Rows
 
 _CONTEXT = 4096  # tokens before those of each sequence, if the model has as many
@@ -17,18 +19,30 @@ _SAMPLING = SamplingParams(temperature=1.0, top_p=0.9, logprobs=20, seed=0)
 
 
 def rehearse(model: LanguageModel, budget: Budget, request: Rehearse) -> Rehearsed:
-    """Do the largest step within `budget`; return what it left of the device's own memory.
+    """Do the largest step within `budget`; return what it left of the device's own memory, and the share of the budget
+    with which steps beside streams keep to the target between tokens.
 
-    Raises TypeError if that is the host's, where nobody asks.
+    Raises TypeError if that memory is the host's, where nobody asks.
     """
+    device = model.adapter.device
+
+    def heavy(share: float) -> float:
+        """Take the seconds of what a worker does beside one that decodes."""
+        start, part = time.monotonic(), heavy_within_share(budget, share)
+        if request.medium is not None:
+            _encode(model, part, request.medium, request.row_bytes)
+        _run(model, part, decodes=0)
+        device.fence()
+        return time.monotonic() - start
+
     if request.medium is not None:
         _encode(model, budget, request.medium, request.row_bytes)
-    _run(model, budget)
-    model.adapter.device.fence()
-    room = model.adapter.device.room()
+    _run(model, budget, decodes=budget.max_running)
+    device.fence()
+    room = device.room()
     if room is None:
         raise TypeError("the device has no memory of its own")
-    return Rehearsed(room.free)
+    return Rehearsed(room.free, largest_share(heavy, budget.slo_tbt) if budget.holds else 1.0)
 
 
 def _encode(model: LanguageModel, budget: Budget, medium: MediaPlan, row_bytes: int) -> None:
@@ -37,11 +51,11 @@ def _encode(model: LanguageModel, budget: Budget, medium: MediaPlan, row_bytes: 
     model.adapter.visual_tokens(model.adapter.device.upload(rows), [(medium, range(units))])
 
 
-def _run(model: LanguageModel, budget: Budget) -> None:
+def _run(model: LanguageModel, budget: Budget, decodes: int) -> None:
     longest: int = model.adapter.config.get_text_config().max_position_embeddings
     chunk = min(budget.prefill_tokens or longest, longest)
     batch = [_rows(model, min(_CONTEXT, longest - chunk), chunk)]
-    batch += [_rows(model, min(_CONTEXT, longest - 1), 1) for _ in range(budget.max_running)]
+    batch += [_rows(model, min(_CONTEXT, longest - 1), 1) for _ in range(decodes)]
     hidden = model.run(batch)
     if model.adapter.pooling is None:
         logits = model.next_logits(batch, hidden)
