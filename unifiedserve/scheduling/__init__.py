@@ -11,8 +11,8 @@ from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.budgets import budget_of
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_in_between, schedule_prefill
+from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import (
-    blend,
     heavy_within_share,
     learn_encode,
     learn_step,
@@ -52,6 +52,7 @@ __all__ = [
     "Costs",
     "DecodeState",
     "EncodeWork",
+    "HeldStreams",
     "Pace",
     "Plan",
     "Policy",
@@ -62,7 +63,6 @@ __all__ = [
     "TbtControl",
     "Unit",
     "VisionState",
-    "blend",
     "budget_of",
     "continuous_batching",
     "encode_prefill",

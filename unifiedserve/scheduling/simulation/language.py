@@ -5,6 +5,8 @@ from functools import partial
 from unifiedserve.config import Instance, Stage
 from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.encode_prefill import schedule_in_between
+from unifiedserve.scheduling.held_streams import HeldStreams
+from unifiedserve.scheduling.pacing import heavy_within_share, leaves_cores, within_share
 from unifiedserve.scheduling.policies import goes_between, policy_for
 from unifiedserve.scheduling.simulation.batch import Batch
 from unifiedserve.scheduling.simulation.clock import Action
@@ -34,7 +36,10 @@ class LanguageWorker:
         self._prompts = Prompts(system, budget.order, prefills=Stage.PREFILL in hosted)
         self._sequences = Sequences(system)
         self._measured = Measured()
-        self._forward = ForwardStep(system, self._prompts, self._sequences, self._measured, self._send)
+        self._streams = HeldStreams(budget)
+        self._forward = ForwardStep(
+            system, self._prompts, self._sequences, self._measured, self._streams, self._neighbours, self._send
+        )
         self._encode = EncodeStep(system, self._prompts, self._measured, self._send)
         self._inbox: list[Message] = []
         self._batch: Batch | None = None
@@ -67,7 +72,7 @@ class LanguageWorker:
         inbox, self._inbox = self._inbox, []
         for message in inbox:
             self.accept(message)
-        plan = self._policy(self._state(), self._budget)
+        plan = self._policy(self._state(), self._held_budget())
         self._check(plan)
         self._neighbours.tell(plan, self._prompts)
         if plan.preempt:
@@ -84,9 +89,11 @@ class LanguageWorker:
         """Do what is planned; then the next turn comes at once."""
         self._wake = float("inf")
         if plan.prefill or plan.decode:
-            work = self._forward.begin(plan, others_work=self._neighbours.work)
+            leaves = self._neighbours.work and leaves_cores(self._streams.control.share)
+            work = self._forward.begin(plan, others_work=leaves)
             self._compute(work, partial(self._run, plan._replace(prefill=[], decode=[])))
         elif plan.encode:
+            self._streams.note_heavy()
             uids = [work.uid for work in plan.encode]
             layers = self._system.costs.encoder_layers if self._goes_between else 1
             self._batch = Batch(self._encode.begin(plan.encode), uids, layers)
@@ -146,6 +153,14 @@ class LanguageWorker:
     def _awake(self, time: float) -> None:
         if self._wake == time:
             self._system.wake(self)
+
+    def _held_budget(self) -> Budget:
+        """Return the budget, less what streams would miss their target for."""
+        if Stage.DECODE in self._hosted:
+            self._system.status.share = self._streams.control.share if self._sequences.states else 1.0
+            return within_share(self._budget, self._streams.control.share)
+        rests = self._system.machine.sharing.rests
+        return self._budget if rests else heavy_within_share(self._budget, self._system.status.share)
 
     def _state(self) -> State:
         """Return what the policy sees: what is here, and what other workers tell."""

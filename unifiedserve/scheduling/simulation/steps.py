@@ -6,9 +6,11 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from unifiedserve.config import Stage
+from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.simulation.clock import Action
 from unifiedserve.scheduling.simulation.measured import Measured
 from unifiedserve.scheduling.simulation.messages import Encoded, Message, PagesFreed, Prefilled
+from unifiedserve.scheduling.simulation.neighbours import Neighbours
 from unifiedserve.scheduling.simulation.prompts import Prompts
 from unifiedserve.scheduling.simulation.sequences import Sequences
 from unifiedserve.scheduling.simulation.system import System
@@ -30,11 +32,22 @@ class Work(NamedTuple):
 class ForwardStep:
     """Takes prompt chunks and sequences through the language model."""
 
-    def __init__(self, system: System, prompts: Prompts, sequences: Sequences, measured: Measured, send: Send) -> None:
+    def __init__(
+        self,
+        system: System,
+        prompts: Prompts,
+        sequences: Sequences,
+        measured: Measured,
+        streams: HeldStreams,
+        neighbours: Neighbours,
+        send: Send,
+    ) -> None:
         self._system = system
         self._prompts = prompts
         self._sequences = sequences
         self._measured = measured
+        self._streams = streams
+        self._neighbours = neighbours
         self._send = send
 
     def begin(self, plan: Plan, *, others_work: bool) -> Work:
@@ -88,6 +101,8 @@ class ForwardStep:
         self._end_steps(plan, [start, self._system.clock.now])
 
     def _end_steps(self, plan: Plan, times: Sequence[float], prompt_tokens: int = 0) -> None:
+        for ended in times[1:] if plan.decode else ():
+            self._streams.came(plan.decode, ended, prompt_tokens > 0 or self._neighbours.work)
         self._measured.stepped(len(plan.decode), prompt_tokens, times)
         if self._sequences.advance(plan.decode, times[1:]):
             self.freed_by_answers()

@@ -41,6 +41,7 @@ class Status:
     working: dict[Stage, bool] = field(default_factory=lambda: dict.fromkeys(Stage, False))
     waiting: int = 0  # requests in the worker that prefills
     joining: bool = False
+    share: float = 1.0  # of their budgets, of heavy stages beside streams
 
 
 class System:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Token
-from unifiedserve.scheduling import Budget, Chunk, Plan, leaves_cores
+from unifiedserve.scheduling import Chunk, HeldStreams, Plan, leaves_cores
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.measured import Measured
@@ -31,7 +31,7 @@ class ForwardStep:
         measured: Measured,
         freed: FreedPages,
         port: Port,
-        budget: Budget,
+        streams: HeldStreams,
     ) -> None:
         self._model = model
         self._prefill = prefill
@@ -42,8 +42,7 @@ class ForwardStep:
         self._measured = measured
         self._freed = freed
         self._port = port
-        self._budget = budget
-        self._beside = False  # the step before had heavy work beside it
+        self._streams = streams
 
     @property
     def under_way(self) -> bool:
@@ -64,10 +63,6 @@ class ForwardStep:
             self._run_whole(plan)
         else:
             self._run_ahead(plan)
-
-    def note_encoding(self) -> None:
-        """Note that between this step and the next streams wait for the encoder."""
-        self._beside = True
 
     def settle(self) -> None:
         """Wait for the steps of decode that are under way."""
@@ -92,7 +87,7 @@ class ForwardStep:
         if not decode and not prefill:
             return
         self._begin(plan)
-        gives_way = self._port.neighbours.work and not prefill and leaves_cores(self._measured.control.share)
+        gives_way = self._port.neighbours.work and not prefill and leaves_cores(self._streams.control.share)
         self._model.adapter.device.sharing.give_way(gives_way)
         batch = [rows for _, rows in decode] + [rows for _, rows in prefill]
         hidden = self._model.run(batch)
@@ -128,17 +123,11 @@ class ForwardStep:
                 self._port.outbox.to_engine(message)
 
     def _finish_decode(self, tokens: list[Token], keys: list[Key], start: float, heavy: bool = False) -> None:
-        self._hold(keys, heavy)
+        self._streams.came(keys, time.monotonic(), heavy or self._port.neighbours.work)
         self._port.reporter.tokens(tokens)
         if self._decode.take_released():
             self._freed.by_answers()
         self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys], len(keys))
-
-    def _hold(self, keys: list[Key], heavy: bool) -> None:
-        """Look at the time since the last step, if that or this one was not alone."""
-        heavy = heavy or self._port.neighbours.work
-        self._measured.streamed(keys, time.monotonic(), heavy or self._beside, self._budget)
-        self._beside = heavy
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         finished = self._prefill.finish(chunks, logits)

@@ -23,6 +23,7 @@ from unifiedserve.messages.wire import (
 )
 from unifiedserve.scheduling import (
     Budget,
+    HeldStreams,
     Plan,
     State,
     TbtControl,
@@ -65,12 +66,15 @@ class LanguageLane:
         self._budget = budget
         self._port = port
         self._rests = model.adapter.device.sharing.rests
-        self._measured = Measured(share)
+        self._measured = Measured()
+        self._streams = HeldStreams(budget, share)
         self._encoding: frozenset[int] = frozenset()  # uids in the present batch of the encoder
         self._looks_between = False
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
         shared = self._measured, self._freed, port
-        self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared, budget)
+        self._forward_step = ForwardStep(
+            model, stages.prefill, stages.decode, stages.prompts, hosted, *shared, self._streams
+        )
         self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared)
         if model.adapter.device.synchronous and goes_between(hosted, budget):
             model.adapter.between_layers = self._go_between
@@ -105,7 +109,7 @@ class LanguageLane:
         self._report_caches()
         if plan.encode:
             self._forward_step.settle()
-            self._forward_step.note_encoding()
+            self._streams.note_heavy()
             self._port.reporter.flush(self.counts())  # tokens do not wait for the encoder
             with self._guard(work.uid for work in plan.encode):
                 for uid in self._encode_step.recall(plan.encode):
@@ -189,7 +193,7 @@ class LanguageLane:
     def _held_budget(self) -> Budget:
         """Return the budget, less what streams would miss their target for."""
         if Stage.DECODE in self._hosted:
-            control = self._measured.control
+            control = self._streams.control
             self._port.neighbours.tell_share(control if len(self._decode) else TbtControl())
             return within_share(self._budget, control.share)
         return self._budget if self._rests else heavy_within_share(self._budget, self._port.neighbours.share)
