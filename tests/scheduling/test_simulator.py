@@ -174,6 +174,17 @@ def test_streams_keep_to_the_target_beside_a_video() -> None:
     assert gaps == pytest.approx([target] * len(gaps), rel=0.02)
 
 
+@pytest.mark.parametrize(("placement", "target"), [("shared", 0.12), ("monolithic", 0.25)])
+def test_a_target_that_is_held_bounds_the_gaps(placement: str, target: float) -> None:
+    """What is measured comes down to the target, if a step with a single unit takes no longer; and videos get on."""
+    work = [text(0, 50, 1000), *(video(uid, 120, decode=0.1, arrival=1.0) for uid in (1, 2))]
+    tokens = simulate(work, placement, budget=replace(BUDGET, slo_tbt=target, holds=True))
+    last = max(tokens[uid][0] for uid in (1, 2))
+    gaps = sorted(after - before for before, after in pairwise(tokens[0]) if before > 4.0 and after < last)
+    assert len(gaps) > 100
+    assert gaps[int(0.98 * len(gaps))] <= target
+
+
 def test_the_same_trace_gives_the_same_times() -> None:
     choose = Random(7)
     work = [text(uid, choose.randint(1, 900), choose.randint(1, 40), choose.uniform(0, 20)) for uid in range(60)]
