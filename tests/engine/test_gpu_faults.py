@@ -123,7 +123,7 @@ def test_products_that_are_wrong_end_the_worker(monkeypatch: pytest.MonkeyPatch)
         """Leave out a part of the sums, as a kernel would that counts on more multiprocessors."""
         if left.dtype is torch.bfloat16 and left.shape[1] > 10_000:
             left = left.clone()
-            left[:, -256:] = 0
+            left[:, -1024:] = 0
         return multiply(left, right)
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", forgetful)

@@ -12,8 +12,8 @@ from unifiedserve.errors import ConfigError
 
 #: rows, inner size and columns: of decode, of a prompt's chunk, and one with few results whose sums are split
 SHAPES = ((1, 4096, 1024), (64, 4096, 1024), (512, 1024, 2048), (48, 16384, 64))
-#: of the largest result: a rounded sum is off by far less, a part that is missing by far more
-TOLERANCE = 1e-2
+#: of the largest result: a sum that is rounded, and its parts, are off by less, what was seen to be wrong by far more
+TOLERANCE = 2e-2
 
 
 def check_products(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> None:

@@ -12,8 +12,8 @@ from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 PRIORITY, THREADS = "CUDA_MPS_CLIENT_PRIORITY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-#: a folder for pipes that there cannot be: no daemon is joined, be there one of the system's
-NO_PIPES = "/dev/null"
+#: a folder for pipes that there is not and nobody can make: no daemon is joined, be there one of the system's
+NO_PIPES = "/proc/no-mps"
 
 
 class TimeSlices:
