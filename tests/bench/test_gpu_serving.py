@@ -23,7 +23,7 @@ def items_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_streams_beside_videos_are_measured_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ways = {"shared": ("--placement", "shared"), "monolithic": ("--placement", "monolithic")}
+    ways = {"shared": ("--placement", "shared")}
     monkeypatch.setattr(serving, "SHARING", ways)
     monkeypatch.setattr(serving, "DECODING", ("fastest",))
     folder = make_folder(tmp_path / "model", "tiny")
@@ -36,7 +36,7 @@ def test_streams_beside_videos_are_measured_and_drawn(tmp_path: Path, monkeypatc
         assert 0 < row["video_ttft_s"] <= row["video_s"]
         assert row["tokens_s"] > row["requests_s"] > 0
         assert row["handoff_us"] >= 0
-    assert [len(streams) for streams in figures["streams"].values()] == [2, 2]
+    assert [len(streams) for streams in figures["streams"].values()] == [2]
     record = {"item": "serve_beside", "figures": figures}
     (tmp_path / "serve.jsonl").write_text(json.dumps({"part": "serve"}) + "\n" + json.dumps(record) + "\n")
     stall_plot.main(tmp_path)

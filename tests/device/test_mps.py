@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,8 +33,7 @@ time.sleep(600)
 @pytest.fixture
 def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[str]]]:
     """Let the stand-in be found, and return what tells its orders; nothing of it may be left."""
-    folder = tmp_path / "tmp"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # short, as sockets' addresses are
     monkeypatch.setenv("PATH", f"{PROGRAM}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("FAKE_MPS_ORDERS", str(tmp_path / "orders"))
     monkeypatch.setattr(mps_daemon.tempfile, "tempdir", str(folder))
@@ -41,6 +41,7 @@ def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
     yield lambda: (tmp_path / "orders").read_text().splitlines()
     assert not list(folder.iterdir())
     assert not processes(str(folder))
+    folder.rmdir()
 
 
 def processes(folder: str) -> list[psutil.Process]:
@@ -131,8 +132,8 @@ def test_one_that_has_died_keeps_nobody(orders: Callable[[], list[str]], monkeyp
     daemon.stop()
 
 
-def test_what_a_killed_engine_leaves_is_ended_by_the_next(orders: Callable[[], list[str]], tmp_path: Path) -> None:
-    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+def test_what_a_killed_engine_leaves_is_ended_by_the_next(orders: Callable[[], list[str]]) -> None:
+    environment = os.environ | {"TMPDIR": str(mps_daemon.tempfile.tempdir)}
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True, env=environment) as owner:
         assert owner.stdout is not None
         left = Path(owner.stdout.readline().strip())
@@ -151,8 +152,20 @@ def test_what_a_killed_engine_leaves_is_ended_by_the_next(orders: Callable[[], l
         running.stop()
 
 
-def test_a_folder_without_an_owner_is_removed(orders: Callable[[], list[str]], tmp_path: Path) -> None:
-    left = tmp_path / "tmp" / f"{PREFIX}abc"
+def test_where_names_of_folders_are_too_long_for_sockets_it_is_below_tmp(
+    orders: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    monkeypatch.setattr(mps_daemon.tempfile, "tempdir", str(long))
+    daemon = MpsDaemon()
+    daemon.start()
+    assert Path(daemon.environment[PIPES]).parents[1] == Path("/tmp")
+    daemon.stop()
+
+
+def test_a_folder_without_an_owner_is_removed(orders: Callable[[], list[str]]) -> None:
+    left = Path(tempfile.gettempdir(), f"{PREFIX}abc")
     left.mkdir()
     mps_daemon.end_leftovers()
     assert not left.exists()

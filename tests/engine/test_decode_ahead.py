@@ -134,7 +134,7 @@ def test_so_they_are_when_tokens_turn_out_to_be_undecided(
     assert 1 in launches
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_aborted_answers_leave_the_others_alone(ask: Callable[..., Answers], launches: list[int], seed: int) -> None:
     kinds = [*KINDS.values(), *KINDS.values()]
     expected = ask(CPU, kinds, seed, "shared", 3, 7)
@@ -147,7 +147,7 @@ def test_a_target_that_cannot_be_held_leaves_heavy_work_its_least_and_only_besid
     tmp_path_factory: pytest.TempPathFactory, device: Device
 ) -> None:
     checkpoint, run = find_checkpoint(tmp_path_factory, "qwen2_5_vl"), uuid.uuid4().hex
-    config = EngineConfig(prefill_chunk_tokens=64, vision_threads=1, slo_tbt=1e-6)
+    config = EngineConfig(prefill_chunk_tokens=256, vision_threads=1, slo_tbt=1e-6)
     workers = InlineWorkers(
         PLACEMENTS["shared"],
         checkpoint,

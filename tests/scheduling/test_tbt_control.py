@@ -37,6 +37,7 @@ def test_after_any_change_of_load_few_gaps_are_above_the_target(alone: float, he
     assert all(within[60:]), within.index(False, 60)
 
 
+@settings(max_examples=25)
 @given(alone=st.floats(0.05, 0.8), heavy=st.floats(0.0, 20.0), noise=st.floats(0.0, 0.04))
 def test_it_comes_to_rest_near_the_target(alone: float, heavy: float, noise: float) -> None:
     states = list(run(TbtControl(), alone, heavy, 6000, noise))
@@ -47,6 +48,7 @@ def test_it_comes_to_rest_near_the_target(alone: float, heavy: float, noise: flo
     assert lowest > 0.8 * BAND or min(shares) == 1.0
 
 
+@settings(max_examples=25)
 @given(alone=st.floats(0.05, 0.85), heavy=st.floats(0.0, 20.0))
 def test_without_noise_it_changes_nothing_once_it_is_right(alone: float, heavy: float) -> None:
     shares = [state.share for state in run(TbtControl(), alone, heavy, 8000)][-1000:]

@@ -25,6 +25,7 @@ PREFIX = "unifiedserve-mps-"
 _OWNER = "owner"  # file: process id and start time
 _START_SECONDS, _ORDER_SECONDS, _STOP_SECONDS = 10.0, 3.0, 5.0
 _POLL_SECONDS = 0.05
+_LONGEST_ROOT = 56  # characters: with a folder's and a socket's name behind it, as many as a socket's address has
 
 
 class MpsError(Exception):
@@ -137,15 +138,21 @@ class MpsDaemon:
 
 def end_leftovers() -> None:
     """End daemons of this user whose owners have been killed, and remove their folders."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for folder in Path(_root()).glob(f"{PREFIX}*"):
         with suppress(OSError):
             if folder.stat().st_uid == os.getuid() and not _is_owned(folder):
                 _log.warning("ending what an engine that was killed has left of MPS: %s", folder)
                 _end(folder)
 
 
+def _root() -> str:
+    """Return the folder for temporary files, or /tmp where its name is too long for sockets below it."""
+    root = tempfile.gettempdir()
+    return root if len(root) <= _LONGEST_ROOT else "/tmp"
+
+
 def _make_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_root()))
     (folder / _OWNER).write_text(f"{os.getpid()} {psutil.Process().create_time()}")
     for name in ("pipe", "log"):
         (folder / name).mkdir()
