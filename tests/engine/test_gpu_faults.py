@@ -31,7 +31,7 @@ from unifiedserve.memory.weights import load_weights, sum_weights, write_weights
 from unifiedserve.worker.assembly import DAMAGED_WEIGHTS
 
 PROGRAM = Path(__file__).parents[1] / "fakes" / "mps"
-CONFIG = EngineConfig(share="mps", kv_cache_mib=32, vision_threads=1)
+CONFIG = EngineConfig(share="mps", dtype="float32", kv_cache_mib=32, vision_threads=1)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def stream(daemon: Daemon, answers: list[str]) -> threading.Thread:
             model=daemon.engine.model_name,
             messages=[{"role": "user", "content": "Hello"}],
             temperature=0,
-            max_tokens=200,
+            max_tokens=120,
             stream=True,
             extra_body={"ignore_eos": True},
         )
