@@ -1,19 +1,20 @@
 """Real workers of any placement, side by side in this process, and what an engine sends them."""
 
 import uuid
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
+import deferred_device
 import torch
 from media import Clip, Frames
 from model_loop import plans
 from PIL import Image
 from test_fidelity import Question
 
-from unifiedserve.config import EngineConfig, Placement, Stage
+from unifiedserve.config import PLACEMENTS, EngineConfig, Placement, Stage
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVLayout
@@ -38,6 +39,7 @@ from unifiedserve.messages.wire import (
     unpack,
 )
 from unifiedserve.models.base import MediaOptions, Processor
+from unifiedserve.models.registry import load_processor
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -197,6 +199,24 @@ class InlineWorkers:
         elif isinstance(message, Drained):
             assert self.memory.reclaim(message.uid) == 0, "pages were left behind"
             self.drained.add(message.uid)
+
+
+@contextmanager
+def apart(checkpoint: Path, config: EngineConfig, device: Device, placement: str = "shared") -> Iterator[InlineWorkers]:
+    """Yield workers on a device, each of which has the queue of one that computes late to itself."""
+    run = uuid.uuid4().hex  # what is left in a worker's queue is not for the next one of its name
+    workers = InlineWorkers(
+        PLACEMENTS[placement],
+        checkpoint,
+        load_processor(checkpoint),
+        config,
+        device,
+        lambda instance: deferred_device.process(f"{run}-{instance}"),
+    )
+    try:
+        yield workers
+    finally:
+        workers.close()
 
 
 def _save(image: Frames, path: Path) -> Path:

@@ -4,24 +4,20 @@ The device does a step only when its tokens are waited for; pages that come free
 """
 
 import random
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import deferred_device
 import pytest
 from checkpoints import find_checkpoint
 from deferred import DeferredDevice
-from inline_workers import Asked, InlineWorkers
+from inline_workers import Asked, apart
 from test_late_device import POISON, taken_at_once
 
-from unifiedserve.config import PLACEMENTS, EngineConfig, Stage
+from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Abort
-from unifiedserve.models.registry import load_processor
 from unifiedserve.sampling import sample
 from unifiedserve.sampling.grammar import regex_grammar
 from unifiedserve.scheduling.tbt_control import LEAST_SHARE
@@ -52,25 +48,9 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Answers]:
     """Return a function that asks several things, in some placement and order, and aborts some of them."""
     checkpoint = find_checkpoint(tmp_path_factory, "qwen2_5_vl")
 
-    @contextmanager
-    def workers_on(device: Device, placement: str) -> Iterator[InlineWorkers]:
-        run = uuid.uuid4().hex
-        workers = InlineWorkers(
-            PLACEMENTS[placement],
-            checkpoint,
-            load_processor(checkpoint),
-            CONFIG,
-            device,
-            lambda instance: deferred_device.process(f"{run}-{instance}"),
-        )
-        try:
-            yield workers
-        finally:
-            workers.close()
-
     def answers(device: Device, kinds: list[SamplingParams], seed: int, placement: str, *aborted: int) -> Answers:
         order = random.Random(seed)
-        with workers_on(device, placement) as workers:
+        with apart(checkpoint, CONFIG, device, placement) as workers:
             for uid, sampling in enumerate(kinds, 1):
                 ids = [order.randrange(10, 400) for _ in range(order.randrange(3, 40))]
                 workers.submit(uid, Asked(ids, [], []), sampling)
@@ -146,17 +126,8 @@ def test_aborted_answers_leave_the_others_alone(ask: Callable[..., Answers], lau
 def test_a_target_that_cannot_be_held_leaves_heavy_work_its_least_and_only_beside_streams(
     tmp_path_factory: pytest.TempPathFactory, device: Device
 ) -> None:
-    checkpoint, run = find_checkpoint(tmp_path_factory, "qwen2_5_vl"), uuid.uuid4().hex
     config = EngineConfig(prefill_chunk_tokens=256, vision_threads=1, slo_tbt=1e-6)
-    workers = InlineWorkers(
-        PLACEMENTS["shared"],
-        checkpoint,
-        load_processor(checkpoint),
-        config,
-        device,
-        lambda instance: deferred_device.process(f"{run}-{instance}"),
-    )
-    try:
+    with apart(find_checkpoint(tmp_path_factory, "qwen2_5_vl"), config, device) as workers:
         status = workers.memory.status
         assert status.share == 1.0
         workers.submit(1, Asked([20, 21, 22], [], []), SamplingParams(temperature=0, max_tokens=300, ignore_eos=True))
@@ -169,5 +140,3 @@ def test_a_target_that_cannot_be_held_leaves_heavy_work_its_least_and_only_besid
         assert status.tbt > 0
         workers.run_until(lambda: 1 in workers.ended)
         workers.run_until(lambda: status.share == 1.0)
-    finally:
-        workers.close()

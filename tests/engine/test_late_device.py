@@ -3,13 +3,11 @@
 Each worker has the device's queue to itself, as if it were a process, so that nothing but the fence orders their work.
 """
 
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import deferred_device
 import msgspec
 import numpy as np
 import pytest
@@ -17,18 +15,17 @@ import reference
 from checkpoints import find_checkpoint
 from deferred import DeferredDevice
 from every_family import FAMILIES
-from inline_workers import Asked, InlineWorkers, as_sent
+from inline_workers import Asked, InlineWorkers, apart, as_sent
 from media import Clip
 from test_families import questions
 
-from unifiedserve.config import PLACEMENTS, EngineConfig
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.device_pages import DevicePages, PageNumbers
 from unifiedserve.messages.api import TokenLogprob
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import PromptLogprobs, PromptVector, Token
-from unifiedserve.models.registry import load_processor
 from unifiedserve.sampling.grammar import regex_grammar
 from unifiedserve.worker.outbox import Outbox
 
@@ -53,22 +50,8 @@ Scores = dict[tuple[int, int, int], TokenLogprob]
 def start(tmp_path_factory: pytest.TempPathFactory) -> Workers:
     """Start the workers of a checkpoint on a device."""
 
-    @contextmanager
-    def started(name: str, device: Device) -> Iterator[InlineWorkers]:
-        checkpoint = find_checkpoint(tmp_path_factory, name)
-        run = uuid.uuid4().hex  # what is left in a worker's queue is not for the next one of its name
-        workers = InlineWorkers(
-            PLACEMENTS["shared"],
-            checkpoint,
-            load_processor(checkpoint),
-            CONFIG,
-            device,
-            lambda instance: deferred_device.process(f"{run}-{instance}"),
-        )
-        try:
-            yield workers
-        finally:
-            workers.close()
+    def started(name: str, device: Device) -> AbstractContextManager[InlineWorkers]:
+        return apart(find_checkpoint(tmp_path_factory, name), CONFIG, device)
 
     return started
 

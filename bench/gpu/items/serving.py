@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def _beside(daemon: Served, sizes: Sizes) -> tuple[dict[str, float], list[list[f
     row |= {
         "video_s": statistics.mean(answer["seconds"] for answer in answers),
         "video_ttft_s": statistics.mean(answer["ttft"] for answer in answers),
-        "handoff_us": 1e6 * statistics.median(_handoffs(daemon, answers)),
+        "handoff_us": 1e6
+        * statistics.median([answer["handoff"] for answer in answers if "handoff" in answer] or [nan]),
         "tokens_s": tokens / (end - start),
         "requests_s": len(answers) / (end - start),
     }
@@ -104,7 +106,7 @@ def _waves(daemon: Served, clip: str, sizes: Sizes) -> list[dict[str, Any]]:
             ]
             answers += [answer.result() for answer in asked]
     for answer in answers:
-        answer["ttft"] = _ttft(daemon.trace(answer["id"]))
+        answer |= _phases(daemon.trace(answer["id"]))
     return answers
 
 
@@ -123,24 +125,12 @@ def _gaps(name: str, gaps: Sequence[float]) -> dict[str, float]:
     }
 
 
-def _work(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [event for event in events if event.get("ph") == "X"]
-
-
-def _ttft(events: Sequence[dict[str, Any]]) -> float:
-    """Return the seconds from the first thing that was done for a request to the end of its prefill."""
-    work = _work(events)
-    ends = [event["ts"] + event["dur"] for event in work if event["name"] == "prefill"]
-    return float(max(ends) - min(event["ts"] for event in work)) / 1e6
-
-
-def _handoffs(daemon: Served, answers: Sequence[dict[str, Any]]) -> list[float]:
-    """Return the seconds from the end of each prompt to the first step of decode."""
-    found = []
-    for answer in answers:
-        work = _work(daemon.trace(answer["id"]))
-        ends = [event["ts"] + event["dur"] for event in work if event["name"] == "prefill"]
-        steps = [event["ts"] for event in work if event["cat"] == "decode" and event["name"] == "decode"]
-        if ends and steps:
-            found.append(max(0.0, min(steps) - max(ends)) / 1e6)
-    return found or [float("nan")]
+def _phases(events: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return seconds: `ttft`, from the first thing that was done for a request to the end of its prefill, and `handoff`,
+    from there to its first step of decode, if it has one.
+    """
+    work = [event for event in events if event.get("ph") == "X"]
+    prefilled = max(event["ts"] + event["dur"] for event in work if event["name"] == "prefill")
+    steps = [event["ts"] for event in work if event["cat"] == event["name"] == "decode"]
+    found = {"ttft": (prefilled - min(event["ts"] for event in work)) / 1e6}
+    return found | ({"handoff": max(0.0, min(steps) - prefilled) / 1e6} if steps else {})

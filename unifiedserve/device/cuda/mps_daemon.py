@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 
 from unifiedserve.doctor.libraries import CONTAINER, find_program
+from unifiedserve.doctor.mps import CONTROL
 
 _log = logging.getLogger(__name__)
-CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 PREFIX = "unifiedserve-mps-"
 _OWNER = "owner"  # file: process id and start time
