@@ -126,8 +126,8 @@ def _gaps(name: str, gaps: Sequence[float]) -> dict[str, float]:
 
 
 def _phases(events: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return seconds: `ttft`, from the first thing that was done for a request to the end of its prefill, and `handoff`,
-    from there to its first step of decode, if it has one.
+    """Return seconds: `ttft`, from the first thing that was done for a request to the end of its prefill, and
+    `handoff`, from there to its first step of decode, if it has one.
     """
     work = [event for event in events if event.get("ph") == "X"]
     prefilled = max(event["ts"] + event["dur"] for event in work if event["name"] == "prefill")
