@@ -27,7 +27,7 @@ class Span(msgspec.Struct):
 
     `track` tells apart what one stage does at the same time: the decoder engines of vision. `tokens` are those that
     were computed: of prompts, of images and videos, one of each sequence that decodes. `on` is what decoded a video's
-    frames: "cpu" or "gpu".
+    frames: "cpu" or "gpu". `host` are the seconds that the host spent on what a device did meanwhile.
     """
 
     stage: Stage
@@ -38,6 +38,7 @@ class Span(msgspec.Struct):
     track: int = 0
     tokens: int = 0
     on: str = ""
+    host: float = 0.0
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 _PREFIX = "unifiedserve:"
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0)
+_HOST = (0.00005, 0.0001, 0.0002, 0.0003, 0.0005, 0.001, 0.002, 0.005, 0.01)
 _GAP = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0)
 
 
@@ -32,6 +33,7 @@ class Metrics:
         self.registry = registry or CollectorRegistry()
         self._ttft = self._histogram("time_to_first_token_seconds", "Arrival to first token", _LATENCY)
         self._gap = self._histogram("inter_token_latency_seconds", "Time between tokens of an answer", _GAP)
+        self._host = self._histogram("decode_host_seconds", "Time of the host in a step that a GPU decodes", _HOST)
         self._e2e = self._histogram("e2e_request_latency_seconds", "Arrival to last token", _LATENCY)
         self._stage_time = {
             "queue": self._stage_histogram("request_queue_time_seconds", "Time waiting for a stage"),
@@ -74,6 +76,10 @@ class Metrics:
     def token_gap(self, seconds: float) -> None:
         """Note the time between two tokens of an answer."""
         self._gap.observe(seconds)
+
+    def decode_host(self, seconds: float) -> None:
+        """Note the seconds that the host spent on a step of decode which a device did meanwhile."""
+        self._host.observe(seconds)
 
     def request_finished(self, reason: str, e2e_s: float, prompt_tokens: int, generated_tokens: int) -> None:
         """Count an answer that is complete, `e2e_s` seconds after its request's arrival."""

@@ -86,6 +86,7 @@ class Timeline:
                     "requests": [self._names.get(uid, str(uid)) for uid in span.requests],
                     **({"tokens": span.tokens} if span.tokens else {}),
                     **({"on": span.on} if span.on else {}),
+                    **({"host_ms": round(span.host * 1e3, 3)} if span.host else {}),
                 },
             }
             for span in spans

@@ -60,6 +60,8 @@ class Reports:
         for span in spans:
             seconds = span.end - span.start
             self._metrics.stage_time(span.stage.value, "queue" if span.name == "queue" else "run", seconds)
+            if span.host:
+                self._metrics.decode_host(span.host)
 
     def _show(self, decoded: Sequence[WatchedUnits]) -> None:
         for units in decoded:

@@ -28,6 +28,7 @@ class _Flight:
     step: DecodeStep
     drawing: Drawing
     launched: float  # monotonic seconds
+    host: float  # seconds it took to launch
     void: set[Key] = field(default_factory=set)
 
 
@@ -38,6 +39,7 @@ class Collected:
     sequences: dict[Key, Generation]
     tokens: list[Token]
     launched: float  # monotonic seconds
+    host: float  # seconds that the host spent on it, beside those it waited
 
 
 class DecodeAhead:
@@ -85,7 +87,7 @@ class DecodeAhead:
 
         launched = time.monotonic()
         step = self._decoder.launch(rows, draw)
-        self._flights.append(_Flight(sequences, step, drawing[0], launched))
+        self._flights.append(_Flight(sequences, step, drawing[0], launched, time.monotonic() - launched))
         self.pending = set(sequences)
 
     def collect(self, running: Collection[Key]) -> Collected:
@@ -94,6 +96,7 @@ class DecodeAhead:
         if not self._flights:
             self.pending = set()
         values = flight.step.tokens()
+        done = time.monotonic()
         sampled = flight.drawing.draw.finish(values)
         errors, tokens = flight.drawing.errors, []
         for row, (key, sequence) in enumerate(flight.sequences.items()):
@@ -101,7 +104,8 @@ class DecodeAhead:
                 if values[row] < 0:
                     self._void(key)
                 tokens.append(self._sampler.append(sequence, sampled[row], errors.get(row)))
-        return Collected(flight.sequences, tokens, flight.launched)
+        host = flight.host + time.monotonic() - done
+        return Collected(flight.sequences, tokens, flight.launched, host)
 
     def uses(self, key: Key) -> bool:
         """Tell whether a step under way writes to a sequence's pages."""

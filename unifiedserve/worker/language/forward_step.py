@@ -105,7 +105,7 @@ class ForwardStep:
     def _collect(self) -> None:
         collected = self._decode.collect()
         start = max(collected.launched, self._measured.pace.ended)  # it began when the one before it was done
-        self._finish_decode(collected.tokens, list(collected.sequences), start)
+        self._finish_decode(collected.tokens, list(collected.sequences), start, host=collected.host)
         self._measured.stepped(len(collected.sequences), 0, start, time.monotonic())
 
     def _begin(self, plan: Plan) -> None:
@@ -122,12 +122,14 @@ class ForwardStep:
             for message in self._reader.read(self._prompts[chunk.uid], chunk.start, states):
                 self._port.outbox.to_engine(message)
 
-    def _finish_decode(self, tokens: list[Token], keys: list[Key], start: float, heavy: bool = False) -> None:
+    def _finish_decode(
+        self, tokens: list[Token], keys: list[Key], start: float, heavy: bool = False, host: float = 0.0
+    ) -> None:
         self._streams.came(keys, time.monotonic(), heavy or self._port.neighbours.work)
         self._port.reporter.tokens(tokens)
         if self._decode.take_released():
             self._freed.by_answers()
-        self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys], len(keys))
+        self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys], len(keys), host)
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         finished = self._prefill.finish(chunks, logits)
