@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
+from unifiedserve.models.text import NO_LIMIT, TextEncoder
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics
 
@@ -20,6 +21,9 @@ class ByteTokenizer:
 
     def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
         return {"input_ids": list(text.encode())}
+
+    def get_vocab(self) -> dict[str, int]:
+        return {chr(byte): byte for byte in range(256)}
 
     def decode(self, tokens: list[int]) -> str:
         return bytes(tokens).decode(errors="replace")
@@ -35,9 +39,20 @@ class RoleTemplate:
     template = "{{ messages }}"
     special_ids: ClassVar[dict[str, int]] = {}
 
-    def encode(self, messages: list[dict[str, Any]], *, add_generation_prompt: bool, tools: Any = None) -> list[int]:
+    text = TextEncoder(ByteTokenizer())
+
+    def encode(
+        self,
+        messages: list[dict[str, Any]],
+        expand: Callable[[str], str] = str,
+        limit: int = NO_LIMIT,
+        /,
+        *,
+        add_generation_prompt: bool,
+        tools: Any = None,
+    ) -> list[int]:
         text = "".join(f"{m['role']}:{_text(m['content'])}\n" for m in messages)
-        return list((text + ("assistant:" if add_generation_prompt else "")).encode())
+        return self.text.encode(expand(text + ("assistant:" if add_generation_prompt else "")), limit)
 
 
 class ScriptedEngine:

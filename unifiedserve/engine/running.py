@@ -36,6 +36,7 @@ class Running:
     async def stop(self) -> None:
         """End the workers, forget all requests and leave nothing behind."""
         try:
+            self.arrivals.close()
             await asyncio.to_thread(self.intake.close)
         finally:
             await self.workers.stop()

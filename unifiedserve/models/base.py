@@ -30,6 +30,7 @@ from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.pooling import load_pooling
 from unifiedserve.models.scopes import Scope
+from unifiedserve.models.text import NO_LIMIT, TooLongError
 
 __all__ = [
     "ALL_FRAMES",
@@ -110,14 +111,21 @@ class Processor:
         return self.chat
 
     def prompt(
-        self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        media: Sequence[MediaPlan],
+        limit: int = NO_LIMIT,
+        /,
+        **template_kwargs: Any,
     ) -> ExpandedPrompt:
         """Render, tokenise and expand the placeholders: the i-th of a kind is the i-th medium of that kind.
 
         A message's content is a string or a list of {"type": "text", "text": …}, {"type": "image"} and
         {"type": "video"}. Special tokens written in any text count as plain text. Raises PromptError if the
-        placeholders are not exactly the media, or the template refuses the messages.
+        placeholders are not exactly the media, or the template refuses the messages, and TooLongError for more than
+        `limit` tokens, before they are made.
         """
+        self._check_runs(media, limit)
         _check_parts(messages)
         kinds = {placeholder: kind for kind, placeholder in self.placeholders.items()}
         pattern = re.compile("|".join(map(re.escape, kinds)) or r"(?!)")
@@ -128,12 +136,15 @@ class Processor:
             texts = iter(self.media_texts([media[i] for i in order]))
             return pattern.sub(lambda match: next(texts), text)
 
-        token_ids = self.template_for(media).encode(messages, with_media, **template_kwargs)
+        token_ids = self.template_for(media).encode(messages, with_media, limit, **template_kwargs)
         opening = [] if token_ids[:1] == self._opening else self._opening
-        return self._expanded(opening + token_ids, media, order)
+        return self._expanded(opening + token_ids, media, order, limit)
 
-    def prompt_from_tokens(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> ExpandedPrompt:
-        """Expand token ids with one placeholder a medium; raises PromptError as `prompt` does."""
+    def prompt_from_tokens(
+        self, token_ids: Sequence[int], media: Sequence[MediaPlan], limit: int = NO_LIMIT
+    ) -> ExpandedPrompt:
+        """Expand token ids with one placeholder a medium; raises PromptError and TooLongError as `prompt` does."""
+        self._check_runs(media, limit)
         visual = set(self.visual_ids.values())
         for token in token_ids:
             if not (0 <= token < self.vocab_size or token in visual):
@@ -143,12 +154,12 @@ class Processor:
         texts = iter(self.media_texts([media[i] for i in order]))
         with_media: list[int] = []
         for piece in pieces:
-            with_media += [piece] if isinstance(piece, int) else self.chat.encode_rendered(next(texts))
-        return self._expanded(with_media, media, order)
+            with_media += [piece] if isinstance(piece, int) else self.chat.text.encode(next(texts))
+        return self._expanded(with_media, media, order, limit)
 
     def _split(self, token_ids: Sequence[int]) -> list[int | MediaKind]:
         """Return the tokens, with kinds of media in place of placeholders."""
-        patterns = {kind: self.chat.encode_rendered(text) for kind, text in self.placeholders.items()}
+        patterns = {kind: self.chat.text.encode(text) for kind, text in self.placeholders.items()}
         pieces: list[int | MediaKind] = []
         i = 0
         while i < len(token_ids):
@@ -157,11 +168,20 @@ class Processor:
             i += 1 if kind is None else len(patterns[kind])
         return pieces
 
-    def _expanded(self, token_ids: Sequence[int], media: Sequence[MediaPlan], order: list[int]) -> ExpandedPrompt:
+    def _check_runs(self, media: Sequence[MediaPlan], limit: int) -> None:
+        """Raise TooLongError for media of so many parts that their text alone would have more than `limit` tokens."""
+        if (runs := sum(len(self.runs(plan)) for plan in media)) > limit:
+            raise TooLongError(runs)
+
+    def _expanded(
+        self, token_ids: Sequence[int], media: Sequence[MediaPlan], order: list[int], limit: int
+    ) -> ExpandedPrompt:
         """Repeat each visual token for its run."""
         media = [media[i] for i in order]
         visual = set(self.visual_ids.values())
         runs = [run for plan in media for run in self.runs(plan)]
+        if (tokens := len(token_ids) - len(runs) + sum(runs)) > limit:
+            raise TooLongError(tokens, counted=True)
         left = iter(runs)
         expanded: list[int] = []
         for token in token_ids:

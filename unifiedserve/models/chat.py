@@ -15,6 +15,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.media import PromptError
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.text import NO_LIMIT, TextEncoder
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode noncharacters: never in text for interchange
@@ -38,6 +39,7 @@ class ChatTemplate:
 
     def __init__(self, model_dir: Path, override: str | None = None) -> None:
         self.tokenizer = load_tokenizer(model_dir)
+        self.text = TextEncoder(self.tokenizer)
         self._model_dir = model_dir
         self.template = override or _processor_template(model_dir) or self.tokenizer.chat_template
         self.special_ids: dict[str, int] = {
@@ -50,16 +52,20 @@ class ChatTemplate:
         self,
         messages: Sequence[Mapping[str, Any]],
         expand: Callable[[str], str] = str,
+        limit: int = NO_LIMIT,
+        /,
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         **template_kwargs: Any,
     ) -> list[int]:
         """Return token ids of the rendered conversation; raises PromptError if the template refuses it.
 
-        `expand` changes the rendered text, in which the special tokens are genuine, before it is tokenised.
+        `expand` changes the rendered text, in which the special tokens are genuine, before it is tokenised. Raises
+        TooLongError for a conversation of far more than `limit` tokens.
         """
         if self.template is None:
             raise PromptError("the checkpoint has no chat template: start the server with --chat-template")
+        self.text.check(list(_rendered_whole(messages, tools)), limit)
         given: dict[str, Any] = {"messages": list(messages), "tools": tools, "kwargs": template_kwargs}
         marker = None
         if any(self._special.search(text) for text in _strings(given)):
@@ -76,20 +82,14 @@ class ChatTemplate:
         except Exception as error:
             raise PromptError(f"the chat template cannot render these messages: {error}", "messages") from error
         text = expand(text)
-        return self.encode_rendered(text) if marker is None else self._tokenize_marked(text, marker)
-
-    def encode_rendered(self, text: str) -> list[int]:
-        """Return token ids of text in which special tokens are themselves."""
-        return _ids(self.tokenizer, text)
-
-    def encode_text(self, text: str) -> list[int]:
-        """Return token ids of plain text; special tokens in it count as text."""
-        return _ids(self._plain_tokenizer, text)
+        self.text.check([text], limit)
+        return self.text.encode(text) if marker is None else self._tokenize_marked(text, marker)
 
     @cached_property
-    def _plain_tokenizer(self) -> Any:
-        """Load a second tokenizer: the option is state of a tokenizer, which threads may share."""
-        return load_transformers().AutoTokenizer.from_pretrained(self._model_dir, split_special_tokens=True)
+    def _plain_text(self) -> TextEncoder:
+        """Load a second tokenizer, for which special tokens are text: the option is state, which threads may share."""
+        tokenizer = load_transformers().AutoTokenizer.from_pretrained(self._model_dir, split_special_tokens=True)
+        return TextEncoder(tokenizer)
 
     def _mark(self, text: str, marker: str) -> str:
         return self._special.sub(lambda match: match[0][:1] + marker + match[0][1:], text)
@@ -98,15 +98,16 @@ class ChatTemplate:
         ids: list[int] = []
         start = 0
         for match in self._special.finditer(text):
-            ids += self.encode_text(text[start : match.start()].replace(marker, ""))
+            ids += self._plain_text.encode(text[start : match.start()].replace(marker, ""))
             ids.append(self.special_ids[match[0]])
             start = match.end()
-        return ids + self.encode_text(text[start:].replace(marker, ""))
+        return ids + self._plain_text.encode(text[start:].replace(marker, ""))
 
 
-def _ids(tokenizer: Any, text: str) -> list[int]:
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    return ids
+def _rendered_whole(messages: Sequence[Mapping[str, Any]], tools: Any) -> Iterator[str]:
+    """Yield texts that templates take over; of what a model said before, some leave out its thoughts."""
+    yield from _strings([message.get("content") for message in messages if message.get("role") != "assistant"])
+    yield from _strings(tools)
 
 
 def _processor_template(model_dir: Path) -> str | None:

@@ -10,6 +10,7 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, VideoInfo
+from unifiedserve.models.text import TooLongError
 
 
 class Context:
@@ -23,10 +24,10 @@ class Context:
         self, request: GenerateRequest, infos: Sequence[MediaInfo], plans: Sequence[MediaPlan]
     ) -> ExpandedPrompt:
         """Return the request's prompt. Raises PromptError, and RequestError if it leaves no room for the answer."""
-        prompt = self._expand(request, plans)
-        if not self._leaves_room(prompt, request):
-            raise self._too_long(request, infos, plans, len(prompt.token_ids))
-        return prompt
+        try:
+            return self._expand(request, plans)
+        except TooLongError as error:
+            raise self._too_long(request, infos, plans, error) from None
 
     def room(self, sampling: SamplingParams, prompt_tokens: int) -> int:
         """Return the tokens left for an answer. Raises RequestError if `max_tokens` is more."""
@@ -41,25 +42,24 @@ class Context:
         return room
 
     def _expand(self, request: GenerateRequest, plans: Sequence[MediaPlan]) -> ExpandedPrompt:
+        """Return the prompt; raises TooLongError unless the context holds it with one token of an answer, if any."""
+        most = self.length - (request.sampling.max_tokens != 0)
         if request.prompt_token_ids is not None:
-            return self._processor.prompt_from_tokens(request.prompt_token_ids, plans)
-        return self._processor.prompt(request.messages, plans, **request.template)
-
-    def _leaves_room(self, prompt: ExpandedPrompt, request: GenerateRequest) -> bool:
-        """Return whether the context holds the prompt with one token of the answer, if there is to be any."""
-        return len(prompt.token_ids) + (request.sampling.max_tokens != 0) <= self.length
+            return self._processor.prompt_from_tokens(request.prompt_token_ids, plans, most)
+        return self._processor.prompt(request.messages, plans, most, **request.template)
 
     def _too_long(
-        self, request: GenerateRequest, infos: Sequence[MediaInfo], plans: Sequence[MediaPlan], tokens: int
+        self, request: GenerateRequest, infos: Sequence[MediaInfo], plans: Sequence[MediaPlan], error: TooLongError
     ) -> RequestError:
-        """Return the error of a prompt whose `tokens` leave no room for an answer."""
+        """Return the error of a prompt that leaves no room for an answer."""
         remedy = "Shorten the text, or sample fewer frames or pixels"
         if any(plan.kind == "video" for plan in plans):
             frames = self._frames_that_fit(request, infos, plans)
             remedy += f": {frames} frames a video fit (num_frames)" if frames else "; not even one frame fits"
         answer = " with at least one for the answer" if request.sampling.max_tokens != 0 else ""
         return RequestError(
-            f"the prompt has {tokens} tokens, media included; the context holds {self.length}{answer}. {remedy}",
+            f"the prompt has {error.described} tokens, media included; the context holds {self.length}{answer}. "
+            f"{remedy}",
             param="input_tokens",
             code="context_length_exceeded",
         )
@@ -77,7 +77,11 @@ class Context:
                 else plan
                 for media, info, plan in zip(request.media, infos, plans, strict=True)
             ]
-            return not self._leaves_room(self._expand(request, shorter), request)
+            try:
+                self._expand(request, shorter)
+            except TooLongError:
+                return True
+            return False
 
         most = max(len(plan.frame_indices) for plan in plans)
         return bisect_left(range(1, most), True, key=too_long)

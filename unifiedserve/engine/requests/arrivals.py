@@ -1,7 +1,11 @@
 """Where requests come in, without blocking the event loop."""
 
 import asyncio
+import os
 import time
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.requests.intake import Intake
@@ -11,6 +15,8 @@ from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import TakenIn, Timeline
+
+_LONG = 1 << 16  # characters of messages that take long to tokenise
 
 
 class Arrivals:
@@ -32,6 +38,8 @@ class Arrivals:
         self._timeline = timeline
         self._broadcast = broadcast
         self._admitting = 0
+        self._light = ThreadPoolExecutor(_threads(), "arrivals")
+        self._heavy = ThreadPoolExecutor(_threads(), "heavy-arrivals")  # what takes long: it must not delay short texts
 
     async def take(self, request: GenerateRequest) -> ActiveRequest:
         """Return the request's record, in the table, when there are workers for it.
@@ -53,13 +61,20 @@ class Arrivals:
         self._announce(active)
         return active
 
+    def close(self) -> None:
+        """Let the threads end; what waits for one is not begun."""
+        for executor in (self._light, self._heavy):
+            executor.shutdown(wait=False, cancel_futures=True)
+
     async def _admit(self, request: GenerateRequest) -> ActiveRequest:
-        preparing = asyncio.ensure_future(asyncio.to_thread(self._intake.take, request, time.monotonic()))
+        executor = self._heavy if _is_heavy(request) else self._light
+        preparing = executor.submit(self._intake.take, request, time.monotonic())
         self._admitting += 1
         try:
-            return await asyncio.shield(preparing)
+            return await asyncio.shield(asyncio.wrap_future(preparing))
         except asyncio.CancelledError:
-            preparing.add_done_callback(_discard)
+            if not preparing.cancel():  # it has begun
+                preparing.add_done_callback(_discard)
             raise
         finally:
             self._admitting -= 1
@@ -75,7 +90,20 @@ class Arrivals:
         self._broadcast.admitted(active.viewer, active.id, active.arrival, planned.prompt, planned.frame_seconds)
 
 
-def _discard(preparing: "asyncio.Future[ActiveRequest]") -> None:
+def _threads() -> int:
+    return max(2, len(os.sched_getaffinity(0)))
+
+
+def _is_heavy(request: GenerateRequest) -> bool:
+    return bool(request.media) or sum(map(_characters, request.messages)) > _LONG
+
+
+def _characters(message: Mapping[str, Any]) -> int:
+    content = message.get("content") or ""
+    return len(content) if isinstance(content, str) else sum(len(part.get("text", "")) for part in content)
+
+
+def _discard(preparing: Future[ActiveRequest]) -> None:
     """Close a request whose client left while it was being admitted."""
     if not preparing.cancelled() and preparing.exception() is None:
         preparing.result().close()

@@ -11,6 +11,7 @@ from torch import Tensor
 from unifiedserve.messages.layouts import View, Views
 from unifiedserve.messages.media import ExpandedPrompt, MediaKind, MediaOptions, MediaPlan
 from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
+from unifiedserve.models.text import NO_LIMIT
 
 LARGEST_SIDE = 4096  # pixels of a resized picture's side at most, whatever the checkpoint's rules say
 
@@ -33,10 +34,15 @@ class Idefics3Processor(PictureProcessor):
         return side
 
     def prompt(
-        self, messages: Sequence[Mapping[str, Any]], media: Sequence[MediaPlan], **template_kwargs: Any
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        media: Sequence[MediaPlan],
+        limit: int = NO_LIMIT,
+        /,
+        **template_kwargs: Any,
     ) -> ExpandedPrompt:
         """Make the prompt as any family does, with strings as one part: the template knows contents in parts only."""
-        return super().prompt([_in_parts(message) for message in messages], media, **template_kwargs)
+        return super().prompt([_in_parts(message) for message in messages], media, limit, **template_kwargs)
 
     def media_text(self, plan: MediaPlan) -> str:
         whole = self._whole_picture

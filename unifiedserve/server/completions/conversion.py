@@ -8,6 +8,7 @@ from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.server.completions.request import CompletionRequest
 from unifiedserve.server.errors import refuse_unless
+from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.constraint import constraint
 from unifiedserve.server.requests.prompts import encoded, separate
 from unifiedserve.server.requests.sampling import engine_request, sampling_params
@@ -15,14 +16,14 @@ from unifiedserve.server.requests.sampling import engine_request, sampling_param
 _MAX_TOKENS = 16  # OpenAI's default for this endpoint
 
 
-async def text_requests(asked: CompletionRequest, id: str, tokenizer: Any) -> list[GenerateRequest]:
+async def text_requests(asked: CompletionRequest, id: str, engine: ServingEngine) -> list[GenerateRequest]:
     """Return one request a prompt.
 
     Raises RequestError 400 for prompts of mixed kinds, and for options that contradict each other.
     """
     sampling = _sampling(asked)
     wanted = constraint(asked)
-    token_ids = await encoded(asked.prompt, "prompt", tokenizer, special=asked.add_special_tokens is not False)
+    token_ids = await encoded(asked.prompt, "prompt", engine, special=asked.add_special_tokens is not False)
     return [engine_request(asked, id, sampling, wanted, prompt_token_ids=ids) for ids in token_ids]
 
 

@@ -1,5 +1,7 @@
 """POST /v1/completions: prompts from their bytes to their answers."""
 
+import asyncio
+
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -17,9 +19,10 @@ async def post_completions(services: Services, request: Request) -> Response:
     engine, tokenizer = services.engine, services.engine.processor.tokenizer
     asked = await receive(request, engine, CompletionRequest)
     id = request_id(request, "cmpl-")
-    work = await text_requests(asked, id, tokenizer)
+    work = await text_requests(asked, id, engine)
     best_of = work[0].sampling.n
-    reply = TextReply(asked, id, engine.model_name, tokenizer, echoes(asked, tokenizer), best_of)
+    echoed = await asyncio.to_thread(echoes, asked, tokenizer)
+    reply = TextReply(asked, id, engine.model_name, tokenizer, echoed, best_of)
     return await respond(request, asked, id, merged([engine.generate(one) for one in work], best_of), reply)
 
 

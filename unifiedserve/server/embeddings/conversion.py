@@ -36,7 +36,7 @@ async def embedding_requests(
         prompt = await conversation(asked, asked.messages, fetcher)
         return [engine_request(asked, id, _NO_TOKENS, embed=True, **prompt)]
     special = asked.add_special_tokens is not False
-    token_ids = await encoded(asked.input or "", "input", engine.processor.tokenizer, special=special)
+    token_ids = await encoded(asked.input or "", "input", engine, special=special)
     return [engine_request(asked, id, _NO_TOKENS, embed=True, prompt_token_ids=ids) for ids in token_ids]
 
 

@@ -1,30 +1,71 @@
 """Prompts without messages: texts and token ids, one or several."""
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Annotated, TypeVar
 
 from msgspec import Meta
 
 from unifiedserve.errors import RequestError
+from unifiedserve.models.text import TooLongError
 from unifiedserve.server.errors import refuse_unless
+from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.base import TokenId
 
 TextPrompt = str | Annotated[list[str | TokenId | list[TokenId]], Meta(min_length=1)]
 
+R = TypeVar("R")
+
 _MOST = 256
+_LONG = 1 << 16  # characters of a text that takes long
+_LONG_TEXTS = ThreadPoolExecutor(1, "long-texts")
 
 
-async def encoded(given: TextPrompt, param: str, tokenizer: Any, *, special: bool) -> list[list[int]]:
-    """Return the token ids of each prompt, texts with the tokens that the tokenizer puts around them if `special`."""
-    prompts = separate(given, param)
+async def encoded(given: TextPrompt, param: str, engine: ServingEngine, *, special: bool) -> list[list[int]]:
+    """Return the token ids of each prompt, texts with the tokens that the tokenizer puts around them if `special`.
 
-    def encode(prompt: str | list[int]) -> list[int]:
-        if not isinstance(prompt, str):
-            return prompt
-        ids: list[int] = tokenizer(prompt, add_special_tokens=special)["input_ids"]
-        return ids
+    Raises RequestError 400 for a text of far more tokens than the context holds.
+    """
+    text, limit = engine.processor.chat.text, engine.max_model_len
+    ids = []
+    for number, prompt in enumerate(prompts := separate(given, param)):
+        where = param if len(prompts) == 1 else f"{param}[{number}]"
+        if isinstance(prompt, str):
+            encode = partial(text.encode, prompt, limit, special=special)
+            ids.append(await beside(len(prompt), within(limit, where, encode)))
+        elif len(prompt) > limit:
+            raise RequestError(
+                f"`{where}` has {len(prompt)} tokens; the context holds {limit}.",
+                param=where,
+                code="context_length_exceeded",
+            )
+        else:
+            ids.append(prompt)
+    return ids
 
-    return await asyncio.to_thread(lambda: [encode(prompt) for prompt in prompts])
+
+async def beside(characters: int, work: Callable[[], R]) -> R:
+    """Return what `work` on so many characters returns, done beside the event loop; long texts wait for each other.
+
+    What has not begun when the caller is cancelled never does.
+    """
+    executor = _LONG_TEXTS if characters > _LONG else None
+    return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+
+def within(limit: int, param: str, encode: Callable[[], R]) -> Callable[[], R]:
+    """Return a function that does the same, and raises RequestError 400 in place of TooLongError."""
+
+    def limited() -> R:
+        try:
+            return encode()
+        except TooLongError as error:
+            message = f"`{param}` has {error.described} tokens; at most {limit} are allowed."
+            raise RequestError(message, param=param, code="context_length_exceeded") from None
+
+    return limited
 
 
 def separate(given: TextPrompt, param: str) -> list[str | list[int]]:

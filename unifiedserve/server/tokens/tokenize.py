@@ -1,16 +1,22 @@
 """Texts and messages to token ids, and back."""
 
 import asyncio
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.media import PromptError
+from unifiedserve.models.text import TooLongError
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.conversation import template_turn
 from unifiedserve.server.requests.messages import Message, TextPart
+from unifiedserve.server.requests.prompts import beside, within
 from unifiedserve.server.tokens.request import DetokenizeRequest, TokenizeRequest
+
+_CONTEXTS = 4  # times the context: clients count tokens to know what they must leave out
 
 
 class TokenizeReply(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -25,15 +31,21 @@ class DetokenizeReply(msgspec.Struct):
 
 
 async def tokenize(asked: TokenizeRequest, engine: ServingEngine) -> TokenizeReply:
-    """Return the token ids; raise RequestError 400 unless exactly one of prompt and messages is given, as text."""
+    """Return the token ids.
+
+    Raises RequestError 400 unless exactly one of prompt and messages is given, as text, of some contexts at most.
+    """
     if (asked.prompt is None) == (asked.messages is None):
         raise RequestError("Exactly one of `prompt` and `messages` is needed.", param="prompt")
-    tokens = await asyncio.to_thread(_encode, asked, engine.processor)
+    limit = engine.max_model_len * _CONTEXTS
+    param = "messages" if asked.prompt is None else "prompt"
+    encode = within(limit, param, partial(_encode, asked, engine.processor, limit))
+    tokens, written = await beside(sum(map(len, _texts(asked))), encode)
     return TokenizeReply(
         tokens=tokens,
         count=len(tokens),
         max_model_len=engine.max_model_len,
-        token_strs=engine.processor.tokenizer.convert_ids_to_tokens(tokens) if asked.return_token_strs else None,
+        token_strs=written,
     )
 
 
@@ -46,17 +58,33 @@ async def detokenize(asked: DetokenizeRequest, engine: ServingEngine) -> Detoken
     return DetokenizeReply(await asyncio.to_thread(engine.processor.tokenizer.decode, asked.tokens))
 
 
-def _encode(asked: TokenizeRequest, processor: Any) -> list[int]:
+def _encode(asked: TokenizeRequest, processor: Any, limit: int) -> tuple[list[int], list[str] | None]:
+    """Return the token ids, and as texts if those are wanted."""
+    ids = _ids(asked, processor, limit)
+    return ids, processor.tokenizer.convert_ids_to_tokens(ids) if asked.return_token_strs else None
+
+
+def _ids(asked: TokenizeRequest, processor: Any, limit: int) -> list[int]:
     if asked.prompt is not None:
-        encoded = processor.tokenizer(asked.prompt, add_special_tokens=asked.add_special_tokens is not False)
-        ids: list[int] = encoded["input_ids"]
+        ids: list[int] = processor.chat.text.encode(asked.prompt, limit, special=asked.add_special_tokens is not False)
         return ids
     turns = [_text_turn(number, message) for number, message in enumerate(asked.messages or ())]
     try:
-        ids = processor.chat.encode(turns, add_generation_prompt=asked.add_generation_prompt is not False)
+        ids = processor.chat.encode(turns, str, limit, add_generation_prompt=asked.add_generation_prompt is not False)
+    except TooLongError:
+        raise
     except PromptError as error:
         raise RequestError(f"{error}.", param=error.param or "messages") from None
     return ids
+
+
+def _texts(asked: TokenizeRequest) -> Iterator[str]:
+    yield asked.prompt or ""
+    for message in asked.messages or ():
+        if isinstance(message.content, list):
+            yield from (part.text for part in message.content if isinstance(part, TextPart))
+        else:
+            yield message.content or ""
 
 
 def _text_turn(number: int, message: Message) -> dict[str, Any]:
