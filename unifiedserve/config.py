@@ -242,7 +242,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     allowed_media_domains: Annotated[
         tuple[str, ...], Meta(description="If given, media URLs may name these hosts only")
     ] = ()
-    max_media_mib: Annotated[int, Meta(ge=1, description="Largest image or video a request may bring")] = 512
+    max_media_mib: Annotated[int, Meta(ge=1, description="Largest image or video that is uploaded or fetched")] = 512
+    max_body_mib: Annotated[
+        int, Meta(ge=1, description="Largest JSON body, with the images and videos that it holds in base64")
+    ] = 64
+    body_timeout: Annotated[
+        float, Meta(gt=0, description="Seconds for a request's body, or an upload, to come; stalled ones end sooner")
+    ] = 300.0
     max_image_megapixels: Annotated[int, Meta(ge=1, description="Largest image, before resizing")] = 128
     media_timeout: Annotated[float, Meta(gt=0, description="Seconds to fetch one media URL")] = 30.0
     startup_timeout: Annotated[float, Meta(gt=0, description="Seconds for all workers to come up")] = 300.0

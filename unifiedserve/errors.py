@@ -10,7 +10,9 @@ class ErrorKind(StrEnum):
     FORBIDDEN = "forbidden"  # it comes from where none may come from
     NOT_FOUND = "not found"  # it names what is not there
     TOO_LARGE = "too large"  # its body is
+    SLOW = "slow"  # its body does not come
     CONTENT_TYPE = "content type"  # its body is labelled as something else
+    BUSY = "busy"  # others are served at the moment: it may come again
     NO_ROOM = "no room"  # there is no place for what it brings at the moment
     UNAVAILABLE = "unavailable"  # the engine takes no more, at the moment or ever
     LATE = "late"  # its deadline passed
@@ -18,7 +20,7 @@ class ErrorKind(StrEnum):
 
 
 class RequestError(Exception):
-    """A request that cannot be served, through its own fault or the engine's."""
+    """A request that cannot be served, through its own fault or the engine's; `retry_after` seconds it may be."""
 
     def __init__(
         self,
@@ -27,12 +29,14 @@ class RequestError(Exception):
         *,
         param: str | None = None,
         code: str | None = None,
+        retry_after: int | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.kind = kind
         self.param = param
         self.code = code
+        self.retry_after = retry_after
 
 
 class ConfigError(Exception):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from unifiedserve.config import EngineConfig
+from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
 from unifiedserve.observe.live import Live
@@ -71,8 +72,13 @@ class ScriptedEngine:
         self.requests: list[GenerateRequest] = []
         self.events: list[str] = []
         self.running = 0
+        self.full: RequestError | None = None
         self.busy = asyncio.Event()
         self.idle = asyncio.Event()
+
+    def check_room(self) -> None:
+        if self.full is not None:
+            raise self.full
 
     async def start(self) -> None:
         self.events.append("start")

@@ -11,6 +11,8 @@ import uvicorn
 from scripted import ScriptedEngine
 
 from unifiedserve.server.app import create_app
+from unifiedserve.server.connections import Connections
+from unifiedserve.server.daemon import http_config
 
 
 @contextlib.asynccontextmanager
@@ -25,13 +27,15 @@ async def connected(engine: ScriptedEngine) -> AsyncIterator[httpx.AsyncClient]:
 
 
 @contextlib.asynccontextmanager
-async def listening(engine: ScriptedEngine) -> AsyncIterator[str]:
+async def listening(engine: ScriptedEngine, connections: int = 100) -> AsyncIterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(create_app(engine), log_config=None, timeout_graceful_shutdown=5))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    await serving
+    app = create_app(engine)
+    server = uvicorn.Server(http_config(app, Connections(connections)))
+    async with app.router.lifespan_context(app):
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        await serving
     listener.close()
 
 

@@ -194,7 +194,7 @@ async def test_body_too_large(announced: bool) -> None:
             yield b" " * (1 << 17)
 
     content = b" " * (5 << 20) if announced else pieces()
-    async with connected(ScriptedEngine(max_media_mib=1)) as client:
+    async with connected(ScriptedEngine(max_body_mib=1)) as client:
         response = await client.post(PATH, content=content, headers=JSON)
     assert response.status_code == 413
     assert error_of(response)["code"] == "request_too_large"

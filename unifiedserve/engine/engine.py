@@ -97,6 +97,10 @@ class Engine:
 
     # Requests
 
+    def check_room(self) -> None:
+        """Raise RequestError if no request can be taken in at the moment: BUSY with others, or UNAVAILABLE."""
+        self._started.arrivals.check_room()
+
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         """Yield the answers' pieces as they come. Raises RequestError, before the first one if the request is bad.
 

@@ -8,6 +8,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 from starlette.types import Lifespan
 
+from unifiedserve.config import MIB
 from unifiedserve.errors import ConfigError
 from unifiedserve.server.chat import route as chat
 from unifiedserve.server.completions import route as completions
@@ -21,6 +22,7 @@ from unifiedserve.server.media.file_store import FileStore
 from unifiedserve.server.openapi import description_routes
 from unifiedserve.server.page import page_routes
 from unifiedserve.server.protocol import ServingEngine
+from unifiedserve.server.requests.body import Bodies
 from unifiedserve.server.responses import route as responses
 from unifiedserve.server.status import route as status
 from unifiedserve.server.tokens import route as tokens
@@ -40,7 +42,8 @@ OF_AN_ENGINE = [
 def create_app(engine: ServingEngine, compared: ServingEngine | None = None) -> Starlette:
     """Return the app, whose lifespan starts and stops the engines; `compared` is served below `COMPARED_PATH`."""
     store = FileStore(engine.config)
-    services = Services(engine, store, MediaFetcher(engine.config, store), int(time.time()))
+    bodies = Bodies(engine.config.max_body_mib * MIB, engine.config.body_timeout)
+    services = Services(engine, store, MediaFetcher(engine.config, store), bodies, int(time.time()))
     routes = _routes("UnifiedServe", [*OF_AN_ENGINE, *files.ENDPOINTS], services)
     if compared is not None:
         other = _routes("UnifiedServe, monolithic", OF_AN_ENGINE, services._replace(engine=compared))

@@ -5,12 +5,15 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.engine import Engine
 from unifiedserve.server.app import create_app
+from unifiedserve.server.connections import Connection, Connections, descriptors_for_connections
 from unifiedserve.server.listener import listen
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -36,21 +39,25 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
     engine = Engine(config)
     compared = Engine(config.compared) if config.compared else None
     app = create_app(engine, compared)
-    server = Server(
-        uvicorn.Config(
-            app,
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=_GRACE_SECONDS + _LAST_SECONDS,
-        )
-    )
+    server = Server(http_config(app, Connections(descriptors_for_connections())))
     with _stop_on_signals(server, [engine] if compared is None else [engine, compared]):
         async with app.router.lifespan_context(app):
             if not server.should_exit:
                 on_ready(engine.model_name, listen(listener))
                 await server.serve(sockets=[listener])
+
+
+def http_config(app: ASGIApp, connections: Connections) -> uvicorn.Config:
+    """Return how uvicorn is to serve an app whose lifespan is its caller's to run."""
+    return uvicorn.Config(
+        app,
+        http=partial(Connection, connections),  # type: ignore[arg-type]  # it is called with what a class would be
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS + _LAST_SECONDS,
+    )
 
 
 @contextlib.contextmanager

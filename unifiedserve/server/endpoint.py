@@ -12,6 +12,7 @@ from starlette.routing import Route
 from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.media.file_store import FileStore
 from unifiedserve.server.protocol import ServingEngine
+from unifiedserve.server.requests.body import Bodies
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -23,6 +24,7 @@ class Services(NamedTuple):
     engine: ServingEngine
     files: FileStore
     fetcher: MediaFetcher
+    bodies: Bodies
     started: int
 
 

@@ -21,12 +21,20 @@ _STATUSES = {
     ErrorKind.NOT_FOUND: HTTPStatus.NOT_FOUND,
     ErrorKind.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     ErrorKind.CONTENT_TYPE: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    ErrorKind.SLOW: HTTPStatus.REQUEST_TIMEOUT,
+    ErrorKind.BUSY: HTTPStatus.TOO_MANY_REQUESTS,
     ErrorKind.NO_ROOM: HTTPStatus.SERVICE_UNAVAILABLE,
     ErrorKind.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     ErrorKind.LATE: HTTPStatus.GATEWAY_TIMEOUT,
     ErrorKind.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-_SERVER_ERRORS = {ErrorKind.UNAVAILABLE, ErrorKind.LATE, ErrorKind.INTERNAL}
+_TYPES = {
+    ErrorKind.BUSY: "rate_limit_error",
+    ErrorKind.NO_ROOM: "server_error",
+    ErrorKind.UNAVAILABLE: "server_error",
+    ErrorKind.LATE: "server_error",
+    ErrorKind.INTERNAL: "server_error",
+}
 
 
 class ErrorDetail(msgspec.Struct):
@@ -53,7 +61,7 @@ def status_of(error: RequestError) -> int:
 
 def error_body(error: RequestError) -> ErrorBody:
     """Return OpenAI's error object for an error."""
-    type = "server_error" if error.kind in _SERVER_ERRORS else "invalid_request_error"
+    type = _TYPES.get(error.kind, "invalid_request_error")
     return ErrorBody(ErrorDetail(error.message, type, error.param, error.code))
 
 
@@ -64,7 +72,8 @@ def internal_error() -> RequestError:
 
 def error_response(error: RequestError) -> Response:
     """Return the response that a request ends with."""
-    return _response(error, status_of(error))
+    headers = None if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    return _response(error, status_of(error), headers)
 
 
 def _response(error: RequestError, status: int, headers: Mapping[str, str] | None = None) -> Response:

@@ -16,7 +16,10 @@ class Observation(Observed, Protocol):
 
 
 class ServingEngine(Protocol):
-    """`generate` raises RequestError; closing its generator aborts the request. Healthy: all workers live."""
+    """`generate` raises RequestError; closing its generator aborts the request. Healthy: all workers live.
+
+    `check_room` raises RequestError while `generate` would refuse any request.
+    """
 
     @property
     def config(self) -> EngineConfig: ...
@@ -35,6 +38,7 @@ class ServingEngine(Protocol):
     @property
     def healthy(self) -> bool: ...
 
+    def check_room(self) -> None: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]: ...

@@ -46,10 +46,7 @@ class Arrivals:
 
         Raises RequestError for a request that is wrong, or when the engine is full or has come to its end.
         """
-        self._health.check()
-        if len(self._table) + self._admitting >= self._limit:
-            message = f"the server is busy with {self._limit} requests; try again later"
-            raise RequestError(message, ErrorKind.UNAVAILABLE)
+        self.check_room()
         active = await self._admit(request)
         self._record(active)
         self._table.add(active)
@@ -60,6 +57,17 @@ class Arrivals:
             raise
         self._announce(active)
         return active
+
+    def check_room(self) -> None:
+        """Raise RequestError if the engine is full, or has come to its end."""
+        self._health.check()
+        if len(self._table) + self._admitting >= self._limit:
+            raise RequestError(
+                f"the server is busy with {self._limit} requests; try again later",
+                ErrorKind.BUSY,
+                code="too_many_requests",
+                retry_after=self._table.seconds_a_place,
+            )
 
     def close(self) -> None:
         """Let the threads end; what waits for one is not begun."""

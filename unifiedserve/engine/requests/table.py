@@ -1,9 +1,15 @@
 """The table of the requests in flight, and of the attempts at them."""
 
 import itertools
+import math
+import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from unifiedserve.engine.requests.record import ActiveRequest
+
+_REMEMBERED = 16  # ends of requests
+_LONGEST_WAIT = 60  # seconds
 
 
 class RequestTable:
@@ -14,6 +20,7 @@ class RequestTable:
         self._uids = itertools.count(1)
         self._requests: set[ActiveRequest] = set()
         self._by_attempt: dict[int, ActiveRequest] = {}
+        self._released: deque[float] = deque(maxlen=_REMEMBERED)  # monotonic seconds
 
     def __len__(self) -> int:
         """Count the requests, aborted ones that are still being drained included."""
@@ -30,9 +37,18 @@ class RequestTable:
         """Forget a request that is in no stage any more."""
         active.close()
         self._requests.discard(active)
+        self._released.append(time.monotonic())
         for uid in active.attempts:
             self._by_attempt.pop(uid, None)
         self._on_release()
+
+    @property
+    def seconds_a_place(self) -> int:
+        """Whole seconds between the ends of requests, of late, and since the last: what to wait for one more."""
+        if not self._released:
+            return _LONGEST_WAIT
+        each = (time.monotonic() - self._released[0]) / len(self._released)
+        return min(max(1, math.ceil(each)), _LONGEST_WAIT)
 
     def new_uid(self) -> int:
         """Return the uid of a further attempt."""

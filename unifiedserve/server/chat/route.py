@@ -15,14 +15,14 @@ from unifiedserve.server.chat.request import ChatRequest
 from unifiedserve.server.chat.tools import tool_use
 from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.endpoint import Endpoint, Services
-from unifiedserve.server.requests.receive import receive, request_id
+from unifiedserve.server.requests.receive import received, request_id
 
 
 async def post_chat_completions(services: Services, request: Request) -> Response:
     """Answer a conversation; raises RequestError."""
-    chat = await receive(request, services.engine, ChatRequest)
-    id = request_id(request, "chatcmpl-")
-    deltas, reply = await begin_chat(request, chat, id, services)
+    async with received(services, request, ChatRequest) as chat:
+        id = request_id(request, "chatcmpl-")
+        deltas, reply = await begin_chat(request, chat, id, services)
     return await respond(request, chat, id, deltas, reply)
 
 

@@ -10,16 +10,17 @@ from unifiedserve.server.answers.respond import respond
 from unifiedserve.server.completions.conversion import echoes, text_requests
 from unifiedserve.server.completions.reply import Completion, TextReply
 from unifiedserve.server.completions.request import CompletionRequest
+from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.endpoint import Endpoint, Services
-from unifiedserve.server.requests.receive import receive, request_id
+from unifiedserve.server.requests.receive import TEXT_BYTES, received, request_id
 
 
 async def post_completions(services: Services, request: Request) -> Response:
     """Go on with some texts; raises RequestError."""
     engine, tokenizer = services.engine, services.engine.processor.tokenizer
-    asked = await receive(request, engine, CompletionRequest)
-    id = request_id(request, "cmpl-")
-    work = await text_requests(asked, id, engine)
+    async with received(services, request, CompletionRequest, TEXT_BYTES) as asked:
+        id = request_id(request, "cmpl-")
+        work = await unless_disconnected(request.receive, text_requests(asked, id, engine))
     best_of = work[0].sampling.n
     echoed = await asyncio.to_thread(echoes, asked, tokenizer)
     reply = TextReply(asked, id, engine.model_name, tokenizer, echoed, best_of)

@@ -10,15 +10,15 @@ from unifiedserve.server.embeddings.conversion import embedding_requests
 from unifiedserve.server.embeddings.reply import EmbeddingList, EmbeddingReply
 from unifiedserve.server.embeddings.request import EmbeddingRequest
 from unifiedserve.server.endpoint import Endpoint, Services
-from unifiedserve.server.requests.receive import receive, request_id
+from unifiedserve.server.requests.receive import received, request_id
 
 
 async def post_embeddings(services: Services, request: Request) -> Response:
     """Make vectors; raises RequestError."""
     engine = services.engine
-    asked = await receive(request, engine, EmbeddingRequest)
-    id = request_id(request, "embd-")
-    work = await unless_disconnected(request.receive, embedding_requests(asked, id, services.fetcher, engine))
+    async with received(services, request, EmbeddingRequest) as asked:
+        id = request_id(request, "embd-")
+        work = await unless_disconnected(request.receive, embedding_requests(asked, id, services.fetcher, engine))
     reply = EmbeddingReply(asked, engine.model_name, engine.processor.pooling)
     return await respond_whole(request, id, merged([engine.generate(one) for one in work], 1), reply)
 

@@ -21,7 +21,7 @@ async def post_file(services: Services, request: Request) -> Response:
     """Keep an uploaded file for a while; raises RequestError."""
     check_origin(request)
     with services.files.uploading():
-        return json_response(await upload(request, services.files))
+        return json_response(await upload(request, services.files, services.bodies))
 
 
 async def delete_file(services: Services, request: Request) -> Response:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.media.file_store import FileStore
-from unifiedserve.server.requests.receive import announced_length
+from unifiedserve.server.requests.body import Bodies, announced_length
 
 _MOST_FIELDS = 8
 _FORM_BYTES = 1 << 16  # of a body, beside the file
@@ -29,12 +29,12 @@ class FileObject(msgspec.Struct, kw_only=True):
     status: Literal["processed"] = "processed"
 
 
-async def upload(request: Request, files: FileStore) -> FileObject:
+async def upload(request: Request, files: FileStore, bodies: Bodies) -> FileObject:
     """Keep the file of a form with the fields `file` and `purpose`.
 
-    Raises RequestError: 413 above the limit, before the body is read if its length is announced.
+    Raises RequestError: 413 above the limit, before the body is read if its length is announced; 408 if it stalls.
     """
-    form = await _parse(request, files.max_bytes)
+    form = await _parse(request, files.max_bytes, bodies)
     file, purpose = form.get("file"), form.get("purpose")
     if not isinstance(file, UploadFile) or not isinstance(purpose, str):
         await form.close()
@@ -52,21 +52,21 @@ async def upload(request: Request, files: FileStore) -> FileObject:
     )
 
 
-async def _parse(request: Request, max_bytes: int) -> FormData:
+async def _parse(request: Request, max_bytes: int, bodies: Bodies) -> FormData:
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise RequestError("A file must be sent as multipart/form-data.", ErrorKind.CONTENT_TYPE)
     if announced_length(request) > max_bytes + _FORM_BYTES:
         raise _too_large(max_bytes)
     try:
-        pieces = _limited(request, max_bytes)
+        pieces = _limited(bodies.pieces(request), max_bytes)
         return await MultiPartParser(request.headers, pieces, max_files=1, max_fields=_MOST_FIELDS).parse()
     except (MultiPartException, KeyError) as error:
         raise RequestError(f"The form is malformed: {error}.") from None
 
 
-async def _limited(request: Request, max_bytes: int) -> AsyncGenerator[bytes, None]:
+async def _limited(pieces: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes, None]:
     received = 0
-    async for piece in request.stream():
+    async for piece in pieces:
         received += len(piece)
         if received > max_bytes + _FORM_BYTES:
             raise _too_large(max_bytes)

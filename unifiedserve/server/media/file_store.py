@@ -14,7 +14,9 @@ from unifiedserve.errors import ErrorKind, RequestError
 
 FILE_ID = "file-"
 _KEPT = 4  # times the largest medium: what all files may take together
-_MOST_UPLOADS = 4  # at once
+_MOST_FILES = 128  # which may take a descriptor each
+_MOST_UPLOADS = 16  # at once
+_RETRY_SECONDS = 5
 
 
 class _Kept(NamedTuple):
@@ -24,7 +26,7 @@ class _Kept(NamedTuple):
 
 
 class _Files(LRUCache[str, _Kept]):
-    """Files by id, bounded in bytes: those that were not used for longest are closed to make room for new ones."""
+    """Files by id, bounded in bytes and number: those not used for longest are closed to make room for new ones."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(max_bytes, getsizeof=lambda kept: kept.size)
@@ -45,9 +47,14 @@ class FileStore:
 
     @contextlib.contextmanager
     def uploading(self) -> Iterator[None]:
-        """Count an upload while it lasts; raise RequestError 503 if that is one too many."""
+        """Count an upload while it lasts; raise RequestError 429 if that is one too many."""
         if self._uploads == _MOST_UPLOADS:
-            raise RequestError(f"{_MOST_UPLOADS} uploads are under way; try again later.", ErrorKind.NO_ROOM)
+            raise RequestError(
+                f"{_MOST_UPLOADS} uploads are under way; try again later.",
+                ErrorKind.BUSY,
+                code="too_many_uploads",
+                retry_after=_RETRY_SECONDS,
+            )
         self._uploads += 1
         try:
             yield
@@ -56,6 +63,8 @@ class FileStore:
 
     def keep(self, file: BinaryIO, size: int) -> str:
         """Take over a file of so many bytes; returns its id."""
+        if len(self._files) == _MOST_FILES:
+            self._files.popitem()
         id = f"{FILE_ID}{secrets.token_hex(16)}"
         self._files[id] = _Kept(size, file, threading.Lock())
         return id

@@ -1,32 +1,42 @@
 """JSON to a request struct, with errors that name the field and what to write instead."""
 
 import difflib
+import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 from msgspec import inspect
 
-from unifiedserve.errors import RequestError
+from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.requests.base import ModelRequest
 
 R = TypeVar("R", bound=ModelRequest)
 
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<field>.*?)`", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<field>.*?)`")
+_MOST_OPENED = 200_000  # objects and lists, of which each takes some hundred nanoseconds, and such signs in texts
+_MOST_COMMAS = 2_000_000  # between token ids, mostly
+_LONGEST_NAME = 64  # characters of what a client wrote that errors repeat
+_LONGEST_MESSAGE = 4096
 _LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
 
 
-def parse(body: bytes, struct: type[R]) -> R:
+def parse(body: bytes | bytearray, struct: type[R]) -> R:
     """Return the request that a body of JSON is, less the unsupported options that ask for nothing.
 
-    Raises RequestError 400 for malformed JSON and for fields that are unknown, missing or out of range.
+    Raises RequestError 400 for malformed JSON, for names that come twice in an object, and for fields that are unknown,
+    missing or out of range.
     """
+    _check_size(body)
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        json.loads(body, object_pairs_hook=_refuse_repeated)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise RequestError(f"The body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestError("The body must be a JSON object.", code="invalid_json")
@@ -42,6 +52,34 @@ def convert(value: Any, shape: Any, place: str = "") -> Any:
         raise _explain(str(error), shape, place) from None
 
 
+def shortened(text: str) -> str:
+    """Return what a client wrote, as errors repeat it."""
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
+
+
+def _check_size(body: bytes | bytearray) -> None:
+    """Raise RequestError 400 for a body of more parts than any request has: parsing it would take too long."""
+    if len(body) <= _MOST_OPENED:
+        return
+    signs = np.frombuffer(body, np.uint8)
+    opened, commas = (sum(np.count_nonzero(signs == ord(sign)) for sign in given) for given in ("{[", ","))
+    if opened > _MOST_OPENED or commas > _MOST_COMMAS:
+        raise RequestError(
+            f"The body has {opened} opening braces and brackets and {commas} commas; at most {_MOST_OPENED} and "
+            f"{_MOST_COMMAS} are allowed.",
+            ErrorKind.TOO_LARGE,
+            code="request_too_large",
+        )
+
+
+def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
+    """Raise RequestError for an object in which a name comes twice: parsers disagree on which one counts."""
+    names = Counter(name for name, _ in pairs)
+    if len(names) < len(pairs):
+        repeated = shortened(names.most_common(1)[0][0])
+        raise RequestError(f"`{repeated}` comes twice in an object.", param=repeated, code="invalid_json")
+
+
 def _supported(value: dict[str, Any], struct: type[ModelRequest]) -> dict[str, Any]:
     """Return `value` less the unsupported options that ask for nothing; raise RequestError for one that does."""
     names = struct.unsupported.keys() - set(struct.__struct_fields__)
@@ -52,11 +90,13 @@ def _supported(value: dict[str, Any], struct: type[ModelRequest]) -> dict[str, A
 
 
 def _explain(message: str, shape: Any, place: str) -> RequestError:
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[: _LONGEST_MESSAGE // 2] + "…" + message[-_LONGEST_MESSAGE // 2 :]
     found = _LOCATION.search(message)
     path = found["path"] if found else ""
     reason = _LOCATION.sub("", message)
     if unknown := _UNKNOWN.match(reason):
-        name = unknown["field"]
+        name = shortened(unknown["field"])
         whole = _join(place, _join(path, name))
         return RequestError(f"Unknown field `{whole}`.{_hint(name, path, shape)}", param=whole)
     if missing := _MISSING.match(reason):

@@ -1,7 +1,11 @@
-"""A request as it arrives: its body, JSON by its label and never more of it than allowed, and its headers."""
+"""A request as it arrives: its body, which must be labelled JSON, and its headers."""
 
+import asyncio
+import contextlib
 import re
 import uuid
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -9,27 +13,57 @@ from starlette.requests import Request
 
 from unifiedserve.config import MIB
 from unifiedserve.errors import ErrorKind, RequestError
-from unifiedserve.server.protocol import ServingEngine
-from unifiedserve.server.requests.base import ModelRequest
-from unifiedserve.server.requests.parse import parse
+from unifiedserve.server.endpoint import Services
+from unifiedserve.server.requests.base import ModelRequest, QueuedRequest
+from unifiedserve.server.requests.body import HeldBody
+from unifiedserve.server.requests.parse import parse, shortened
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 R = TypeVar("R", bound=ModelRequest)
 
+TEXT_BYTES = 16 * MIB  # of a body without media: prompts of the longest contexts, as token ids
+_LARGE = 1 << 16  # bytes of a body that takes long to parse
+_LARGE_BODIES = ThreadPoolExecutor(1, "large-bodies")
 
-async def receive(request: Request, engine: ServingEngine, struct: type[R]) -> R:
-    """Return the parsed body; raise RequestError if it is none, or for another model than the one that is served."""
-    most = engine.config.max_media_mib * MIB * 4 // 3 + MIB  # one medium of the largest size, in base64
-    asked = parse(await _read_body(request, most), struct)
-    if asked.model is not None and asked.model != engine.model_name:
+
+@contextlib.asynccontextmanager
+async def received(
+    services: Services, request: Request, struct: type[R], most_bytes: int | None = None
+) -> AsyncIterator[R]:
+    """Have the parsed body of at most `most_bytes` (None: as many as any), which counts as held in the meantime.
+
+    Raises RequestError if it is none, for another model than the one that is served, and, before the body is read, if
+    the engine has no room for a request that takes its turn.
+    """
+    _check_label(request)
+    if issubclass(struct, QueuedRequest):
+        services.engine.check_room()
+    limit = services.bodies.max_bytes if most_bytes is None else min(most_bytes, services.bodies.max_bytes)
+    body = await services.bodies.read(request, limit)
+    try:
+        asked = await _parsed(body, struct)
+        _check_model(asked, services.engine.model_name)
+        yield asked
+    finally:
+        body.close()
+
+
+async def _parsed(body: HeldBody, struct: type[R]) -> R:
+    """Return the request; large bodies are parsed beside the event loop, one after the other."""
+    if len(body.data) <= _LARGE:
+        return parse(body.data, struct)
+    return await asyncio.get_running_loop().run_in_executor(_LARGE_BODIES, parse, body.data, struct)
+
+
+def _check_model(asked: ModelRequest, served: str) -> None:
+    if asked.model is not None and asked.model != served:
         raise RequestError(
-            f"The model `{asked.model}` does not exist; this server has `{engine.model_name}`.",
+            f"The model `{shortened(asked.model)}` does not exist; this server has `{served}`.",
             ErrorKind.NOT_FOUND,
             param="model",
             code="model_not_found",
         )
-    return asked
 
 
 def request_id(request: Request, prefix: str) -> str:
@@ -40,12 +74,6 @@ def request_id(request: Request, prefix: str) -> str:
     return prefix + id
 
 
-def announced_length(request: Request) -> int:
-    """Return the bytes of the body by its header; 0 if that does not say."""
-    length = request.headers.get("content-length", "0")
-    return int(length) if length.isdecimal() else 0
-
-
 def check_origin(request: Request) -> None:
     """Raise RequestError 403 for what a page of another site made a browser send, where no label tells."""
     origin = request.headers.get("origin")
@@ -53,29 +81,14 @@ def check_origin(request: Request) -> None:
         raise RequestError(f"Pages of {origin} may not use this server.", ErrorKind.FORBIDDEN, code="forbidden_origin")
 
 
-async def _read_body(request: Request, limit: int) -> bytes:
-    """Return the whole body; raise RequestError 415 if it is not labelled JSON, 413 above `limit` bytes.
+def _check_label(request: Request) -> None:
+    """Raise RequestError 415 for a body that is not labelled JSON.
 
     The label matters: a web page can make a browser post anything but JSON to a server on localhost.
     """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/json":
         raise RequestError(
-            f"The body must be sent as Content-Type: application/json, not '{content_type}'.", ErrorKind.CONTENT_TYPE
+            f"The body must be sent as Content-Type: application/json, not '{shortened(content_type)}'.",
+            ErrorKind.CONTENT_TYPE,
         )
-    if announced_length(request) > limit:
-        raise _too_large(limit)
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > limit:
-            raise _too_large(limit)
-    return bytes(body)
-
-
-def _too_large(limit: int) -> RequestError:
-    return RequestError(
-        f"The request's body is larger than {limit >> 20} MiB (see --max-media-mib).",
-        ErrorKind.TOO_LARGE,
-        code="request_too_large",
-    )

@@ -1,6 +1,7 @@
 """POST /v1/responses: a conversation in items, answered as the chat that it is."""
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from starlette.requests import Request
@@ -12,7 +13,7 @@ from unifiedserve.server.answers.event_stream import ending, event
 from unifiedserve.server.answers.respond import respond_in_events, respond_whole
 from unifiedserve.server.chat.route import begin_chat
 from unifiedserve.server.endpoint import Endpoint, Services
-from unifiedserve.server.requests.receive import receive, request_id
+from unifiedserve.server.requests.receive import received, request_id
 from unifiedserve.server.responses.conversion import chat_request, response_param
 from unifiedserve.server.responses.objects import ResponseObject
 from unifiedserve.server.responses.reply import ResponsesReply
@@ -21,15 +22,23 @@ from unifiedserve.server.responses.request import ResponsesRequest
 
 async def post_responses(services: Services, request: Request) -> Response:
     """Answer a conversation in items; raises RequestError that names the item's field."""
-    asked = await receive(request, services.engine, ResponsesRequest)
-    id = request_id(request, "resp_")
-    try:
-        deltas, chat_reply = await begin_chat(request, chat_request(asked), id, services)
-        reply = ResponsesReply(asked, id, services.engine.model_name, chat_reply)
-        asked.input = ""  # media in base64 must not live as long as the answer
+    async with received(services, request, ResponsesRequest) as asked:
+        id = request_id(request, "resp_")
+        with _naming_items():
+            deltas, chat_reply = await begin_chat(request, chat_request(asked), id, services)
+    reply = ResponsesReply(asked, id, services.engine.model_name, chat_reply)
+    asked.input = ""  # media in base64 must not live as long as the answer
+    with _naming_items():
         if asked.stream:
             return await respond_in_events(request, id, deltas, lambda held: _events(held, reply))
         return await respond_whole(request, id, deltas, reply)
+
+
+@contextlib.contextmanager
+def _naming_items() -> Iterator[None]:
+    """Have errors name fields of this endpoint's requests in place of those of the chat that they become."""
+    try:
+        yield
     except RequestError as error:
         error.param = response_param(error.param)
         raise

@@ -1,10 +1,15 @@
 """POST /tokenize and /detokenize."""
 
+from collections.abc import Coroutine
+from typing import Any
+
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.endpoint import Endpoint, Services, json_response
-from unifiedserve.server.requests.receive import receive
+from unifiedserve.server.requests.receive import TEXT_BYTES, received
 from unifiedserve.server.tokens.request import DetokenizeRequest, TokenizeRequest
 from unifiedserve.server.tokens.tokenize import DetokenizeReply, TokenizeReply, detokenize, tokenize
 
@@ -12,13 +17,19 @@ from unifiedserve.server.tokens.tokenize import DetokenizeReply, TokenizeReply, 
 async def post_tokenize(services: Services, request: Request) -> Response:
     """Return a text's or messages' token ids; raises RequestError."""
     engine = services.engine
-    return json_response(await tokenize(await receive(request, engine, TokenizeRequest), engine))
+    async with received(services, request, TokenizeRequest, TEXT_BYTES) as asked:
+        return await _json(request, tokenize(asked, engine))
 
 
 async def post_detokenize(services: Services, request: Request) -> Response:
     """Return the text of token ids; raises RequestError."""
     engine = services.engine
-    return json_response(await detokenize(await receive(request, engine, DetokenizeRequest), engine))
+    async with received(services, request, DetokenizeRequest, TEXT_BYTES) as asked:
+        return await _json(request, detokenize(asked, engine))
+
+
+async def _json(request: Request, work: Coroutine[Any, Any, msgspec.Struct]) -> Response:
+    return json_response(await unless_disconnected(request.receive, work))
 
 
 ENDPOINTS = [
