@@ -16,6 +16,10 @@ Share = Literal["auto", "mps", "none"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
 
 
+#: Pillow's warning of an image that is smaller than what is allowed here: as a regular expression
+LARGE_IMAGE_WARNING = "Image size .* exceeds limit"
+
+
 class Stage(StrEnum):
     """The four stages of a request, in order."""
 
@@ -252,6 +256,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_image_megapixels: Annotated[int, Meta(ge=1, description="Largest image, before resizing")] = 128
     media_timeout: Annotated[float, Meta(gt=0, description="Seconds to fetch one media URL")] = 30.0
     startup_timeout: Annotated[float, Meta(gt=0, description="Seconds for all workers to come up")] = 300.0
+
+    @property
+    def max_image_pixels(self) -> int:
+        """The pixels of the largest image."""
+        return self.max_image_megapixels * 1_000_000
 
     def check(self) -> None:
         """Raise ConfigError for options that contradict each other."""

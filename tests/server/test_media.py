@@ -136,3 +136,9 @@ async def test_media_keep_their_order(client: httpx.AsyncClient, engine: Scripte
     assert (await client.post("/v1/chat/completions", json=question(parts))).status_code == 200
     payloads = [base64.b64encode(medium.data).decode() for medium in engine.requests[0].media]
     assert payloads == ["AAAA", "BBBB", "CCCC", "DDDD"]
+
+
+@pytest.mark.parametrize("payload", ["QQ==QUJD", "QUI=QUJD", "QUJDQQ==QUJD"])
+async def test_padding_within_the_data_is_refused(payload: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unifiedserve.server.media.fetcher._PIECE", 4)
+    assert "base64" in await refused(f"data:image/png;base64,{payload}", "image")

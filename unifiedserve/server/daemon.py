@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 import signal
 import socket
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from unifiedserve.config import EngineConfig
+from unifiedserve.config import LARGE_IMAGE_WARNING, EngineConfig
 from unifiedserve.engine.engine import Engine
 from unifiedserve.server.app import create_app
 from unifiedserve.server.connections import Connection, Connections, descriptors_for_connections
@@ -36,6 +37,7 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
     Raises ConfigError if the daemon cannot start. The first signal lets a start, or running requests for a while,
     come to their end; a second one does not.
     """
+    warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
     engine = Engine(config)
     compared = Engine(config.compared) if config.compared else None
     app = create_app(engine, compared)

@@ -73,7 +73,9 @@ def _vision_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, por
         inbox.send(pack(OutputReady()))
 
     threads, order = config.vision_threads, config.service_order
-    stage = VisionStage(patches, spec.number, threads, wake, order, config.video_decoder, config.decode_on)
+    stage = VisionStage(
+        patches, spec.number, threads, wake, order, config.video_decoder, config.decode_on, config.max_image_pixels
+    )
     return VisionLane(stage, port)
 
 

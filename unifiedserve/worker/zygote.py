@@ -15,12 +15,14 @@ import socket
 import sys
 import threading
 import traceback
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
+from unifiedserve.config import LARGE_IMAGE_WARNING
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.registry import preload
 from unifiedserve.worker import loop
@@ -178,6 +180,7 @@ def main() -> None:
     end_with_parent()
     _ignore_signals()
     _rename("us:zygote")
+    warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
     load_transformers()
     Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()
     os._exit(0)  # at once: somebody waits

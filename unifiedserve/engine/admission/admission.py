@@ -86,7 +86,7 @@ class Admission:
             self._grammars.check(sampling.grammar)
 
     def _plan(self, request: GenerateRequest) -> PlannedRequest:
-        infos = inspect(request.media, self._config.max_image_megapixels)
+        infos = inspect(request.media, self._config.max_image_pixels)
         plans = plan(self._processor, request.media, infos)
         prompt = self._context.prompt(request, infos, plans)
         sampling = self._complete(request.sampling, len(prompt.token_ids))

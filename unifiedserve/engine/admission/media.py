@@ -27,9 +27,9 @@ def media_name(number: int, media: MediaInput) -> str:
     return f"{media.kind} {number + 1}"
 
 
-def inspect(media: Sequence[MediaInput], max_image_megapixels: int) -> list[MediaInfo]:
+def inspect(media: Sequence[MediaInput], max_image_pixels: int) -> list[MediaInfo]:
     """Return what the processor must know of each medium. Raises RequestError for one that cannot be taken."""
-    return [_inspect(media_name(number, medium), medium, max_image_megapixels) for number, medium in enumerate(media)]
+    return [_inspect(media_name(number, medium), medium, max_image_pixels) for number, medium in enumerate(media)]
 
 
 def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[MediaInfo]) -> list[MediaPlan]:
@@ -48,20 +48,16 @@ def frame_seconds(plan: MediaPlan, info: MediaInfo) -> list[float]:
     return [round(times[frame] - times[0], 3) for frame in plan.frame_indices]
 
 
-def _inspect(name: str, media: MediaInput, max_megapixels: int) -> MediaInfo:
+def _inspect(name: str, media: MediaInput, max_image_pixels: int) -> MediaInfo:
     source = media.data if media.data is not None else Path(media.path or "")
     try:
         if media.kind == "video":
             return _video_info(source)
-        size = ImageSize(*image_size(source))
+        return ImageSize(*image_size(source, max_image_pixels))
+    except flashcodec.LimitError as error:
+        raise RequestError(f"{name}: {error} (see --max-image-megapixels)", param="messages") from error
     except flashcodec.DecodeError as error:
         raise RequestError(f"{name}: {error}", param="messages") from error
-    if size.width * size.height > max_megapixels * 1_000_000:
-        raise RequestError(
-            f"{name} is {size.width}x{size.height} pixels; at most {max_megapixels} megapixels are allowed",
-            param="messages",
-        )
-    return size
 
 
 def _plan(processor: Processor, name: str, media: MediaInput, info: MediaInfo) -> MediaPlan:

@@ -16,6 +16,7 @@ from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import TakenIn, Timeline
 
+_MEDIA_BYTES = 2 << 30  # of all requests in the engine, where they came as bytes
 _LONG = 1 << 16  # characters of messages that take long to tokenise
 
 
@@ -38,6 +39,7 @@ class Arrivals:
         self._timeline = timeline
         self._broadcast = broadcast
         self._admitting = 0
+        self._admitting_bytes = 0
         self._light = ThreadPoolExecutor(_threads(), "arrivals")
         self._heavy = ThreadPoolExecutor(_threads(), "heavy-arrivals")  # what takes long: it must not delay short texts
 
@@ -47,6 +49,7 @@ class Arrivals:
         Raises RequestError for a request that is wrong, or when the engine is full or has come to its end.
         """
         self.check_room()
+        self._check_media(request)
         active = await self._admit(request)
         self._record(active)
         self._table.add(active)
@@ -62,12 +65,17 @@ class Arrivals:
         """Raise RequestError if the engine is full, or has come to its end."""
         self._health.check()
         if len(self._table) + self._admitting >= self._limit:
-            raise RequestError(
-                f"the server is busy with {self._limit} requests; try again later",
-                ErrorKind.BUSY,
-                code="too_many_requests",
-                retry_after=self._table.seconds_a_place,
-            )
+            raise self._busy(f"the server is busy with {self._limit} requests; try again later")
+
+    def _check_media(self, request: GenerateRequest) -> None:
+        """Raise RequestError if the media of requests would take too much memory together, unless it is alone."""
+        held = self._admitting_bytes + sum(active.media_bytes for active in self._table)
+        if held and held + _bytes(request) > _MEDIA_BYTES:
+            raise self._busy(f"the server holds {held >> 20} MiB of media of other requests; try again later")
+
+    def _busy(self, message: str) -> RequestError:
+        wait = self._table.seconds_a_place
+        return RequestError(message, ErrorKind.BUSY, code="too_many_requests", retry_after=wait)
 
     def close(self) -> None:
         """Let the threads end; what waits for one is not begun."""
@@ -75,9 +83,11 @@ class Arrivals:
             executor.shutdown(wait=False, cancel_futures=True)
 
     async def _admit(self, request: GenerateRequest) -> ActiveRequest:
+        size = _bytes(request)  # intake takes them out of it
         executor = self._heavy if _is_heavy(request) else self._light
         preparing = executor.submit(self._intake.take, request, time.monotonic())
         self._admitting += 1
+        self._admitting_bytes += size
         try:
             return await asyncio.shield(asyncio.wrap_future(preparing))
         except asyncio.CancelledError:
@@ -86,6 +96,7 @@ class Arrivals:
             raise
         finally:
             self._admitting -= 1
+            self._admitting_bytes -= size
 
     def _record(self, active: ActiveRequest) -> None:
         """Put on the timeline what was done so far."""
@@ -96,6 +107,10 @@ class Arrivals:
     def _announce(self, active: ActiveRequest) -> None:
         planned = active.planned
         self._broadcast.admitted(active.viewer, active.id, active.arrival, planned.prompt, planned.frame_seconds)
+
+
+def _bytes(request: GenerateRequest) -> int:
+    return sum(len(medium.data or b"") for medium in request.media)
 
 
 def _threads() -> int:

@@ -61,6 +61,11 @@ class ActiveRequest:
         """The numbers of the answers that are not complete."""
         return [index for index, answer in enumerate(self.answers) if not answer.finished]
 
+    @property
+    def media_bytes(self) -> int:
+        """The bytes of its media in memory."""
+        return sum(source.size for source in self.sources if source.arena)
+
     def ticket(self, uid: int) -> Ticket:
         """Return the place in the queues of an attempt."""
         return Ticket(uid, self.arrival, self.planned.request.priority)

@@ -132,6 +132,7 @@ class PrefillStage:
         tokens = self._sampler.next_tokens(generations, logits)
         finished.tokens.extend(tokens)
         for generation, token in zip(generations, tokens, strict=True):
+            self._sampler.forget(generation.key)  # it goes on in decode, mostly in another worker
             if token.finish:
                 release_pages(generation, self._kv, self._visual)
             else:

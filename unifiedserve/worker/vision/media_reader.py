@@ -36,6 +36,7 @@ class MediaReader:
         self._device = device
         self._videos = _videos(options, device, self._take_frames)
         self._gpu_images = _gpu_images(options, device)
+        self._max_pixels = options.max_pixels
         self._pool = ThreadPoolExecutor(self._videos.engines, thread_name_prefix="medium")
 
     def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0) -> RunningVideos:
@@ -81,13 +82,13 @@ class MediaReader:
         self._on_output(medium.output(0, patches, begin, time.monotonic()))
 
     def _image(self, source: MediaSource, layout: flashcodec.Layout) -> Tensor:
-        data = open_source(source)
+        data, most = open_source(source), self._max_pixels
         try:
-            found = None if self._gpu_images is None else self._gpu_images.image_in_layout(data, layout)
+            found = None if self._gpu_images is None else self._gpu_images.image_in_layout(data, layout, most)
         except RuntimeError as error:
             _log.warning("%s: decoded on a core: %s", source.name, error)
             found = None
-        return torch.from_numpy(image_in_layout(data, layout)) if found is None else self._device.adopt(found)
+        return torch.from_numpy(image_in_layout(data, layout, most)) if found is None else self._device.adopt(found)
 
     def _take_frames(self, medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
         """Hand on a group of frames, or why there is none, in the collector's thread."""

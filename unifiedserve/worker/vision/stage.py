@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import flashcodec
 from unifiedserve.config import DecodeOn, Order, VideoDecoderName
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
@@ -41,6 +42,7 @@ class VisionStage:
         order: Order = "fcfs",
         decoder: VideoDecoderName = "flashcodec",
         decode_on: DecodeOn = "fastest",
+        max_pixels: int = flashcodec.Limits.max_pixels,
     ) -> None:
         self._buffer = patches
         self._instance = instance
@@ -48,7 +50,8 @@ class VisionStage:
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
         self._queue: Queue[VisionState] = Queue(order)
-        self._reader = MediaReader(DecoderOptions(decoder, threads, decode_on), patches.device, self._finished)
+        options = DecoderOptions(decoder, threads, decode_on, max_pixels)
+        self._reader = MediaReader(options, patches.device, self._finished)
 
     def accept(self, message: VisionRequest) -> None:
         """Take a request in, to be decoded when its turn comes."""

@@ -13,11 +13,12 @@ Take = Callable[[Medium, flashcodec.DecodingOutput], None]
 
 
 class DecoderOptions(NamedTuple):
-    """What decodes videos, with how many threads (0: one a core), and on what."""
+    """What decodes videos, with how many threads (0: one a core), and on what; images have `max_pixels` at most."""
 
     name: VideoDecoderName
     threads: int
     decode_on: DecodeOn
+    max_pixels: int
 
 
 @dataclass(slots=True, eq=False)
