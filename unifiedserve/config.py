@@ -237,6 +237,31 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     host: Annotated[str, Meta(description="Address to listen on")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0: any free one")] = 8000
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Meta(description="Names under which the server may be asked, *.example.com too; none: on loopback its own"),
+    ] = ()
+    api_key_file: Annotated[
+        str,
+        Meta(
+            description="File with the API keys, a line each: KEY, or NAME KEY; SIGHUP reads it again. There may be "
+            "keys in UNIFIEDSERVE_API_KEYS, too. None: whoever reaches the server may use it"
+        ),
+    ] = ""
+    requests_per_minute: Annotated[
+        int, Meta(ge=0, description="That a key, or an address where there are no keys, may send; 0: any number")
+    ] = 0
+    requests_at_once: Annotated[
+        int, Meta(ge=0, description="Of a key, or an address where there are no keys; 0: any number")
+    ] = 0
+    cors_origins: Annotated[
+        tuple[str, ...], Meta(description="Origins whose pages may use the API from browsers, as https://example.com")
+    ] = ()
+    ssl_certfile: Annotated[str, Meta(description="Certificates (PEM) for HTTPS; with --ssl-keyfile")] = ""
+    ssl_keyfile: Annotated[str, Meta(description="Private key (PEM) of the certificate")] = ""
+    drain_timeout: Annotated[
+        float, Meta(ge=0, description="Seconds that running requests have after SIGTERM, while no others are taken")
+    ] = 10.0
     allowed_local_media_path: Annotated[
         str, Meta(description="file:// URLs may read below this directory; empty: none")
     ] = ""

@@ -7,6 +7,7 @@ class ErrorKind(StrEnum):
     """What a request failed of; the HTTP server turns it into a status and a type."""
 
     INVALID = "invalid"  # it can never be served as it is
+    NO_KEY = "no key"  # it shows none of the keys that there are
     FORBIDDEN = "forbidden"  # it comes from where none may come from
     NOT_FOUND = "not found"  # it names what is not there
     TOO_LARGE = "too large"  # its body is

@@ -21,7 +21,7 @@ async def connected(engine: ScriptedEngine) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),
-        httpx.AsyncClient(transport=transport, base_url="http://test") as client,
+        httpx.AsyncClient(transport=transport, base_url="http://localhost") as client,
     ):
         yield client
 
@@ -30,7 +30,7 @@ async def connected(engine: ScriptedEngine) -> AsyncIterator[httpx.AsyncClient]:
 async def listening(engine: ScriptedEngine, connections: int = 100) -> AsyncIterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
     app = create_app(engine)
-    server = uvicorn.Server(http_config(app, Connections(connections)))
+    server = uvicorn.Server(http_config(app, Connections(connections), engine.config))
     async with app.router.lifespan_context(app):
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"

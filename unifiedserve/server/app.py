@@ -3,13 +3,20 @@
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import BaseRoute, Mount
 from starlette.types import Lifespan
 
-from unifiedserve.config import MIB
+from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.server.access.gate import Gate
+from unifiedserve.server.access.hosts import Hosts
+from unifiedserve.server.access.keys import Keys
+from unifiedserve.server.access.limits import Limits
 from unifiedserve.server.chat import route as chat
 from unifiedserve.server.completions import route as completions
 from unifiedserve.server.embeddings import route as embeddings
@@ -39,8 +46,11 @@ OF_AN_ENGINE = [
 ]
 
 
-def create_app(engine: ServingEngine, compared: ServingEngine | None = None) -> Starlette:
-    """Return the app, whose lifespan starts and stops the engines; `compared` is served below `COMPARED_PATH`."""
+def create_app(engine: ServingEngine, compared: ServingEngine | None = None, keys: Keys | None = None) -> Starlette:
+    """Return the app, whose lifespan starts and stops the engines; `compared` is served below `COMPARED_PATH`.
+
+    Who shows none of the `keys` is refused; None: those that the configuration names. Raises ConfigError for bad ones.
+    """
     store = FileStore(engine.config)
     bodies = Bodies(engine.config.max_body_mib * MIB, engine.config.body_timeout)
     services = Services(engine, store, MediaFetcher(engine.config, store), bodies, int(time.time()))
@@ -49,15 +59,31 @@ def create_app(engine: ServingEngine, compared: ServingEngine | None = None) -> 
         other = _routes("UnifiedServe, monolithic", OF_AN_ENGINE, services._replace(engine=compared))
         routes.append(Mount(COMPARED_PATH, _starlette(other)))
     routes += page_routes(engine, COMPARED_PATH if compared is not None else "")
-    return _starlette(routes, _lifespan(services, compared))
+    guard = _guard(engine.config, Keys(engine.config.api_key_file) if keys is None else keys)
+    return _starlette(routes, _lifespan(services, compared), guard)
+
+
+def _guard(config: EngineConfig, keys: Keys) -> list[Middleware]:
+    gate = Middleware(
+        Gate,
+        hosts=Hosts(config.host, config.allowed_hosts),
+        keys=keys,
+        limits=Limits(config.requests_per_minute, config.requests_at_once),
+    )
+    if not config.cors_origins:
+        return [gate]
+    allowed: dict[str, Any] = {name: ["*"] for name in ("allow_methods", "allow_headers", "expose_headers")}
+    return [Middleware(CORSMiddleware, allow_origins=config.cors_origins, **allowed), gate]
 
 
 def _routes(title: str, endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:
     return [*(endpoint.route(services) for endpoint in endpoints), *description_routes(title, endpoints)]
 
 
-def _starlette(routes: Sequence[BaseRoute], lifespan: Lifespan[Starlette] | None = None) -> Starlette:
-    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=lifespan)
+def _starlette(
+    routes: Sequence[BaseRoute], lifespan: Lifespan[Starlette] | None = None, guard: Sequence[Middleware] = ()
+) -> Starlette:
+    app = Starlette(routes=routes, exception_handlers=ERROR_HANDLERS, lifespan=lifespan, middleware=guard)
     app.router.redirect_slashes = False
     return app
 

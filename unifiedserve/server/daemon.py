@@ -2,8 +2,11 @@
 
 import asyncio
 import contextlib
+import logging
+import math
 import signal
 import socket
+import ssl
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -13,13 +16,17 @@ from starlette.types import ASGIApp
 
 from unifiedserve.config import LARGE_IMAGE_WARNING, EngineConfig
 from unifiedserve.engine.engine import Engine
+from unifiedserve.errors import ConfigError
+from unifiedserve.server.access.hosts import is_loopback
+from unifiedserve.server.access.keys import Keys
 from unifiedserve.server.app import create_app
 from unifiedserve.server.connections import Connection, Connections, descriptors_for_connections
 from unifiedserve.server.listener import listen
 
+_log = logging.getLogger(__name__)
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_GRACE_SECONDS = 10  # for requests to end after a signal; what is left then is failed,
-_LAST_SECONDS = 3  # and has this long to tell its client
+_LAST_SECONDS = 3  # after --drain-timeout: for requests that were failed then to tell their clients
 _KEEP_ALIVE_SECONDS = 30
 
 
@@ -40,16 +47,21 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
     warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
     engine = Engine(config)
     compared = Engine(config.compared) if config.compared else None
-    app = create_app(engine, compared)
-    server = Server(http_config(app, Connections(descriptors_for_connections())))
-    with _stop_on_signals(server, [engine] if compared is None else [engine, compared]):
+    keys = Keys(config.api_key_file)
+    check_certificate(config)
+    if not keys and not is_loopback(config.host):
+        _log.warning("anybody who reaches %s may use this server: set keys (--api-key-file)", config.host)
+    app = create_app(engine, compared, keys)
+    server = Server(http_config(app, Connections(descriptors_for_connections()), config))
+    engines = [engine] if compared is None else [engine, compared]
+    with _stop_on_signals(server, engines, config.drain_timeout), _reload_on_signal(keys):
         async with app.router.lifespan_context(app):
             if not server.should_exit:
-                on_ready(engine.model_name, listen(listener))
+                on_ready(engine.model_name, listen(listener, "https" if config.ssl_certfile else "http"))
                 await server.serve(sockets=[listener])
 
 
-def http_config(app: ASGIApp, connections: Connections) -> uvicorn.Config:
+def http_config(app: ASGIApp, connections: Connections, config: EngineConfig) -> uvicorn.Config:
     """Return how uvicorn is to serve an app whose lifespan is its caller's to run."""
     return uvicorn.Config(
         app,
@@ -58,12 +70,46 @@ def http_config(app: ASGIApp, connections: Connections) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=_GRACE_SECONDS + _LAST_SECONDS,
+        timeout_graceful_shutdown=math.ceil(config.drain_timeout) + _LAST_SECONDS,
+        ssl_certfile=config.ssl_certfile or None,
+        ssl_keyfile=config.ssl_keyfile or None,
     )
 
 
+def check_certificate(config: EngineConfig) -> None:
+    """Raise ConfigError unless HTTPS is possible as configured, or not asked for."""
+    if not config.ssl_certfile and not config.ssl_keyfile:
+        return
+    if not config.ssl_certfile or not config.ssl_keyfile:
+        raise ConfigError("--ssl-certfile and --ssl-keyfile go together")
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(
+            f"--ssl-certfile {config.ssl_certfile}, --ssl-keyfile {config.ssl_keyfile}: {error}"
+        ) from error
+
+
 @contextlib.contextmanager
-def _stop_on_signals(server: Server, engines: Sequence[Engine]) -> Iterator[None]:
+def _reload_on_signal(keys: Keys) -> Iterator[None]:
+    """Read the keys again at SIGHUP; those that there are stay if something is wrong with the new ones."""
+
+    def reload() -> None:
+        try:
+            keys.reload()
+        except ConfigError as error:
+            _log.error("the keys stay as they were: %s", error)
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+@contextlib.contextmanager
+def _stop_on_signals(server: Server, engines: Sequence[Engine], drain_seconds: float) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -77,7 +123,7 @@ def _stop_on_signals(server: Server, engines: Sequence[Engine]) -> Iterator[None
             engine.live.close()  # viewers have no end of their own to come to
         if not server.should_exit:
             server.should_exit = True
-            loop.call_later(_GRACE_SECONDS, fail_all)
+            loop.call_later(drain_seconds, fail_all)
         elif server.started:
             fail_all()
         else:

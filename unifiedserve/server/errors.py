@@ -17,6 +17,7 @@ CLIENT_CLOSED_REQUEST = 499  # nobody reads it; proxies log it
 
 _STATUSES = {
     ErrorKind.INVALID: HTTPStatus.BAD_REQUEST,
+    ErrorKind.NO_KEY: HTTPStatus.UNAUTHORIZED,
     ErrorKind.FORBIDDEN: HTTPStatus.FORBIDDEN,
     ErrorKind.NOT_FOUND: HTTPStatus.NOT_FOUND,
     ErrorKind.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -29,6 +30,8 @@ _STATUSES = {
     ErrorKind.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 _TYPES = {
+    ErrorKind.NO_KEY: "authentication_error",
+    ErrorKind.FORBIDDEN: "permission_error",
     ErrorKind.BUSY: "rate_limit_error",
     ErrorKind.NO_ROOM: "server_error",
     ErrorKind.UNAVAILABLE: "server_error",
@@ -72,7 +75,9 @@ def internal_error() -> RequestError:
 
 def error_response(error: RequestError) -> Response:
     """Return the response that a request ends with."""
-    headers = None if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    if error.kind is ErrorKind.NO_KEY:
+        headers["WWW-Authenticate"] = "Bearer"
     return _response(error, status_of(error), headers)
 
 

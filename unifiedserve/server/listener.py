@@ -22,7 +22,7 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def listen(listener: socket.socket) -> str:
+def listen(listener: socket.socket, scheme: str = "http") -> str:
     """Accept connections from now on; returns the URL.
 
     Raises ConfigError: another process may have bound the same port at the same time, but only one can listen.
@@ -32,7 +32,7 @@ def listen(listener: socket.socket) -> str:
         listener.listen()
     except OSError as error:
         raise _cannot_listen(host, port, error) from error
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:

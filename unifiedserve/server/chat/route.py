@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from unifiedserve.messages.api import Delta
+from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.answers.respond import respond
 from unifiedserve.server.chat.conversion import generate_request
 from unifiedserve.server.chat.objects import ChatCompletion, ChatCompletionChunk
@@ -15,7 +16,7 @@ from unifiedserve.server.chat.request import ChatRequest
 from unifiedserve.server.chat.tools import tool_use
 from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.endpoint import Endpoint, Services
-from unifiedserve.server.requests.receive import received, request_id
+from unifiedserve.server.requests.receive import received, request_id, viewer_of
 
 
 async def post_chat_completions(services: Services, request: Request) -> Response:
@@ -32,8 +33,10 @@ async def begin_chat(
     """Return the engine's answer to a conversation, and the reply that reads it."""
     engine = services.engine
     tools = tool_use(chat, engine)
-    work = await unless_disconnected(request.receive, generate_request(chat, id, services.fetcher, tools))
-    work.viewer = request.headers.get("x-viewer")
+    work = await unless_disconnected(
+        request.receive, generate_request(chat, id, services.fetcher.of(caller_of(request)), tools)
+    )
+    work.viewer = viewer_of(request, request.headers.get("x-viewer"))
     chat.messages.clear()  # media in base64 must not live as long as the answer
     how = await reading(work, tools, engine, streamed=bool(chat.stream))
     reply = Reply(id, engine.model_name, engine.processor.tokenizer, how, token_ids=bool(chat.return_token_ids))

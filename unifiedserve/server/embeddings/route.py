@@ -3,6 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.answers.merge import merged
 from unifiedserve.server.answers.respond import respond_whole
 from unifiedserve.server.disconnect import unless_disconnected
@@ -17,8 +18,9 @@ async def post_embeddings(services: Services, request: Request) -> Response:
     """Make vectors; raises RequestError."""
     engine = services.engine
     async with received(services, request, EmbeddingRequest) as asked:
+        fetcher = services.fetcher.of(caller_of(request))
         id = request_id(request, "embd-")
-        work = await unless_disconnected(request.receive, embedding_requests(asked, id, services.fetcher, engine))
+        work = await unless_disconnected(request.receive, embedding_requests(asked, id, fetcher, engine))
     reply = EmbeddingReply(asked, engine.model_name, engine.processor.pooling)
     return await respond_whole(request, id, merged([engine.generate(one) for one in work], 1), reply)
 

@@ -6,6 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.endpoint import Endpoint, Services, json_response
 from unifiedserve.server.files.upload import FileObject, upload
 from unifiedserve.server.requests.receive import check_origin
@@ -19,15 +20,15 @@ class FileDeleted(msgspec.Struct):
 
 async def post_file(services: Services, request: Request) -> Response:
     """Keep an uploaded file for a while; raises RequestError."""
-    check_origin(request)
+    check_origin(services, request)
     with services.files.uploading():
-        return json_response(await upload(request, services.files, services.bodies))
+        return json_response(await upload(request, services.files, services.bodies, caller_of(request)))
 
 
 async def delete_file(services: Services, request: Request) -> Response:
     """Forget an uploaded file; raises RequestError 404 if there is none."""
     id: str = request.path_params["id"]
-    services.files.delete(id)
+    services.files.delete(id, caller_of(request))
     return json_response(FileDeleted(id))
 
 

@@ -10,6 +10,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.access.caller import Caller
 from unifiedserve.server.media.file_store import FileStore
 from unifiedserve.server.requests.body import Bodies, announced_length
 
@@ -29,7 +30,7 @@ class FileObject(msgspec.Struct, kw_only=True):
     status: Literal["processed"] = "processed"
 
 
-async def upload(request: Request, files: FileStore, bodies: Bodies) -> FileObject:
+async def upload(request: Request, files: FileStore, bodies: Bodies, caller: Caller) -> FileObject:
     """Keep the file of a form with the fields `file` and `purpose`.
 
     Raises RequestError: 413 above the limit, before the body is read if its length is announced; 408 if it stalls.
@@ -44,7 +45,7 @@ async def upload(request: Request, files: FileStore, bodies: Bodies) -> FileObje
         await form.close()
         raise RequestError(f"The file {file.filename or ''} is empty.", param="file")
     return FileObject(
-        id=files.keep(file.file, file.size),
+        id=files.keep(file.file, file.size, caller),
         bytes=file.size,
         created_at=int(time.time()),
         filename=file.filename or "",

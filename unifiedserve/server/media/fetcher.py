@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 import os
+from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,7 @@ from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import MediaKind, MediaOptions
+from unifiedserve.server.access.caller import NOBODY, Caller
 from unifiedserve.server.media.download import Downloader
 from unifiedserve.server.media.file_store import FILE_ID, FileStore
 
@@ -23,8 +25,10 @@ _PADDING = 2  # characters at most
 class MediaFetcher:
     """Fetcher of media: turns URLs into inputs of the engine, within the limits of the configuration."""
 
-    def __init__(self, config: EngineConfig, files: FileStore) -> None:
+    def __init__(self, config: EngineConfig, files: FileStore, caller: Caller = NOBODY) -> None:
+        """Create one for the files of a caller."""
         self._files = files
+        self._caller = caller
         self._max_bytes = config.max_media_mib * MIB
         self._root = config.allowed_local_media_path
         self._downloader = Downloader(
@@ -42,6 +46,12 @@ class MediaFetcher:
     ) -> None:
         await self._downloader.__aexit__(kind, error, trace)
 
+    def of(self, caller: Caller) -> Self:
+        """Return one for the files of another caller, which downloads as this one does."""
+        other = copy(self)
+        other._caller = caller
+        return other
+
     async def fetch(self, kind: MediaKind, url: str, options: MediaOptions) -> MediaInput:
         """Return what is at a URL; raise RequestError 400 if that is malformed, forbidden, unreachable or too large."""
         scheme = url.partition(":")[0].lower()
@@ -53,7 +63,7 @@ class MediaFetcher:
         elif scheme in ("http", "https"):
             source.data = await self._downloader.fetch(url)
         elif url.startswith(FILE_ID):
-            source.data = await self._files.read(url)
+            source.data = await self._files.read(url, self._caller)
         else:
             raise _invalid(
                 "A media URL must begin with data:, http://, https:// or file://, or be the id of an uploaded file."

@@ -1,16 +1,19 @@
-"""Uploaded media: kept for a while in files without a name, so that nothing is left however the process ends."""
+"""Uploaded media: kept for a while in files without a name, so that nothing is left however the process ends.
+
+A file belongs to the key that it came with. When they take too much together, who has most makes room first.
+"""
 
 import asyncio
 import contextlib
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from cachetools import LRUCache
-
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.access.caller import NOBODY, Caller
 
 FILE_ID = "file-"
 _KEPT = 4  # times the largest medium: what all files may take together
@@ -23,26 +26,15 @@ class _Kept(NamedTuple):
     size: int
     file: BinaryIO
     lock: threading.Lock
-
-
-class _Files(LRUCache[str, _Kept]):
-    """Files by id, bounded in bytes and number: those not used for longest are closed to make room for new ones."""
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__(max_bytes, getsizeof=lambda kept: kept.size)
-
-    def popitem(self) -> tuple[str, _Kept]:
-        id, kept = super().popitem()
-        _close(kept)
-        return id, kept
+    caller: Caller
 
 
 class FileStore:
-    """Uploaded files; those that were not used for longest make room for new ones."""
+    """Uploaded files, bounded in bytes and number: those that were not used for longest make room for new ones."""
 
     def __init__(self, config: EngineConfig) -> None:
         self.max_bytes = config.max_media_mib * MIB
-        self._files = _Files(_KEPT * self.max_bytes)
+        self._files: dict[str, _Kept] = {}  # in the order of their last use
         self._uploads = 0
 
     @contextlib.contextmanager
@@ -61,33 +53,53 @@ class FileStore:
         finally:
             self._uploads -= 1
 
-    def keep(self, file: BinaryIO, size: int) -> str:
+    def keep(self, file: BinaryIO, size: int, caller: Caller = NOBODY) -> str:
         """Take over a file of so many bytes; returns its id."""
-        if len(self._files) == _MOST_FILES:
-            self._files.popitem()
+        while len(self._files) == _MOST_FILES or self._bytes + size > _KEPT * self.max_bytes:
+            self._make_room()
         id = f"{FILE_ID}{secrets.token_hex(16)}"
-        self._files[id] = _Kept(size, file, threading.Lock())
+        self._files[id] = _Kept(size, file, threading.Lock(), caller)
         return id
 
-    async def read(self, id: str) -> bytes:
-        """Return a file's bytes; raise RequestError 404 for one that was never there, or is there no more."""
-        kept = self._files.get(id)
-        data = None if kept is None else await asyncio.to_thread(_read, kept)
+    async def read(self, id: str, caller: Caller = NOBODY) -> bytes:
+        """Return a file's bytes; raise RequestError 404 if there is none of that id which the caller may use."""
+        kept = self._find(id, caller)
+        self._files[id] = self._files.pop(id)  # the last one used
+        data = await asyncio.to_thread(_read, kept)
         if data is None:
             raise _no_file(id)
         return data
 
-    def delete(self, id: str) -> None:
+    def delete(self, id: str, caller: Caller = NOBODY) -> None:
         """Close and forget a file; raises RequestError 404 as `read` does."""
-        kept = self._files.pop(id, None)
-        if kept is None:
-            raise _no_file(id)
+        kept = self._find(id, caller)
+        del self._files[id]
         _close(kept)
 
     def close(self) -> None:
         """Close all files."""
-        for id in list(self._files):
-            self.delete(id)
+        for kept in self._files.values():
+            _close(kept)
+        self._files.clear()
+
+    @property
+    def _bytes(self) -> int:
+        return sum(kept.size for kept in self._files.values())
+
+    def _find(self, id: str, caller: Caller) -> _Kept:
+        kept = self._files.get(id)
+        if kept is None or (kept.caller.keyed and kept.caller != caller):
+            raise _no_file(id)
+        return kept
+
+    def _make_room(self) -> None:
+        """Close the file that was not used for longest, of the caller whose files take most."""
+        held = Counter[Caller]()
+        for kept in self._files.values():
+            held[kept.caller] += kept.size
+        ((most, _),) = held.most_common(1)
+        id = next(id for id, kept in self._files.items() if kept.caller == most)
+        _close(self._files.pop(id))
 
 
 def _read(kept: _Kept) -> bytes | None:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from unifiedserve.config import MIB
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.endpoint import Services
 from unifiedserve.server.requests.base import ModelRequest, QueuedRequest
 from unifiedserve.server.requests.body import HeldBody
@@ -74,11 +75,20 @@ def request_id(request: Request, prefix: str) -> str:
     return prefix + id
 
 
-def check_origin(request: Request) -> None:
+def viewer_of(request: Request, name: str | None) -> str | None:
+    """Return under which name frames are shown: with another key, a viewer of the same name is another one."""
+    return None if name is None else caller_of(request).private(name)
+
+
+def check_origin(services: Services, request: Request) -> None:
     """Raise RequestError 403 for what a page of another site made a browser send, where no label tells."""
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-        raise RequestError(f"Pages of {origin} may not use this server.", ErrorKind.FORBIDDEN, code="forbidden_origin")
+    if origin is None or origin in services.engine.config.cors_origins:
+        return
+    if urlsplit(origin).netloc != request.headers.get("host"):
+        raise RequestError(
+            f"Pages of {shortened(origin)} may not use this server.", ErrorKind.FORBIDDEN, code="forbidden_origin"
+        )
 
 
 def _check_label(request: Request) -> None:

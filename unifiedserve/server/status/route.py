@@ -5,6 +5,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from unifiedserve import __version__
+from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.endpoint import Endpoint, Services, json_response
 
 
@@ -26,6 +27,14 @@ async def get_health(services: Services, request: Request) -> Response:
     return json_response({"status": "ok" if healthy else "a worker is down"}, 200 if healthy else 503)
 
 
+async def get_ready(services: Services, request: Request) -> Response:
+    """Return 200 if requests are taken now; raises RequestError 429 or 503."""
+    if not services.engine.healthy:
+        raise RequestError("a worker is down, and another one is on its way", ErrorKind.UNAVAILABLE, retry_after=1)
+    services.engine.check_room()
+    return json_response({"status": "ready"})
+
+
 async def get_metrics(services: Services, request: Request) -> Response:
     """Return the metrics in Prometheus' text format."""
     return Response(services.engine.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -44,6 +53,7 @@ async def get_trace(services: Services, request: Request) -> Response:
 ENDPOINTS = [
     Endpoint("GET", "/v1/models", "The model that is served", get_models),
     Endpoint("GET", "/health", "200 if all workers live, else 503", get_health),
+    Endpoint("GET", "/ready", "200 if requests are taken now, else 429 or 503", get_ready),
     Endpoint("GET", "/metrics", "Metrics in Prometheus' text format", get_metrics, media_type="text/plain"),
     Endpoint("GET", "/version", "The server's version", get_version),
     Endpoint(

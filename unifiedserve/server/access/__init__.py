@@ -1,0 +1,1 @@
+"""Who may use the server, from where, and how much at once."""
