@@ -87,10 +87,8 @@ async def test_client_that_leaves_aborts_its_request(stream: bool, script: objec
         host, port = url.removeprefix("http://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         body = json.dumps(question(stream=stream)).encode()
-        head = (
-            f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        writer.write(head.encode() + body)
+        head = f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        writer.write(head.encode() + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         await writer.drain()
         if stream and script is never_end:
             await reader.readuntil(b"Well")
@@ -109,7 +107,7 @@ async def test_client_that_leaves_within_its_body_is_no_failure(path: str) -> No
     """What an app raises, uvicorn logs as an error with its traceback."""
     incoming = [{"type": "http.request", "body": b'{"mess', "more_body": True}, {"type": "http.disconnect"}]
     sent: list[Any] = []
-    headers = [(b"content-type", b"application/json"), (b"content-length", b"100")]
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"100"), (b"host", b"localhost")]
     scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
 
     async def receive() -> Any:

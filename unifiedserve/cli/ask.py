@@ -14,6 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from unifiedserve.bench.client.connection import key_headers
 from unifiedserve.cli.daemon import daemon
 from unifiedserve.cli.live_view import LiveView
 from unifiedserve.errors import ConfigError
@@ -62,7 +63,7 @@ def _reached(url: str, model: str) -> Iterator[str]:
 
 async def _ask(url: str, question: Question, console: Console) -> int:
     """Show the answer as it streams, beside the stages' work; return the number of generated tokens."""
-    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=_TIMEOUT, headers=key_headers()) as client:
         console.print(f"[dim]{url}[/]\n[bold]{question.medium.name}[/]: {question.text}")
         body = _body(question, await _upload(client, question.medium))
         view, viewer = LiveView(), secrets.token_hex(16)

@@ -1,10 +1,19 @@
 """Connections to a server."""
 
+import os
+
 import httpx
 
 from unifiedserve.errors import ConfigError
 
 _CONNECT = 10.0  # seconds
+
+
+def key_headers() -> dict[str, str]:
+    """Return the headers that show the key of UNIFIEDSERVE_API_KEY, or the first of UNIFIEDSERVE_API_KEYS, if any."""
+    first, *_ = os.environ.get("UNIFIEDSERVE_API_KEYS", "").split(",")
+    words = os.environ.get("UNIFIEDSERVE_API_KEY", first).split()
+    return {"Authorization": f"Bearer {words[-1]}"} if words else {}
 
 
 def connect(url: str, silence: float) -> httpx.AsyncClient:
@@ -16,6 +25,7 @@ def connect(url: str, silence: float) -> httpx.AsyncClient:
     if not base.startswith(("http://", "https://")):
         raise ConfigError(f"--url: {url!r} must begin with http:// or https://")
     return httpx.AsyncClient(
+        headers=key_headers(),
         base_url=base,
         timeout=httpx.Timeout(silence, connect=_CONNECT),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),

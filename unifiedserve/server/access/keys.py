@@ -5,6 +5,7 @@ import hmac
 import os
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
+from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 
@@ -57,7 +58,7 @@ def _shown(headers: Headers) -> str:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:
         return ""
-    return cookie.value if cookie else ""
+    return unquote(cookie.value) if cookie else ""
 
 
 def _read(path: str) -> list[str]:

@@ -1,5 +1,7 @@
 /** The server's API, and its errors in plain words. */
 
+import { askForKey } from "./key.js";
+
 export class ServerError extends Error {
   /** `detail` is the error object of the API, if the server sent one. */
   constructor(message, detail = {}, status = 0) {
@@ -15,7 +17,11 @@ export function randomName() {
 }
 
 export async function settings() {
-  const response = await fetch("playground/settings");
+  let response = await fetch("playground/settings");
+  for (let asked = false; response.status === 401; asked = true) {
+    await askForKey(asked);
+    response = await fetch("playground/settings");
+  }
   if (!response.ok) throw await errorOf(response);
   return response.json();
 }
