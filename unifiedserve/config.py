@@ -80,6 +80,7 @@ PLACEMENTS = {
 
 MIB = 1 << 20
 DEFAULT_KV_CACHE_MIB = 512  # in host memory
+_MOST_GPU_MIB = 1 << 24
 _SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user gives no target
 _PACE = 2.2  # lone decode steps between tokens while videos are worked on: streams keep over 40 % of their speed
 _REST = 0.55  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
@@ -133,6 +134,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     gpu_threads: Annotated[
         tuple[str, ...],
         Meta(description="Under MPS, the percentage of a GPU's threads that a worker may use, as in encode-prefill=60"),
+    ] = ()
+    gpu_memory_limits: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Under MPS, the MiB of a GPU's memory that a worker may take beside the shared buffers, as in "
+            "encode-prefill=8192: one that takes more fails alone"
+        ),
     ] = ()
     tool_call_parser: Annotated[
         Literal["auto", "hermes", "llama3_json", "mistral"],
@@ -294,22 +302,31 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.decode_on != "fastest" and self.video_decoder != "flashcodec":
             raise ConfigError(f"--decode-on is for --video-decoder flashcodec, not for {self.video_decoder}")
 
-        if self.gpu_threads and self.share == "none":
-            raise ConfigError("--gpu-threads is for --share mps: turns are not limited")
-        _ = self.threads_of
+        for option, given in ("--gpu-threads", self.gpu_threads), ("--gpu-memory-limits", self.gpu_memory_limits):
+            if given and self.share == "none":
+                raise ConfigError(f"{option} is for --share mps: turns are not limited")
+        _ = self.threads_of, self.memory_limits_of
 
     @property
     def threads_of(self) -> dict[str, int]:
         """The percentages of a GPU's threads, by instance. Raises ConfigError for what is none."""
+        return self._by_instance("--gpu-threads", self.gpu_threads, "a percentage", 100)
+
+    @property
+    def memory_limits_of(self) -> dict[str, int]:
+        """The MiB of a GPU's memory, by instance. Raises ConfigError for what is none."""
+        return self._by_instance("--gpu-memory-limits", self.gpu_memory_limits, "a number of MiB", _MOST_GPU_MIB)
+
+    def _by_instance(self, option: str, values: tuple[str, ...], what: str, most: int) -> dict[str, int]:
         known = [instance.name for instance in self.workers.instances]
         found: dict[str, int] = {}
-        for given in self.gpu_threads:
-            name, _, percent = given.partition("=")
+        for given in values:
+            name, _, number = given.partition("=")
             if name not in known:
-                raise ConfigError(f"--gpu-threads {given}: there is no worker {name!r}, but {', '.join(known)}")
-            if not (percent.isdecimal() and 1 <= int(percent) <= 100):
-                raise ConfigError(f"--gpu-threads {given}: a percentage from 1 to 100 leaves {name} something")
-            found[name] = int(percent)
+                raise ConfigError(f"{option} {given}: there is no worker {name!r}, but {', '.join(known)}")
+            if not (number.isdecimal() and 1 <= int(number) <= most):
+                raise ConfigError(f"{option} {given}: {what} from 1 to {most} leaves {name} something")
+            found[name] = int(number)
         return found
 
     @property

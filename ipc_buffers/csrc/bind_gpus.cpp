@@ -42,6 +42,8 @@ void bind_gpus(py::module_& module) {
       .def_readonly("capability", &Gpu::capability, "The compute capability, such as (9, 0).")
       .def_readonly("total_bytes", &Gpu::total_bytes)
       .def_readonly("multiprocessors", &Gpu::multiprocessors)
+      .def_readonly("compute_mode", &Gpu::compute_mode,
+                    R"(Who may use it: "default" (all processes), "exclusive process" or "prohibited".)")
       .def_readonly("driver", &Gpu::driver, "The CUDA version that the driver supports, such as (13, 0).")
       .def("__repr__", [](const Gpu& self) {
         return "Gpu(place='" + place_of(self) + "', name='" + self.name + "', uuid='" + self.uuid + "')";

@@ -34,6 +34,7 @@ constexpr Result kOutOfMemory = 2;
 constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 constexpr unsigned kHostRegisterPortable = 1;
 constexpr int kMultiprocessors = 16;
+constexpr int kComputeMode = 20;
 constexpr int kCapabilityMajor = 75;
 constexpr int kCapabilityMinor = 76;
 

@@ -14,7 +14,7 @@ import pytest
 from unifiedserve.config import PLACEMENTS, EngineConfig
 from unifiedserve.device.cuda import mps_daemon
 from unifiedserve.device.cuda.mps_daemon import PIPES, PREFIX, MpsDaemon, MpsError
-from unifiedserve.device.cuda.sharing import NO_PIPES, PRIORITY, THREADS, Mps, TimeSlices
+from unifiedserve.device.cuda.sharing import MEMORY, NO_PIPES, PRIORITY, THREADS, Mps, TimeSlices
 from unifiedserve.errors import ConfigError
 
 PROGRAM = Path(__file__).parents[1] / "fakes" / "mps"
@@ -87,8 +87,9 @@ def test_one_that_cannot_be_says_why_in_a_line(
     fault: str, words: str, orders: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_MPS_FAULT", fault)
-    for name in ("_START_SECONDS", "_ORDER_SECONDS", "_STOP_SECONDS"):
-        monkeypatch.setattr(mps_daemon, name, 0.5)
+    if fault == "hangs":
+        for name in ("_START_SECONDS", "_ORDER_SECONDS", "_STOP_SECONDS"):
+            monkeypatch.setattr(mps_daemon, name, 0.5)
     with pytest.raises(MpsError, match=words) as error:
         MpsDaemon().start()
     assert "\n" not in str(error.value)
@@ -172,12 +173,14 @@ def test_a_folder_without_an_owner_is_removed(orders: Callable[[], list[str]]) -
 
 
 def test_workers_are_clients_by_what_the_placement_and_the_user_say(orders: Callable[[], list[str]]) -> None:
-    sharing = Mps(EngineConfig(gpu_threads=("encode-prefill=60",)))
+    sharing = Mps(EngineConfig(gpu_threads=("encode-prefill=60",), gpu_memory_limits=("decode=9000",)))
     sharing.start()
     first = sharing.environment(DECODE)
     assert (first[PRIORITY], first.get(THREADS)) == ("0", None)
     assert sharing.environment(ENCODE_PREFILL)[PRIORITY] == "1"
     assert sharing.environment(ENCODE_PREFILL)[THREADS] == "60"
+    assert first[MEMORY] == "0=9000M"
+    assert MEMORY not in sharing.environment(ENCODE_PREFILL)
     assert sharing.environment(VISION)[PIPES] == first[PIPES]
     sharing.terminate([5])
     assert orders()[-1].endswith(" 5")
@@ -208,8 +211,10 @@ def test_without_mps_workers_take_turns_and_the_log_says_so_once(
         ({"gpu_threads": ("decode",)}, "--gpu-threads decode: a percentage"),
         ({"gpu_threads": ("language=50",)}, "there is no worker 'language', but vision, encode-prefill, decode"),
         ({"gpu_threads": ("decode=50",), "share": "none"}, "--gpu-threads is for --share mps"),
+        ({"gpu_memory_limits": ("vision=0",)}, "--gpu-memory-limits vision=0: a number of MiB from 1 to"),
+        ({"gpu_memory_limits": ("vision=5",), "share": "none"}, "--gpu-memory-limits is for --share mps"),
     ],
 )
-def test_percentages_that_cannot_be(given: dict[str, object], words: str) -> None:
+def test_limits_that_cannot_be(given: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         EngineConfig(**given).check()  # type: ignore[arg-type]

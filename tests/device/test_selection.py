@@ -13,7 +13,14 @@ from unifiedserve.device.cuda import CudaDevice, device, support
 from unifiedserve.device.selection import select_device
 from unifiedserve.errors import ConfigError
 
-GPU = {"place": "cuda:0", "name": "Test GPU", "capability": (9, 0), "total_bytes": 8 << 30, "driver": (13, 0)}
+GPU = {
+    "place": "cuda:0",
+    "name": "Test GPU",
+    "capability": (9, 0),
+    "total_bytes": 8 << 30,
+    "driver": (13, 0),
+    "compute_mode": "default",
+}
 
 
 @pytest.fixture
@@ -47,6 +54,7 @@ def test_a_gpu_that_can_be_used_is_used(gpu: Callable[..., None]) -> None:
         ({"driver": (12, 4)}, r"Test GPU supports CUDA 12\.4, but torch .* is built for 13\.0: update the driver"),
         ({"capability": (7, 0)}, r"Test GPU has compute capability 7\.0; 7\.5 or later is needed"),
         ({"triton": False}, "the package triton is missing"),
+        ({"compute_mode": "exclusive process"}, "mode exclusive process, .*: nvidia-smi --compute-mode DEFAULT"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(

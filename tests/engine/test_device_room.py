@@ -1,7 +1,7 @@
 """A device with memory of its own: the KV cache takes what everything else leaves, and what does not fit is said."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from unifiedserve.device.cpu import CPU
 from unifiedserve.engine import rehearsal, supervisor
 from unifiedserve.engine.device_room import RoomError
 from unifiedserve.engine.engine_memory import EngineMemory
+from unifiedserve.engine.known_shares import KnownShares
 from unifiedserve.engine.rehearsal import Footprint, rehearse, rehearse_alone
 from unifiedserve.engine.supervisor import Supervisor
 from unifiedserve.errors import ConfigError
@@ -159,8 +160,10 @@ class WorkerHere:
 
 
 @pytest.fixture
-def rehearsed(checkpoint: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Footprint]:
-    """What a worker took that really did its largest step: 50 MiB when it came up, 20 more in the step."""
+def try_out(
+    checkpoint: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[[], Footprint]]:
+    """Return what a worker took that really did its largest step: 50 MiB when it came up, 20 more in the step."""
     gpu = Gpu(400)
 
     def first(spec: WorkerSpec, environment: dict[str, str]) -> WorkerHere:
@@ -175,7 +178,7 @@ def rehearsed(checkpoint: Path, processor: Processor, monkeypatch: pytest.Monkey
     config = EngineConfig(**SMALL, prefill_chunk_tokens=32, max_running=3, encode_budget_tokens=16)
     memory = memory_on(Gpu(400), checkpoint, processor)
 
-    def try_out(own: SharedMemory) -> Footprint:
+    def tried(own: SharedMemory) -> Footprint:
         spec = WorkerSpec(
             config=config,
             placement=rehearsal.PLACEMENT,
@@ -190,17 +193,49 @@ def rehearsed(checkpoint: Path, processor: Processor, monkeypatch: pytest.Monkey
             vocab_size=processor.vocab_size,
             eos_token_ids=processor.eos_token_ids,
         )
-        return rehearse(spec, own, DeferredDevice(gpu.room), processor)
+        return rehearse(spec, own, DeferredDevice(gpu.room), processor, KnownShares(tmp_path / "cache" / "shares.json"))
 
     try:
-        yield rehearse_alone(memory.shared.layout, try_out)
+        yield lambda: rehearse_alone(memory.shared.layout, tried)
     finally:
         memory.free()
 
 
-def test_a_worker_does_its_largest_step(rehearsed: Footprint) -> None:
-    assert rehearsed[:2] == Footprint(50 * MIB, 70 * MIB)[:2]
-    assert 0 < rehearsed.share <= 1.0
+def test_a_worker_does_its_largest_step(try_out: Callable[[], Footprint]) -> None:
+    footprint = try_out()
+    assert footprint[:2] == Footprint(50 * MIB, 70 * MIB)[:2]
+    assert 0 < footprint.share <= 1.0
+
+
+def test_a_share_is_tried_out_once_for_a_model_and_a_device(
+    try_out: Callable[[], Footprint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[float] = []
+
+    def search(seconds: Callable[[float], float], target: float) -> float:
+        tried.append(target)
+        return 0.25
+
+    monkeypatch.setattr("unifiedserve.worker.language.rehearsal.largest_share", search)
+    assert [try_out().share, try_out().share, len(tried)] == [0.25, 0.25, 1]
+
+
+@pytest.mark.parametrize("contents", [b"", b"{", b'{"key": "much"}', b"[1]", b'{"key": 7.5}', b'{"key": 0}'])
+def test_what_is_wrong_with_the_file_of_shares_is_as_if_it_were_not_there(tmp_path: Path, contents: bytes) -> None:
+    path = tmp_path / "shares.json"
+    path.write_bytes(contents)
+    shares = KnownShares(path)
+    assert shares.find("key") is None
+    shares.keep("key", 0.5)
+    assert shares.find("key") == 0.5
+    assert [left.name for left in tmp_path.iterdir()] == ["shares.json"]
+
+
+def test_a_file_of_shares_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    shares = KnownShares(tmp_path / "file" / "shares.json")
+    shares.keep("key", 0.5)
+    assert shares.find("key") is None
 
 
 def test_the_cpu_has_no_room_of_its_own() -> None:

@@ -41,7 +41,7 @@ enum Result {
   kNotSupported = 801
 };
 
-enum Attribute { kMultiprocessors = 16, kCapabilityMajor = 75, kCapabilityMinor = 76 };
+enum Attribute { kMultiprocessors = 16, kComputeMode = 20, kCapabilityMajor = 75, kCapabilityMinor = 76 };
 
 using Address = unsigned long long;
 
@@ -219,6 +219,8 @@ int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
   switch (attribute) {
     case kMultiprocessors:
       return *value = 132, kSuccess;
+    case kComputeMode:
+      return *value = 0, kSuccess;
     case kCapabilityMajor:
       return *value = std::stoi(capability().substr(0, dot)), kSuccess;
     case kCapabilityMinor:

@@ -26,7 +26,7 @@ class Operations:
         self.views: dict[str, object] = {}
 
     def gpus(self) -> list[dict[str, Any]]:
-        facts = ("place", "name", "uuid", "capability", "total_bytes", "multiprocessors", "driver")
+        facts = ("place", "name", "uuid", "capability", "total_bytes", "multiprocessors", "compute_mode", "driver")
         return [{fact: getattr(gpu, fact) for fact in facts} for gpu in list_gpus()]
 
     def free_bytes(self, place: str) -> int:

@@ -27,6 +27,7 @@ def test_what_is_told_of_a_gpu(start_process: StartProcess) -> None:
         "capability": [12, 1],
         "total_bytes": 40 * GIB,
         "multiprocessors": 132,
+        "compute_mode": "default",
         "driver": [12, 8],
     }
     assert asking.gpus() == [told]

@@ -159,6 +159,7 @@ def test_the_driver_s_functions_are_as_its_header_says(tmp_path: Path) -> None:
         "static_assert(kIpcLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);",
         "static_assert(kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);",
         "static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);",
+        "static_assert(kComputeMode == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);",
         "static_assert(kCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);",
         "static_assert(kCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);",
     ]

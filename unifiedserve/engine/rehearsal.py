@@ -8,6 +8,7 @@ import msgspec
 
 from unifiedserve.config import PLACEMENTS, Placement
 from unifiedserve.device import Device
+from unifiedserve.engine.known_shares import KnownShares, key_of
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
@@ -56,12 +57,16 @@ def rehearse_alone(layout: MemoryLayout, rehearse: Callable[[SharedMemory], Foot
         free(pages.values())
 
 
-def rehearse(spec: WorkerSpec, memory: SharedMemory, device: Device, processor: Processor) -> Footprint:
+def rehearse(
+    spec: WorkerSpec, memory: SharedMemory, device: Device, processor: Processor, known: KnownShares
+) -> Footprint:
     """Start a worker over `memory`, the buffers of this alone, let it do the largest step, and end it.
 
     Raises ConfigError if it cannot, or takes longer than a start may.
     """
     end = time.monotonic() + spec.config.startup_timeout
+    room = device.room()
+    key = key_of(spec, room.name if room else device.name)
     before = _free(device)
     try:
         process = shared_zygote().fork(spec, device.sharing.environment(spec.instance))
@@ -71,8 +76,9 @@ def rehearse(spec: WorkerSpec, memory: SharedMemory, device: Device, processor: 
         _await(Ready, memory, process, end)
         ready = _free(device)
         inbox = memory.inboxes[spec.instance.name]
-        inbox.send(pack(Rehearse(_large_medium(processor), processor.patch_row_bytes)))
+        inbox.send(pack(Rehearse(_large_medium(processor), processor.patch_row_bytes, known.find(key))))
         done = _await(Rehearsed, memory, process, end)
+        known.keep(key, done.share)
         inbox.send(pack(Shutdown()))
         process.wait(end - time.monotonic())
     finally:

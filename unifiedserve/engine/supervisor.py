@@ -10,6 +10,7 @@ from unifiedserve.device import Device, open_device
 from unifiedserve.device.selection import select_device
 from unifiedserve.engine.device_room import RoomError
 from unifiedserve.engine.engine_memory import EngineMemory
+from unifiedserve.engine.known_shares import KnownShares
 from unifiedserve.engine.rehearsal import INSTANCE as REHEARSAL
 from unifiedserve.engine.rehearsal import PLACEMENT as REHEARSAL_PLACEMENT
 from unifiedserve.engine.rehearsal import Footprint, rehearse
@@ -62,7 +63,7 @@ class Supervisor:
     def _allocate_on(self, device: Device) -> EngineMemory:
         def try_out(memory: SharedMemory, dtype: str) -> Footprint:
             spec = self._spec(REHEARSAL, 1, memory.layout, dtype, REHEARSAL_PLACEMENT)
-            return rehearse(spec, memory, device, self._processor)
+            return rehearse(spec, memory, device, self._processor, KnownShares())
 
         try:
             return EngineMemory(self.config, self._model_dir, self._processor, device, try_out)

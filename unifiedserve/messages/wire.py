@@ -211,11 +211,12 @@ class Rehearse(msgspec.Struct, tag=True):
     """Request to do the largest step that there can be, before there are any requests.
 
     Encode takes of a medium like this, if there is one, as many units as its budget lets it; a row of the patch buffer
-    has `row_bytes`.
+    has `row_bytes`. A `share` that is known need not be tried out.
     """
 
     medium: MediaPlan | None
     row_bytes: int
+    share: float | None = None
 
 
 class Rehearsed(msgspec.Struct, tag=True):

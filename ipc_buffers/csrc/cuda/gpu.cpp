@@ -12,6 +12,7 @@ using native::cuda::Device;
 using native::cuda::Driver;
 using native::cuda::kCapabilityMajor;
 using native::cuda::kCapabilityMinor;
+using native::cuda::kComputeMode;
 using native::cuda::kMultiprocessors;
 using native::cuda::PrimaryContext;
 using native::cuda::seen_gpus;
@@ -42,6 +43,12 @@ std::pair<int, int> version_of(const Driver& driver) {
   return {version / 1000, version % 1000 / 10};
 }
 
+std::string compute_mode_of(int number) {
+  constexpr std::array<const char*, 4> kNames = {"default", "exclusive thread", "prohibited", "exclusive process"};
+  const auto index = static_cast<std::size_t>(number);
+  return index < kNames.size() ? kNames.at(index) : std::to_string(number);
+}
+
 Gpu gpu_of(const Driver& driver, int number) {
   const Device device = device_of(driver, number);
   return {number,
@@ -50,6 +57,7 @@ Gpu gpu_of(const Driver& driver, int number) {
           {attribute(driver, device, kCapabilityMajor), attribute(driver, device, kCapabilityMinor)},
           total_bytes(driver, device),
           attribute(driver, device, kMultiprocessors),
+          compute_mode_of(attribute(driver, device, kComputeMode)),
           version_of(driver)};
 }
 

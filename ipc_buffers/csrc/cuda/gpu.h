@@ -15,6 +15,7 @@ struct Gpu {
   std::pair<int, int> capability;
   std::uint64_t total_bytes;
   int multiprocessors;
+  std::string compute_mode;    // which processes may have a context: "default" is any
   std::pair<int, int> driver;  // the CUDA version that it supports
 };
 

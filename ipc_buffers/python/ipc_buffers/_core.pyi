@@ -92,6 +92,9 @@ class Gpu:
     def capability(self) -> tuple[int, int]:
         """The compute capability, such as (9, 0)."""
     @property
+    def compute_mode(self) -> str:
+        """Who may use it: "default" (all processes), "exclusive process" or "prohibited"."""
+    @property
     def driver(self) -> tuple[int, int]:
         """The CUDA version that the driver supports, such as (13, 0)."""
     @property

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
 PREFIX = "unifiedserve-mps-"
 _OWNER = "owner"  # file: process id and start time
-_START_SECONDS, _ORDER_SECONDS, _STOP_SECONDS = 10.0, 3.0, 5.0
+_START_SECONDS, _ORDER_SECONDS, _STOP_SECONDS = 30.0, 3.0, 5.0
 _POLL_SECONDS = 0.05
 _LONGEST_ROOT = 56  # characters: with a folder's and a socket's name behind it, as many as a socket's address has
 
@@ -120,7 +120,7 @@ class MpsDaemon:
             try:
                 float(self._ask("get_default_active_thread_percentage") or "nothing")
             except (MpsError, ValueError) as error:
-                if time.monotonic() > end:
+                if time.monotonic() > end and self.running:
                     raise MpsError(f"{program} does not answer: {error}{self._last_words()}") from error
                 time.sleep(_POLL_SECONDS)
             else:
@@ -169,11 +169,13 @@ def _is_owned(folder: Path) -> bool:
 
 def _end(folder: Path) -> None:
     """Kill what of MPS still uses a folder, and remove it."""
-    pipes = _environment(folder)[PIPES]
+    pipes, killed = _environment(folder)[PIPES], []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.name().startswith("nvidia-cuda-mps") and process.environ().get(PIPES) == pipes:
                 process.kill()
+                killed.append(process)
+    psutil.wait_procs(killed, _STOP_SECONDS)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -12,6 +12,7 @@ from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 PRIORITY, THREADS = "CUDA_MPS_CLIENT_PRIORITY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 #: a folder for pipes that there is not and nobody can make: no daemon is joined, be there one of the system's
 NO_PIPES = "/proc/no-mps"
 
@@ -48,6 +49,7 @@ class Mps(TimeSlices):
     def __init__(self, config: EngineConfig) -> None:
         self._required = config.share == "mps"
         self._threads = config.threads_of
+        self._memory = config.memory_limits_of
         self._daemon: MpsDaemon | None = None
 
     def start(self) -> None:
@@ -69,6 +71,8 @@ class Mps(TimeSlices):
         environment = self._daemon.environment | {PRIORITY: str(instance.client_priority)}
         if percent := self._threads.get(instance.name):
             environment[THREADS] = str(percent)
+        if mib := self._memory.get(instance.name):
+            environment[MEMORY] = f"0={mib}M"
         return environment
 
     def terminate(self, pids: Collection[int]) -> None:

@@ -26,6 +26,11 @@ def obstacle() -> str | None:
         )
     if gpu.capability < OLDEST:
         return f"{gpu.name} has compute capability {_dotted(gpu.capability)}; {_dotted(OLDEST)} or later is needed"
+    if gpu.compute_mode != "default":
+        return (
+            f"{gpu.name} is in compute mode {gpu.compute_mode}, but several processes are to use it: "
+            "nvidia-smi --compute-mode DEFAULT"
+        )
     if importlib.util.find_spec("triton") is None:
         return f"{gpu.name} is there, but the package triton is missing: pip install triton"
     return None

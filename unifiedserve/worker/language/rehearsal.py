@@ -20,7 +20,7 @@ _SAMPLING = SamplingParams(temperature=1.0, top_p=0.9, logprobs=20, seed=0)
 
 def rehearse(model: LanguageModel, budget: Budget, request: Rehearse) -> Rehearsed:
     """Do the largest step within `budget`; return what it left of the device's own memory, and the share of the budget
-    with which steps beside streams keep to the target between tokens.
+    with which steps beside streams keep to the target between tokens, tried out unless it is known.
 
     Raises TypeError if that memory is the host's, where nobody asks.
     """
@@ -42,7 +42,9 @@ def rehearse(model: LanguageModel, budget: Budget, request: Rehearse) -> Rehears
     room = device.room()
     if room is None:
         raise TypeError("the device has no memory of its own")
-    return Rehearsed(room.free, largest_share(heavy, budget.slo_tbt) if budget.holds else 1.0)
+    if request.share is not None or not budget.holds:
+        return Rehearsed(room.free, request.share or 1.0)
+    return Rehearsed(room.free, largest_share(heavy, budget.slo_tbt))
 
 
 def _encode(model: LanguageModel, budget: Budget, medium: MediaPlan, row_bytes: int) -> None:

@@ -1,0 +1,61 @@
+"""The shares of their budgets with which heavy work begins beside streams: tried out once for a model on a device."""
+
+import hashlib
+import logging
+import os
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from unifiedserve.worker.spec import WorkerSpec
+
+_log = logging.getLogger(__name__)
+_MOST = 256  # kept
+_SHARES = msgspec.json.Decoder(dict[str, float])
+
+
+class KnownShares:
+    """A file of shares in the user's cache. One that cannot be read or written is as if there were none."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Use the file at `path`; None: the usual one."""
+        self._path = path or _cache() / "shares.json"
+
+    def find(self, key: str) -> float | None:
+        """Return the share that was tried out; None if none was."""
+        share = self._read().get(key)
+        return share if share is not None and 0 < share <= 1 else None
+
+    def keep(self, key: str, share: float) -> None:
+        """Remember a share, in place of the oldest one if there are too many."""
+        shares = self._read()
+        shares.pop(key, None)
+        shares = dict([*shares.items(), (key, share)][-_MOST:])
+        own = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            own.parent.mkdir(parents=True, exist_ok=True)
+            own.write_bytes(msgspec.json.encode(shares))
+            own.replace(self._path)
+        except OSError as error:
+            _log.info("what was tried out will be tried again at the next start: %s", error)
+
+    def _read(self) -> dict[str, float]:
+        with suppress(OSError, msgspec.DecodeError):
+            return _SHARES.decode(self._path.read_bytes())
+        return {}
+
+
+def key_of(spec: WorkerSpec, device: str) -> str:
+    """Return what a share depends on: the model, the device's name, the sizes of steps, and who computes them."""
+    config = spec.config
+    checkpoint = (Path(spec.model_dir) / "config.json").read_bytes()
+    sizes = config.prefill_chunk_tokens, config.encode_budget_tokens, config.max_running, config.slo_tbt
+    how = spec.dtype, config.attention_backend, config.share, config.gpu_threads, version("torch")
+    parts = (device, hashlib.sha256(checkpoint).hexdigest(), sizes, how)
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "unifiedserve"
