@@ -21,9 +21,13 @@ __all__: list[str] = [
     "Weight",
     "attend",
     "attend_sequences",
+    "file_rules_version",
+    "has_call_filters",
     "instruction_set",
     "instruction_sets",
     "linear",
+    "restrict_calls",
+    "restrict_files",
     "rms_norm",
     "select_instruction_set",
 ]
@@ -152,6 +156,12 @@ def attend_sequences(
     are (first row, number of sequences, rows of each). Raises ValueError for an odd head_dim, or groups outside the rows.
     """
 
+def file_rules_version() -> int:
+    """Return the version of Landlock that the kernel has; 0: none."""
+
+def has_call_filters() -> bool:
+    """Return whether the kernel has filters of system calls, and this architecture's calls are known."""
+
 def instruction_set() -> str:
     """Return the instruction set in use: the fastest, unless another was selected."""
 
@@ -160,6 +170,20 @@ def instruction_sets() -> list[str]:
 
 def linear(pool: ThreadPool, x: torch.Tensor, weight: Weight, y: torch.Tensor) -> None:
     """Write y float32 [rows, outputs]: x [rows, inputs] times the transposed weight, plus its bias."""
+
+def restrict_calls(unix_sockets: bool) -> bool:
+    """Have sockets, new processes and what is for administrators refused to all threads of this process.
+
+    Sockets between processes of this machine are left if `unix_sockets`. Returns whether the kernel has filters (seccomp).
+    Raises RuntimeError if it refuses.
+    """
+
+def restrict_files(readable: collections.abc.Sequence[str], writable: collections.abc.Sequence[str]) -> int:
+    """Leave this thread, and those it starts, the files at and below these paths only; none can be executed.
+
+    TCP and signals to other processes are refused, too, where the kernel knows how. Returns the version of Landlock that
+    was used, 0 if the kernel has none. Raises RuntimeError if it refuses.
+    """
 
 def rms_norm(pool: ThreadPool, x: torch.Tensor, weight: torch.Tensor, epsilon: float, out: torch.Tensor) -> None:
     """Write out: each row of x [rows, width] by its root mean square, times weight [width]; rounded once."""

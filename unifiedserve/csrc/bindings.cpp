@@ -52,6 +52,7 @@ or another device.)";
   bind_arguments(module);
   bind_kernels(module);
   bind_decoder(module);
+  bind_sandbox(module);
   bind_instruction_sets(module);
 }
 

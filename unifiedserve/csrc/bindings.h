@@ -13,6 +13,7 @@ using Release = pybind11::call_guard<native::ReleasedGil>;
 void bind_arguments(pybind11::module_& module);
 void bind_decoder(pybind11::module_& module);
 void bind_kernels(pybind11::module_& module);
+void bind_sandbox(pybind11::module_& module);
 void bind_threads(pybind11::module_& module);
 
 }  // namespace unified

@@ -1,5 +1,6 @@
 """Whether the machine has what the configuration asks for: cores, memory, speed."""
 
+import logging
 import math
 import os
 import shutil
@@ -9,6 +10,9 @@ from pathlib import Path
 
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.sandbox import missing
+
+_log = logging.getLogger(__name__)
 
 WORKER_MIB = 300  # of its own for each process: interpreter, libraries, activations
 _SHM = "/dev/shm"
@@ -28,6 +32,17 @@ def check_packages(config: EngineConfig) -> None:
     package = "PyNvVideoCodec" if config.video_decoder == "pynvvideocodec" else config.video_decoder
     if util.find_spec(package) is None:
         raise ConfigError(f"--video-decoder {config.video_decoder} needs the package {package}: pip install {package}")
+
+
+def check_sandbox(config: EngineConfig) -> None:
+    """Warn if the kernel cannot confine what reads strangers' data; raise ConfigError if it must."""
+    lacking = [] if config.sandbox == "off" else missing()
+    if not lacking:
+        return
+    reason = f"this kernel cannot confine {' and '.join(lacking)}"
+    if config.sandbox == "require":
+        raise ConfigError(f"--sandbox require: {reason}")
+    _log.warning("%s: what decodes media could reach more than it needs", reason)
 
 
 def check_memory(shared: Mapping[str, int], workers: int) -> None:

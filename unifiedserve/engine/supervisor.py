@@ -14,7 +14,7 @@ from unifiedserve.engine.known_shares import KnownShares
 from unifiedserve.engine.rehearsal import INSTANCE as REHEARSAL
 from unifiedserve.engine.rehearsal import PLACEMENT as REHEARSAL_PLACEMENT
 from unifiedserve.engine.rehearsal import Footprint, rehearse
-from unifiedserve.engine.resources import check_packages, check_threads
+from unifiedserve.engine.resources import check_packages, check_sandbox, check_threads
 from unifiedserve.engine.worker_processes import OnExit, WorkerProcesses
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import MemoryLayout, SharedMemory
@@ -35,6 +35,7 @@ class Supervisor:
         """
         check_threads(config)
         check_packages(config)
+        check_sandbox(config)
         self._device = select_device(config)
         remove_stale_arenas()
         self.config = config

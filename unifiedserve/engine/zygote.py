@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from unifiedserve.sandbox import environment_without_secrets
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.zygote_messages import (
     Exited,
@@ -213,7 +214,7 @@ def _environment() -> dict[str, str]:
     """Return that of this process, with what libraries read when they are imported."""
     return {
         "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads take the cores of other workers
-        **os.environ,
+        **environment_without_secrets(),
         "OPENBLAS_NUM_THREADS": "1",  # numpy's starts threads when it is imported, and nothing uses them
     }
 

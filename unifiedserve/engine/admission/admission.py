@@ -43,7 +43,10 @@ class Admission:
         self._processor = processor
         self._layout = layout
         self._grammars = GrammarChecker(
-            lambda: tokenizer_json(processor.tokenizer), processor.vocab_size, processor.eos_token_ids
+            lambda: tokenizer_json(processor.tokenizer),
+            processor.vocab_size,
+            processor.eos_token_ids,
+            confined=config.sandbox != "off",
         )
         longest = processor.max_position_embeddings
         self.max_model_len = min(config.max_model_len or longest, longest)

@@ -18,12 +18,14 @@ import msgspec
 from cachetools import LRUCache
 
 from unifiedserve.sampling.grammar import GrammarError, Grammars
+from unifiedserve.sandbox import code_paths, environment_without_secrets, give_up
 
 CPU_SECONDS = 0.5
 MEMORY_BYTES = 2 << 30
 _STACK_BYTES = 4 << 20  # half of what a worker's main thread has
 _KEPT = 256
 _PR_SET_PDEATHSIG = 1
+_CONFINED = "--confined"
 
 
 class _Setup(msgspec.Struct):
@@ -35,11 +37,14 @@ class _Setup(msgspec.Struct):
 class GrammarChecker:
     """Asks the child process, which is started at the first question. Safe to use from several threads."""
 
-    def __init__(self, tokenizer: Callable[[], str], vocab_size: int, eos_token_ids: Collection[int]) -> None:
-        """Take what the child is set up with.
+    def __init__(
+        self, tokenizer: Callable[[], str], vocab_size: int, eos_token_ids: Collection[int], *, confined: bool = True
+    ) -> None:
+        """Take what the child is set up with; `confined`: it gives up what it does not need.
 
         `tokenizer` gives the tokenizer's JSON (`unifiedserve.sampling.grammar.tokenizer_json`).
         """
+        self._options = [_CONFINED] if confined else []
         self._setup = (tokenizer, vocab_size, sorted(eos_token_ids))
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
@@ -78,8 +83,10 @@ class GrammarChecker:
     def _start(self) -> "subprocess.Popen[bytes]":
         tokenizer, vocab_size, eos = self._setup
         setup = msgspec.json.encode(_Setup(tokenizer(), vocab_size, eos))
-        command = [sys.executable, "-m", "unifiedserve.engine.admission.grammar_check"]
-        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        command = [sys.executable, "-m", "unifiedserve.engine.admission.grammar_check", *self._options]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment_without_secrets()
+        )
         assert self._child.stdin is not None
         self._child.stdin.write(setup + b"\n")
         return self._child
@@ -123,6 +130,8 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # never outlive the engine
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if _CONFINED in sys.argv:
+        give_up(readable=code_paths())
     threading.stack_size(_STACK_BYTES)
     thread = threading.Thread(target=_answer_all)
     thread.start()

@@ -1,0 +1,67 @@
+"""What a process gives up that reads strangers' data: network, other programs and processes, most files.
+
+A defect in a decoder that lets a file run code finds little then. The kernel sees to it, for good: Landlock for files,
+a seccomp filter for system calls (csrc/file_rules.cpp, csrc/call_filter.cpp).
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from unifiedserve import _core
+
+#: what libraries look at: the machine, the time, their own process, randomness
+_SYSTEM = (
+    "/usr",
+    "/lib",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/proc/self",  # of others only administrators need to know, and their environment may hold secrets
+    "/proc/cpuinfo",
+    "/proc/devices",
+    "/proc/driver",
+    "/proc/meminfo",
+    "/proc/modules",
+    "/proc/stat",
+    "/proc/sys",
+    "/sys",
+    "/dev/zero",
+    "/dev/urandom",
+    "/dev/random",
+)
+_NULL = "/dev/null"
+#: environment variables with what only the process needs that answers HTTP
+_SECRETS = ("UNIFIEDSERVE_API_KEYS", "UNIFIEDSERVE_API_KEY", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+
+
+def missing() -> list[str]:
+    """Return what this kernel cannot see to, each in words."""
+    found = []
+    if not _core.file_rules_version():
+        found.append("files (Landlock)")
+    if not _core.has_call_filters():
+        found.append("system calls (seccomp)")
+    return found
+
+
+def give_up(*, readable: Iterable[str], writable: Iterable[str] = (), unix_sockets: bool = False) -> None:
+    """Leave this process, for good, the files at and below these paths, and no network, programs and other processes.
+
+    Call it while there is one thread. `unix_sockets`: but for sockets of this machine. Raises RuntimeError if the
+    kernel refuses; what it does not know of is left out (`missing`).
+    """
+    _core.restrict_files([*_SYSTEM, *readable], [_NULL, *writable])
+    _core.restrict_calls(unix_sockets)
+
+
+def environment_without_secrets() -> dict[str, str]:
+    """Return this process's environment, less the keys and tokens that children have no use for."""
+    return {name: value for name, value in os.environ.items() if name not in _SECRETS}
+
+
+def code_paths() -> list[str]:
+    """Return where Python and what it imports are."""
+    package = Path(__file__).resolve().parents[1]
+    return list(dict.fromkeys([sys.prefix, sys.base_prefix, str(package), *filter(None, sys.path)]))

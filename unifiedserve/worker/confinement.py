@@ -1,0 +1,46 @@
+"""The vision worker without what it does not need: it runs decoders over whatever strangers send."""
+
+import glob
+import os
+import resource
+from pathlib import Path
+
+from unifiedserve.config import MIB, Stage
+from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
+from unifiedserve.sandbox import code_paths, give_up
+from unifiedserve.worker.spec import WorkerSpec
+
+_SHARED_MEMORY = "/dev/shm"
+_GPU_FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")
+_OWN_MIB = 4096  # of the libraries and of videos' decoders, beside images
+_BYTES_A_PIXEL = 16  # of an image on its way: decoded, turned, resized
+
+
+def confine(spec: WorkerSpec) -> None:
+    """Give up what is not needed, if this is a worker that decodes and does nothing else; before it has threads."""
+    config = spec.config
+    if spec.instance.stages != (Stage.VISION,) or config.sandbox == "off":
+        return
+    on_gpu = spec.device == "cuda"
+    media = config.allowed_local_media_path
+    give_up(
+        readable=[*code_paths(), *([str(Path(media).resolve())] if media else [])],
+        writable=[_SHARED_MEMORY, *(_gpu_paths() if on_gpu else [])],
+        unix_sockets=on_gpu,  # of MPS
+    )
+    if not on_gpu:  # whose driver maps more than it takes
+        threads = config.vision_threads or len(os.sched_getaffinity(0))
+        _limit_memory(_OWN_MIB * MIB + threads * config.max_image_pixels * _BYTES_A_PIXEL)
+
+
+def _gpu_paths() -> list[str]:
+    """Return the GPU's devices and the folders of MPS."""
+    devices = [path for pattern in _GPU_FILES for path in glob.glob(pattern)]
+    return devices + [path for name in (PIPES, LOGS) if (path := os.environ.get(name))]
+
+
+def _limit_memory(size: int) -> None:
+    """Let the process have so many bytes of its own, shared buffers not counted; more is a MemoryError."""
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    size = size if most == resource.RLIM_INFINITY else min(size, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
