@@ -227,8 +227,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = 512
     max_running: Annotated[int, Meta(ge=1, description="Sequences that decode at once")] = 64
     max_requests: Annotated[
-        int, Meta(ge=1, description="Requests in the engine at once; more are refused with 503")
+        int, Meta(ge=1, description="Requests in the engine at once; more are refused with 429")
     ] = 512
+    max_queue_time: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds that a request may have to wait behind others, as far as can be told; one that would "
+            "wait longer is refused with 429. 0: any time",
+        ),
+    ] = 600.0
     video_decoder: Annotated[
         VideoDecoderName,
         Meta(
@@ -239,9 +247,23 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     decode_on: Annotated[
         DecodeOn, Meta(description="By cores, by a GPU's NVDEC units, or by whichever is estimated to be faster")
     ] = "fastest"
+    sandbox: Annotated[
+        Literal["auto", "require", "off"],
+        Meta(
+            description="What decodes media and tries grammars out gets no network, programs and files of others; auto: "
+            "as far as the kernel can see to it; require: or the start fails"
+        ),
+    ] = "auto"
     vision_threads: Annotated[int, Meta(ge=0, description="Video decoding threads; 0: one a core")] = 0
     torch_threads: Annotated[int, Meta(ge=0, description="Compute threads a model worker; 0: one a core")] = 0
     trace: Annotated[str, Meta(description="Write a Chrome/Perfetto trace here at shutdown")] = ""
+    log_format: Annotated[
+        Literal["text", "json"],
+        Meta(description="The log on stderr; json: an object a line, for programs to read"),
+    ] = "text"
+    access_log: Annotated[
+        bool, Meta(description="Log a line a request: who, what, status, seconds and bytes; no contents and no keys")
+    ] = False
 
     host: Annotated[str, Meta(description="Address to listen on")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0: any free one")] = 8000

@@ -1,7 +1,6 @@
 """The `unifiedserve` command. Nothing heavy is imported before a command needs it: help must be instant."""
 
 import asyncio
-import logging
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from unifiedserve.cli.bench import bench
 from unifiedserve.cli.options import from_options, signature_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.observe.logs import log_of_server
 from unifiedserve.server.listener import bind
 
 _BAD_USAGE = 2
@@ -40,7 +40,7 @@ def serve(**options: Any) -> None:
       unifiedserve serve --trace trace.json
     """
     config = from_options(EngineConfig, options)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    log_of_server(config.log_format, access_log=config.access_log)
     with bind(config.host, config.port) as listener:
         from unifiedserve.engine.zygote import shared_zygote
 
@@ -101,6 +101,30 @@ def demo(
     from unifiedserve.cli.demo import run
 
     raise typer.Exit(run(model, video, question, max_tokens))
+
+
+@app.command()
+def top(
+    url: Annotated[str, typer.Option(help="The running daemon")] = "http://127.0.0.1:8000",
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between looks, which its figures are over")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the figures since the daemon's start, and end")] = False,
+) -> None:
+    """Watch a running daemon: stages, buffers, rates, latencies, caches, workers. Ctrl-C ends it.
+
+    All of it is read from its /metrics, /health and /ready. Percentiles are as exact as the histograms there. Where the
+    daemon has API keys, put one into UNIFIEDSERVE_API_KEY.
+
+    \b
+    The daemon of this machine:
+      unifiedserve top
+    Another one, each ten seconds:
+      unifiedserve top --url https://gpu-3:8000 --interval 10
+    For a script, or a report of a fault:
+      unifiedserve top --once > state.txt
+    """
+    from unifiedserve.cli.top import run
+
+    raise typer.Exit(run(url, interval, once))
 
 
 @app.command()

@@ -41,7 +41,7 @@ class Engine:
         self.live = Live()
         self._watching = Watching.of(self.metrics, self.live)
         self._health = Health(config)
-        self._recovery = Recovery(self._health, config.startup_timeout, self.fail_all)
+        self._recovery = Recovery(self._health, config.startup_timeout, self.fail_all, self.metrics.workers_restarted)
         self._running: Running | None = None
         self._changed = asyncio.Event()  # something was reported or released
         self.observation = Observation(self._health, self._watching.timeline, lambda: self._running)
@@ -110,10 +110,12 @@ class Engine:
         self.metrics.request_arrived()
         active = await running.arrivals.take(request)
         alarm = running.lifecycle.set_alarm(active, request.deadline)
+        trace = self._watching.traces.begin(request, active.arrival, self.model_name)
         try:
             running.lifecycle.submit(active)
             while not (active.complete and active.outputs.empty()):
                 item = await active.outputs.get()
+                trace.take(item)
                 if isinstance(item, RequestError):
                     raise item
                 yield item
@@ -121,6 +123,7 @@ class Engine:
             if alarm is not None:
                 alarm.cancel()
             running.lifecycle.end(active)
+            trace.end()
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Return as soon as the condition holds; it is looked at whenever something changes."""

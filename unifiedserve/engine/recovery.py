@@ -18,11 +18,18 @@ _RESTART_SECONDS = 120.0
 class Recovery:
     """Restarts workers that died, and gives up where that is of no use. Belongs to the engine's event loop."""
 
-    def __init__(self, health: Health, startup_timeout: float, fail_all: Callable[[str], None]) -> None:
-        """Watch over `health`; `fail_all` ends all requests, now and later, for a reason."""
+    def __init__(
+        self,
+        health: Health,
+        startup_timeout: float,
+        fail_all: Callable[[str], None],
+        on_restart: Callable[[], None],
+    ) -> None:
+        """Watch over `health`; `fail_all` ends all requests, now and later, for a reason; `on_restart` counts."""
         self._health = health
         self._startup_timeout = startup_timeout
         self._fail_all = fail_all
+        self._on_restart = on_restart
         self._lost_generation = -1
         self._restarts: deque[float] = deque(maxlen=_MOST_RESTARTS)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -41,6 +48,7 @@ class Recovery:
             )
         else:
             _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
+            self._on_restart()
             self._health.restarting()
             self._keep(asyncio.create_task(self._recover(running, damaged=code == DAMAGED_WEIGHTS)))
 

@@ -43,6 +43,9 @@ class Metrics:
         self._prompt_tokens = self._counter("prompt_tokens_total", "Prompt tokens of finished requests")
         self._generated_tokens = self._counter("generation_tokens_total", "Tokens generated")
         self._preempted = self._counter("num_preemptions_total", "Sequences preempted for want of KV pages")
+        self._restarted = self._counter(
+            "worker_restarts_total", "Times that all workers were replaced, for one had died"
+        )
         self._lookups = {
             "kv": (
                 self._counter("prefix_cache_queries_total", "Tokens that were looked for in the prefix cache"),
@@ -97,6 +100,10 @@ class Metrics:
         queried, found = self._lookups[buffer]
         queried.inc(tokens)
         found.inc(hits)
+
+    def workers_restarted(self) -> None:
+        """Count a restart of the workers."""
+        self._restarted.inc()
 
     def preempted(self) -> None:
         """Count a preemption."""

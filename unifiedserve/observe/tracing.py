@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Span
+from unifiedserve.observe.otel import Traces
 
 _KEPT_SPANS = 20_000
 _ROWS = {stage: row for row, stage in enumerate(Stage)}
@@ -28,8 +29,10 @@ class TakenIn(NamedTuple):
 class Timeline:
     """The latest spans of all requests, and the names under which clients know the requests."""
 
-    def __init__(self, origin: float) -> None:
+    def __init__(self, origin: float, traces: Traces | None = None) -> None:
+        """Count from `origin`, in monotonic seconds, and tell `traces` of all work."""
         self._origin = origin
+        self._traces = traces or Traces()
         self._spans: deque[Span] = deque(maxlen=_KEPT_SPANS)
         self._intakes: deque[TakenIn] = deque(maxlen=_KEPT_SPANS)
         self._names: dict[int, str] = {}
@@ -37,6 +40,7 @@ class Timeline:
 
     def name(self, uid: int, request_id: str) -> None:
         """Remember the client's id of a request, for as many requests as there can be spans."""
+        self._traces.attempt(uid, request_id)
         self._names[uid] = request_id
         self._order.append(uid)
         if len(self._order) > _KEPT_SPANS:
@@ -44,7 +48,9 @@ class Timeline:
 
     def add(self, spans: Iterable[Span]) -> None:
         """Keep these spans, in place of the oldest."""
-        self._spans.extend(spans)
+        ended = list(spans)
+        self._spans.extend(ended)
+        self._traces.worked(ended)
 
     def take_in(self, intake: TakenIn) -> None:
         """Keep what was done before the stages, in place of the oldest."""

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics
+from unifiedserve.observe.otel import Traces, traces_of_environment
 from unifiedserve.observe.tracing import Timeline
 
 
 @dataclass(frozen=True)
 class Watching:
-    """The metrics, the timeline and the viewers of one engine."""
+    """The metrics, the timeline, the viewers and the traces of one engine."""
 
     metrics: Metrics
     timeline: Timeline
     broadcast: Broadcast
+    traces: Traces
 
     @classmethod
     def of(cls, metrics: Metrics, live: Live) -> "Watching":
         """Begin a timeline now, and tell it to those who watch live."""
-        timeline = Timeline(time.monotonic())
-        return cls(metrics, timeline, Broadcast(live, timeline))
+        traces = traces_of_environment()
+        timeline = Timeline(time.monotonic(), traces)
+        return cls(metrics, timeline, Broadcast(live, timeline), traces)

@@ -17,6 +17,7 @@ from unifiedserve.server.access.gate import Gate
 from unifiedserve.server.access.hosts import Hosts
 from unifiedserve.server.access.keys import Keys
 from unifiedserve.server.access.limits import Limits
+from unifiedserve.server.access.log import RequestLog
 from unifiedserve.server.chat import route as chat
 from unifiedserve.server.completions import route as completions
 from unifiedserve.server.embeddings import route as embeddings
@@ -71,9 +72,9 @@ def _guard(config: EngineConfig, keys: Keys) -> list[Middleware]:
         limits=Limits(config.requests_per_minute, config.requests_at_once),
     )
     if not config.cors_origins:
-        return [gate]
+        return [Middleware(RequestLog), gate]
     allowed: dict[str, Any] = {name: ["*"] for name in ("allow_methods", "allow_headers", "expose_headers")}
-    return [Middleware(CORSMiddleware, allow_origins=config.cors_origins, **allowed), gate]
+    return [Middleware(RequestLog), Middleware(CORSMiddleware, allow_origins=config.cors_origins, **allowed), gate]
 
 
 def _routes(title: str, endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:

@@ -4,14 +4,15 @@ A worker owns nothing that a successor could not pick up: pages are tagged in sh
 the requests.
 """
 
-import logging
 import time
 
 from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.wire import Abort, Message, Shutdown, Unfit, unpack
+from unifiedserve.observe.logs import log_of_worker
 from unifiedserve.worker.assembly import build_lanes
+from unifiedserve.worker.confinement import confine
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE, Lane
 from unifiedserve.worker.port import Port
 from unifiedserve.worker.spec import WorkerSpec
@@ -85,10 +86,10 @@ class Worker:
 
 def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
-    form = f"%(asctime)s {spec.instance.name} %(levelname)s %(message)s"
-    logging.basicConfig(level=logging.INFO, format=form)
+    log_of_worker(spec.config.log_format, spec.instance.name)
     device = open_device(spec.device, spec.config)
     device.sharing.enter(spec.instance, spec.config.torch_threads)
+    confine(spec)
     worker = Worker(spec, device)
     try:
         worker.run()

@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import threading
-import traceback
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -99,7 +98,7 @@ class Zygote:
             logging.error("%s", error)
             code = DAMAGED_WEIGHTS
         except BaseException:
-            traceback.print_exc()
+            logging.exception("the worker cannot go on")
         finally:
             logging.shutdown()
             os._exit(code)

@@ -1,0 +1,107 @@
+"""The dashboard shows all metrics that there are, and no others."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from unifiedserve.observe.metrics import Metrics
+
+PATH = Path(__file__).resolve().parents[2] / "packaging" / "grafana" / "unifiedserve.json"
+DASHBOARD: dict[str, Any] = json.loads(PATH.read_text())
+NAME = re.compile(r"unifiedserve:[a-z0-9_]+")
+
+
+class Engine:
+    """One of which all can be told."""
+
+    def stages(self) -> dict[str, tuple[int, int]]:
+        return {"decode": (1, 0)}
+
+    def buffers(self) -> dict[str, tuple[int, int]]:
+        return {"kv": (1, 2)}
+
+    def peaks(self) -> dict[str, int]:
+        return {"kv": 1}
+
+    def cached(self) -> dict[str, int]:
+        return {"kv": 1}
+
+    def memory(self) -> dict[str, int]:
+        return {"weights": 1}
+
+    def held(self) -> tuple[float, float]:
+        return 1.0, 1.0
+
+    target_between_tokens = 1.0
+
+
+def samples_by_family() -> dict[str, set[str]]:
+    """Return the names of the samples that a server gives, of each of its metrics."""
+    metrics = Metrics(CollectorRegistry())
+    metrics.bind(Engine())
+    metrics.request_finished("stop", 1.0, 1, 1)
+    for kind in ("queue", "run"):
+        metrics.stage_time("decode", kind, 1.0)
+    families = text_string_to_metric_families(metrics.text().decode())
+    return {
+        family.name: {sample.name for sample in family.samples}
+        for family in families
+        if not family.name.endswith("_created")  # when counting began
+    }
+
+
+SAMPLES = samples_by_family()
+
+
+def panels() -> Iterator[dict[str, Any]]:
+    yield from (panel for panel in DASHBOARD["panels"] if panel["type"] != "row")
+
+
+def expressions() -> Iterator[str]:
+    yield from (target["expr"] for panel in panels() for target in panel["targets"])
+
+
+@pytest.mark.parametrize("expr", sorted(set(expressions())))
+def test_what_is_asked_for_is_there(expr: str) -> None:
+    named = set(NAME.findall(expr))
+    assert named
+    assert named <= set().union(*SAMPLES.values())
+
+
+@pytest.mark.parametrize("family", sorted(SAMPLES))
+def test_a_panel_shows_each_metric(family: str) -> None:
+    named = {name for expr in expressions() for name in NAME.findall(expr)}
+    assert named & SAMPLES[family], f"no panel of {PATH.name} shows {family}"
+
+
+def test_braces_of_an_expression_match() -> None:
+    for expr in expressions():
+        assert all(expr.count(left) == expr.count(right) for left, right in ("()", "[]", "{}")), expr
+
+
+def test_panels_are_distinct_and_do_not_overlap() -> None:
+    everything = DASHBOARD["panels"]
+    ids = [panel["id"] for panel in everything]
+    assert len(set(ids)) == len(ids)
+    cells: set[tuple[int, int]] = set()
+    for panel in everything:
+        at = panel["gridPos"]
+        own = {(at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])}
+        assert at["x"] + at["w"] <= 24
+        assert not own & cells, panel["title"]
+        cells |= own
+
+
+def test_any_prometheus_and_any_server_can_be_chosen() -> None:
+    variables = {variable["name"]: variable for variable in DASHBOARD["templating"]["list"]}
+    assert variables["datasource"]["type"] == "datasource"
+    for panel in panels():
+        assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    assert all('instance=~"$instance"' in expr for expr in expressions())
+    assert set(re.findall(r"\$(?:\{)?(\w+)", " ".join(expressions()))) <= {*variables, "__rate_interval"}

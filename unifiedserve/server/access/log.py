@@ -1,0 +1,98 @@
+"""An id for each request, by which log lines, traces and answers belong together, and a line a request."""
+
+import logging
+import time
+import uuid
+from urllib.parse import quote
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from unifiedserve.errors import RequestError
+from unifiedserve.observe.logs import ACCESS_LOGGER, REQUEST_ID
+from unifiedserve.observe.otel import CALLERS_TRACE
+from unifiedserve.server.access.caller import caller_of
+from unifiedserve.server.requests.receive import request_id
+
+_log = logging.getLogger(ACCESS_LOGGER)
+
+_HEADER = "x-request-id"
+_LONGEST_PATH = 256  # characters
+
+
+class RequestLog:
+    """The app, whose requests are known by their ids. Goes around all other middleware.
+
+    A line a request is logged at level INFO: without query, headers and body, which may hold secrets.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; its id stays the task's, so that also what is logged of a crash has it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        id = _take_id(scope)
+        REQUEST_ID.set(id)
+        CALLERS_TRACE.set(_trace_of(Headers(scope=scope)))
+        answer = _Answer(send, id)
+        began = time.monotonic()
+        try:
+            await self._app(scope, receive, answer.send)
+        except Exception:
+            answer.status = answer.status or 500  # as whoever catches it will answer
+            raise
+        finally:
+            _write(scope, answer, time.monotonic() - began)
+
+
+class _Answer:
+    """What was sent of an answer."""
+
+    def __init__(self, send: Send, id: str) -> None:
+        self.status: int | None = None
+        self.bytes = 0
+        self._send = send
+        self._id = id
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer; its headers tell the request's id, if they do not yet tell what became of it."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message.setdefault("headers", [])
+            MutableHeaders(scope=message).setdefault(_HEADER, self._id)
+        elif message["type"] == "http.response.body":
+            self.bytes += len(message.get("body", b""))
+        await self._send(message)
+
+
+def _take_id(scope: Scope) -> str:
+    """Return the client's X-Request-Id; a new one, which becomes that header, if there is none, or an odd one."""
+    try:
+        id = request_id(Request(scope), "")
+    except RequestError:
+        return uuid.uuid4().hex  # the header stays as it is: where it is used, it is refused
+    MutableHeaders(scope=scope)[_HEADER] = id
+    return id
+
+
+def _trace_of(headers: Headers) -> dict[str, str]:
+    return {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+
+
+def _write(scope: Scope, answer: _Answer, seconds: float) -> None:
+    if not _log.isEnabledFor(logging.INFO):
+        return
+    fields = {
+        "method": scope["method"],
+        "path": quote(scope["path"])[:_LONGEST_PATH],  # quoted: it cannot begin a new line
+        "status": answer.status,
+        "seconds": round(seconds, 3),
+        "bytes": answer.bytes,
+        "caller": caller_of(Request(scope)).name,
+    }
+    text = "%(method)s %(path)s %(status)s, %(seconds).3f s, %(bytes)d bytes, caller %(caller)s, request "
+    _log.info(text % fields + (REQUEST_ID.get() or ""), extra={"fields": fields})
