@@ -69,7 +69,7 @@ def stream(daemon: Daemon, answers: list[str]) -> threading.Thread:
             model=daemon.engine.model_name,
             messages=[{"role": "user", "content": "Hello"}],
             temperature=0,
-            max_tokens=120,
+            max_tokens=400,
             stream=True,
             extra_body={"ignore_eos": True},
         )
@@ -78,6 +78,10 @@ def stream(daemon: Daemon, answers: list[str]) -> threading.Thread:
     thread = threading.Thread(target=read)
     thread.start()
     return thread
+
+
+def pids(daemon: Daemon) -> list[int]:
+    return list(daemon.engine.observation.worker_pids().values())
 
 
 def test_no_request_is_lost(shared_by_mps: Daemon, orders: Callable[[], list[str]]) -> None:
@@ -90,10 +94,10 @@ def test_no_request_is_lost(shared_by_mps: Daemon, orders: Callable[[], list[str
         reading = stream(daemon, answers)
         daemon.wait_for(lambda: daemon.engine.observation.in_flight == 1)
         os.kill(before[instance], signal.SIGKILL)
+        daemon.wait_for(lambda before=before: not set(pids(daemon)) & set(before.values()))
         reading.join()
         assert answers == expected
         daemon.wait_idle()
-        assert not set(daemon.engine.observation.worker_pids().values()) & set(before.values())
         asked = [order for order in orders()[told:] if not order.startswith("get")]
         ended = sorted(int(order.split()[2]) for order in asked if order.startswith("terminate_client"))
         assert ended == sorted(pid for name, pid in before.items() if name != instance)
@@ -143,7 +147,7 @@ def test_a_worker_that_finds_them_damaged_has_them_loaded_before_the_next_start(
     daemon.wait_healthy(False)
     daemon.wait_healthy()
     assert len(loaded) == 1
-    assert not set(daemon.engine.observation.worker_pids().values()) & set(before.values())
+    assert not set(pids(daemon)) & set(before.values())
     answers: list[str] = []
     stream(daemon, answers).join()
     assert answers

@@ -63,14 +63,38 @@ def test_more_requests_than_allowed_are_refused_at_once(daemon: Daemon) -> None:
     def attempt(number: int) -> str:
         try:
             return "served" if tokens(daemon, text_part(f"Hello {number}"), max_tokens=100) else "empty"
-        except openai.InternalServerError as error:
-            return str(error.status_code)
+        except openai.RateLimitError as error:
+            return f"come again in {error.response.headers['retry-after']}"
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         outcomes = list(pool.map(attempt, range(16)))
     assert outcomes.count("served") >= 2
-    assert set(outcomes) == {"served", "503"}
+    waits = [int(outcome.split()[-1]) for outcome in outcomes if outcome != "served"]
+    assert waits
+    assert all(1 <= seconds <= 60 for seconds in waits)
     daemon.wait_idle()
+
+
+@WORKERS
+@pytest.mark.daemon(max_running=1, max_queue_time=1e-6)
+def test_requests_that_would_wait_too_long_are_refused_until_there_is_no_queue(daemon: Daemon) -> None:
+    client = daemon.client.with_options(max_retries=0)
+
+    def attempt(number: int) -> str:
+        asked = {"role": "user", "content": f"Hello {number}"}
+        try:
+            client.chat.completions.create(model=daemon.engine.model_name, messages=[asked], max_tokens=20)
+        except openai.RateLimitError as error:
+            return error.message
+        return "served"
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        outcomes = set(pool.map(attempt, range(64)))
+    assert "served" in outcomes
+    assert all("before this one" in outcome for outcome in outcomes - {"served"})
+    assert len(outcomes) > 1
+    daemon.wait_idle()
+    assert attempt(65) == "served"
 
 
 @WORKERS

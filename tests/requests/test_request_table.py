@@ -17,7 +17,7 @@ def released() -> list[int]:
 
 @pytest.fixture
 def table(released: list[int]) -> RequestTable:
-    table: RequestTable = RequestTable(lambda: released.append(len(table)))
+    table: RequestTable = RequestTable(1, lambda: released.append(len(table)))
     return table
 
 

@@ -53,7 +53,7 @@ def assemble(
 ) -> Running:
     """Return the parts over workers that have been started; `on_release` is called when a request has ended."""
     placement, metrics, timeline, broadcast = config.workers, watching.metrics, watching.timeline, watching.broadcast
-    table = RequestTable(on_release)
+    table = RequestTable(config.max_running, on_release)
     targets = Targets(config)
     dispatch = Dispatch(placement, table, workers, targets, timeline, broadcast)
     lifecycle = Lifecycle(table, dispatch, metrics)
@@ -63,7 +63,7 @@ def assemble(
         processor=processor,
         workers=workers,
         intake=intake,
-        arrivals=Arrivals(config.max_requests, intake, table, health, timeline, broadcast),
+        arrivals=Arrivals(config, intake, table, health, timeline, broadcast),
         table=table,
         lifecycle=lifecycle,
         reports=reports,

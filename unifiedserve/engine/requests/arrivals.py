@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from unifiedserve.config import EngineConfig
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.requests.intake import Intake
+from unifiedserve.engine.requests.queue_time import retry_after
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.errors import ErrorKind, RequestError
@@ -21,18 +23,18 @@ _LONG = 1 << 16  # characters of messages that take long to tokenise
 
 
 class Arrivals:
-    """Takes requests in, up to a limit of those that are in the engine at once."""
+    """Takes requests in, up to a limit of those that are in the engine at once, and of the time that they wait."""
 
     def __init__(
         self,
-        limit: int,
+        config: EngineConfig,
         intake: Intake,
         table: RequestTable,
         health: Health,
         timeline: Timeline,
         broadcast: Broadcast,
     ) -> None:
-        self._limit = limit
+        self._limit, self._longest_wait = config.max_requests, config.max_queue_time
         self._intake = intake
         self._table = table
         self._health = health
@@ -49,6 +51,8 @@ class Arrivals:
         Raises RequestError for a request that is wrong, or when the engine is full or has come to its end.
         """
         self.check_room()
+        if request.deadline is not None:
+            self._check_wait(request.deadline)
         self._check_media(request)
         active = await self._admit(request)
         self._record(active)
@@ -66,6 +70,20 @@ class Arrivals:
         self._health.check()
         if len(self._table) + self._admitting >= self._limit:
             raise self._busy(f"the server is busy with {self._limit} requests; try again later")
+        if self._longest_wait:
+            self._check_wait(self._longest_wait)
+
+    def _check_wait(self, allowed: float) -> None:
+        """Raise RequestError if one more request would wait longer than that for its turn, as far as can be told."""
+        wait = self._table.queue.wait(self._table.waiting + self._admitting)
+        if wait is not None and wait > allowed:
+            raise RequestError(
+                f"the server has requests for about {wait:.0f} s before this one, which may wait {allowed:g} s; "
+                "try again later",
+                ErrorKind.BUSY,
+                code="too_many_requests",
+                retry_after=retry_after(wait - allowed),
+            )
 
     def _check_media(self, request: GenerateRequest) -> None:
         """Raise RequestError if the media of requests would take too much memory together, unless it is alone."""
@@ -74,7 +92,7 @@ class Arrivals:
             raise self._busy(f"the server holds {held >> 20} MiB of media of other requests; try again later")
 
     def _busy(self, message: str) -> RequestError:
-        wait = self._table.seconds_a_place
+        wait = retry_after(self._table.queue.wait(1) or 0)
         return RequestError(message, ErrorKind.BUSY, code="too_many_requests", retry_after=wait)
 
     def close(self) -> None:

@@ -1,26 +1,23 @@
 """The table of the requests in flight, and of the attempts at them."""
 
 import itertools
-import math
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from unifiedserve.engine.requests.queue_time import QueueTime
 from unifiedserve.engine.requests.record import ActiveRequest
-
-_REMEMBERED = 16  # ends of requests
-_LONGEST_WAIT = 60  # seconds
 
 
 class RequestTable:
-    """All requests in flight. Belongs to the engine's event loop; `on_release` is called when a request has ended."""
+    """All requests in flight. Belongs to the engine's event loop."""
 
-    def __init__(self, on_release: Callable[[], None]) -> None:
+    def __init__(self, places: int, on_release: Callable[[], None]) -> None:
+        """So many decode at once; `on_release` is called when a request has ended."""
+        self._places = places
+        self.queue = QueueTime()
         self._on_release = on_release
         self._uids = itertools.count(1)
         self._requests: set[ActiveRequest] = set()
         self._by_attempt: dict[int, ActiveRequest] = {}
-        self._released: deque[float] = deque(maxlen=_REMEMBERED)  # monotonic seconds
 
     def __len__(self) -> int:
         """Count the requests, aborted ones that are still being drained included."""
@@ -37,18 +34,16 @@ class RequestTable:
         """Forget a request that is in no stage any more."""
         active.close()
         self._requests.discard(active)
-        self._released.append(time.monotonic())
+        self.queue.ended(self.waiting)
         for uid in active.attempts:
             self._by_attempt.pop(uid, None)
         self._on_release()
 
     @property
-    def seconds_a_place(self) -> int:
-        """Whole seconds between the ends of requests, of late, and since the last: what to wait for one more."""
-        if not self._released:
-            return _LONGEST_WAIT
-        each = (time.monotonic() - self._released[0]) / len(self._released)
-        return min(max(1, math.ceil(each)), _LONGEST_WAIT)
+    def waiting(self) -> int:
+        """How many requests wait for their first token, or for a place among those that decode."""
+        first = sum(not (active.begun or active.ending) for active in self._requests)
+        return max(first, len(self._requests) - self._places)
 
     def new_uid(self) -> int:
         """Return the uid of a further attempt."""

@@ -1,0 +1,43 @@
+"""How long a request would wait for its turn: by how many wait already, and how fast requests have ended lately.
+
+By Little's law the wait is the number of those who wait over the rate at which requests end, whatever holds them up:
+decoders, the encoder, pages or places.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+_REMEMBERED = 32  # ends
+_FEWEST = 8  # ends from which a rate is told
+_LONGEST_RETRY = 60  # seconds
+
+
+class QueueTime:
+    """Learns from the ends of requests while others wait, for only then do they tell how fast a place comes free."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Measure by `clock`, in seconds."""
+        self._clock = clock
+        self._ends: deque[float] = deque(maxlen=_REMEMBERED)
+
+    def ended(self, waiting: int) -> None:
+        """Learn that a request has ended while so many waited for their first token."""
+        if waiting:
+            self._ends.append(self._clock())
+        else:
+            self._ends.clear()
+
+    def wait(self, waiting: int) -> float | None:
+        """Return the seconds that one more would wait behind so many; None if that is not known."""
+        if not waiting:
+            return 0.0
+        if len(self._ends) < _FEWEST:
+            return None
+        return waiting * (self._clock() - self._ends[0]) / (len(self._ends) - 1)
+
+
+def retry_after(seconds: float) -> int:
+    """Return after how many whole seconds to come again, for who was told that it may take so long."""
+    return min(max(1, math.ceil(seconds)), _LONGEST_RETRY)
