@@ -8,7 +8,7 @@ SHELL := /bin/bash
 TORCH_VERSION ?= 2.13.0
 # URL of a package index for torch alone, e.g. PyTorch's own of CPU builds; empty: pip's default.
 TORCH_INDEX ?=
-EXTRAS ?= serve,bench,dev
+EXTRAS ?= serve,bench,otel,dev
 # Decoders and transforms that tests compare with; tests skip what is absent.
 REFERENCES := torchcodec==0.13.0 torchvision==0.28.0
 # --system-site-packages lets a machine keep the torch that it already has.
@@ -34,7 +34,7 @@ CPP := $(sort $(shell find $(CORES) -name '*.cpp'))
 NATIVE := $(CPP) $(shell find $(CORES) -name '*.h' -o -name '*.inl') $(wildcard CMakeLists.txt */CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard flashcodec/fuzz/*.cpp flashcodec/fuzz/*.h)
 
-.PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz clean distclean
+.PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz campaign clean distclean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -95,14 +95,14 @@ asan tsan: $(VENV)/.environment ## Run the C++ cores' tests under sanitizers (CM
 	export ASAN_OPTIONS=detect_leaks=0:$${ASAN_OPTIONS:-}
 	$(PY) -m pytest $(or $(ARGS),tests/flashcodec tests/ipc_buffers)
 
-fuzz: $(VENV)/.environment ## Fuzz FlashCodec's core: FUZZ_RUNS of each target, FUZZ_FILES damaged files of FUZZ_VIDEOS
-	@configure() { $(VENV)/bin/cmake -S . -B $$1 -G Ninja -DUNIFIED_PACKAGES=flashcodec -DUNIFIED_FUZZ=ON \
+fuzz: $(VENV)/.environment ## Fuzz the C++ cores: FUZZ_RUNS of each target, FUZZ_FILES damaged files of FUZZ_VIDEOS
+	@configure() { $(VENV)/bin/cmake -S . -B $$1 -G Ninja -DUNIFIED_PACKAGES='flashcodec;ipc_buffers' -DUNIFIED_FUZZ=ON \
 	  -Dpybind11_DIR="$$($(PY) -m pybind11 --cmakedir)" -DPython_EXECUTABLE=$(abspath $(PY)) "$${@:2}" >$$1.log; }
 	mkdir -p build
 	configure build/fuzz --preset fuzz
 	configure build/fuzz-tsan --preset tsan
 	configure build/fuzz-plain -DCMAKE_BUILD_TYPE=Release
-	$(VENV)/bin/cmake --build build/fuzz --target fuzz_targets mutated_worker
+	$(VENV)/bin/cmake --build build/fuzz --target fuzz_targets ipc_fuzz_targets mutated_worker
 	$(VENV)/bin/cmake --build build/fuzz-tsan --target scheduler_stress
 	$(VENV)/bin/cmake --build build/fuzz-plain --target mutated_worker
 	$(PY) flashcodec/fuzz/seeds.py build/fuzz/seeds $(if $(FUZZ_VIDEOS),--videos $(FUZZ_VIDEOS))
@@ -111,10 +111,19 @@ fuzz: $(VENV)/.environment ## Fuzz FlashCodec's core: FUZZ_RUNS of each target, 
 	  build/fuzz/flashcodec/fuzz/fuzz_$$target -runs=$(FUZZ_RUNS) -max_len=60000 -mutate_depth=1 -cross_over=0 \
 	    -timeout=60 -rss_limit_mb=2048 -artifact_prefix=build/fuzz/ build/fuzz/corpus/$$target build/fuzz/seeds
 	done
+	for target in message_queue damaged_queue pages; do
+	  mkdir -p build/fuzz/corpus/$$target
+	  build/fuzz/ipc_buffers/fuzz/fuzz_$$target -runs=$(FUZZ_RUNS) -max_len=4000 -timeout=60 -artifact_prefix=build/fuzz/ \
+	    build/fuzz/corpus/$$target
+	done
 	build/fuzz-tsan/flashcodec/fuzz/scheduler_stress build/fuzz/seeds/h264.mp4 100
 	$(PY) flashcodec/fuzz/mutated_files.py sanitized=build/fuzz/flashcodec/fuzz/mutated_worker \
 	  plain=build/fuzz-plain/flashcodec/fuzz/mutated_worker --count $(FUZZ_FILES) --out build/fuzz/mutated \
 	  $(if $(FUZZ_VIDEOS),--videos $(FUZZ_VIDEOS))
+
+campaign: setup ## Ten thousand hostile requests, files and checkpoints beside token streams (15 minutes; ARGS=--quick: two)
+	$(PIP) --constraint $(VENV)/constraints.txt 'schemathesis>=4,<5'
+	$(PY) bench/campaign/run.py $(ARGS)
 
 clean: ## Remove what was built, but not the virtual environment
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.native

@@ -250,7 +250,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     sandbox: Annotated[
         Literal["auto", "require", "off"],
         Meta(
-            description="What decodes media and tries grammars out gets no network, programs and files of others; auto: "
+            description="What decodes media and tries grammars out has no network, programs, files of others; auto: "
             "as far as the kernel can see to it; require: or the start fails"
         ),
     ] = "auto"

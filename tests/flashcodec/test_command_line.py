@@ -435,7 +435,7 @@ def test_without_rich(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     result = command("doctor", env={"PYTHONPATH": paths})
     assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "flashcodec: this needs rich: pip install 'unifiedserve[cli]'\n"
+    assert result.stderr == "flashcodec: this needs rich: pip install pillow rich typer\n"
 
 
 def test_help_needs_no_heavy_imports() -> None:

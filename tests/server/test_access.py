@@ -75,6 +75,11 @@ async def test_what_tells_something_needs_a_key(guarded: httpx.AsyncClient, path
     assert (await guarded.get(path)).status_code == 401
 
 
+@pytest.mark.parametrize("path", ["/health", "/ready"])
+async def test_probes_may_ask_by_any_name(client: httpx.AsyncClient, path: str) -> None:
+    assert (await client.get(path, headers={"Host": "10.0.0.7:8000"})).status_code == 200
+
+
 @pytest.mark.parametrize("path", ["/health", "/ready", "/", "/playground/app.js"])
 async def test_probes_and_the_page_need_none(guarded: httpx.AsyncClient, path: str) -> None:
     assert (await guarded.get(path)).status_code == 200

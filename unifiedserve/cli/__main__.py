@@ -1,5 +1,46 @@
-"""`python -m unifiedserve.cli`, the same as the command."""
+"""The `unifiedserve` command, and `python -m unifiedserve.cli`: imports the standard library only, until it runs."""
 
-from unifiedserve.cli.app import main
+import sys
 
-main()
+_BAD_SETUP = 2
+# What `pip install "unifiedserve[serve]"` brings, as it is imported
+_SERVE = frozenset(
+    {
+        "PIL",
+        "cachetools",
+        "httpx",
+        "jinja2",
+        "llguidance",
+        "msgspec",
+        "prometheus_client",
+        "psutil",
+        "python_multipart",
+        "rich",
+        "safetensors",
+        "simplejpeg",
+        "starlette",
+        "tokenizers",
+        "torch",
+        "transformers",
+        "typer",
+        "uvicorn",
+    }
+)
+
+
+def main() -> None:
+    """Run the command line; a package that the extra would bring is named in one line on stderr, with exit code 2."""
+    try:
+        from unifiedserve.cli.app import main as run
+
+        run()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _SERVE:
+            raise
+        print(f'unifiedserve: {missing} is not installed: pip install "unifiedserve[serve]"', file=sys.stderr)
+        sys.exit(_BAD_SETUP)
+
+
+if __name__ == "__main__":
+    main()

@@ -92,7 +92,10 @@ def check_certificate(config: EngineConfig) -> None:
 
 @contextlib.contextmanager
 def _reload_on_signal(keys: Keys) -> Iterator[None]:
-    """Read the keys again at SIGHUP; those that there are stay if something is wrong with the new ones."""
+    """Read the keys, if any, again at SIGHUP; they stay as they are if something is wrong with the new ones."""
+    if not keys:
+        yield
+        return
 
     def reload() -> None:
         try:

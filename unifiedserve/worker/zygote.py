@@ -167,8 +167,8 @@ def _rename(name: str) -> None:
 
 
 def _ignore_signals() -> None:
-    """Leave Ctrl-C and SIGTERM, which reach the whole group, to the engine: it sends Shutdown to the workers."""
-    ours = {signal.SIGINT, signal.SIGTERM}
+    """Leave what reaches the whole group, as Ctrl-C does, to the engine: it sends Shutdown to the workers."""
+    ours = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     for number in ours:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)  # blocked by the engine until here

@@ -14,5 +14,5 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _PACKAGES:
             raise
-        print(f"flashcodec: this needs {error.name}: pip install 'unifiedserve[cli]'", file=sys.stderr)
+        print(f"flashcodec: this needs {error.name}: pip install pillow rich typer", file=sys.stderr)
         sys.exit(2)

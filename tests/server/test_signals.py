@@ -1,0 +1,88 @@
+"""A daemon that drains at SIGTERM, and reads its keys again at SIGHUP."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from test_cli import wait_until_closed
+
+from unifiedserve.cli.daemon import Daemon, daemon
+
+ANNE, BEN = "sk-anne-0123456789", "sk-ben-0123456789"
+SMALL = ("--kv-cache-mib", "64")
+
+
+def endless(**given: Any) -> dict[str, Any]:
+    message = {"role": "user", "content": "hi"}
+    return {"messages": [message], "max_tokens": 30_000, "ignore_eos": True, "stream": True, **given}
+
+
+def test_running_requests_end_before_the_daemon_does() -> None:
+    with daemon("", *SMALL, "--drain-timeout", "600") as (url, process):
+        asked = endless(max_tokens=2000)
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, timeout=60) as response:
+            lines = response.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGTERM)
+            wait_until_closed(url)
+            *_, reason, last = [line for line in lines if line]
+        assert '"finish_reason":"length"' in reason
+        assert last == "data: [DONE]"
+        assert process.wait() == 0
+
+
+def test_what_is_not_done_in_time_ends_with_an_error() -> None:
+    with daemon("", *SMALL, "--drain-timeout", "0.1") as (url, process):
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=endless(), timeout=60) as response:
+            lines = response.iter_lines()
+            next(lines)
+            process.send_signal(signal.SIGTERM)
+            *_, last = [line for line in lines if line]
+        assert "the server is shutting down" in last
+        assert process.wait() == 0
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    path = tmp_path / "keys"
+    path.write_text(f"anne {ANNE}\n")
+    return path
+
+
+@pytest.fixture
+def guarded(keys: Path) -> Iterator[Daemon]:
+    with daemon("", *SMALL, "--api-key-file", str(keys)) as served:
+        yield served
+
+
+def status(url: str, key: str) -> int:
+    return httpx.get(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"}).status_code
+
+
+def wait_for(url: str, key: str, wanted: int) -> None:
+    """Returns when a key has another status: a signal is seen to in its own time."""
+    while status(url, key) != wanted:
+        pass
+
+
+def test_keys_are_read_again(guarded: Daemon, keys: Path) -> None:
+    url, process = guarded
+    assert (status(url, ANNE), status(url, BEN)) == (200, 401)
+    keys.write_text(f"ben {BEN}\n")
+    process.send_signal(signal.SIGHUP)
+    wait_for(url, BEN, 200)
+    assert status(url, ANNE) == 401
+
+
+def test_keys_stay_if_the_file_is_wrong(guarded: Daemon, keys: Path) -> None:
+    url, process = guarded
+    keys.write_text("short\n")
+    process.send_signal(signal.SIGHUP)
+    keys.write_text(f"anne {ANNE}\nben {BEN}\n")
+    assert status(url, ANNE) == 200
+    process.send_signal(signal.SIGHUP)
+    wait_for(url, BEN, 200)
+    assert status(url, ANNE) == 200
