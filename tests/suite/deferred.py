@@ -15,7 +15,7 @@ from ipc_buffers import Memory
 from unifiedserve.attention import CrossSpan, RaggedBatch, cross_attention, reference
 from unifiedserve.attention.base import SequenceView
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import DecodeStep, Kernels, Room, Sharing
+from unifiedserve.device.base import DecodeStep, Kernels, Mark, Room, Sharing, SideStream
 from unifiedserve.device.cuda.kernels import CudaKernels
 from unifiedserve.device.cuda.operators import PlannedAttention
 from unifiedserve.device.cuda.products import check_products
@@ -101,8 +101,29 @@ class DeferredStream:
     def record(self, work: Callable[[], object]) -> Callable[[], object]:
         return work
 
+    def mark(self) -> Mark:
+        return BatchMark(self._name)
+
     def download(self, tokens: Tensor) -> DecodeStep:
         return _Download(self._name, tokens)
+
+
+class BatchMark:
+    """It is done when it is waited for, or asked for the second time."""
+
+    def __init__(self, process: str) -> None:
+        self._process, self._asked = process, False
+        self._reach = deferred_device.mark()
+
+    def done(self) -> bool:
+        if self._asked:
+            self.wait()
+        self._asked = not self._asked
+        return not self._asked
+
+    def wait(self) -> None:
+        with deferred_device.process(self._process):
+            self._reach()
 
 
 class _Download:
@@ -154,6 +175,9 @@ class DeferredDevice:
 
     def view(self, memory: Memory) -> Tensor:
         return deferred_device.view(from_dlpack(memory))
+
+    def side_stream(self) -> SideStream:
+        return DeferredStream()
 
     def upload(self, host: Tensor) -> Tensor:
         return host.to(self.torch)

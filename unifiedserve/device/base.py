@@ -5,6 +5,7 @@ positions, masks) is in host memory, and is uploaded where it meets them.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
@@ -110,6 +111,32 @@ class Decoder(Protocol):
 
     def forget(self, row: int) -> None:
         """Let a row be another sequence's from the next step on."""
+
+
+class Mark(Protocol):
+    """A place in a queue of work."""
+
+    def done(self) -> bool:
+        """Tell whether all before it is done."""
+
+    def wait(self) -> None:
+        """Return when it is. Raises RuntimeError if some of it failed."""
+
+
+class SideStream(Protocol):
+    """A queue of work of its own, which `Device.fence` does not wait for unless it is used."""
+
+    def use(self) -> AbstractContextManager[Any]:
+        """Issue to it what is issued meanwhile, behind all that was issued elsewhere before, and fence it."""
+
+    def record(self, work: Callable[[], object]) -> Callable[[], object]:
+        """Return what does the work again, on the same tensors, whatever their values; call it within `use`."""
+
+    def mark(self) -> Mark:
+        """Return a mark behind what was issued; within `use`."""
+
+    def download(self, tokens: Tensor) -> DecodeStep:
+        """Copy int64 [n] to the host behind what was issued, which is a step; within `use`."""
 
 
 class VisionKernels(Protocol):
@@ -234,6 +261,9 @@ class Device(Protocol):
 
     def view(self, memory: Memory) -> Tensor:
         """Return all bytes of shared memory at its `place` as uint8 [n], which keeps them mapped."""
+
+    def side_stream(self) -> SideStream | None:
+        """Return a queue of work beside all others; None if calls return when the work is done."""
 
     def upload(self, host: Tensor) -> Tensor:
         """Return a copy of a host tensor on the device, made in the order of its work; the host may reuse its own."""

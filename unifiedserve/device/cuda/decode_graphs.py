@@ -14,11 +14,10 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from unifiedserve.attention import PagedKV
-from unifiedserve.device.base import DecodeRow, DecodeStep, Device
+from unifiedserve.device.base import DecodeRow, DecodeStep, Device, SideStream
 from unifiedserve.device.cuda.decode_rows import DecodeRows
 from unifiedserve.device.cuda.decoder import CudaDecoder
 from unifiedserve.device.cuda.operators import Attention, PlannedAttention
-from unifiedserve.device.cuda.side_stream import SideStream
 
 _log = logging.getLogger(__name__)
 #: rows of the smaller graphs; beyond, there is one for each multiple of the last

@@ -9,11 +9,11 @@ from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory, free_bytes
 from unifiedserve.config import AttentionBackend, DeviceName, EngineConfig
-from unifiedserve.device.base import Kernels, Room, Sharing
+from unifiedserve.device.base import Kernels, Room, Sharing, SideStream
 from unifiedserve.device.cuda.backends import attention_backend, check_attention_backend
 from unifiedserve.device.cuda.products import check_products
 from unifiedserve.device.cuda.sharing import Mps, TimeSlices
-from unifiedserve.device.cuda.side_stream import CudaStream
+from unifiedserve.device.cuda.side_stream import NORMAL, CudaStream
 from unifiedserve.device.cuda.support import first_gpu, multiplies_bfloat16
 from unifiedserve.errors import ConfigError
 
@@ -61,6 +61,9 @@ class CudaDevice:
 
     def view(self, memory: Memory) -> Tensor:
         return from_dlpack(memory)
+
+    def side_stream(self) -> SideStream:
+        return CudaStream(self.torch, NORMAL)
 
     def upload(self, host: Tensor) -> Tensor:
         """Copy through page-locked memory, which torch keeps until the copy is made."""

@@ -9,12 +9,11 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.device.base import Decoder, Device, StepRunner
+from unifiedserve.device.base import Decoder, Device, SideStream, StepRunner
 from unifiedserve.device.cuda.attention import CudaAttention
 from unifiedserve.device.cuda.decode_graphs import DecodeGraphs
 from unifiedserve.device.cuda.decoder import CudaDecoder
 from unifiedserve.device.cuda.operators import Attention, Pointwise
-from unifiedserve.device.cuda.side_stream import SideStream
 from unifiedserve.device.cuda.vision import CudaVision
 from unifiedserve.device.llama import fits
 

@@ -1,33 +1,23 @@
-"""A stream beside the one that a worker's other work is issued to, whose work can be recorded and done again."""
+"""A stream of CUDA as a `SideStream`."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from unifiedserve.device.base import DecodeStep
+from unifiedserve.device.base import DecodeStep, Mark
 
-
-class SideStream(Protocol):
-    """A queue of work of its own, which `Device.fence` does not wait for."""
-
-    def use(self) -> AbstractContextManager[Any]:
-        """Issue to it what is issued meanwhile, behind all that was issued elsewhere before."""
-
-    def record(self, work: Callable[[], object]) -> Callable[[], object]:
-        """Return what does the work again, on the same tensors, whatever their values; call it within `use`."""
-
-    def download(self, tokens: Tensor) -> DecodeStep:
-        """Copy int64 [n] to the host behind what was issued, which is a step; within `use`."""
+#: of streams: the lower goes first
+HIGH, NORMAL = -1, 0
 
 
 class CudaStream:
-    """A stream of high priority, whose work is recorded in CUDA graphs; these share their memory."""
+    """A stream of some priority, whose work is recorded in CUDA graphs; these share their memory."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device, priority=-1)  # type: ignore[no-untyped-call]
+    def __init__(self, device: torch.device, priority: int = HIGH) -> None:
+        self._stream = torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
 
     def use(self) -> AbstractContextManager[Any]:
@@ -44,19 +34,35 @@ class CudaStream:
             work()
         return graph.replay
 
+    def mark(self) -> Mark:
+        return _Event()
+
     def download(self, tokens: Tensor) -> DecodeStep:
         return _PinnedCopy(tokens)
+
+
+class _Event:
+    """A `Mark` behind what was issued to the current stream."""
+
+    def __init__(self) -> None:
+        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._event.record()
+
+    def done(self) -> bool:
+        return bool(self._event.query())  # type: ignore[no-untyped-call]
+
+    def wait(self) -> None:
+        self._event.synchronize()
 
 
 class _PinnedCopy:
     def __init__(self, tokens: Tensor) -> None:
         self._host = torch.empty(tokens.shape, dtype=tokens.dtype, pin_memory=True)
         self._host.copy_(tokens, non_blocking=True)
-        self._done = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._done.record()
+        self._done = _Event()
 
     def wait(self) -> None:
-        self._done.synchronize()
+        self._done.wait()
 
     def tokens(self) -> list[int]:
         self.wait()

@@ -1,5 +1,7 @@
 """Encode: patches of the patch buffer through the vision encoder, into the visual buffer."""
 
+from dataclasses import dataclass
+
 import torch
 
 from unifiedserve.memory.row_buffer import PageRows, RowBuffer
@@ -12,6 +14,15 @@ from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 
 Batch = list[tuple[StagedPrompt, int]]  # a prompt and one of its units
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """Units in the encoder: the pages that they are read from, and of each those that it is written to."""
+
+    units: Batch
+    patches: list[int]
+    visual: list[list[int]]
 
 
 class EncodeStage:
@@ -50,17 +61,37 @@ class EncodeStage:
                 prompt.reserve(prompt.state.visual_pages)
                 tokens = prompt.state.units[unit].tokens
                 self.log.looked_up(uid, tokens, tokens)
-                outputs.append(self._finished(prompt, unit, list(pages.numbers)))
+                prompt.written(len(pages.numbers))
+                prompt.encoded(unit)
+                outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=list(pages.numbers)))
         return outputs, stale
 
-    @torch.inference_mode()
     def step(self, work: list[EncodeWork]) -> list[Embeddings]:
         """Encode the units in one batch and release their patches. Raises KeyError for prompts that have left."""
+        return self.finish(self.begin(work))
+
+    @torch.inference_mode()
+    def begin(self, work: list[EncodeWork]) -> EncodedBatch:
+        """Have the device encode the units in one batch. Raises KeyError for prompts that have left."""
         batch = [(self._prompts[uid], unit) for uid, units in work for unit in units]
         parts = [prompt.units.parts[unit] for prompt, unit in batch]
         visual = self._adapter.visual_tokens(self._gather(batch), [(plan, range(i, i + 1)) for plan, i in parts])
-        outputs = self._write(batch, visual)
-        self._patches.release([page for prompt, unit in batch for page in prompt.patches.pop(unit)])
+        written = self._write(batch, visual)
+        return EncodedBatch(batch, [page for prompt, unit in batch for page in prompt.patches.pop(unit)], written)
+
+    def finish(self, batch: EncodedBatch) -> list[Embeddings]:
+        """Release the patches of a batch, and the visual tokens of prompts that have left; return the others'."""
+        self._patches.release(batch.patches)
+        outputs = []
+        for (prompt, unit), pages in zip(batch.units, batch.visual, strict=True):
+            if self._prompts.get(prompt.uid) is prompt:
+                if keys := prompt.request.unit_keys:
+                    self.log.looked_up(prompt.uid, prompt.state.units[unit].tokens, 0)
+                    self.log.keep(keys[unit], pages)
+                prompt.encoded(unit)
+                outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=pages))
+            else:
+                self._visual.release(pages)
         return outputs
 
     def _take_up(self, uid: int, pages: Pages) -> bool:
@@ -76,20 +107,14 @@ class EncodeStage:
             pages += self._patches.spread(prompt.patches[unit], prompt.units.parts[unit][0].patches_per_unit)
         return self._patches.get(pages, 0, sum(rows for _, rows in pages))
 
-    def _write(self, batch: Batch, visual: torch.Tensor) -> list[Embeddings]:
+    def _write(self, batch: Batch, visual: torch.Tensor) -> list[list[int]]:
+        """Write the tokens into pages that were promised to their prompts; return those of each unit."""
         for prompt, _ in batch:
             prompt.reserve(prompt.state.visual_pages)
         parts = [(prompt.uid, len(prompt.units.rows_of(unit))) for prompt, unit in batch]
         written = self._visual.put_all(visual, parts, self._instance)
         if written is None:
             raise RuntimeError("visual buffer: pages that were promised are gone")
-        for (prompt, unit), pages in zip(batch, written, strict=True):
-            if keys := prompt.request.unit_keys:
-                self.log.looked_up(prompt.uid, prompt.state.units[unit].tokens, 0)
-                self.log.keep(keys[unit], pages)
-        return [self._finished(prompt, unit, pages) for (prompt, unit), pages in zip(batch, written, strict=True)]
-
-    @staticmethod
-    def _finished(prompt: StagedPrompt, unit: int, pages: list[int]) -> Embeddings:
-        prompt.encoded(unit, len(pages))
-        return Embeddings(uid=prompt.uid, unit=unit, pages=pages)
+        for (prompt, _), pages in zip(batch, written, strict=True):
+            prompt.written(len(pages))
+        return written

@@ -1,15 +1,29 @@
-"""The part of a step that encodes: what the cache has, and the rest."""
+"""The part of a step that encodes: what the cache has, and the rest, maybe beside other steps."""
 
 import time
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 from unifiedserve.config import Stage
+from unifiedserve.device.base import Mark, SideStream
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.scheduling import EncodeWork
-from unifiedserve.worker.language.encode import EncodeStage
+from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.measured import Measured
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.port import Port
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A batch that the device encodes, since a time (monotonic seconds)."""
+
+    batch: EncodedBatch
+    tokens: int
+    started: float
+    mark: Mark | None  # of the stream that it is in
 
 
 class EncodeStep:
@@ -23,13 +37,32 @@ class EncodeStep:
         measured: Measured,
         freed: FreedPages,
         port: Port,
+        stream: SideStream | None = None,
     ) -> None:
+        """Encode in `stream`, beside other work, if there is one."""
         self._stage = stage
         self._prompts = prompts
         self._visual = visual
         self._measured = measured
         self._freed = freed
         self._port = port
+        self._stream = stream
+        self._under_way: _UnderWay | None = None
+
+    @property
+    def beside(self) -> bool:
+        """Tell whether batches are encoded beside other steps."""
+        return self._stream is not None
+
+    @property
+    def uids(self) -> set[int]:
+        """The requests of the batch that is under way; none if none is."""
+        return {prompt.uid for prompt, _ in self._under_way.batch.units} if self._under_way else set()
+
+    @property
+    def done(self) -> bool:
+        """Tell whether the batch under way is."""
+        return self._under_way is not None and (self._under_way.mark is None or self._under_way.mark.done())
 
     def recall(self, work: list[EncodeWork]) -> list[int]:
         """Send units on whose visual tokens are there as if they had just been encoded; return stale requests."""
@@ -38,13 +71,27 @@ class EncodeStep:
             self._port.outbox.send(Stage.PREFILL, message)
         return stale
 
-    def run(self, scheduled: list[EncodeWork]) -> None:
-        """Encode what the cache did not have."""
+    def begin(self, scheduled: list[EncodeWork]) -> None:
+        """Have encoded what the cache did not have; `finish` is to be called before the next time."""
         if work := self._missing(scheduled):
-            self._encode(work)
-        for uid, _ in scheduled:
-            if uid in self._prompts:
-                self._prompts.drop_if_done(uid)
+            self._begin(work)
+        self._drop_done(uid for uid, _ in scheduled)
+
+    def finish(self) -> None:
+        """Wait for the batch that is under way, if one is, and send its tokens on."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is None:
+            return
+        with self._stream.use() if self._stream else nullcontext():  # so that the fence is the stream's
+            messages = self._stage.finish(under_way.batch)
+        for message in messages:
+            self._port.outbox.send(Stage.PREFILL, message)
+        self._measured.encoded(under_way.tokens)
+        self._port.neighbours.tell_used(Stage.ENCODE, self._visual.pool.used_pages())
+        self._freed.by_encode()
+        uids = list(dict.fromkeys(prompt.uid for prompt, _ in under_way.batch.units))
+        self._port.reporter.span(Stage.ENCODE, "encode", under_way.started, uids, under_way.tokens)
+        self._drop_done(uids)
 
     def _missing(self, scheduled: list[EncodeWork]) -> list[EncodeWork]:
         return [
@@ -54,15 +101,19 @@ class EncodeStep:
             and (units := [unit for unit in all_units if unit not in prompt.request.reuse.units])
         ]
 
-    def _encode(self, work: list[EncodeWork]) -> None:
+    def _begin(self, work: list[EncodeWork]) -> None:
         start = time.monotonic()
         self._measured.begin_encoding()
         for uid, _ in work:
             self._port.reporter.waited(Stage.ENCODE, uid, self._prompts[uid].end_wait(Stage.ENCODE))
-        for message in self._stage.step(work):
-            self._port.outbox.send(Stage.PREFILL, message)
         tokens = sum(self._prompts[uid].state.units[unit].tokens for uid, units in work for unit in units)
-        self._measured.encoded(tokens)
-        self._port.neighbours.tell_used(Stage.ENCODE, self._visual.pool.used_pages())
-        self._freed.by_encode()
-        self._port.reporter.span(Stage.ENCODE, "encode", start, [uid for uid, _ in work], tokens)
+        if self._stream is None:
+            self._under_way = _UnderWay(self._stage.begin(work), tokens, start, None)
+            return
+        with self._stream.use():
+            self._under_way = _UnderWay(self._stage.begin(work), tokens, start, self._stream.mark())
+
+    def _drop_done(self, uids: Iterable[int]) -> None:
+        for uid in uids:
+            if uid in self._prompts:
+                self._prompts.drop_if_done(uid)

@@ -23,6 +23,7 @@ from unifiedserve.messages.wire import (
 )
 from unifiedserve.scheduling import (
     Budget,
+    EncodeWork,
     HeldStreams,
     Plan,
     State,
@@ -48,7 +49,10 @@ _log = logging.getLogger(__name__)
 
 
 class LanguageLane:
-    """One step is: run prompt chunks and decode tokens in one forward pass, then encode a batch of units."""
+    """One step is: run prompt chunks and decode tokens in one forward pass, then encode a batch of units.
+
+    Where the device goes on by itself and streams are decoded here, the batch is encoded beside the following steps.
+    """
 
     def __init__(
         self, stages: LanguageStages, hosted: frozenset[Stage], budget: Budget, port: Port, share: float = 1.0
@@ -75,7 +79,8 @@ class LanguageLane:
         self._forward_step = ForwardStep(
             model, stages.prefill, stages.decode, stages.prompts, hosted, *shared, self._streams
         )
-        self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared)
+        stream = model.adapter.device.side_stream() if {Stage.ENCODE, Stage.DECODE} <= hosted else None
+        self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared, stream)
         if model.adapter.device.synchronous and goes_between(hosted, budget):
             model.adapter.between_layers = self._go_between
 
@@ -99,7 +104,9 @@ class LanguageLane:
         if Stage.PREFILL in self._hosted:
             self._renew_prefixes()
         plan = self._policy(self._state(), self._held_budget())
-        self._tell(plan)
+        if encoding := bool(self._encode_step.uids):
+            plan = plan._replace(encode=[])
+        self._tell(plan, encoding=encoding)
         if plan.preempt:
             self._preempt(plan.preempt)
         if plan.prefill or plan.decode or self._forward_step.under_way:
@@ -107,18 +114,14 @@ class LanguageLane:
             with self._guard(uids):
                 self._forward_step.run(plan)
         self._report_caches()
-        if plan.encode:
-            self._forward_step.settle()
+        if encoding:
             self._streams.note_heavy()
-            self._port.reporter.flush(self.counts())  # tokens do not wait for the encoder
-            with self._guard(work.uid for work in plan.encode):
-                for uid in self._encode_step.recall(plan.encode):
-                    self._start_anew(uid)
-                self._encoding, self._looks_between = frozenset(work.uid for work in plan.encode), True
-                self._encode_step.run(plan.encode)
-            self._report_caches()
+            if self._encode_step.done or not (self._forward_step.under_way or plan.prefill):
+                self._finish_encoding()
+        elif plan.encode:
+            self._begin_encoding(plan.encode)
         self._port.reporter.learned(self._measured.costs)
-        return AT_ONCE if plan.has_work or self._forward_step.under_way else plan.wait_until
+        return AT_ONCE if plan.has_work or encoding or self._forward_step.under_way else plan.wait_until
 
     def drop(self, abort: Abort) -> None:
         if abort.index is not None or abort.stage is Stage.DECODE:
@@ -140,6 +143,25 @@ class LanguageLane:
 
     def close(self) -> None:
         """Do nothing: nothing runs beside the loop; pages are the engine's to reclaim."""
+
+    def _begin_encoding(self, work: list[EncodeWork]) -> None:
+        if not self._encode_step.beside:
+            self._forward_step.settle()
+        self._streams.note_heavy()
+        self._port.reporter.flush(self.counts())  # tokens do not wait for the encoder
+        with self._guard(uid for uid, _ in work):
+            for uid in self._encode_step.recall(work):
+                self._start_anew(uid)
+            self._encoding, self._looks_between = frozenset(uid for uid, _ in work), True
+            self._encode_step.begin(work)
+        if not self._encode_step.beside:
+            self._finish_encoding()
+        self._report_caches()
+
+    def _finish_encoding(self) -> None:
+        with self._guard(self._encode_step.uids):
+            self._encode_step.finish()
+        self._report_caches()
 
     def _go_between(self) -> None:
         """Prefill short prompts between two layers of the encoder."""
@@ -183,6 +205,8 @@ class LanguageLane:
         self._drop_prompt(uid)
 
     def _drop_prompt(self, uid: int) -> None:
+        if uid in self._encode_step.uids:
+            self._finish_encoding()
         self._prompts.drop(uid)
         self._freed.by_dropped_prompt()
 

@@ -71,9 +71,12 @@ class StagedPrompt:
             self.state.reserve()
             self.promised = pages
 
-    def encoded(self, unit: int, pages: int = 0) -> None:
-        """Note that a unit's visual tokens are there, in `pages` that were promised here."""
+    def written(self, pages: int) -> None:
+        """Note that a unit has taken `pages` that were promised here."""
         self.promised -= pages
+
+    def encoded(self, unit: int) -> None:
+        """Note that a unit's visual tokens are there."""
         self.state.encode_unit(unit)
 
     def take_visual(self, unit: int, pages: list[int]) -> None:
