@@ -19,6 +19,7 @@ class Sizes:
     prompt: int = 128
     alone: int = 128  # tokens of the answer at batch 1
     text: int = 64
+    stream: int = 96  # of answers of which many come at once
     image: int = 16
     video: int = 8
     frames: int = 64
@@ -30,7 +31,7 @@ class Sizes:
     before: int = 8  # such texts alone, one after the other
 
 
-QUICK = Sizes(alone=256, text=8, image=4, video=2, frames=8, settle=24, after=4, between=0.1, before=2)
+QUICK = Sizes(alone=256, text=8, stream=16, image=4, video=2, frames=8, settle=24, after=4, between=0.1, before=2)
 
 
 class Course:
@@ -41,6 +42,9 @@ class Course:
 
     def text(self, tokens: int) -> Awaitable[Answer]:
         return self.client.ask(self.prompts.text(self.sizes.prompt), tokens)
+
+    def stream(self) -> Awaitable[Answer]:
+        return self.client.ask(self.prompts.text(self.sizes.prompt // 2), self.sizes.stream)
 
     def image(self, path: Path) -> Awaitable[Answer]:
         part = {"type": "image_url", "image_url": {"url": path.as_uri()}}

@@ -7,6 +7,7 @@ from typing import Any
 from contestants import read
 
 YARDSTICK = "vllm"
+AT_A_TIME = (1, 4, 8, 16, 32)  # streams
 
 MS, PERCENT, MIB = 1e3, 100.0, 2**-20
 
@@ -28,6 +29,7 @@ class Row:
 
 WORKLOADS = {
     "decode": "one stream",
+    "streams": "streams at once",
     "text8": "8 texts at once",
     "images": "8 images, 4 at a time",
     "video": "one video, idle",
@@ -65,6 +67,8 @@ STREAM = [
 ROWS = [
     Row("decode", "tbt", "time between tokens, p50, ms", MS),
     Row("decode", "over_floor", "× the bandwidth floor"),
+    *(Row("streams", f"tokens{n}", f"{n}: tokens/s", more=True) for n in AT_A_TIME),
+    *(Row("streams", f"tbt{n}", f"{n}: time between tokens, p50, ms", MS) for n in AT_A_TIME),
     Row("text8", "tokens", "tokens/s", more=True),
     Row("text8", "ttft", "mean TTFT, s"),
     Row("images", "requests", "images/s", more=True),

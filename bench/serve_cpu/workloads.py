@@ -12,6 +12,7 @@ from client import Answer
 from course import Course
 from memory import watched
 from phases import phases, phases1
+from rows import AT_A_TIME
 from streaming import grown, moments, running_streams, since, steady_from
 
 Figures = dict[str, Any]
@@ -40,6 +41,22 @@ async def decode(course: Course) -> Figures:
 async def text8(course: Course) -> Figures:
     """Measure eight text requests at once."""
     return rates(await asyncio.gather(*(course.text(course.sizes.text) for _ in range(8))))
+
+
+async def streams(course: Course) -> Figures:
+    """Measure texts at once, by their number: the rate from when all have begun until the first one ends."""
+    found: Figures = {}
+    for count in AT_A_TIME:
+        answers = await asyncio.gather(*(course.stream() for _ in range(count)))
+        begun, ended = max(answer.arrivals[0] for answer in answers), min(answer.arrivals[-1] for answer in answers)
+        arrivals = [answer.arrivals for answer in answers]
+        gaps = [gap for times in arrivals for gap in timeline.times_per_token([t for t in times if t >= begun])]
+        found |= {
+            f"tokens{count}": timeline.rate(arrivals, begun, ended),
+            f"tbt{count}": statistics.median(gaps),
+            "prompt_tokens": answers[0].prompt_tokens,
+        }
+    return found
 
 
 async def images(course: Course) -> Figures:
@@ -109,6 +126,7 @@ def rates(answers: Sequence[Answer]) -> Figures:
 
 
 WORKLOADS: dict[str, Callable[[Course], Awaitable[Figures]]] = {
-    workload.__name__: workload for workload in (decode, text8, images, video, phases, phases1, stall1, stall4, memory)
+    workload.__name__: workload
+    for workload in (decode, streams, text8, images, video, phases, phases1, stall1, stall4, memory)
 }
 LONG = {"phases", "phases1"}  # have a video for which vLLM needs more room than it takes by itself
