@@ -12,6 +12,7 @@ from reference import Reference
 from test_generation import CASES
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.checkpoint import weight_files
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_config, load_processor
 from unifiedserve.models.tiny import make_checkpoint
@@ -117,3 +118,29 @@ def test_resolve_model(checkpoint: Path, tmp_path: Path) -> None:
             resolve_model(name)
     with pytest.raises(ConfigError, match="neither a directory nor a model that can be downloaded"):
         resolve_model("nobody/nothing")
+
+
+@pytest.mark.parametrize(
+    "rules", [{"patch_size": 0}, {"merge_size": -1}, {"max_pixels": 2**63}, {"size": []}, {"size": "x"}]
+)
+def test_absurd_rules_for_images_are_one_line(tmp_path: Path, rules: dict[str, object]) -> None:
+    make_checkpoint(tmp_path)
+    path = tmp_path / "preprocessor_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | rules))
+    with pytest.raises(ConfigError) as caught:
+        load_processor(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["../model.safetensors", "/etc/passwd", 7, None, ["model.safetensors"]])
+def test_an_index_lists_files_of_its_folder_only(tmp_path: Path, name: object) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(ConfigError, match="is no file of this folder"):
+        weight_files(tmp_path)
+
+
+def test_weights_that_are_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.safetensors")
+    with pytest.raises(ConfigError, match=r"no \.safetensors file"):
+        weight_files(tmp_path)

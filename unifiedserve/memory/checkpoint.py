@@ -28,14 +28,24 @@ def weight_files(model_dir: Path) -> list[Path]:
     """List a checkpoint's safetensors files in order; raises ConfigError if there are none or one is missing."""
     index = model_dir / INDEX_FILE
     if not index.is_file():
-        found = sorted(model_dir.glob("*.safetensors"))
+        found = sorted(path for path in model_dir.glob("*.safetensors") if path.is_file())
         if not found:
             raise ConfigError(f"{model_dir}: no .safetensors file; there are no weights to serve")
         return found
-    names = sorted(set(read_json(index).get("weight_map", {}).values()))
+    names = _listed(index)
     if not names:
         raise ConfigError(f"{index}: its weight_map lists no files")
     missing = [name for name in names if not (model_dir / name).is_file()]
     if missing:
         raise ConfigError(f"{index} lists files that {model_dir} does not hold: {', '.join(missing)}")
     return [model_dir / name for name in names]
+
+
+def _listed(index: Path) -> list[str]:
+    """Return the files that an index lists. Raises ConfigError for one of another folder, or what is no list."""
+    listed = read_json(index).get("weight_map", {})
+    names = list(listed.values()) if isinstance(listed, dict) else [listed]
+    for name in names:
+        if not isinstance(name, str) or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise ConfigError(f"{index}: {name!r} is no file of this folder")
+    return sorted(set(names))

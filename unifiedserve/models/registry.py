@@ -78,10 +78,17 @@ def load_config(model_dir: Path) -> Any:
 
 
 def load_processor(model_dir: Path, chat_template: str | None = None) -> Processor:
-    """Load a checkpoint's prompt and media side; `chat_template` (Jinja source) replaces the checkpoint's."""
+    """Load a checkpoint's prompt and media side; `chat_template` (Jinja source) replaces the checkpoint's.
+
+    Raises ConfigError for files that are not what they should be.
+    """
     config = load_config(model_dir)
     make = _class(FAMILIES[config.model_type].processor)
-    processor: Processor = make(model_dir, config, chat_template)
+    try:
+        processor: Processor = make(model_dir, config, chat_template)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise ConfigError(f"{model_dir}: its files are not what the model's processor needs: {reason}") from error
     return processor
 
 

@@ -7,10 +7,11 @@ without torchvision. Where those fail, the rules here go on: see `sample_frames`
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import torch
+from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
@@ -25,15 +26,18 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 IMAGE_DEFAULTS = {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280}
 QWEN2_VIDEO_DEFAULTS = {"min_pixels": 128 * 28 * 28, "max_pixels": 768 * 28 * 28}
 
+_MOST_PIXELS = 1 << 40  # no checkpoint means more
+Edge = Annotated[int, Meta(ge=1, le=1024)]
+
 
 class MediaRules(msgspec.Struct, frozen=True):
     """One processor's JSON; defaults are those of Qwen2-VL's classes in transformers."""
 
-    min_pixels: int
-    max_pixels: int
-    patch_size: int = 14
-    temporal_patch_size: int = 2
-    merge_size: int = 2
+    min_pixels: Annotated[int, Meta(ge=1, le=_MOST_PIXELS)]
+    max_pixels: Annotated[int, Meta(ge=1, le=_MOST_PIXELS)]
+    patch_size: Edge = 14
+    temporal_patch_size: Edge = 2
+    merge_size: Edge = 2
     do_rescale: bool = True
     rescale_factor: float = 1 / 255
     do_normalize: bool = True
