@@ -82,6 +82,10 @@ void MessageQueue::copy_in(std::uint64_t position, std::span<const std::byte> by
 }
 
 MessageView MessageQueue::message_at(std::uint64_t position, std::uint64_t end) const {
+  if (position % kUnit != 0 || end % kUnit != 0 || end - position > capacity()) {
+    throw ArenaError("message queue '" + identity().name + "' is damaged: positions " + std::to_string(position) +
+                     " and " + std::to_string(end));
+  }
   const auto length_offset = static_cast<std::size_t>(position % capacity());
   std::uint64_t length = 0;
   std::memcpy(&length, bytes_.data() + length_offset, sizeof length);

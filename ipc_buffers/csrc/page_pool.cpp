@@ -344,6 +344,7 @@ bool PagePool::recall_page(std::int32_t page, std::uint64_t epoch, std::uint64_t
 std::size_t PagePool::recall(std::span<const std::int32_t> pages, std::span<const std::uint64_t> epochs,
                              PageOwner owner) {
   const auto owned = pack(owner, 1);
+  for (const auto page : pages) word(page);  // throws for one that there is not, before any is taken
   std::size_t recalled = 0;
   while (recalled < pages.size() && recall_page(pages[recalled], epochs[recalled], owned)) ++recalled;
   return recalled;

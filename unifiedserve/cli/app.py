@@ -9,6 +9,7 @@ import typer
 
 from unifiedserve import __version__
 from unifiedserve.cli.bench import bench
+from unifiedserve.cli.leaving import leave
 from unifiedserve.cli.options import from_options, signature_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
@@ -48,6 +49,7 @@ def serve(**options: Any) -> None:
         from unifiedserve.server import daemon
 
         asyncio.run(daemon.serve(config, listener, _announce))
+    leave()
 
 
 def _announce(model_name: str, url: str) -> None:

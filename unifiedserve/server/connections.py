@@ -7,9 +7,12 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from unifiedserve.server.turns import Turns
+
 _HEAD_SECONDS = 15.0  # for a request's head to come, from the connection or the head's first byte on
 _LINGER_SECONDS = 3.0  # for the rest of a body that was not wanted, so that the client reads why
 _UNREAD_SECONDS = 60.0  # in which a client must read something of its answer
+_BEGIN_A_TURN = 4  # requests in a turn of the event loop; each keeps the others from it for about a millisecond
 _MOST = 4096
 _OTHER_DESCRIPTORS = 256  # for uploads, media, workers and their queues
 _ENOUGH_DESCRIPTORS = 1 << 16
@@ -19,6 +22,7 @@ class Connections:
     """All connections: when they are too many, the one that has waited for a request for longest is closed."""
 
     def __init__(self, most: int) -> None:
+        self.turns = Turns(_BEGIN_A_TURN)
         self._most = most
         self._all: set[Connection] = set()
         self._waiting: dict[Connection, None] = {}  # in the order since when
@@ -50,6 +54,7 @@ class Connection(H11Protocol):
 
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
+        self.app = connections.turns.giving(self.app)
         self._connections = connections
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None

@@ -13,6 +13,7 @@ from starlette.types import ExceptionHandler
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.disconnect import ClientGoneError
 
+_LONGEST_PLACE = 256  # characters of a method and path that errors repeat
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; proxies log it
 
 _STATUSES = {
@@ -92,7 +93,7 @@ async def _on_request_error(request: Request, error: Exception) -> Response:
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    where = f"{request.method} {request.url.path}"
+    where = f"{request.method} {request.url.path}"[:_LONGEST_PLACE]
     message = {
         404: f"There is no {where}; GET /docs lists what there is.",
         405: f"{where} is not possible: wrong method.",

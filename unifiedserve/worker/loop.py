@@ -8,6 +8,7 @@ import time
 
 from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
+from unifiedserve.heap import give_back_at_rest
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.wire import Abort, Message, Shutdown, Unfit, unpack
 from unifiedserve.observe.logs import log_of_worker
@@ -91,6 +92,7 @@ def run(spec: WorkerSpec) -> None:
     device.sharing.enter(spec.instance, spec.config.torch_threads)
     confine(spec)
     worker = Worker(spec, device)
+    give_back_at_rest()
     try:
         worker.run()
     finally:

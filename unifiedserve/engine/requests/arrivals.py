@@ -106,9 +106,11 @@ class Arrivals:
         preparing = executor.submit(self._intake.take, request, time.monotonic())
         self._admitting += 1
         self._admitting_bytes += size
+        waiting = asyncio.wrap_future(preparing)
         try:
-            return await asyncio.shield(asyncio.wrap_future(preparing))
+            return await asyncio.shield(waiting)
         except asyncio.CancelledError:
+            waiting.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody else looks
             if not preparing.cancel():  # it has begun
                 preparing.add_done_callback(_discard)
             raise

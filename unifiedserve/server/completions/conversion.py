@@ -14,6 +14,7 @@ from unifiedserve.server.requests.prompts import encoded, separate
 from unifiedserve.server.requests.sampling import engine_request, sampling_params
 
 _MAX_TOKENS = 16  # OpenAI's default for this endpoint
+_MOST_ANSWERS = 1024  # of a request: all of them are one body in the end
 
 
 async def text_requests(asked: CompletionRequest, id: str, engine: ServingEngine) -> list[GenerateRequest]:
@@ -24,6 +25,11 @@ async def text_requests(asked: CompletionRequest, id: str, engine: ServingEngine
     sampling = _sampling(asked)
     wanted = constraint(asked)
     token_ids = await encoded(asked.prompt, "prompt", engine, special=asked.add_special_tokens is not False)
+    refuse_unless(
+        len(token_ids) * sampling.n <= _MOST_ANSWERS,
+        "n",
+        f"{len(token_ids)} prompts with {sampling.n} answers each are more than {_MOST_ANSWERS} answers.",
+    )
     return [engine_request(asked, id, sampling, wanted, prompt_token_ids=ids) for ids in token_ids]
 
 

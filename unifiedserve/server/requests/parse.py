@@ -21,6 +21,7 @@ _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<field>.*?)`", re.DOT
 _MISSING = re.compile(r"^Object missing required field `(?P<field>.*?)`")
 _MOST_OPENED = 200_000  # objects and lists, of which each takes some hundred nanoseconds, and such signs in texts
 _MOST_COMMAS = 2_000_000  # between token ids, mostly
+_MOST_COLONS = 200_000  # behind names, of which each takes a microsecond in which nothing else runs
 _LONGEST_NAME = 64  # characters of what a client wrote that errors repeat
 _LONGEST_MESSAGE = 4096
 _LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
@@ -62,11 +63,11 @@ def _check_size(body: bytes | bytearray) -> None:
     if len(body) <= _MOST_OPENED:
         return
     signs = np.frombuffer(body, np.uint8)
-    opened, commas = (sum(np.count_nonzero(signs == ord(sign)) for sign in given) for given in ("{[", ","))
-    if opened > _MOST_OPENED or commas > _MOST_COMMAS:
+    opened, commas, colons = (sum(np.count_nonzero(signs == ord(sign)) for sign in given) for given in ("{[", ",", ":"))
+    if opened > _MOST_OPENED or commas > _MOST_COMMAS or colons > _MOST_COLONS:
         raise RequestError(
-            f"The body has {opened} opening braces and brackets and {commas} commas; at most {_MOST_OPENED} and "
-            f"{_MOST_COMMAS} are allowed.",
+            f"The body has {opened} opening braces and brackets, {commas} commas and {colons} colons; at most "
+            f"{_MOST_OPENED}, {_MOST_COMMAS} and {_MOST_COLONS} are allowed.",
             ErrorKind.TOO_LARGE,
             code="request_too_large",
         )

@@ -85,10 +85,17 @@ def check_origin(services: Services, request: Request) -> None:
     origin = request.headers.get("origin")
     if origin is None or origin in services.engine.config.cors_origins:
         return
-    if urlsplit(origin).netloc != request.headers.get("host"):
+    if _host_of(origin) != request.headers.get("host"):
         raise RequestError(
             f"Pages of {shortened(origin)} may not use this server.", ErrorKind.FORBIDDEN, code="forbidden_origin"
         )
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # http://[
+        return None
 
 
 def _check_label(request: Request) -> None:

@@ -69,6 +69,13 @@ class IncompleteDetails(msgspec.Struct):
     reason: Literal["max_output_tokens"]
 
 
+class ResponseEvent(msgspec.Struct):
+    """What all events of a stream have; the rest is as OpenAI describes it for each type."""
+
+    type: str
+    sequence_number: int
+
+
 class ResponseObject(msgspec.Struct, kw_only=True):
     """Nothing of it is stored."""
 

@@ -15,7 +15,7 @@ from unifiedserve.server.chat.route import begin_chat
 from unifiedserve.server.endpoint import Endpoint, Services
 from unifiedserve.server.requests.receive import received, request_id
 from unifiedserve.server.responses.conversion import chat_request, response_param
-from unifiedserve.server.responses.objects import ResponseObject
+from unifiedserve.server.responses.objects import ResponseEvent, ResponseObject
 from unifiedserve.server.responses.reply import ResponsesReply
 from unifiedserve.server.responses.request import ResponsesRequest
 
@@ -67,4 +67,5 @@ ENDPOINT = Endpoint(
     post_responses,
     body=ResponsesRequest,
     answer=ResponseObject,
+    event=ResponseEvent,
 )

@@ -1,0 +1,57 @@
+"""Freed memory goes back when a process has worked and comes to rest, and only then."""
+
+import subprocess
+import sys
+
+import pytest
+
+from unifiedserve.heap import _Rest
+
+PROGRAM = """
+import ctypes, os, time
+from unifiedserve import heap
+
+heap._LOOK_SECONDS = 0.2
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+blocks = [libc.malloc(60_000) for _ in range(4000)]  # small ones, that the C library keeps
+for block in blocks:
+    ctypes.memset(block, 1, 60_000)
+begin = time.process_time()
+while time.process_time() - begin < heap._WORTH_IT:
+    pass
+for block in blocks[:-1]:  # the last one holds the heap's end
+    libc.free(block)
+full = resident()
+heap.give_back_at_rest()
+begin = time.process_time()
+while time.process_time() - begin < heap._WORTH_IT:
+    pass
+while resident() > full - 200_000_000:
+    time.sleep(0.05)
+"""
+
+
+def test_it_goes_back() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+
+
+@pytest.mark.parametrize(
+    ("took", "given_back"),
+    [
+        ([0.0, 0.0, 0.0], []),  # nothing was done
+        ([5.0, 5.0, 0.0, 0.0, 0.0], [2]),  # once
+        ([5.0, 0.0, 0.01, 0.0], [1]),
+        ([5.0, 1.0, 2.0, 1.0], []),  # no rest
+        ([5.0, 0.0, 5.0, 0.0], [1, 3]),
+        ([0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05, 0.05], [10]),  # little by little
+    ],
+)
+def test_once_each_time_that_it_comes_to_rest(took: list[float], given_back: list[int]) -> None:
+    clock = iter([0.0, *(sum(took[: i + 1]) for i in range(len(took)))])
+    rest = _Rest(lambda: next(clock))
+    assert [look for look, _ in enumerate(took) if rest.begins(5.0)] == given_back
