@@ -32,7 +32,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 CORES := native flashcodec/csrc ipc_buffers/csrc unifiedserve/csrc
 CPP := $(sort $(shell find $(CORES) -name '*.cpp'))
 NATIVE := $(CPP) $(shell find $(CORES) -name '*.h' -o -name '*.inl') $(wildcard CMakeLists.txt */CMakeLists.txt)
-FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard flashcodec/fuzz/*.cpp flashcodec/fuzz/*.h)
+FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard */fuzz/*.cpp */fuzz/*.h)
 
 .PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz campaign clean distclean
 

@@ -63,7 +63,7 @@ std::size_t size_for(int version) {
 
 void allow(int ruleset, const std::string& path, Rights rights) {
   const Descriptor file(::open(path.c_str(), O_PATH | O_CLOEXEC));  // NOLINT(cppcoreguidelines-pro-type-vararg)
-  struct stat about{};
+  struct stat about {};
   if (file.number < 0 || ::fstat(file.number, &about) != 0) return;
   landlock_path_beneath_attr rule{};
   rule.allowed_access = S_ISDIR(about.st_mode) ? rights : rights & kOfFiles;
