@@ -19,7 +19,8 @@ export function askForKey(refused) {
     const dialog = element("dialog", { class: "key" }, form);
     dialog.addEventListener("cancel", (event) => event.preventDefault());
     form.addEventListener("submit", () => {
-      document.cookie = `${COOKIE}=${encodeURIComponent(input.value.trim())}; path=/; SameSite=Strict`;
+      const secure = location.protocol === "https:" ? "; Secure" : "";
+      document.cookie = `${COOKIE}=${encodeURIComponent(input.value.trim())}; path=/; SameSite=Strict${secure}`;
       dialog.remove();
       resolve();
     });
