@@ -64,12 +64,19 @@ class EngineMemory:
             undo.callback(self._free_shared)
             self._owned = undo.pop_all()
 
-    def renew(self) -> None:
-        """Replace pools and queues by fresh ones over the same pages, for workers of the next generation."""
-        self.shared.unlink()
+    def renew(self, *, keeps: bool = False) -> None:
+        """Replace queues and pools by fresh ones over the same pages, for workers of the next generation.
+
+        `keeps`: the pools stay, and with them the knowledge of what free pages hold.
+        """
+        before = self.shared
+        pools = before.hand_over_pools() if keeps else None
+        before.unlink()
         self.generation += 1
-        layout = msgspec.structs.replace(self._layout, engine_id=f"{self._engine_id}-{self.generation}")
-        self.shared = SharedMemory.create(layout, self._pages)
+        own = f"{self._engine_id}-{self.generation}"
+        pools_id = (before.layout.pools_id or before.layout.engine_id) if keeps else own
+        layout = msgspec.structs.replace(self._layout, engine_id=own, pools_id=pools_id)
+        self.shared = SharedMemory.create(layout, self._pages, pools)
 
     def load_again(self, model_dir: Path) -> None:
         """Write the weights anew, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""

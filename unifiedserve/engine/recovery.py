@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import time
 from collections import deque
 from collections.abc import Callable
@@ -50,7 +51,8 @@ class Recovery:
             _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
             self._on_restart()
             self._health.restarting()
-            self._keep(asyncio.create_task(self._recover(running, damaged=code == DAMAGED_WEIGHTS)))
+            killed = code == -signal.SIGKILL  # from outside: it has written nothing that it was not to write
+            self._keep(asyncio.create_task(self._recover(running, damaged=code == DAMAGED_WEIGHTS, keeps=killed)))
 
     def give_up(self, reason: str) -> None:
         """End it all."""
@@ -73,14 +75,14 @@ class Recovery:
         self._restarts.append(now)
         return often
 
-    async def _recover(self, running: Running, *, damaged: bool) -> None:
+    async def _recover(self, running: Running, *, damaged: bool, keeps: bool) -> None:
         """Restart the workers over fresh pools, then send every unfinished answer through again.
 
-        Damaged weights are loaded anew.
+        Damaged weights are loaded anew. Where the caches are to be kept, answers go on from their full pages.
         """
         lost = running.lifecycle.workers_lost()
         try:
-            await running.workers.restart(self._health.weights_sum, damaged=damaged)
+            await running.workers.restart(self._health.weights_sum, damaged=damaged, keeps=keeps)
             await self._health.wait_decided(self._startup_timeout)
         except Exception as error:
             _log.exception("the restart failed")

@@ -90,15 +90,18 @@ class Supervisor:
         ]
         self._workers.start(specs, self._device.sharing.environment, self._memory.generation, on_exit)
 
-    def restart(self, on_exit: OnExit, weights_sum: int | None = None, *, damaged: bool = False) -> None:
+    def restart(
+        self, on_exit: OnExit, weights_sum: int | None = None, *, damaged: bool = False, keeps: bool = False
+    ) -> None:
         """Replace pools, queues and workers, over the same weights, after a worker died.
 
         A fault on a GPU ends all workers that share it, and what lets them share it must be begun anew. Its memory
-        stays: the weights must add up to `weights_sum`; `damaged` ones are loaded anew.
+        stays: the weights must add up to `weights_sum`; `damaged` ones are loaded anew. `keeps`: what pages hold can
+        be reused.
         """
         self._workers.kill(self._device.sharing.terminate)
         self._device.sharing.start()
-        self._memory.renew()
+        self._memory.renew(keeps=keeps)
         if damaged:
             _log.warning("loading the weights anew: what is in the device's memory has been damaged")
             self._memory.load_again(self._model_dir)

@@ -77,14 +77,15 @@ class Workers:
         """Queue a message for an instance. Raises RequestError for one that is too large for its inbox."""
         self._link.send(instance, message)
 
-    async def restart(self, weights_sum: int | None = None, *, damaged: bool = False) -> None:
-        """Replace the workers, their queues and pools; all that these held is lost.
+    async def restart(self, weights_sum: int | None = None, *, damaged: bool = False, keeps: bool = False) -> None:
+        """Replace the workers, their queues and pools; what pages held is lost, unless the caches are to be kept.
 
         The weights must add up to `weights_sum`; `damaged` ones are loaded anew.
         """
         async with self._changing:
-            await asyncio.to_thread(self._replace, weights_sum, damaged)
-            self._link, self.caches = self._connect()
+            await asyncio.to_thread(self._replace, weights_sum, damaged, keeps)
+            self._link, caches = self._connect()
+            self.caches = self.caches if keeps else caches
 
     async def stop(self) -> None:
         """End the workers and remove all shared memory."""
@@ -97,9 +98,9 @@ class Workers:
         link = Link(self.memory, self._events.messages, self._events.link_failed)
         return link, Caches(self._config, pools, self._processor)
 
-    def _replace(self, weights_sum: int | None, damaged: bool) -> None:
+    def _replace(self, weights_sum: int | None, damaged: bool, keeps: bool) -> None:
         self._link.close()
-        self._supervisor.restart(self._events.exited, weights_sum, damaged=damaged)
+        self._supervisor.restart(self._events.exited, weights_sum, damaged=damaged, keeps=keeps)
 
     def _shut_down(self) -> None:
         try:

@@ -32,10 +32,15 @@ class MemoryLayout(msgspec.Struct, frozen=True):
     instances: tuple[str, ...]
     state_pages: int = 0  # pages of the KV cache for each sequence's recurrent state
     place: str = "host"
+    pools_id: str = ""  # of the pools, which may be older than the queues; empty: as old
 
     def arena(self, name: str) -> str:
         """Return the name of an arena of this engine."""
         return f"{self.engine_id}-{name}"
+
+    def pool(self, name: str) -> str:
+        """Return the name of a pool's arena."""
+        return f"{self.pools_id or self.engine_id}-{name}"
 
     @property
     def pools(self) -> dict[str, PoolSize]:
@@ -87,15 +92,18 @@ class SharedMemory:
         self.inboxes = inboxes
 
     @classmethod
-    def create(cls, layout: MemoryLayout, pages: Mapping[str, Memory]) -> "SharedMemory":
-        """Create all segments over the pools' pages, which stay when these go.
+    def create(
+        cls, layout: MemoryLayout, pages: Mapping[str, Memory], pools: Mapping[str, PagePool] | None = None
+    ) -> "SharedMemory":
+        """Create all segments over the pools' pages, which stay when these go; `pools` that there are stay, too.
 
         Raises ipc_buffers.ArenaError with the sizes, and leaves nothing, if they do not fit.
         """
         memory = cls(layout, Status.create(layout.arena("status")), {}, {})
         try:
             for name, size in layout.pools.items():
-                memory.pools[name] = PagePool.over(layout.arena(name), pages[name], size.page_bytes)
+                kept = pools[name] if pools else None
+                memory.pools[name] = kept or PagePool.over(layout.pool(name), pages[name], size.page_bytes)
             for name in (ENGINE_INBOX, *layout.instances):
                 memory.inboxes[name] = MessageQueue.create(layout.arena(f"inbox-{name}"), _INBOX_BYTES)
         except BaseException:
@@ -108,7 +116,7 @@ class SharedMemory:
         return cls(
             layout,
             Arena.attach(layout.arena("status")),
-            {name: PagePool.attach(layout.arena(name)) for name in layout.pools},
+            {name: PagePool.attach(layout.pool(name)) for name in layout.pools},
             {name: MessageQueue.attach(layout.arena(f"inbox-{name}")) for name in (ENGINE_INBOX, *layout.instances)},
         )
 
@@ -120,6 +128,14 @@ class SharedMemory:
         """Raise PoolError if any pool is not as it must be while no request is in flight."""
         for name, pool in self.pools.items():
             check_pool(name, pool)
+
+    def hand_over_pools(self) -> dict[str, PagePool]:
+        """Return the pools, with all pages free, when all workers have ended; `unlink` leaves them from now on."""
+        pools, self.pools = self.pools, {}
+        for pool in pools.values():
+            for number in range(len(self.layout.instances) + 1):  # 0: of pages that several requests share
+                pool.reclaim(instance=number)
+        return pools
 
     def unlink(self) -> None:
         parts: list[Arena | PagePool | MessageQueue] = [
