@@ -122,7 +122,7 @@ class Campaign:
         bar = self.progress.add_task("schema", total=None)
         examples = max(2, round(self.options.count * _EXAMPLES_A_CASE))
         began = time.monotonic()
-        found = await schema.run(str(target.http.base_url).rstrip("/"), self.options.seed, examples, 400)
+        found = await schema.run(str(target.http.base_url).rstrip("/"), self.options.seed, examples, 900)
         self.outcomes.append(Outcome("schema", 0, "schemathesis", began, time.monotonic(), ""))
         self.findings += [Finding("schema:0", "schemathesis", violation) for violation in found.violations]
         self.figures["schema"] = {"cases": found.cases, "statuses": {}, "kinds": {}}

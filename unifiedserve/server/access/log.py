@@ -5,19 +5,19 @@ import time
 import uuid
 from urllib.parse import quote
 
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unifiedserve.errors import RequestError
 from unifiedserve.observe.logs import ACCESS_LOGGER, REQUEST_ID
 from unifiedserve.observe.otel import CALLERS_TRACE
 from unifiedserve.server.access.caller import caller_of
-from unifiedserve.server.requests.receive import request_id
+from unifiedserve.server.requests.receive import is_request_id
 
 _log = logging.getLogger(ACCESS_LOGGER)
 
-_HEADER = "x-request-id"
+_HEADER = b"x-request-id"
+_TRACE = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
+_KNOWN = {_HEADER, *_TRACE}
 _LONGEST_PATH = 256  # characters
 
 
@@ -35,9 +35,10 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        id = _take_id(scope)
+        known = {name: value for name, value in scope["headers"] if name in _KNOWN}
+        id = _take_id(scope, known.get(_HEADER))
         REQUEST_ID.set(id)
-        CALLERS_TRACE.set(_trace_of(Headers(scope=scope)))
+        CALLERS_TRACE.set({name: known[key].decode("latin-1") for key, name in _TRACE.items() if key in known})
         answer = _Answer(send, id)
         began = time.monotonic()
         try:
@@ -62,25 +63,23 @@ class _Answer:
         """Send a part of the answer; its headers tell the request's id, if they do not yet tell what became of it."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message.setdefault("headers", [])
-            MutableHeaders(scope=message).setdefault(_HEADER, self._id)
+            headers = list(message.get("headers", ()))
+            if not any(name == _HEADER for name, _ in headers):
+                headers.append((_HEADER, self._id.encode()))
+            message["headers"] = headers
         elif message["type"] == "http.response.body":
             self.bytes += len(message.get("body", b""))
         await self._send(message)
 
 
-def _take_id(scope: Scope) -> str:
-    """Return the client's X-Request-Id; a new one, which becomes that header, if there is none, or an odd one."""
-    try:
-        id = request_id(Request(scope), "")
-    except RequestError:
-        return uuid.uuid4().hex  # the header stays as it is: where it is used, it is refused
-    MutableHeaders(scope=scope)[_HEADER] = id
-    return id
-
-
-def _trace_of(headers: Headers) -> dict[str, str]:
-    return {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+def _take_id(scope: Scope, given: bytes | None) -> str:
+    """Return the client's X-Request-Id; a new one if there is none, which becomes that header, or an odd one."""
+    if given is None:
+        id = uuid.uuid4().hex
+        scope["headers"] = [*scope["headers"], (_HEADER, id.encode())]
+        return id
+    text = given.decode("latin-1")
+    return text if is_request_id(text) else uuid.uuid4().hex  # where an odd one is used, it is refused
 
 
 def _write(scope: Scope, answer: _Answer, seconds: float) -> None:

@@ -28,7 +28,7 @@ class Bodies:
         begin, received = loop.time(), 0
         stream = request.stream()
         while True:
-            patience = min(self._timeout, _PATIENCE + received / _LEAST_RATE)
+            patience = self._patience(received)
             try:
                 async with asyncio.timeout_at(begin + patience):
                     piece = await anext(stream, None)
@@ -48,14 +48,30 @@ class Bodies:
             raise too_large(limit)
         held = HeldBody(self)
         try:
-            async for piece in self.pieces(request):
-                held.take(piece)
-                if len(held.data) > limit:
-                    raise too_large(limit)
+            await self._fill(held, request, limit)
         except BaseException:
             held.close()
             raise
         return held
+
+    async def _fill(self, held: "HeldBody", request: Request, limit: int) -> None:
+        """Take a body in; what comes keeps the time limit off."""
+        begin, patience = asyncio.get_running_loop().time(), self._patience(0)
+        try:
+            async with asyncio.timeout_at(begin + patience) as end:
+                async for piece in request.stream():
+                    held.take(piece)
+                    if len(held.data) > limit:
+                        raise too_large(limit)
+                    if self._patience(len(held.data)) > patience + 1:
+                        patience = self._patience(len(held.data))
+                        end.reschedule(begin + patience)
+        except TimeoutError:
+            raise self._late(len(held.data), patience) from None
+
+    def _patience(self, received: int) -> float:
+        """Return the seconds that a body may have taken of which so many bytes have come."""
+        return min(self._timeout, _PATIENCE + received / _LEAST_RATE)
 
     def count(self, size: int) -> None:
         """Count so many bytes more, or less; raise RequestError 429 if there is no room for them."""

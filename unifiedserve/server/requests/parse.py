@@ -75,9 +75,9 @@ def _check_size(body: bytes | bytearray) -> None:
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
     """Raise RequestError for an object in which a name comes twice: parsers disagree on which one counts."""
-    names = Counter(name for name, _ in pairs)
-    if len(names) < len(pairs):
-        repeated = shortened(names.most_common(1)[0][0])
+    if len(dict(pairs)) < len(pairs):
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        repeated = shortened(name)
         raise RequestError(f"`{repeated}` comes twice in an object.", param=repeated, code="invalid_json")
 
 

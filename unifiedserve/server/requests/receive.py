@@ -67,10 +67,15 @@ def _check_model(asked: ModelRequest, served: str) -> None:
         )
 
 
+def is_request_id(text: str) -> bool:
+    """Tell whether a text is fit for the id of a request."""
+    return _REQUEST_ID.fullmatch(text) is not None
+
+
 def request_id(request: Request, prefix: str) -> str:
     """Return the client's X-Request-Id, or a new one, behind `prefix`; raise RequestError 400 for one that is odd."""
     id = request.headers.get("x-request-id") or uuid.uuid4().hex
-    if not _REQUEST_ID.fullmatch(id):
+    if not is_request_id(id):
         raise RequestError("X-Request-Id must be 1 to 128 letters, digits, '.', '_', ':' or '-'.", param="X-Request-Id")
     return prefix + id
 
