@@ -2,9 +2,9 @@
 
 First some clients ask one question after another: what is answered then is the capacity. Then questions arrive at
 ten times that rate, whatever becomes of those before; nobody waits for as long as a refusal says. Rounds of both take
-turns on one daemon with the bundled model.
+turns on one daemon.
 
-    python bench/overload.py --rounds 3 --json bench/results/overload.json
+    python bench/overload.py --model CHECKPOINT --rounds 3 --json bench/results/overload.json
 """
 
 import asyncio
@@ -37,6 +37,7 @@ QUESTION = "Which shapes are there, what do they do, and in which order do they 
 class Load:
     """What came of some seconds of questions."""
 
+    begin: float  # monotonic seconds, from when on answers count
     seconds: float
     asked: int = 0
     took: list[float] = field(default_factory=list)  # seconds of each complete answer that came in that time
@@ -51,10 +52,10 @@ class Load:
 
 
 class Clients:
-    """Those that ask for `tokens` tokens each."""
+    """Those that ask for `tokens` tokens each; answers of the first `lead` seconds of a load do not count."""
 
-    def __init__(self, http: httpx.AsyncClient, tokens: int) -> None:
-        self._http = http
+    def __init__(self, http: httpx.AsyncClient, tokens: int, lead: float) -> None:
+        self._http, self._lead = http, lead
         self._body: dict[str, Any] = {
             "messages": [{"role": "user", "content": QUESTION}],
             "max_tokens": tokens,
@@ -64,21 +65,21 @@ class Clients:
 
     async def in_turn(self, clients: int, seconds: float) -> Load:
         """Let each client ask again and again."""
-        load = Load(seconds)
-        end = time.monotonic() + seconds
+        load = Load(time.monotonic() + self._lead, seconds)
+        end = load.begin + seconds
 
         async def client() -> None:
             while time.monotonic() < end:
                 await self._ask(load, end)
 
-        await _for(seconds, [client] * clients)
+        await _for(self._lead + seconds, [client] * clients)
         return load
 
     async def at_rate(self, rate: float, seconds: float) -> Load:
         """Ask `rate` questions a second, at equal distances."""
-        load = Load(seconds)
         begin = time.monotonic()
-        end = begin + seconds
+        load = Load(begin + self._lead, seconds)
+        end = load.begin + seconds
         asking: set[asyncio.Task[None]] = set()
         while (now := time.monotonic()) < end:
             while load.asked < (now - begin) * rate:
@@ -98,7 +99,7 @@ class Clients:
         response = await self._http.post("/v1/chat/completions", json=self._body)
         now = time.monotonic()
         load.statuses[response.status_code] += 1
-        if response.is_success and now <= end:
+        if response.is_success and load.begin <= now <= end:
             load.took.append(now - begin)
         elif response.is_error:
             load.refusal.append(now - begin)
@@ -127,9 +128,8 @@ class Round:
         return self.overload.rate / self.capacity.rate
 
 
-async def _round(http: httpx.AsyncClient, pid: int, clients: int, tokens: int, seconds: float) -> Round:
-    asking = Clients(http, tokens)
-    await asking.in_turn(clients, min(3.0, seconds))
+async def _round(http: httpx.AsyncClient, pid: int, clients: int, tokens: int, lead: float, seconds: float) -> Round:
+    asking = Clients(http, tokens, lead)
     capacity = await asking.in_turn(clients, seconds)
     before = _memory(pid)
     overload = await asking.at_rate(TIMES * capacity.rate, seconds)
@@ -141,7 +141,7 @@ def _memory(pid: int) -> float:
     return sum(each.memory_full_info().pss for each in [process, *process.children(recursive=True)]) / (1 << 20)
 
 
-def _table(rounds: list[Round]) -> Table:
+def _table(rounds: list[Round], lead: float) -> Table:
     table = Table(title=f"{TIMES} times what the server can do")
     for name in ("", "asked/s", "answered/s", "took p50, p99 s", "refused", "of 503 and 500", "refused after p50 ms"):
         table.add_column(name, justify="right" if name else "left")
@@ -149,7 +149,7 @@ def _table(rounds: list[Round]) -> Table:
         for name, load in ("capacity", each.capacity), ("overload", each.overload):
             table.add_row(
                 f"{number} {name}",
-                f"{load.asked / load.seconds:.1f}",
+                f"{load.asked / (lead + load.seconds):.1f}",
                 f"{load.rate:.1f}",
                 _quantiles(load.took),
                 str(load.statuses[429]),
@@ -167,9 +167,11 @@ def _quantiles(values: list[float]) -> str:
 
 def main(
     rounds: Annotated[int, typer.Option(min=1)] = 3,
-    seconds: Annotated[float, typer.Option(min=1, help="Of each of the two loads")] = 20.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Of each of the two loads, which are counted")] = 40.0,
+    lead: Annotated[float, typer.Option(min=0, help="Seconds of each load before that")] = 30.0,
     clients: Annotated[int, typer.Option(min=1, help="That ask in turn, to find the capacity")] = 64,
     tokens: Annotated[int, typer.Option(min=1, help="Of each answer")] = 96,
+    model: Annotated[str, typer.Option(help="Checkpoint; empty: the bundled one, of which HTTP takes most")] = "",
     results: Annotated[Path | None, typer.Option("--json", help="Write the figures here")] = None,
 ) -> None:
     """Measure what is left of the throughput under ten times the load."""
@@ -179,18 +181,18 @@ def main(
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
         async with httpx.AsyncClient(base_url=url, timeout=PATIENCE, limits=limits) as http:
             return [
-                await _round(http, pid, clients, tokens, seconds)
+                await _round(http, pid, clients, tokens, lead, seconds)
                 for _ in track(range(rounds), "rounds", console=Console(stderr=True))
             ]
 
-    with daemon() as served:
+    with daemon(model) as served:
         measured = asyncio.run(measure(served.url, served.process.pid))
-    console.print(_table(measured))
+    console.print(_table(measured, lead))
     left = [each.left for each in measured]
     console.print(f"left of the throughput: {statistics.median(left):.2f} ({min(left):.2f} - {max(left):.2f})")
     if results is not None:
         figures = {
-            "command": f"python bench/overload.py {' '.join(sys.argv[1:])}",
+            "command": f"python bench/overload.py {' '.join(sys.argv[1:])}".replace(model or "?", "CHECKPOINT"),
             "machine": describe_machine(),
             "left": left,
             "rounds": [_summary(each) for each in measured],
