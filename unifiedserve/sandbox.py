@@ -62,6 +62,7 @@ def environment_without_secrets() -> dict[str, str]:
 
 
 def code_paths() -> list[str]:
-    """Return where Python and what it imports are."""
+    """Return where Python, what it imports and further libraries are."""
     package = Path(__file__).resolve().parents[1]
-    return list(dict.fromkeys([sys.prefix, sys.base_prefix, str(package), *filter(None, sys.path)]))
+    libraries = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return list(dict.fromkeys([sys.prefix, sys.base_prefix, str(package), *filter(None, [*sys.path, *libraries])]))
