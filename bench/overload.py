@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import httpx
-import psutil
 import typer
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+from serve_cpu.memory import proportional_set_size
 
 from unifiedserve.cli.daemon import daemon
+from unifiedserve.config import MIB
 from unifiedserve.doctor.machine import describe_machine
 
 TIMES = 10  # as much as it can do
@@ -137,8 +138,7 @@ async def _round(http: httpx.AsyncClient, pid: int, clients: int, tokens: int, l
 
 
 def _memory(pid: int) -> float:
-    process = psutil.Process(pid)
-    return sum(each.memory_full_info().pss for each in [process, *process.children(recursive=True)]) / (1 << 20)
+    return proportional_set_size(pid) / MIB
 
 
 def _table(rounds: list[Round], lead: float) -> Table:

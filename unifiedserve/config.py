@@ -79,6 +79,8 @@ PLACEMENTS = {
 }
 
 MIB = 1 << 20
+#: environment variables: the server's API keys, and the one that a client of ours shows
+API_KEYS, API_KEY = "UNIFIEDSERVE_API_KEYS", "UNIFIEDSERVE_API_KEY"
 DEFAULT_KV_CACHE_MIB = 512  # in host memory
 _MOST_GPU_MIB = 1 << 24
 _SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user gives no target

@@ -29,7 +29,7 @@ from bench.campaign.parts import (
 )
 from bench.campaign.report import Finding, LongGap, Report
 from bench.campaign.watch import Sample, Watch
-from unifiedserve.server.access.keys import VARIABLE
+from unifiedserve.config import API_KEYS
 
 PARTS = ("schema", "requests", "media", "checkpoints", "keys")
 _SHARES = {"requests": 0.56, "media": 0.1, "checkpoints": 0.003, "keys": 0.02}
@@ -270,7 +270,7 @@ async def _check_afterwards(
 
 async def _with_keys(campaign: Campaign, log: Path) -> None:
     """Try a daemon that has keys."""
-    with served(log, {VARIABLE: keys.KEY}) as daemon:
+    with served(log, {API_KEYS: keys.KEY}) as daemon:
         async with target_at(daemon.url, keys.KEY) as target:
             await campaign.run_part(keys.PART, target)
     _read_log(campaign, log)

@@ -14,9 +14,8 @@ import httpx
 from bench.campaign.asking import CHAT, chat
 from bench.campaign.cases import DEADLINE, Target
 from unifiedserve import samples
-from unifiedserve.cli.daemon import Daemon, serve_command
+from unifiedserve.cli.daemon import READY, Daemon, serve_command
 
-_READY = re.compile(r"^Serving .* at (http://\S+)$")
 _END_SECONDS = 60
 _USED = re.compile(r'^unifiedserve:buffer_used_pages{buffer="(\w+)"} (\S+)$', re.MULTILINE)
 _RESTARTS = re.compile(r"^unifiedserve:worker_restarts_total (\S+)$", re.MULTILINE)
@@ -38,7 +37,7 @@ def served(log: Path, environment: Mapping[str, str] | None = None) -> Iterator[
         )
     try:
         assert process.stdout is not None
-        ready = _READY.match(process.stdout.readline())
+        ready = READY.match(process.stdout.readline())
         if ready is None:
             raise RuntimeError(f"the daemon does not start: {log.read_text()[-2000:]}")
         yield Daemon(ready[1], process)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+from scripted import ScriptedEngine
 
 from unifiedserve.observe.metrics import Metrics
 
@@ -17,34 +18,10 @@ DASHBOARD: dict[str, Any] = json.loads(PATH.read_text())
 NAME = re.compile(r"unifiedserve:[a-z0-9_]+")
 
 
-class Engine:
-    """One of which all can be told."""
-
-    def stages(self) -> dict[str, tuple[int, int]]:
-        return {"decode": (1, 0)}
-
-    def buffers(self) -> dict[str, tuple[int, int]]:
-        return {"kv": (1, 2)}
-
-    def peaks(self) -> dict[str, int]:
-        return {"kv": 1}
-
-    def cached(self) -> dict[str, int]:
-        return {"kv": 1}
-
-    def memory(self) -> dict[str, int]:
-        return {"weights": 1}
-
-    def held(self) -> tuple[float, float]:
-        return 1.0, 1.0
-
-    target_between_tokens = 1.0
-
-
 def samples_by_family() -> dict[str, set[str]]:
     """Return the names of the samples that a server gives, of each of its metrics."""
     metrics = Metrics(CollectorRegistry())
-    metrics.bind(Engine())
+    metrics.bind(ScriptedEngine().observation)
     metrics.request_finished("stop", 1.0, 1, 1)
     for kind in ("queue", "run"):
         metrics.stage_time("decode", kind, 1.0)

@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable
 
 import pytest
+import test_metrics
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 
@@ -14,28 +15,14 @@ from unifiedserve.observe.metrics import Metrics
 CREATED = "unifiedserve:requests_created"
 
 
-class Engine:
+class Engine(test_metrics.Engine):
     """One that is at work."""
 
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (3, 0), "vision": (1, 4)}
 
-    def buffers(self) -> dict[str, tuple[int, int]]:
-        return {"kv": (5, 20), "patch": (0, 0)}
-
-    def peaks(self) -> dict[str, int]:
-        return {"kv": 11}
-
-    def cached(self) -> dict[str, int]:
-        return {"kv": 7}
-
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20}
-
-    def held(self) -> tuple[float, float]:
-        return 0.25, 0.07
-
-    target_between_tokens = 0.08
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from scripted import ScriptedEngine
 from scripted_app import connected, listening, question
 from starlette.datastructures import Headers
 
-from unifiedserve.config import EngineConfig
+from unifiedserve.config import API_KEYS, EngineConfig
 from unifiedserve.errors import ConfigError, RequestError
 from unifiedserve.server.access.hosts import Hosts, is_loopback
-from unifiedserve.server.access.keys import COOKIE, VARIABLE, Keys
+from unifiedserve.server.access.keys import COOKIE, Keys
 from unifiedserve.server.access.limits import Limits
 from unifiedserve.server.daemon import check_certificate
 
@@ -95,7 +95,7 @@ async def test_openais_client_sends_its_key(key_file: Path) -> None:
 
 
 def test_keys_come_of_the_environment_too(key_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "0123456789abcdef, carl fedcba9876543210")
+    monkeypatch.setenv(API_KEYS, "0123456789abcdef, carl fedcba9876543210")
     keys = Keys(str(key_file))
     assert keys.name_of(Headers(bearer("fedcba9876543210"))) == "carl"
     assert keys.name_of(Headers(bearer(BEN))) == "ben"

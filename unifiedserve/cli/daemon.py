@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from unifiedserve.errors import ConfigError
 
-_READY = re.compile(r"^Serving .* at (http://\S+)$")
+READY = re.compile(r"^Serving .* at (http://\S+)$")  # what a daemon says when requests may come
 
 
 class Daemon(NamedTuple):
@@ -47,6 +47,6 @@ def daemon(model: str | Path = "", *options: str) -> Iterator[Daemon]:
 def _wait_ready(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     for line in process.stdout:
-        if match := _READY.match(line):
+        if match := READY.match(line):
             return match[1]
     raise ConfigError(f"the daemon ended with code {process.wait()} before it was ready")

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from unifiedserve.bench.client.connection import connect
 from unifiedserve.cli.metrics_view import Quantiles, Sample, View, view_of
-from unifiedserve.config import MIB
+from unifiedserve.config import API_KEY, MIB
 from unifiedserve.errors import ConfigError
 
 _SILENCE = 10.0  # seconds
@@ -161,7 +161,7 @@ async def _look(client: httpx.AsyncClient) -> tuple[Sample, State]:
     except httpx.HTTPError as error:
         raise ConfigError(f"the daemon at {where} cannot be reached: {error or type(error).__name__}") from error
     if metrics.status_code == httpx.codes.UNAUTHORIZED:
-        raise ConfigError(f"the daemon at {where} wants one of its keys: set UNIFIEDSERVE_API_KEY")
+        raise ConfigError(f"the daemon at {where} wants one of its keys: set {API_KEY}")
     if metrics.is_error:
         raise ConfigError(f"{where}: /metrics answered {metrics.status_code}; is this a daemon of unifiedserve?")
     try:

@@ -67,6 +67,7 @@ def rehearse(
     end = time.monotonic() + spec.config.startup_timeout
     room = device.room()
     key = key_of(spec, room.name if room else device.name)
+    share = known.find(key)
     before = _free(device)
     try:
         process = shared_zygote().fork(spec, device.sharing.environment(spec.instance))
@@ -76,9 +77,10 @@ def rehearse(
         _await(Ready, memory, process, end)
         ready = _free(device)
         inbox = memory.inboxes[spec.instance.name]
-        inbox.send(pack(Rehearse(_large_medium(processor), processor.patch_row_bytes, known.find(key))))
+        inbox.send(pack(Rehearse(_large_medium(processor), processor.patch_row_bytes, share)))
         done = _await(Rehearsed, memory, process, end)
-        known.keep(key, done.share)
+        if share is None:
+            known.keep(key, done.share)
         inbox.send(pack(Shutdown()))
         process.wait(end - time.monotonic())
     finally:

@@ -17,6 +17,7 @@ import httpx
 
 from bench.campaign.asking import CHAT, chat
 from bench.campaign.cases import Kind, Seen, Target, ViolationError
+from unifiedserve.cli.daemon import READY
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 
 _START_SECONDS = 60.0
@@ -25,7 +26,6 @@ _ANSWER_SECONDS = 20.0
 _BAD_SETUP = 2
 _MOST_LINES = 4  # of which one says what is wrong; others are warnings
 _SHARED = Path("/dev/shm")
-_READY = re.compile(rb"Serving .* at (http://\S+)")
 _WEIGHTS = "model.safetensors"
 Break = Callable[[Path, Random], None]
 
@@ -255,8 +255,8 @@ async def _watched(process: asyncio.subprocess.Process) -> Seen:
             line = await process.stdout.readline()
     except TimeoutError:
         raise ViolationError(f"neither ready nor at its end after {_START_SECONDS:.0f} s") from None
-    ready = _READY.match(line)
-    asked = await _asked(ready[1].decode()) if ready else ""
+    ready = READY.match(line.decode(errors="replace"))
+    asked = await _asked(ready[1]) if ready else ""
     if process.returncode is None and ready:
         process.terminate()
     try:

@@ -4,6 +4,7 @@ import os
 
 import httpx
 
+from unifiedserve.config import API_KEY, API_KEYS
 from unifiedserve.errors import ConfigError
 
 _CONNECT = 10.0  # seconds
@@ -11,8 +12,8 @@ _CONNECT = 10.0  # seconds
 
 def key_headers() -> dict[str, str]:
     """Return the headers that show the key of UNIFIEDSERVE_API_KEY, or the first of UNIFIEDSERVE_API_KEYS, if any."""
-    first, *_ = os.environ.get("UNIFIEDSERVE_API_KEYS", "").split(",")
-    words = os.environ.get("UNIFIEDSERVE_API_KEY", first).split()
+    first, *_ = os.environ.get(API_KEYS, "").split(",")
+    words = os.environ.get(API_KEY, first).split()
     return {"Authorization": f"Bearer {words[-1]}"} if words else {}
 
 

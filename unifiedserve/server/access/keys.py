@@ -9,9 +9,9 @@ from urllib.parse import unquote
 
 from starlette.datastructures import Headers
 
+from unifiedserve.config import API_KEYS
 from unifiedserve.errors import ConfigError
 
-VARIABLE = "UNIFIEDSERVE_API_KEYS"
 COOKIE = "unifiedserve-key"  # for the page: browsers send no headers of its own with events and pictures
 _SHORTEST = 16  # characters
 _BEARER = "bearer "
@@ -34,8 +34,8 @@ class Keys:
 
         Raises ConfigError, and leaves the keys as they were, if there is something wrong with them.
         """
-        lines = os.environ.get(VARIABLE, "").replace(",", "\n").splitlines()
-        names = dict(_key(line, f"{VARIABLE}, key {number}") for number, line in _numbered(lines))
+        lines = os.environ.get(API_KEYS, "").replace(",", "\n").splitlines()
+        names = dict(_key(line, f"{API_KEYS}, key {number}") for number, line in _numbered(lines))
         if self._path:
             in_file = dict(_key(line, f"{self._path}:{number}") for number, line in _numbered(_read(self._path)))
             if not in_file:
