@@ -1,6 +1,10 @@
 // What the processor can run, and the choice among kernels that are compiled for several instruction sets.
 #pragma once
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <algorithm>
 #include <span>
 #include <string_view>
@@ -15,6 +19,15 @@ inline bool has_avx2() { return __builtin_cpu_supports("avx2") != 0 && __builtin
 inline bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
          __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+}
+
+// The compiler has no name for it: it is bit 4 of EAX of leaf 7, subleaf 1 (Intel SDM, CPUID).
+inline bool has_avx2_vnni() {
+  unsigned int eax = 0;
+  unsigned int ebx = 0;
+  unsigned int ecx = 0;
+  unsigned int edx = 0;
+  return has_avx2() && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1U << 4)) != 0;
 }
 
 inline bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni") != 0; }

@@ -57,8 +57,22 @@ class Batch:
     ) -> None: ...
 
 class Weight:
-    """A matrix [outputs, inputs] and perhaps its bias [outputs]."""
-    def __init__(self, matrix: torch.Tensor, bias: torch.Tensor | None) -> None: ...
+    """A matrix [outputs, inputs] and perhaps its bias [outputs].
+
+    panels are [ceil(outputs / 16), inputs / values, 16, values], each of 16 outputs with `values` of their inputs side by
+    side: 1 for float32, 2 for bfloat16. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
+    of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales float32 and zeros uint8
+    [ceil(outputs / 16), inputs / group, 16], of groups of 32, 64 or 128 inputs. Raises ValueError for other shapes.
+    """
+    def __init__(
+        self,
+        panels: torch.Tensor,
+        outputs: int,
+        inputs: int,
+        bias: torch.Tensor | None = None,
+        scales: torch.Tensor | None = None,
+        zeros: torch.Tensor | None = None,
+    ) -> None: ...
 
 class DecoderLayer:
     """A layer's weights; norms of query and key heads are None if it has none."""
@@ -90,26 +104,6 @@ class Decoder:
     def __init__(
         self, pool: ThreadPool, shape: DecoderShape, layers: tuple[DecoderLayer, ...], final_norm: torch.Tensor
     ) -> None: ...
-    def attend(
-        self,
-        layer: int,
-        qkv: torch.Tensor,
-        cosine: torch.Tensor,
-        sine: torch.Tensor,
-        batch: Batch,
-        cache: KvCache,
-        out: torch.Tensor,
-    ) -> None:
-        """Attend from queries, keys and values before rotation, qkv [T, (heads + 2 kv_heads) head_dim].
-
-        Layers come in their order; out is [T, heads head_dim], the last layer's [W, heads head_dim].
-        """
-    def gate(self, gate_up: torch.Tensor, out: torch.Tensor) -> None:
-        """Write silu(gate) * up [rows, intermediate] of gate_up [rows, 2 intermediate] to out."""
-    def norm(self, residual: torch.Tensor, delta: torch.Tensor | None, weight: torch.Tensor, out: torch.Tensor) -> None:
-        """Add delta, unless None, to residual (float32), and write its norm to out; all [rows, hidden]."""
-    def plan(self, batch: Batch, cache: KvCache) -> None:
-        """Prepare the methods below, the parts of a step, for a batch."""
     def step(
         self,
         embeds: torch.Tensor,
@@ -119,9 +113,10 @@ class Decoder:
         cache: KvCache,
         hidden: torch.Tensor,
     ) -> None:
-        """Run all layers and the final norm, from embeds [T, hidden] to hidden [W, hidden].
+        """Run all layers and the final norm, from embeds [T, width] to hidden [W, hidden].
 
-        Writes all tokens' keys and values to the cache.
+        Columns of embeds behind the first `hidden` are added after the first layers, `hidden` after each. Writes all tokens'
+        keys and values to the cache.
         """
 
 def attend(

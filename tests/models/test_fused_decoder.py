@@ -13,12 +13,13 @@ from ipc_buffers import PagePool
 from unifiedserve import _core
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
+from unifiedserve.device.back_to_back import back_to_back
 from unifiedserve.device.cpu import CPU
-from unifiedserve.device.cpu import decoder as fused_decoder
 from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.device.cpu.head import Head
+from unifiedserve.device.cpu.matrix import Matrix, joined
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES
-from unifiedserve.device.llama import back_to_back, fits
+from unifiedserve.device.llama import fits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.models.hub import load_transformers
 
@@ -85,14 +86,10 @@ LENGTHS = [60, 22]
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("products", ["kernels", "torch"])
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_equals_transformers(structure: str, products: str, pool_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if products == "torch":
-        monkeypatch.setattr(fused_decoder, "MANY_ROWS", 0)
+def test_equals_transformers(structure: str, pool_name: str) -> None:
     model = make_model(structure)
     decoder = FusedDecoder(model.model, torch.float32)
-    monkeypatch.setattr(decoder, "_torch_products", products == "torch")
     ids = [torch.randint(0, 100, (n,), generator=torch.Generator().manual_seed(n)) for n in LENGTHS]
     for kv in make_cache(model, pool_name):
         hidden = run(decoder, kv, [model.model.embed_tokens(each) for each in ids], MIXED)
@@ -103,17 +100,11 @@ def test_equals_transformers(structure: str, products: str, pool_name: str, monk
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("products", ["kernels", "torch"])
 @pytest.mark.parametrize("wanted", [(1, 0, 1), (0, 0, 0), (5, 20, 0), (0, 7, 1)])
-def test_wanted_rows_alone(
-    wanted: tuple[int, ...], products: str, pool_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wanted_rows_alone(wanted: tuple[int, ...], pool_name: str) -> None:
     """The last layer does no other rows, and their keys and values are in the cache all the same."""
-    if products == "torch":
-        monkeypatch.setattr(fused_decoder, "MANY_ROWS", 0)
     model = make_model("qwen2")
     decoder = FusedDecoder(model.model, torch.float32)
-    monkeypatch.setattr(decoder, "_torch_products", products == "torch")
     lengths = [30, 20, 1]
     ids = [torch.randint(0, 100, (n + 1,), generator=torch.Generator().manual_seed(n)) for n in lengths]
     expected = [model.model(input_ids=each[None]).last_hidden_state[0] for each in ids]
@@ -182,10 +173,15 @@ def test_fused_weights_are_views_of_the_arena(checkpoint: Any) -> None:
     for layer in adapter.language_model.layers:
         attention, mlp = layer.self_attn, layer.mlp
         for modules in ([attention.q_proj, attention.k_proj, attention.v_proj], [mlp.gate_proj, mlp.up_proj]):
-            weights = [module.weight for module in modules]
-            fused = back_to_back(weights)
-            assert fused.data_ptr() == weights[0].data_ptr()
-            assert torch.equal(fused, torch.cat(weights))
+            parts = [module.matrix for module in modules]
+            fused = joined(parts, torch.bfloat16)
+            assert fused.panels.data_ptr() == parts[0].panels.data_ptr()
+            assert torch.equal(fused.rows(torch.bfloat16), torch.cat([part.rows(torch.bfloat16) for part in parts]))
+
+
+def test_matrices_that_do_not_fill_panels_are_joined_in_a_copy() -> None:
+    parts = [torch.randn(outputs, 8) for outputs in (5, 16, 3)]
+    assert torch.equal(joined([Matrix.of(part) for part in parts], torch.float32).rows(torch.float32), torch.cat(parts))
 
 
 def test_scattered_weights_are_copied() -> None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve import _core
+from unifiedserve.device.cpu.matrix import Matrix
 
 POOL = _core.ThreadPool(1)
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, INTERMEDIATE = 16, 4, 2, 4, 24
@@ -24,7 +25,19 @@ SHAPE = _core.DecoderShape(
 
 
 def weight(outputs: int, inputs: int, dtype: torch.dtype = torch.float32) -> _core.Weight:
-    return _core.Weight(torch.zeros(outputs, inputs, dtype=dtype), torch.zeros(outputs, dtype=dtype))
+    return Matrix.of(torch.zeros(outputs, inputs, dtype=dtype)).native(torch.zeros(outputs, dtype=dtype))
+
+
+def code_weight(**changes: Any) -> _core.Weight:
+    """Codes of 8 bits for a matrix [5, 64], with a scale for each 32 inputs."""
+    arguments = {
+        "panels": torch.zeros(1, 16, 16, 4, dtype=torch.uint8),
+        "outputs": 5,
+        "inputs": 64,
+        "scales": torch.ones(1, 2, 16),
+        "zeros": torch.zeros(1, 2, 16, dtype=torch.uint8),
+    }
+    return _core.Weight(**arguments | changes)
 
 
 def linear(**changes: Any) -> None:
@@ -100,21 +113,22 @@ def rms_norm(**changes: Any) -> None:
     _core.rms_norm(POOL, **arguments | changes)
 
 
-@pytest.mark.parametrize("call", [linear, decoder, batch, cache, step, attend, attend_sequences, rms_norm])
+@pytest.mark.parametrize("call", [linear, code_weight, decoder, batch, cache, step, attend, attend_sequences, rms_norm])
 def test_what_fits_is_taken(call: Callable[[], object]) -> None:
     call()
 
 
 HALF = torch.bfloat16
+SIXTEENS = {"scales": torch.ones(1, 4, 16), "zeros": torch.zeros(1, 4, 16, dtype=torch.uint8)}
 
 
 @pytest.mark.parametrize(
     ("call", "change", "message"),
     [
         (linear, {"x": torch.zeros(3, 8, dtype=torch.float16)}, "x: expected float32 or bfloat16, got float16"),
-        (linear, {"x": torch.zeros(3, 8, dtype=HALF)}, "weight.matrix: expected bfloat16, got float32"),
+        (linear, {"x": torch.zeros(3, 8, dtype=HALF)}, "weight.bias: expected bfloat16, got float32"),
         (linear, {"y": torch.zeros(3, 5, dtype=HALF)}, "y: expected float32, got bfloat16"),
-        (decoder, {"down": weight(HIDDEN, INTERMEDIATE, HALF)}, r"layers\[1\].down.matrix: expected float32"),
+        (decoder, {"down": weight(HIDDEN, INTERMEDIATE, HALF)}, r"layers\[1\].down.bias: expected float32"),
         (decoder, {"key_norm": torch.ones(HEAD_DIM, dtype=torch.float64)}, "key_norm: expected float32, got float64"),
         (batch, {"slots": int32(0, 1, 2)}, "slots: expected int64, got int32"),
         (cache, {"dtype": torch.int32}, "data: expected float32 or bfloat16, got int32"),
@@ -138,11 +152,18 @@ def test_types(call: Callable[..., object], change: dict[str, Any], message: str
         (linear, {"x": torch.zeros(3, 7)}, r"x: expected shape \[rows=3, inputs=8\], got \[3, 7\]"),
         (linear, {"x": torch.zeros(8)}, r"x: expected shape \[rows, inputs=8\], got \[8\]"),
         (linear, {"y": torch.zeros(2, 5)}, r"y: expected shape \[rows=3, outputs=5\], got \[2, 5\]"),
-        (decoder, {"down": weight(HIDDEN, 7)}, r"layers\[1\].down.matrix: expected shape .*=24\], got \[16, 7\]"),
+        (decoder, {"down": weight(HIDDEN, 7)}, r"layers\[1\].down: expected shape .*=24\], got \[16, 7\]"),
+        (code_weight, {"inputs": 48}, r"panels: expected shape \[panels=1, lanes=12, .*\], got \[1, 16, 16, 4\]"),
+        (code_weight, {"zeros": torch.zeros(1, 1, 16, dtype=torch.uint8)}, r"zeros: expected shape .*groups=2"),
+        (code_weight, {"scales": torch.ones(1, 4, 16), "zeros": None}, "codes need scales and zeros"),
+        (code_weight, SIXTEENS, "scales: expected groups of 32, 64 or 128 inputs, got 4 for 64 inputs"),
+        (code_weight, {"panels": torch.zeros(2, 16, 16, 4, dtype=torch.uint8)}, "panels=1"),
         (decoder, {"input_norm": torch.ones(3)}, r"input_norm: expected shape \[hidden=16\], got \[3\]"),
         (batch, {"slots": torch.zeros(3, 1, dtype=torch.int64)}, r"slots: expected shape \[n\], got \[3, 1\]"),
         (batch, {"kv_lens": int32()}, "the index arrays contradict each other"),
-        (step, {"embeds": torch.zeros(2, HIDDEN)}, r"embeds: expected shape \[tokens=3, hidden=16\], got \[2, 16\]"),
+        (step, {"embeds": torch.zeros(2, HIDDEN)}, r"embeds: expected shape \[tokens=3, .*\], got \[2, 16\]"),
+        (step, {"embeds": torch.zeros(3, 24)}, "embeds: expected a multiple of 16 columns, got 24"),
+        (step, {"embeds": torch.zeros(3, 48)}, "no layer after which all columns of the embeddings could be added"),
         (step, {"hidden": torch.zeros(3, HIDDEN)}, r"hidden: expected shape \[wanted=1, hidden=16\]"),
         (attend, {"q": torch.zeros(3, HEADS, 8)}, r"q: expected shape \[tokens=3, heads=4, head_dim=4\]"),
         (attend, {"q": torch.zeros(3, 3, HEAD_DIM), "out": torch.zeros(3, 3, HEAD_DIM)}, "3 query heads for 2"),
@@ -238,7 +259,7 @@ def test_devices() -> None:
 def test_bound_weights_stay_alive() -> None:
     """The core holds the tensors that its objects look into."""
     x, matrix = torch.randn(2, 1000), torch.randn(500, 1000)
-    bound = _core.Weight(matrix.clone(), None)
+    bound = Matrix.of(matrix).native()
     junk = [torch.full((500, 1000), torch.nan) for _ in range(4)]
     y = torch.empty(2, 500)
     _core.linear(POOL, x, bound, y)

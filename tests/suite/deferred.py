@@ -170,6 +170,9 @@ class DeferredDevice:
     def room(self) -> Room:
         return self._room()
 
+    def panels(self, dtype: str) -> bool:
+        return False
+
     def slowness(self) -> str | None:
         return None
 

@@ -15,17 +15,44 @@ T* as_or_null(const std::optional<TensorView>& tensor, std::string_view name, Sh
   return tensor ? tensor->as<T>(name, shape) : nullptr;
 }
 
-struct WeightTensors {
-  TensorView matrix;
-  std::optional<TensorView> bias;
+// The codes of a weight, and what they mean.
+struct CodeTensors {
+  TensorView scales;
+  TensorView zeros;
+};
 
-  // Of argument `name`: a matrix [outputs, inputs] and a bias [outputs]. Throws as TensorView::as.
+// A weight [outputs, inputs] in panels (see kernels.h), of values or codes, and its bias [outputs].
+struct WeightTensors {
+  TensorView panels;
+  std::int64_t outputs;
+  std::int64_t inputs;
+  std::optional<TensorView> bias;
+  std::optional<CodeTensors> codes;
+
+  // Of argument `name`, which is to be [rows, columns]. Throws as TensorView::as.
   template <class T>
-  Weight<T> as(const std::string& name, Size& outputs, Size& inputs) const {
-    const T* const elements = matrix.as<const T>(name + ".matrix", {outputs, inputs});
-    const T* const summands = as_or_null<const T>(bias, name + ".bias", {outputs});
-    return {elements, summands, outputs.value(), inputs.value()};
+  Weight<T> as(const std::string& name, Size& rows, Size& columns) const {
+    check_shape(name, rows, columns);
+    const T* const summands = as_or_null<const T>(bias, name + ".bias", {rows});
+    if (codes) return {code_panels(name), summands, outputs, inputs, weight_codes(name)};
+    constexpr std::int64_t kValues = 4 / sizeof(T);
+    if (inputs % kValues != 0) throw_odd(name);
+    Size number("panels", panel_count());
+    Size lanes("lanes", inputs / kValues);
+    Size of_panel("outputs of a panel", kPanelOutputs);
+    Size values("values", kValues);
+    const T* const matrix = panels.as<const T>(name + ".panels", {number, lanes, of_panel, values});
+    return {reinterpret_cast<const std::uint8_t*>(matrix), summands, outputs, inputs, {}};
   }
+
+  std::int64_t panel_count() const { return (outputs + kPanelOutputs - 1) / kPanelOutputs; }
+
+ private:
+  void check_shape(const std::string& name, Size& rows, Size& columns) const;
+  [[noreturn]] void throw_odd(const std::string& name) const;
+  int bits() const { return panels.size(1) * 8 == inputs ? 4 : 8; }
+  const std::uint8_t* code_panels(const std::string& name) const;
+  WeightCodes weight_codes(const std::string& name) const;
 };
 
 // The cache, if it holds elements of T; else throws pybind11::type_error.

@@ -34,17 +34,59 @@ Batch batch_of(const TensorView& qo_indptr, const TensorView& kv_page_indptr, co
   return batch;
 }
 
-WeightTensors weight_of(const TensorView& matrix, const std::optional<TensorView>& bias) {
-  const WeightTensors weight{matrix, bias};
-  with_element_type(matrix.type(), "matrix", [&]<class T>() {
-    Size outputs("outputs");
-    Size inputs("inputs");
-    weight.as<T>("weight", outputs, inputs);
-  });
+WeightTensors weight_of(const TensorView& panels, std::int64_t outputs, std::int64_t inputs,
+                        const std::optional<TensorView>& bias, const std::optional<TensorView>& scales,
+                        const std::optional<TensorView>& zeros) {
+  if (scales.has_value() != zeros.has_value()) throw std::invalid_argument("codes need scales and zeros");
+  WeightTensors weight{panels, outputs, inputs, bias, {}};
+  if (scales) weight.codes = CodeTensors{*scales, *zeros};
+  const auto check = [&]<class T>() {
+    Size rows("outputs");
+    Size columns("inputs");
+    weight.as<T>("weight", rows, columns);
+  };
+  // Codes may have any bias: what they are multiplied with decides.
+  if (scales && !bias) {
+    check.operator()<float>();
+  } else {
+    with_element_type(scales ? bias->type() : panels.type(), scales ? "bias" : "panels", check);
+  }
   return weight;
 }
 
 }  // namespace
+
+void WeightTensors::check_shape(const std::string& name, Size& rows, Size& columns) const {
+  if (outputs > 0 && inputs > 0 && rows.matches(outputs) && columns.matches(inputs)) return;
+  throw std::invalid_argument(name + ": expected shape [" + rows.text() + ", " + columns.text() + "], got [" +
+                              std::to_string(outputs) + ", " + std::to_string(inputs) + "]");
+}
+
+void WeightTensors::throw_odd(const std::string& name) const {
+  throw std::invalid_argument(name + ": expected an even number of inputs, got " + std::to_string(inputs));
+}
+
+const std::uint8_t* WeightTensors::code_panels(const std::string& name) const {
+  Size number("panels", panel_count());
+  Size lanes("lanes", inputs * bits() / 32);
+  Size of_panel("outputs of a panel", kPanelOutputs);
+  Size bytes("bytes", 4);
+  return panels.as<const std::uint8_t>(name + ".panels", {number, lanes, of_panel, bytes});
+}
+
+WeightCodes WeightTensors::weight_codes(const std::string& name) const {
+  Size number("panels", panel_count());
+  Size groups("groups");
+  Size of_panel("outputs of a panel", kPanelOutputs);
+  const auto* const scales = codes->scales.as<const float>(name + ".scales", {number, groups, of_panel});
+  const auto* const zeros = codes->zeros.as<const std::uint8_t>(name + ".zeros", {number, groups, of_panel});
+  const std::int64_t group = groups.value() == 0 ? 0 : inputs / groups.value();
+  if ((group != 32 && group != 64 && group != 128) || group * groups.value() != inputs) {
+    throw std::invalid_argument(name + ".scales: expected groups of 32, 64 or 128 inputs, got " +
+                                std::to_string(groups.value()) + " for " + std::to_string(inputs) + " inputs");
+  }
+  return {bits(), group, scales, zeros};
+}
 
 void bind_arguments(py::module_& module) {
   py::class_<KvCache>(module, "KvCache",
@@ -58,8 +100,15 @@ void bind_arguments(py::module_& module) {
            py::arg("kv_lens"), py::arg("slots"), py::arg("wanted_indptr"), py::keep_alive<1, 2>(),
            py::keep_alive<1, 3>(), py::keep_alive<1, 4>(), py::keep_alive<1, 5>(), py::keep_alive<1, 6>(),
            py::keep_alive<1, 7>());
-  py::class_<WeightTensors>(module, "Weight", "A matrix [outputs, inputs] and perhaps its bias [outputs].")
-      .def(py::init(&weight_of), py::arg("matrix"), py::arg("bias"), py::keep_alive<1, 2>(), py::keep_alive<1, 3>());
+  py::class_<WeightTensors>(module, "Weight", R"(A matrix [outputs, inputs] and perhaps its bias [outputs].
+
+panels are [ceil(outputs / 16), inputs / values, 16, values], each of 16 outputs with `values` of their inputs side by
+side: 1 for float32, 2 for bfloat16. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
+of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales float32 and zeros uint8
+[ceil(outputs / 16), inputs / group, 16], of groups of 32, 64 or 128 inputs. Raises ValueError for other shapes.)")
+      .def(py::init(&weight_of), py::arg("panels"), py::arg("outputs"), py::arg("inputs"), py::arg("bias") = py::none(),
+           py::arg("scales") = py::none(), py::arg("zeros") = py::none(), py::keep_alive<1, 2>(),
+           py::keep_alive<1, 5>(), py::keep_alive<1, 6>(), py::keep_alive<1, 7>());
 }
 
 }  // namespace unified

@@ -61,60 +61,27 @@ class BoundDecoder {
  public:
   BoundDecoder(ThreadPool& pool, const DecoderShape& shape, const std::vector<LayerTensors>& layers,
                const TensorView& final_norm)
-      : shape_(shape), layers_(layers.size()), decoder_(decoder_of(pool, shape, layers, final_norm)) {}
+      : shape_(shape), decoder_(decoder_of(pool, shape, layers, final_norm)) {}
 
   void step(const TensorView& embeds, const TensorView& cosine, const TensorView& sine, const Batch& batch,
             const KvCache& cache, const TensorView& hidden) {
-    run([&]<class T>(Decoder<T>& decoder) {
-      Size tokens("tokens", batch.tokens());
-      Size wanted("wanted", batch.wanted_tokens());
-      Size width("hidden", shape_.hidden);
-      Size head_dim("head_dim", shape_.head_dim);
-      decoder.step(embeds.as<const T>("embeds", {tokens, width}), cosine.as<const float>("cosine", {tokens, head_dim}),
-                   sine.as<const float>("sine", {tokens, head_dim}), batch, cache_of<T>(cache),
-                   hidden.as<T>("hidden", {wanted, width}));
-    });
-  }
-
-  void plan(const Batch& batch, const KvCache& cache) {
-    run([&]<class T>(Decoder<T>& decoder) { decoder.plan(batch, cache_of<T>(cache)); });
-  }
-
-  void norm(const TensorView& residual, const std::optional<TensorView>& delta, const TensorView& weight,
-            const TensorView& out) {
-    run([&]<class T>(Decoder<T>& decoder) {
-      Size rows("rows");
-      Size width("hidden", shape_.hidden);
-      auto* const sums = residual.as<float>("residual", {rows, width});
-      decoder.norm(rows.value(), sums, as_or_null<const T>(delta, "delta", {rows, width}),
-                   weight.as<const T>("weight", {width}), out.as<T>("out", {rows, width}));
-    });
-  }
-
-  void attend(std::int64_t layer, const TensorView& qkv, const TensorView& cosine, const TensorView& sine,
-              const Batch& batch, const KvCache& cache, const TensorView& out) {
-    if (layer < 0 || layer >= layers_) throw std::invalid_argument("no layer " + std::to_string(layer));
-    run([&]<class T>(Decoder<T>& decoder) {
-      Size tokens("tokens", batch.tokens());
-      Size kept = layer + 1 == layers_ ? Size("wanted", batch.wanted_tokens()) : tokens;
-      Size qkv_width("(heads + 2 kv_heads) head_dim", shape_.qkv_width());
-      Size head_dim("head_dim", shape_.head_dim);
-      Size attended("heads head_dim", shape_.heads * shape_.head_dim);
-      decoder.attend(layer, qkv.as<const T>("qkv", {tokens, qkv_width}),
-                     cosine.as<const float>("cosine", {tokens, head_dim}),
-                     sine.as<const float>("sine", {tokens, head_dim}), batch, cache_of<T>(cache),
-                     out.as<T>("out", {kept, attended}));
-    });
-  }
-
-  void gate(const TensorView& gate_up, const TensorView& out) {
-    run([&]<class T>(Decoder<T>& decoder) {
-      Size rows("rows");
-      Size gate_up_width("2 intermediate", 2 * shape_.intermediate);
-      Size width("intermediate", shape_.intermediate);
-      const T* const from = gate_up.as<const T>("gate_up", {rows, gate_up_width});
-      decoder.gate(rows.value(), from, out.as<T>("out", {rows, width}));
-    });
+    std::visit(
+        [&]<class T>(Decoder<T>& decoder) {
+          Size tokens("tokens", batch.tokens());
+          Size wanted("wanted", batch.wanted_tokens());
+          Size hidden_size("hidden", shape_.hidden);
+          Size head_dim("head_dim", shape_.head_dim);
+          Size width("a multiple of hidden");
+          const T* const from = embeds.as<const T>("embeds", {tokens, width});
+          if (width.value() == 0 || width.value() % shape_.hidden != 0) {
+            throw std::invalid_argument("embeds: expected a multiple of " + std::to_string(shape_.hidden) +
+                                        " columns, got " + std::to_string(width.value()));
+          }
+          decoder.step(from, width.value(), cosine.as<const float>("cosine", {tokens, head_dim}),
+                       sine.as<const float>("sine", {tokens, head_dim}), batch, cache_of<T>(cache),
+                       hidden.as<T>("hidden", {wanted, hidden_size}));
+        },
+        decoder_);
   }
 
  private:
@@ -128,13 +95,7 @@ class BoundDecoder {
     });
   }
 
-  template <class Call>
-  void run(Call&& call) {
-    std::visit(std::forward<Call>(call), decoder_);
-  }
-
   DecoderShape shape_;
-  std::int64_t layers_;
   AnyDecoder decoder_;
 };
 
@@ -176,20 +137,10 @@ Raises ValueError if a batch does not fit the cache. One call at a time.)")
            py::keep_alive<1, 2>(), py::keep_alive<1, 4>(), py::keep_alive<1, 5>())
       .def("step", &BoundDecoder::step, py::arg("embeds"), py::arg("cosine"), py::arg("sine"), py::arg("batch"),
            py::arg("cache"), py::arg("hidden"), Release(),
-           R"(Run all layers and the final norm, from embeds [T, hidden] to hidden [W, hidden].
+           R"(Run all layers and the final norm, from embeds [T, width] to hidden [W, hidden].
 
-Writes all tokens' keys and values to the cache.)")
-      .def("plan", &BoundDecoder::plan, py::arg("batch"), py::arg("cache"), Release(),
-           "Prepare the methods below, the parts of a step, for a batch.")
-      .def("norm", &BoundDecoder::norm, py::arg("residual"), py::arg("delta"), py::arg("weight"), py::arg("out"),
-           Release(), "Add delta, unless None, to residual (float32), and write its norm to out; all [rows, hidden].")
-      .def("attend", &BoundDecoder::attend, py::arg("layer"), py::arg("qkv"), py::arg("cosine"), py::arg("sine"),
-           py::arg("batch"), py::arg("cache"), py::arg("out"), Release(),
-           R"(Attend from queries, keys and values before rotation, qkv [T, (heads + 2 kv_heads) head_dim].
-
-Layers come in their order; out is [T, heads head_dim], the last layer's [W, heads head_dim].)")
-      .def("gate", &BoundDecoder::gate, py::arg("gate_up"), py::arg("out"), Release(),
-           "Write silu(gate) * up [rows, intermediate] of gate_up [rows, 2 intermediate] to out.");
+Columns of embeds behind the first `hidden` are added after the first layers, `hidden` after each. Writes all tokens'
+keys and values to the cache.)");
 }
 
 }  // namespace unified

@@ -36,29 +36,18 @@ struct DecoderLayer {
   Weight<T> down;
 };
 
-// The layers of a llama-like decoder on a ragged batch. `step` does all of them; the other methods are its parts, for a
-// caller that does the matrix products itself. Sums over layers stay in float32. One call at a time.
+// The layers of a llama-like decoder on a ragged batch. Sums over layers stay in float32. One call at a time.
 template <class T>
 class Decoder {
  public:
   Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<DecoderLayer<T>> layers, const T* final_norm);
 
-  // Hidden states after the final norm of the wanted tokens, [wanted, hidden], from embeddings [tokens, hidden]; cosine
-  // and sine are [tokens, head_dim]. Writes all tokens' keys and values to the cache. Throws std::invalid_argument if
-  // the batch contradicts itself, or the cache does not fit.
-  void step(const T* embeds, const float* cosine, const float* sine, const Batch& batch, const KvCache& cache,
-            T* hidden);
-
-  // Prepares `attend` for a batch; throws as `step` does.
-  void plan(const Batch& batch, const KvCache& cache);
-  // residual += delta (unless null); out = norm(residual).
-  void norm(std::int64_t rows, float* residual, const T* delta, const T* weight, T* out);
-  // Attention of layer `index` from the rows' queries, keys and values before rotation. Layers come in their order; the
-  // last one's result is that of the wanted tokens.
-  void attend(std::int64_t index, const T* qkv, const float* cosine, const float* sine, const Batch& batch,
-              const KvCache& cache, T* out);
-  // out [rows, intermediate] = silu(gate) * up of gate_up [rows, 2 * intermediate].
-  void gate(std::int64_t rows, const T* gate_up, T* out);
+  // Hidden states after the final norm of the wanted tokens, [wanted, hidden], from embeddings [tokens, width]; cosine
+  // and sine are [tokens, head_dim]. Columns beyond the first `hidden` are added after the first layers, as many after
+  // each. Writes all tokens' keys and values to the cache. Throws std::invalid_argument if the batch contradicts itself,
+  // the cache does not fit, or there is something to be added after the last layer.
+  void step(const T* embeds, std::int64_t width, const float* cosine, const float* sine, const Batch& batch,
+            const KvCache& cache, T* hidden);
 
  private:
   struct Rotation {
@@ -67,17 +56,14 @@ class Decoder {
   };
 
   bool is_last(std::int64_t index) const { return index + 1 == static_cast<std::int64_t>(layers_.size()); }
-  void attend_rotated(std::int64_t index, const Batch& batch, const KvCache& cache, T* out);
-  template <class Task>
-  void for_rows(std::int64_t rows, std::int64_t width, Task&& task);
-  template <class In>
-  void rotate(std::int64_t index, In* qkv, const Rotation& rotation, const Batch& batch, const KvCache& cache, T* q);
+  void plan(const Batch& batch, const KvCache& cache);
+  void widen_columns(const T* embeds, std::int64_t width, std::int64_t first, std::int64_t rows, float* out);
+  void norm(std::int64_t rows, const T* weight, T* out);
+  void rotate(std::int64_t index, const Rotation& rotation, const Batch& batch, const KvCache& cache);
   void rotate_row(const DecoderLayer<T>& layer, float* qkv, const float* cosine, const float* sine, T* q, T* key,
                   std::int64_t value_offset) const;
-  template <class In>
-  void gate_rows(std::int64_t rows, In* gate_up, T* out);
-  template <class In>
-  float* as_floats(In* row, std::int64_t n, int thread);
+  void attend(std::int64_t index, const Batch& batch, const KvCache& cache);
+  void gate(std::int64_t rows);
 
   ThreadPool& pool_;
   DecoderShape shape_;
@@ -94,7 +80,6 @@ class Decoder {
   std::vector<T> gated_;
   std::vector<T> q_;
   std::vector<T> attended_;
-  std::vector<float> wide_row_;  // one a thread
 };
 
 }  // namespace unified

@@ -8,34 +8,45 @@
 
 namespace unified {
 
-// x [rows, inputs] and some rows of a weight matrix [outputs, inputs], contiguous; y[r * y_stride + o] is their dot
-// product plus bias[o] (if there is one), added to what y holds if `accumulate`.
+// Weights [outputs, inputs] lie in panels of so many outputs, [inputs / values, kPanelOutputs, values]: side by side are
+// lanes of 32 bits of all the panel's outputs, with 1 value of float32, 2 of bfloat16, or 4 or 8 codes. What lacks of a
+// last panel is zero.
+constexpr std::int64_t kPanelOutputs = 16;
+
+// x [rows, inputs] and panels of weights; y[r * y_stride + o] is their product plus bias[o] (if there is one), added to
+// what y holds if `accumulate`.
 template <class T>
 struct LinearTile {
   const T* x;
   std::int64_t rows;
-  const T* weight;
+  const float* panels;  // lanes
   const T* bias;
   std::int64_t outputs;
   std::int64_t inputs;
-  std::int64_t stride;  // from a row of x to the next, and of the weights
   float* y;
   std::int64_t y_stride;
   bool accumulate;
 };
 
-constexpr std::int64_t kPanelRows = 64;
-constexpr std::int64_t kPanelOutputs = 48;
+// Rows of `inputs` codes of 8 bits: `group` of them share a scale.
+struct CodedRows {
+  std::int8_t* codes;   // [rows, inputs]
+  float* scales;        // [rows, inputs / group]
+  std::int32_t* sums;   // of a group's codes, [rows, inputs / group]
+  std::int64_t inputs;
+  std::int64_t group;   // 32, 64 or 128
+};
 
-// As a LinearTile, for at most kPanelRows rows and kPanelOutputs outputs, with x as a packed panel.
+// The same with codes of the weights: a weight is (code - zero) * scale.
 template <class T>
-struct PanelTile {
-  const float* panel;
+struct CodedTile {
+  CodedRows x;
   std::int64_t rows;
-  const T* weight;
+  const std::uint8_t* panels;
+  const float* scales;        // [panels, inputs / group, kPanelOutputs]
+  const std::uint8_t* zeros;  // likewise
   const T* bias;
   std::int64_t outputs;
-  std::int64_t inputs;
   float* y;
   std::int64_t y_stride;
   bool accumulate;
@@ -114,10 +125,10 @@ constexpr std::int64_t sequence_scratch(std::int64_t head_dim) {
 template <class T>
 struct Kernels {
   void (*linear)(const LinearTile<T>& tile);
-  // Rows of x [rows, inputs] to a panel [lanes, kPanelRows] of lanes that hold 32 bits of a row each, and a product
-  // with one; null where elements do not fill lanes. An even number of inputs.
-  void (*pack_panel)(const T* x, std::int64_t rows, std::int64_t inputs, float* panel);
-  void (*multiply_panel)(const PanelTile<T>& tile);
+  void (*linear_int8)(const CodedTile<T>& tile);
+  void (*linear_int4)(const CodedTile<T>& tile);
+  // Codes of row x to row `row`.
+  void (*encode)(const T* x, const CodedRows& out, std::int64_t row);
   void (*attend)(const AttentionTile<T>& tile);
   void (*attend_sequence)(const SequenceTile<T>& tile);
   // out = x / rms(x) * weight
@@ -128,7 +139,6 @@ struct Kernels {
   void (*rotate)(const float* x, const float* cosine, const float* sine, std::int64_t n, T* out);
   // out = silu(gate) * up
   void (*gate)(const float* gate, const float* up, std::int64_t n, T* out);
-  void (*add)(float* x, const T* y, std::int64_t n);
   void (*widen)(const T* x, std::int64_t n, float* out);
   // out = x * scale, rounded to nearest even
   void (*narrow)(const float* x, float scale, std::int64_t n, T* out);

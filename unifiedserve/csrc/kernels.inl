@@ -7,25 +7,23 @@
 #include "pointwise_kernels.inl"
 // After these:
 #include "attention_block.inl"
-#include "linear_kernel.inl"
-#include "panel_kernel.inl"
-// After attention's blocks:
+#include "linear_tiles.inl"
+// After attention's blocks, and linear's tiles:
 #include "attention_kernel.inl"
+#include "coded_linear_kernel.inl"
+#include "linear_kernel.inl"
 #include "sequence_kernel.inl"
 
 namespace unified {
 namespace {
 
-// Float32 goes without: a row's result does not depend on how many there are.
-template <class T>
-constexpr bool kPanels = sizeof(T) * Product<T>::kValues == sizeof(float) && Product<T>::kValues > 1;
-
 template <class T>
 constexpr Kernels<T> kernels_of() {
   return {
       .linear = linear<T>,
-      .pack_panel = kPanels<T> ? pack_panel<T> : nullptr,
-      .multiply_panel = kPanels<T> ? multiply_panel<T> : nullptr,
+      .linear_int8 = linear_codes<T, 8>,
+      .linear_int4 = linear_codes<T, 4>,
+      .encode = encode<T>,
       .attend = attend<T>,
       .attend_sequence = attend_sequence<T>,
       .norm = norm<float, T, T>,
@@ -33,7 +31,6 @@ constexpr Kernels<T> kernels_of() {
       .norm_in_place = norm_in_place<T>,
       .rotate = rotate<T>,
       .gate = gate<T>,
-      .add = add<T>,
       .widen = widen<T>,
       .narrow = narrow<T>,
   };

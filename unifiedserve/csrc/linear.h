@@ -10,13 +10,26 @@
 
 namespace unified {
 
-// A weight matrix [outputs, inputs] as in the checkpoint, and its bias [outputs] or null.
+// Codes of 4 or 8 bits: a weight is (code - zero) * scale, of which `group` inputs of an output have one.
+struct WeightCodes {
+  int bits = 0;  // 0: the weights are no codes
+  std::int64_t group = 0;
+  const float* scales = nullptr;         // [panels, inputs / group, kPanelOutputs]
+  const std::uint8_t* zeros = nullptr;  // likewise
+};
+
+// A weight matrix [outputs, inputs] in panels (see kernels.h), of T or codes, and its bias [outputs] or null.
 template <class T>
 struct Weight {
-  const T* matrix;
+  const std::uint8_t* panels;
   const T* bias;
   std::int64_t outputs;
   std::int64_t inputs;
+  WeightCodes codes;
+
+  std::int64_t bits() const { return codes.bits == 0 ? 8 * static_cast<std::int64_t>(sizeof(T)) : codes.bits; }
+  // Of so many inputs of an output.
+  std::int64_t bytes(std::int64_t count) const { return count * bits() / 8; }
 };
 
 // The next multiple of `unit`, at least one.
@@ -24,74 +37,78 @@ constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) {
   return std::max((value + unit - 1) / unit, std::int64_t{1}) * unit;
 }
 
-// For many rows: x as panels, each of which meets a few outputs at a time.
-template <class T>
-void linear_by_panels(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y,
-                      bool accumulate) {
-  thread_local std::vector<float> memory;
-  const std::int64_t panels = (rows + kPanelRows - 1) / kPanelRows;
-  const std::int64_t blocks = (weight.outputs + kPanelOutputs - 1) / kPanelOutputs;
-  const std::int64_t panel_size = weight.inputs * static_cast<std::int64_t>(sizeof(T)) / 4 * kPanelRows;
-  grow(memory, panels * panel_size);
-  float* const packed = memory.data();
-  const auto rows_of = [&](std::int64_t panel) { return std::min(kPanelRows, rows - panel * kPanelRows); };
-  pool.run(panels, [&](std::int64_t panel, int /*thread*/) {
-    kernels<T>().pack_panel(x + panel * kPanelRows * weight.inputs, rows_of(panel), weight.inputs,
-                            packed + panel * panel_size);
-  });
-  pool.run(blocks * panels, [&](std::int64_t number, int /*thread*/) {
-    const std::int64_t panel = number % panels;
-    const std::int64_t output = number / panels * kPanelOutputs;
-    kernels<T>().multiply_panel({.panel = packed + panel * panel_size,
-                                 .rows = rows_of(panel),
-                                 .weight = weight.matrix + output * weight.inputs,
-                                 .bias = weight.bias == nullptr ? nullptr : weight.bias + output,
-                                 .outputs = std::min(kPanelOutputs, weight.outputs - output),
-                                 .inputs = weight.inputs,
-                                 .y = y + panel * kPanelRows * weight.outputs + output,
-                                 .y_stride = weight.outputs,
-                                 .accumulate = accumulate});
-  });
-}
+// Rows and outputs of a product.
+struct Piece {
+  std::int64_t row;
+  std::int64_t rows;
+  std::int64_t output;
+  std::int64_t outputs;
+};
 
-// y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias.
-//
-// A task is a block of rows that fits into the second-level cache and some outputs: so many that memory streams, but a
-// few tasks for each thread. Below kManyRows a row's result does not depend on how many there are; in float32 it never
-// does.
-template <class T>
-void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
-  constexpr std::int64_t kManyRows = 64;
-  if (rows >= kManyRows && weight.inputs % 2 == 0 && kernels<T>().multiply_panel != nullptr) {
-    return linear_by_panels(pool, x, rows, weight, y, accumulate);
-  }
-  constexpr std::int64_t kRowBytes = 512 << 10;
-  constexpr std::int64_t kWeightBytes = 256 << 10;
+// Calls run(piece) on the pool's threads. A piece is a block of rows that stays in a near cache and some outputs: so
+// many that memory streams, but a few pieces for each thread.
+template <class T, class Run>
+void for_pieces(ThreadPool& pool, std::int64_t rows, const Weight<T>& weight, Run run) {
+  constexpr std::int64_t kRowBytes = 1 << 20;
+  constexpr std::int64_t kWeightBytes = 512 << 10;
+  constexpr std::int64_t kOutputs = 4 * kPanelOutputs;
   const std::int64_t share = weight.outputs / (4 * static_cast<std::int64_t>(pool.threads()));
-  const auto row_bytes = weight.inputs * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t row_step = round_up(kRowBytes / row_bytes, 12);
-  const std::int64_t output_step = round_up(std::min(kWeightBytes / row_bytes, share), 12);
+  const std::int64_t row_step = round_up(kRowBytes / (weight.inputs * static_cast<std::int64_t>(sizeof(T))), 12);
+  const std::int64_t output_step = round_up(std::min(kWeightBytes / weight.bytes(weight.inputs), share), kOutputs);
   const std::int64_t columns = (weight.outputs + output_step - 1) / output_step;
-  // In parts of which a few rows fit into the first-level cache.
-  constexpr std::int64_t kInputs = (4 << 10) / sizeof(T);
-  const std::int64_t parts = std::max((weight.inputs + kInputs / 2) / kInputs, std::int64_t{1});
-  const std::int64_t input_step = round_up((weight.inputs + parts - 1) / parts, 64);
-  const auto kernel = kernels<T>().linear;
   pool.run((rows + row_step - 1) / row_step * columns, [&](std::int64_t number, int /*thread*/) {
     const std::int64_t row = number / columns * row_step;
     const std::int64_t output = number % columns * output_step;
-    for (std::int64_t input = 0; input < weight.inputs; input += input_step) {
-      kernel({.x = x + row * weight.inputs + input,
-              .rows = std::min(row_step, rows - row),
-              .weight = weight.matrix + output * weight.inputs + input,
-              .bias = weight.bias == nullptr || input > 0 ? nullptr : weight.bias + output,
-              .outputs = std::min(output_step, weight.outputs - output),
-              .inputs = std::min(input_step, weight.inputs - input),
-              .stride = weight.inputs,
-              .y = y + row * weight.outputs + output,
-              .y_stride = weight.outputs,
-              .accumulate = accumulate || input > 0});
-    }
+    run(Piece{row, std::min(row_step, rows - row), output, std::min(output_step, weight.outputs - output)});
+  });
+}
+
+template <class T>
+void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y,
+                     bool accumulate) {
+  thread_local std::vector<std::int8_t> codes;
+  thread_local std::vector<float> scales;
+  thread_local std::vector<std::int32_t> sums;
+  const std::int64_t groups = weight.inputs / weight.codes.group;
+  grow(codes, rows * weight.inputs);
+  grow(scales, rows * groups);
+  grow(sums, rows * groups);
+  const CodedRows coded{codes.data(), scales.data(), sums.data(), weight.inputs, weight.codes.group};
+  auto encode = [&](std::int64_t row, int /*thread*/) { kernels<T>().encode(x + row * weight.inputs, coded, row); };
+  for_rows(pool, rows, weight.inputs, encode);
+  const auto kernel = weight.codes.bits == 8 ? kernels<T>().linear_int8 : kernels<T>().linear_int4;
+  for_pieces(pool, rows, weight, [&](const Piece& piece) {
+    const std::int64_t scale = piece.output * groups;
+    kernel({.x = {coded.codes + piece.row * weight.inputs, coded.scales + piece.row * groups,
+                  coded.sums + piece.row * groups, weight.inputs, weight.codes.group},
+            .rows = piece.rows,
+            .panels = weight.panels + piece.output * weight.bytes(weight.inputs),
+            .scales = weight.codes.scales + scale,
+            .zeros = weight.codes.zeros + scale,
+            .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
+            .outputs = piece.outputs,
+            .y = y + piece.row * weight.outputs + piece.output,
+            .y_stride = weight.outputs,
+            .accumulate = accumulate});
+  });
+}
+
+// y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias. A row's
+// result depends on nothing but that row.
+template <class T>
+void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
+  if (weight.codes.bits != 0) return linear_by_codes(pool, x, rows, weight, y, accumulate);
+  for_pieces(pool, rows, weight, [&](const Piece& piece) {
+    const std::uint8_t* const panels = weight.panels + piece.output * weight.bytes(weight.inputs);
+    kernels<T>().linear({.x = x + piece.row * weight.inputs,
+                         .rows = piece.rows,
+                         .panels = reinterpret_cast<const float*>(panels),
+                         .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
+                         .outputs = piece.outputs,
+                         .inputs = weight.inputs,
+                         .y = y + piece.row * weight.outputs + piece.output,
+                         .y_stride = weight.outputs,
+                         .accumulate = accumulate});
   });
 }
 

@@ -1,86 +1,82 @@
+// Matrix products with weights in panels: each lane of x is broadcast to meet those of a panel's outputs, so that no
+// sums over lanes are left to do.
 namespace unified {
 namespace {
 
-constexpr int kTileOutputs = 4;
-// As many accumulators as there are registers beside kTileOutputs weights and one x.
-constexpr int kTileRows = SIMD_WIDTH == 16 ? 6 : 2;
+// How lanes of 32 bits of x and of weights enter a sum; so many lanes at a time. Those of a wide tile's panels stay in the
+// second-level cache while they meet all rows. Sums of few float32 round less.
+template <class T>
+struct Lane;
 
-// kOutputs x kRows dot products along contiguous rows.
-template <class T, int kOutputs, int kRows>
-void linear_tile(const LinearTile<T>& tile, std::int64_t output, std::int64_t row) {
-  constexpr int kStep = kWidth * Product<T>::kValues;
-  const std::int64_t n = tile.inputs;
-  const std::int64_t stride = tile.stride;
-  const T* const weight = tile.weight + output * stride;
-  const T* const x = tile.x + row * stride;
-  const T* const next = weight + (row == 0 ? kOutputs * stride : 0);  // the first rows fetch the next weights
-  Float sums[kOutputs][kRows] = {};
+template <>
+struct Lane<float> {
+  static constexpr std::int64_t kPart = 32;
+  static constexpr int kRows = SIMD_WIDTH == 4 ? 2 : 6;
+  static Float add(Float sum, Float x, Float weight) { return sum + x * weight; }
+};
 
-  const auto accumulate = [&](auto lanes) __attribute__((always_inline)) {
-    Float weights[kOutputs];
+template <>
+struct Lane<BFloat16> {
+  static constexpr std::int64_t kPart = 1024;
+#if defined(__AVX512BF16__)
+  static constexpr int kRows = 6;
+  static Float add(Float sum, Float x, Float weight) { return Product<BFloat16>::add(sum, x, weight); }
+#else
+  static constexpr int kRows = SIMD_WIDTH == 4 ? 1 : 4;
+  static Float low(Float pair) { return as_float(as_word(pair) << 16); }
+  static Float high(Float pair) { return as_float(as_word(pair) & 0xffff0000U); }
+  static Float add(Float sum, Float x, Float weight) { return sum + low(x) * low(weight) + high(x) * high(weight); }
+#endif
+};
+
+template <class T, int kRows, int kVectors>
+void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t output, std::int64_t row,
+                 const Fetch& fetch) {
+  const std::int64_t x_stride = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
+  const float* const x = reinterpret_cast<const float*>(tile.x) + row * x_stride + part.first;
+  Float sums[kRows][kVectors] = {};
+  for (std::int64_t i = 0; i < part.lanes; ++i) {
+    fetch.lane(i);
+    Float weights[kVectors];
 #pragma GCC unroll 8
-    for (int o = 0; o < kOutputs; ++o) weights[o] = lanes(weight + o * stride);
+    for (int v = 0; v < kVectors; ++v) {
+      weights[v] = load(part.panels + v / kPanelVectors * part.panel_stride + i * kLaneFloats +
+                        v % kPanelVectors * kWidth);
+    }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Float values = lanes(x + r * stride);
+      const Float lane = splat_lane(x + r * x_stride + i);
 #pragma GCC unroll 8
-      for (int o = 0; o < kOutputs; ++o) sums[o][r] = Product<T>::add(sums[o][r], weights[o], values);
-    }
-  };
-  std::int64_t i = 0;
-  for (; i + kStep <= n; i += kStep) {
-#pragma GCC unroll 8
-    for (int o = 0; o < kOutputs; ++o) __builtin_prefetch(next + o * stride + i);
-    accumulate([i](const T* from) __attribute__((always_inline)) { return Product<T>::lanes(from + i); });
-  }
-  if (i < n) accumulate([i, n](const T* from) { return Product<T>::lanes(from + i, n - i); });
-
-  for (int r = 0; r < kRows; ++r) {
-    // In the same order whatever the tile: a result depends on nothing but its row and its weights.
-    const auto lanes_of = [&](int o) { return o < kOutputs ? sums[o][r] : Float{}; };
-    float totals[4];
-    sum4(lanes_of(0), lanes_of(1), lanes_of(2), lanes_of(3), totals);
-    float* const y = tile.y + (row + r) * tile.y_stride + output;
-    for (int o = 0; o < kOutputs; ++o) {
-      const float bias = tile.bias == nullptr ? 0.0F : widened(tile.bias[output + o]);
-      y[o] = (tile.accumulate ? y[o] : 0.0F) + totals[o] + bias;
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = Lane<T>::add(sums[r][v], lane, weights[v]);
     }
   }
+  target_of<T>(tile, output, row, part.first > 0).put_sums(sums);
 }
 
-template <class T, int kOutputs, int kRows = kTileRows>
-void linear_rows(const LinearTile<T>& tile, std::int64_t output, std::int64_t row, std::int64_t rows) {
+template <class T, int kVectors, int kRows = Lane<T>::kRows>
+void linear_rows(const LinearTile<T>& tile, const TilePart& part, std::int64_t output, std::int64_t row, int rows,
+                 const Fetch& fetch) {
   if constexpr (kRows > 0) {
-    if (rows < kRows) return linear_rows<T, kOutputs, kRows - 1>(tile, output, row, rows);
-    linear_tile<T, kOutputs, kRows>(tile, output, row);
+    if (rows < kRows) return linear_rows<T, kVectors, kRows - 1>(tile, part, output, row, rows, fetch);
+    linear_tile<T, kRows, kVectors>(tile, part, output, row, fetch);
   }
 }
 
-// Some weights come from memory once and stay close while they meet all rows.
-template <class T, int kOutputs>
-void linear_outputs(const LinearTile<T>& tile, std::int64_t output) {
-  const std::int64_t parts = (tile.rows + kTileRows - 1) / kTileRows;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const std::int64_t first = tile.rows * part / parts;
-    linear_rows<T, kOutputs>(tile, output, first, tile.rows * (part + 1) / parts - first);
-  }
+template <class T, int kVectors>
+void linear_part(const LinearTile<T>& tile, const TilePart& part, std::int64_t output) {
+  for_row_tiles(tile.rows, Lane<T>::kRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
+    linear_rows<T, kVectors>(tile, part, output, row, rows,
+                             fetch_of(part, kVectors / kPanelVectors, number, tiles));
+  });
 }
-
-// Up to so many rows meet fewer weights at a time, so that the weights pass by only once.
-constexpr int kTallOutputs = 3;
-constexpr int kTallRows = SIMD_WIDTH == 16 ? 8 : kTileRows;
 
 template <class T>
 void linear(const LinearTile<T>& tile) {
-  std::int64_t output = 0;
-  if constexpr (kTallRows > kTileRows) {
-    const bool tall = tile.rows > kTileRows && tile.rows <= kTallRows;
-    for (; tall && output + kTallOutputs <= tile.outputs; output += kTallOutputs) {
-      linear_rows<T, kTallOutputs, kTallRows>(tile, output, 0, tile.rows);
-    }
-  }
-  for (; output + kTileOutputs <= tile.outputs; output += kTileOutputs) linear_outputs<T, kTileOutputs>(tile, output);
-  for (; output < tile.outputs; ++output) linear_outputs<T, 1>(tile, output);
+  const std::int64_t lanes = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
+  for_parts(tile.panels, tile.outputs, lanes, Lane<T>::kPart, [&](const TilePart& part, std::int64_t output, bool wide) {
+    if (wide) return linear_part<T, kWideVectors>(tile, part, output);
+    linear_part<T, kPanelVectors>(tile, part, output);
+  });
 }
 
 }  // namespace

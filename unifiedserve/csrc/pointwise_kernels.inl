@@ -62,12 +62,6 @@ void gate(const float* gate, const float* up, std::int64_t n, T* out) {
 }
 
 template <class T>
-void add(float* x, const T* y, std::int64_t n) {
-  for_vectors(n,
-              [&](std::int64_t i, std::int64_t count) { put(x + i, take(x + i, count) + take(y + i, count), count); });
-}
-
-template <class T>
 void widen(const T* x, std::int64_t n, float* out) {
   for_vectors(n, [&](std::int64_t i, std::int64_t count) { put(out + i, take(x + i, count), count); });
 }

@@ -15,8 +15,10 @@ namespace {
 std::vector<const KernelSet*> find_kernels() {
   std::vector<const KernelSet*> found;
 #if defined(__x86_64__)
-  if (native::has_avx512_bf16()) found.push_back(&kAvx512Bf16Kernels);
+  if (native::has_avx512_bf16() && native::has_avx512_vnni()) found.push_back(&kAvx512Bf16Kernels);
+  if (native::has_avx512_vnni()) found.push_back(&kAvx512VnniKernels);
   if (native::has_avx512()) found.push_back(&kAvx512Kernels);
+  if (native::has_avx2_vnni()) found.push_back(&kAvx2VnniKernels);
   if (native::has_avx2()) found.push_back(&kAvx2Kernels);
 #endif
   found.push_back(&kPlainKernels);

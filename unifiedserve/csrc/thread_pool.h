@@ -59,4 +59,12 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
+// Calls task(row, thread) for rows of `width` elements: few of them are done before another thread would be awake.
+template <class Task>
+void for_rows(ThreadPool& pool, std::int64_t rows, std::int64_t width, Task&& task) {
+  constexpr std::int64_t kWorthSharing = 32 << 10;
+  if (rows * width >= kWorthSharing) return pool.run(rows, task);
+  for (std::int64_t row = 0; row < rows; ++row) task(row, 0);
+}
+
 }  // namespace unified

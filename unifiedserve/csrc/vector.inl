@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#if defined(__AVX512BF16__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -70,6 +70,31 @@ void store(T* to, Float value, std::int64_t count) {
   std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(T));
 }
 
+using Code __attribute__((vector_size(SIMD_WIDTH))) = std::uint8_t;
+
+inline Int load_codes(const std::uint8_t* from) {
+  Code codes;
+  std::memcpy(&codes, from, sizeof codes);
+  return __builtin_convertvector(codes, Int);
+}
+
+// The low 8 bits of each.
+inline void store_codes(std::int8_t* to, Int value) {
+  const Code codes = __builtin_convertvector(value, Code);
+  std::memcpy(to, &codes, sizeof codes);
+}
+
+// The sums of the two products of 16 bits with a sign that share a lane.
+inline Int pair_products(Int a, Int b) {
+#if SIMD_WIDTH == 16 && defined(__AVX512BW__)
+  return __builtin_bit_cast(Int, _mm512_madd_epi16(__builtin_bit_cast(__m512i, a), __builtin_bit_cast(__m512i, b)));
+#elif SIMD_WIDTH == 8 && defined(__AVX2__)
+  return __builtin_bit_cast(Int, _mm256_madd_epi16(__builtin_bit_cast(__m256i, a), __builtin_bit_cast(__m256i, b)));
+#else
+  return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
 // Lane i of the result is lane i ^ kDistance.
 template <int kDistance, int... kLane>
 Float swapped(Float value, std::integer_sequence<int, kLane...> /*lanes*/) {
@@ -83,20 +108,10 @@ float sum(Float value) {
   return value[0];
 }
 
-// Lanes whose bit kSize is clear: a's plus its partner's (the lane that differs in that bit); the others: b's.
-template <int kSize, int... kLane>
-Float folded(Float a, Float b, std::integer_sequence<int, kLane...> /*lanes*/) {
-  return __builtin_shufflevector(a, b, ((kLane & kSize) != 0 ? kWidth + kLane : kLane)...) +
-         __builtin_shufflevector(a, b, ((kLane & kSize) != 0 ? kWidth + kLane - kSize : kLane + kSize)...);
-}
-
-// The sums of four vectors.
-inline void sum4(Float a, Float b, Float c, Float d, float* out) {
-  constexpr auto kLanes = std::make_integer_sequence<int, kWidth>{};
-  Float all = folded<2>(folded<1>(a, b, kLanes), folded<1>(c, d, kLanes), kLanes);
-  if constexpr (kWidth > 8) all += swapped<8>(all, kLanes);
-  if constexpr (kWidth > 4) all += swapped<4>(all, kLanes);
-  std::memcpy(out, &all, 4 * sizeof(float));
+inline std::int32_t sum(Int value) {
+  std::int32_t total = 0;
+  for (int i = 0; i < kWidth; ++i) total += value[i];
+  return total;
 }
 
 inline Float greater(Float a, Float b) { return a > b ? a : b; }

@@ -259,6 +259,9 @@ class Device(Protocol):
     def slowness(self) -> str | None:
         """Say why it is slower than it should be, for a warning at the start; None if it is not."""
 
+    def panels(self, dtype: str) -> bool:
+        """Tell whether the language model's matrices of a dtype are to lie in panels (see device/cpu/panels.py)."""
+
     def view(self, memory: Memory) -> Tensor:
         """Return all bytes of shared memory at its `place` as uint8 [n], which keeps them mapped."""
 

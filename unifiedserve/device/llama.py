@@ -4,37 +4,44 @@ Query, key and value projections are one matrix product, and gate and up, too: w
 (see memory/weights.py), so that the fused matrix is a view.
 """
 
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from unifiedserve.device.back_to_back import back_to_back
 from unifiedserve.device.base import LinearWeights
 
 #: text models of transformers whose layers are exactly these
 MODEL_TYPES = {"llama", "mistral", "qwen2", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3", "qwen3_vl_text"}
 
 
-class LlamaLayer(NamedTuple):
-    """The weights of a layer; query_norm and key_norm [head_dim] are None where heads are not normalised."""
+Product = TypeVar("Product")
+
+
+class LlamaLayer(NamedTuple, Generic[Product]):
+    """The weights of a layer, those of matrix products as the device has them.
+
+    query_norm and key_norm [head_dim] are None where heads are not normalised.
+    """
 
     input_norm: Tensor
-    qkv: LinearWeights
+    qkv: Product
     query_norm: Tensor | None
     key_norm: Tensor | None
-    output: LinearWeights
+    output: Product
     attention_norm: Tensor
-    gate_up: LinearWeights
-    down: LinearWeights
+    gate_up: Product
+    down: Product
 
     @classmethod
-    def of(cls, layer: Any) -> "LlamaLayer":
-        """Return the weights of a layer of transformers."""
+    def of(cls, layer: Any, fused: Callable[..., Product]) -> "LlamaLayer[Product]":
+        """Return the weights of a layer of transformers; `fused` makes one product of several linear layers."""
         attention, mlp = layer.self_attn, layer.mlp
         head_norms = [getattr(attention, name, None) for name in ("q_norm", "k_norm")]
         query_norm, key_norm = (None if norm is None else norm.weight for norm in head_norms)
-        return cls(
+        return LlamaLayer(
             input_norm=layer.input_layernorm.weight,
             qkv=fused(attention.q_proj, attention.k_proj, attention.v_proj),
             query_norm=query_norm,
@@ -83,15 +90,3 @@ def fused(*modules: Any) -> LinearWeights:
     """Return one matrix product for several projections of the same input; its bias is None if they have none."""
     biases = [module.bias for module in modules if module.bias is not None]
     return LinearWeights(back_to_back([module.weight for module in modules]), back_to_back(biases) if biases else None)
-
-
-def back_to_back(tensors: Sequence[Tensor]) -> Tensor:
-    """Join the tensors along dimension 0: in a view if they lie so in memory, else in a copy."""
-    first = tensors[0]
-    if len(tensors) == 1:
-        return first
-    ends = [tensor.data_ptr() + tensor.nbytes for tensor in tensors]
-    memory_end = first.data_ptr() - first.storage_offset() * first.itemsize + first.untyped_storage().nbytes()
-    if ends[:-1] != [tensor.data_ptr() for tensor in tensors[1:]] or ends[-1] > memory_end:
-        return torch.cat(list(tensors))
-    return first.as_strided((sum(len(tensor) for tensor in tensors), *first.shape[1:]), first.stride())

@@ -17,11 +17,13 @@ from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
+from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors
 from unifiedserve.memory.weights import store_weights, weights_bytes, write_weights
 from unifiedserve.models.base import Processor
 from unifiedserve.models.dummy import DummyTensors
+from unifiedserve.models.matrices import language_matrices
 
 _log = logging.getLogger(__name__)
 
@@ -119,9 +121,12 @@ class EngineMemory:
         )
 
     def _tensors(self, model_dir: Path) -> Tensors:
-        if self._config.load_format == "dummy":
-            return DummyTensors(self._processor.config, self._torch_dtype)
-        return SafetensorsFiles(model_dir)
+        dummy = self._config.load_format == "dummy"
+        config, dtype = self._processor.config, self._torch_dtype
+        tensors: Tensors = DummyTensors(config, dtype) if dummy else SafetensorsFiles(model_dir)
+        if self._device.panels(self.dtype):
+            return PanelTensors(tensors, dtype, language_matrices(config))
+        return tensors
 
     def _check(self) -> None:
         """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""

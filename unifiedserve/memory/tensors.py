@@ -32,6 +32,7 @@ class Header(NamedTuple):
     name: str
     dtype: torch.dtype
     shape: list[int]
+    exact: bool = False  # it keeps its dtype in memory
 
 
 class Tensors(Protocol):

@@ -100,11 +100,12 @@ def attach_weights(name: str, device: Device = CPU) -> dict[str, Tensor]:
 
 
 def plan_weights(tensors: Tensors, dtype: torch.dtype) -> Manifest:
-    """Give each tensor its place in a memory; floating ones will be of `dtype`."""
+    """Give each tensor its place in a memory; floating ones will be of `dtype`, but those that are `exact`."""
     manifest: Manifest = {}
     offset = 0
     for header in _arranged(tensors.headers()):
-        entry = Entry(_name(dtype if header.dtype.is_floating_point else header.dtype), header.shape, offset)
+        converted = header.dtype.is_floating_point and not header.exact
+        entry = Entry(_name(dtype if converted else header.dtype), header.shape, offset)
         manifest[header.name] = entry
         offset = -(-entry.end // ALIGNMENT) * ALIGNMENT
     return manifest
@@ -131,7 +132,7 @@ def _group(name: str) -> tuple[str, int]:
         return f"{experts}.{'down' if projection == 'down' else 'gate_up'}", 2 * int(number) + (projection == "up")
     for names in TOGETHER:
         for rank, member in enumerate(names):
-            if re.search(rf"\.{member}\.(weight|bias)$", name):
+            if re.search(rf"\.{member}\.(weight(\.\w+)?|bias)$", name):
                 return name.replace(member, names[0]), rank
     return name, 0
 

@@ -12,10 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unifiedserve.device.llama import back_to_back
+from unifiedserve.device.back_to_back import back_to_back
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.panels import StoredMatrix, gather_matrices
 from unifiedserve.memory.weights import EXPERT
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.matrices import put_matrix
+
+Stored = Tensor | StoredMatrix
 
 ATTENTION = "paged"
 #: buffers that old checkpoints hold and models compute themselves
@@ -35,7 +39,13 @@ def build_model(
     parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
     model.set_attn_implementation(parts if is_multimodal(config) else ATTENTION)
     optional = set() if generates else _head_names(model)
-    model.load_state_dict(_placed(model, weights, optional), strict=False, assign=True)
+    placed = _placed(model, gather_matrices(weights), optional)
+    wanted = model.state_dict(keep_vars=True)
+    tensors = {name: tensor for name, tensor in placed.items() if isinstance(tensor, Tensor)}
+    model.load_state_dict(tensors, strict=False, assign=True)
+    for name, stored in placed.items():
+        if isinstance(stored, StoredMatrix):
+            put_matrix(model, name, stored, wanted[name])
     model.requires_grad_(False)
     _compute_buffers(model, device)
     return model.eval()
@@ -72,7 +82,7 @@ def _auto_class(config: Any) -> Any:
     return library.AutoModelForImageTextToText if is_multimodal(config) else library.AutoModelForCausalLM
 
 
-def _renamed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _renamed(model: Any, weights: Mapping[str, Stored]) -> dict[str, Stored]:
     """Rename the tensors for the installed transformers, by its own rules for older checkpoints."""
     conversion, loading = (
         importlib.import_module(f"transformers.{name}") for name in ("conversion_mapping", "core_model_loading")
@@ -81,13 +91,13 @@ def _renamed(model: Any, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     renamings = [each for each in transforms if isinstance(each, loading.WeightRenaming)]
     converters = [each for each in transforms if isinstance(each, loading.WeightConverter)]
     wanted = model.state_dict(keep_vars=True)
-    renamed: dict[str, Tensor] = {}
+    renamed: dict[str, Stored] = {}
     experts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in weights.items():
         new, converter = loading.rename_source_key(name, renamings, converters, model.base_model_prefix, wanted)
         if converter is None:
             renamed[new] = tensor
-        elif ".experts." in new and new in wanted:
+        elif ".experts." in new and new in wanted and isinstance(tensor, Tensor):
             experts.setdefault(new, {})[name] = tensor
         elif name in wanted:
             renamed[name] = tensor
@@ -122,7 +132,7 @@ def _head_names(model: Any) -> set[str]:
     return {f"{path}.weight" for path, module in model.named_modules() if module is head}
 
 
-def _placed(model: Any, weights: Mapping[str, Tensor], optional: Collection[str]) -> dict[str, Tensor]:
+def _placed(model: Any, weights: Mapping[str, Stored], optional: Collection[str]) -> dict[str, Stored]:
     """Return the state of a model: all that it needs, nothing unknown, everything of the right shape and dtype.
 
     `optional` tensors may be missing.
@@ -144,11 +154,21 @@ def _placed(model: Any, weights: Mapping[str, Tensor], optional: Collection[str]
     wrong = [
         f"{name} is {_describe(tensor)} instead of {_describe(wanted[name])}"
         for name, tensor in given.items()
-        if (tensor.shape, tensor.dtype) != (wanted[name].shape, wanted[name].dtype)
+        if not _fits(tensor, wanted[name])
     ]
     if wrong:
         raise ConfigError(f"the checkpoint does not fit its config.json: {_some(wrong)}")
     return given
+
+
+def _fits(tensor: Stored, wanted: Tensor) -> bool:
+    if isinstance(tensor, Tensor):
+        return (tensor.shape, tensor.dtype) == (wanted.shape, wanted.dtype)
+    try:
+        tensor.matrix(wanted.shape)
+    except (TypeError, ValueError):
+        return False
+    return tensor.scales is not None or tensor.panels.dtype == wanted.dtype
 
 
 def _tied_names(model: Any) -> Mapping[str, str]:
@@ -219,7 +239,9 @@ def _no_mask(*args: Any, **kwargs: Any) -> None:
     """Make no mask: the ragged batch says what a token may see."""
 
 
-def _describe(tensor: Tensor) -> str:
+def _describe(tensor: Stored) -> str:
+    if isinstance(tensor, StoredMatrix):
+        return f"{_describe(tensor.panels)} in panels"
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 

@@ -14,6 +14,7 @@ from unifiedserve.device.base import Decoder, Kernels, Sharing, StepRunner
 from unifiedserve.device.cpu.attention import CpuAttention
 from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.device.cpu.head import Head
+from unifiedserve.device.cpu.modules import fill_panels
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, cpu_features, slowness
 from unifiedserve.device.cpu.sharing import NiceSharing
 from unifiedserve.device.cpu.vision import CpuVision
@@ -31,7 +32,8 @@ class CpuKernels:
 
     def runner(self, language_model: Any, dtype: torch.dtype) -> StepRunner | None:
         """Return what runs a llama-like model's layers; None for another."""
-        return FusedDecoder(language_model, dtype) if fits(language_model, dtype, KERNEL_DTYPES) else None
+        known = fits(language_model, dtype, KERNEL_DTYPES) and fill_panels(language_model, dtype)
+        return FusedDecoder(language_model, dtype) if known else None
 
     def head(self, module: Any) -> Callable[[Tensor], Tensor]:
         """Return what makes float32 logits."""
@@ -66,6 +68,10 @@ class CpuDevice:
 
     def slowness(self) -> str | None:
         return slowness()
+
+    def panels(self, dtype: str) -> bool:
+        """Tell whether the kernels know the dtype: they read matrices in panels."""
+        return getattr(torch, dtype) in KERNEL_DTYPES
 
     def view(self, memory: Memory) -> Tensor:
         return from_dlpack(memory)

@@ -7,10 +7,10 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from unifiedserve.attention import PagedKV, RaggedBatch
-from unifiedserve.device.base import Device
+from unifiedserve.device.base import Device, LinearWeights
 from unifiedserve.device.cuda.attention import CudaAttention, StoredAttention
 from unifiedserve.device.cuda.operators import Attention, Pointwise
-from unifiedserve.device.llama import LlamaLayer, Rotary
+from unifiedserve.device.llama import LlamaLayer, Rotary, fused
 
 
 class CudaDecoder:
@@ -19,7 +19,7 @@ class CudaDecoder:
     def __init__(self, model: Any, device: Device, attention: Attention, pointwise: Pointwise) -> None:
         self._device, self._attention, self._pointwise = device, attention, pointwise
         self._rotary = Rotary(model.rotary_emb)
-        self._layers = [LlamaLayer.of(layer) for layer in model.layers]
+        self._layers = [LlamaLayer.of(layer, fused) for layer in model.layers]
         self._norm: Tensor = model.norm.weight
         self._epsilon: float = model.norm.variance_epsilon
         self._scale: float = model.layers[0].self_attn.scaling
@@ -54,7 +54,7 @@ class CudaDecoder:
     def _attend(
         self,
         index: int,
-        layer: LlamaLayer,
+        layer: LlamaLayer[LinearWeights],
         normed: Tensor,
         cosine: Tensor,
         sine: Tensor,

@@ -55,6 +55,10 @@ class CudaDevice:
         gpu = first_gpu()
         return Room(gpu.name, gpu.total_bytes, free_bytes(gpu.place))
 
+    def panels(self, dtype: str) -> bool:
+        """Return False: its libraries read matrices row by row."""
+        return False
+
     def slowness(self) -> str | None:
         """Return None: it is as fast as it is."""
         return None

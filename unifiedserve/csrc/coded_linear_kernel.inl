@@ -1,0 +1,163 @@
+// Matrix products of codes: sums of a group's products are exact integers, and meet the scales once a group.
+namespace unified {
+namespace {
+
+constexpr int kCodedRows = SIMD_WIDTH == 16 ? 3 : 2;
+// So many inputs of a wide tile's panels stay in the first-level cache while they meet all rows.
+constexpr std::int64_t kPartInputs = 512;
+
+// sum + the four products of codes without a sign and those with one that share a lane.
+inline Int add_products(Int sum, Int unsigned_codes, Int codes) {
+#if SIMD_WIDTH == 16 && defined(__AVX512VNNI__)
+  return __builtin_bit_cast(Int, _mm512_dpbusd_epi32(__builtin_bit_cast(__m512i, sum),
+                                                     __builtin_bit_cast(__m512i, unsigned_codes),
+                                                     __builtin_bit_cast(__m512i, codes)));
+#elif SIMD_WIDTH == 8 && defined(__AVXVNNI__)
+  return __builtin_bit_cast(Int, _mm256_dpbusd_avx_epi32(__builtin_bit_cast(__m256i, sum),
+                                                         __builtin_bit_cast(__m256i, unsigned_codes),
+                                                         __builtin_bit_cast(__m256i, codes)));
+#else
+  // As pairs of 16 bits: what adds up pairs of 8 bits would saturate.
+  using Short __attribute__((vector_size(4 * SIMD_WIDTH))) = std::int16_t;
+  const Int even = unsigned_codes & 0x00ff00ff;
+  const Int odd = __builtin_bit_cast(Int, __builtin_bit_cast(Word, unsigned_codes) >> 8) & 0x00ff00ff;
+  const auto shorts = __builtin_bit_cast(Short, codes);
+  const Int x_even = __builtin_bit_cast(Int, static_cast<Short>(static_cast<Short>(shorts << 8) >> 8));
+  const Int x_odd = __builtin_bit_cast(Int, static_cast<Short>(shorts >> 8));
+  return sum + pair_products(even, x_even) + pair_products(odd, x_odd);
+#endif
+}
+
+// As many vectors of codes as a lane of weights holds.
+template <int kBits>
+Int part_of(Int lane, int number) {
+  if constexpr (kBits == 8) return lane;
+  return (number == 0 ? lane : __builtin_bit_cast(Int, __builtin_bit_cast(Word, lane) >> 4)) & 0x0f0f0f0f;
+}
+
+template <class T>
+struct CodedPart {
+  const CodedTile<T>& tile;
+  const TilePart& part;
+  std::int64_t output;
+};
+
+// Sums over one group of a part, from its lane `first`.
+template <class T, int kBits, int kRows, int kVectors>
+void add_group(const CodedPart<T>& work, std::int64_t row, std::int64_t first, const Fetch& fetch,
+               Float (&sums)[kRows][kVectors]) {
+  constexpr int kParts = 8 / kBits;
+  const CodedTile<T>& tile = work.tile;
+  const CodedRows& x = tile.x;
+  const std::int64_t lanes = x.group / (4 * kParts);
+  const std::int64_t groups = x.inputs / x.group;
+  const std::int64_t group = (work.part.first + first) / lanes;
+  const std::int32_t* const codes =
+      reinterpret_cast<const std::int32_t*>(x.codes + row * x.inputs) + group * x.group / 4;
+  const auto of_group = [&](int v) {
+    return ((work.output / kPanelOutputs + v / kPanelVectors) * groups + group) * kPanelOutputs +
+           v % kPanelVectors * kWidth;
+  };
+  Int products[kRows][kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const Int zeros = load_codes(tile.zeros + of_group(v));
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) products[r][v] = zeros * -x.sums[(row + r) * groups + group];
+  }
+  for (std::int64_t i = 0; i < lanes; ++i) {
+    fetch.lane(first + i);
+    Int weights[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      weights[v] = __builtin_bit_cast(
+          Int, load(work.part.panels + v / kPanelVectors * work.part.panel_stride + (first + i) * kLaneFloats +
+                    v % kPanelVectors * kWidth));
+    }
+#pragma GCC unroll 2
+    for (int number = 0; number < kParts; ++number) {
+      Int parts[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) parts[v] = part_of<kBits>(weights[v], number);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Int lane = Int{} + codes[r * x.inputs / 4 + i * kParts + number];
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) products[r][v] = add_products(products[r][v], parts[v], lane);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+    const Float scales = load(tile.scales + of_group(v));
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      sums[r][v] += __builtin_convertvector(products[r][v], Float) * (scales * x.scales[(row + r) * groups + group]);
+    }
+  }
+}
+
+template <class T, int kBits, int kRows, int kVectors>
+void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) {
+  const CodedTile<T>& tile = work.tile;
+  Float sums[kRows][kVectors] = {};
+  const std::int64_t lanes = tile.x.group * kBits / 32;
+  for (std::int64_t first = 0; first < work.part.lanes; first += lanes) {
+    add_group<T, kBits>(work, row, first, fetch, sums);
+  }
+  target_of<T>(tile, work.output, row, work.part.first > 0).put_sums(sums);
+}
+
+template <class T, int kBits, int kVectors, int kRows = kCodedRows>
+void coded_rows(const CodedPart<T>& work, std::int64_t row, int rows, const Fetch& fetch) {
+  if constexpr (kRows > 0) {
+    if (rows < kRows) return coded_rows<T, kBits, kVectors, kRows - 1>(work, row, rows, fetch);
+    coded_tile<T, kBits, kRows, kVectors>(work, row, fetch);
+  }
+}
+
+template <class T, int kBits, int kVectors>
+void coded_part(const CodedPart<T>& work) {
+  for_row_tiles(work.tile.rows, kCodedRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
+    coded_rows<T, kBits, kVectors>(work, row, rows, fetch_of(work.part, kVectors / kPanelVectors, number, tiles));
+  });
+}
+
+template <class T, int kBits>
+void linear_codes(const CodedTile<T>& tile) {
+  constexpr std::int64_t kCodes = 32 / kBits;
+  const auto* const panels = reinterpret_cast<const float*>(tile.panels);
+  for_parts(panels, tile.outputs, tile.x.inputs / kCodes, kPartInputs / kCodes,
+            [&](const TilePart& part, std::int64_t output, bool wide) {
+              const CodedPart<T> work{tile, part, output};
+              if (wide) return coded_part<T, kBits, kWideVectors>(work);
+              coded_part<T, kBits, kPanelVectors>(work);
+            });
+}
+
+template <class T>
+void encode(const T* x, const CodedRows& out, std::int64_t row) {
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves an integer in the low bits
+  const std::int64_t groups = out.inputs / out.group;
+  for (std::int64_t group = 0; group < groups; ++group, x += out.group) {
+    Float highest = {};
+    for (std::int64_t i = 0; i < out.group; i += kWidth) {
+      const Float value = load(x + i);
+      highest = greater(greater(value, -value), highest);
+    }
+    const float most = maximum(highest);
+    const float factor = most > 0 ? 127.0F / most : 0.0F;
+    std::int8_t* const codes = out.codes + row * out.inputs + group * out.group;
+    Int total = {};
+    for (std::int64_t i = 0; i < out.group; i += kWidth) {
+      const Int code = __builtin_bit_cast(Int, load(x + i) * factor + kRound) - 0x4b400000;
+      total += code;
+      store_codes(codes + i, code);
+    }
+    out.scales[row * groups + group] = most / 127.0F;
+    out.sums[row * groups + group] = sum(total);
+  }
+}
+
+}  // namespace
+}  // namespace unified

@@ -1,0 +1,102 @@
+// How a matrix product is cut: some rows meet some panels' weights, which are all that is kept in registers besides
+// sums. What comes next of the weights is fetched meanwhile.
+namespace unified {
+namespace {
+
+constexpr int kPanelVectors = kPanelOutputs / kWidth;
+constexpr int kWideVectors = SIMD_WIDTH == 16 ? 4 : kPanelVectors;  // of a tile, where there are as many
+constexpr std::int64_t kLaneFloats = kPanelOutputs;
+
+// The weights of a tile: a part of the lanes of some panels.
+struct TilePart {
+  const float* panels;        // the first lane
+  std::int64_t panel_stride;  // floats
+  std::int64_t first;         // lane
+  std::int64_t lanes;
+  const float* next;  // what is needed after it, of as many panels and lanes; or null
+};
+
+// The panels [first, last) of a part's next one that a tile of rows is to fetch: the first tile is waiting itself.
+struct Fetch {
+  const float* from;
+  std::int64_t panel_stride;
+  int first;
+  int last;
+
+  void lane(std::int64_t i) const {
+    for (int panel = first; panel < last; ++panel) __builtin_prefetch(from + panel * panel_stride + i * kLaneFloats);
+  }
+};
+
+inline Fetch fetch_of(const TilePart& part, int panels, std::int64_t tile, std::int64_t tiles) {
+  if (part.next == nullptr || tile == 0) return {nullptr, 0, 0, 0};
+  const std::int64_t others = tiles - 1;
+  return {part.next, part.panel_stride, static_cast<int>(panels * (tile - 1) / others),
+          static_cast<int>(panels * tile / others)};
+}
+
+// Calls run(part, output, wide) for the tiles' weights of panels of `lanes` lanes, in parts of at most `depth`.
+template <class Run>
+void for_parts(const float* panels, std::int64_t outputs, std::int64_t lanes, std::int64_t depth, Run run) {
+  constexpr std::int64_t kWideOutputs = kWideVectors * kWidth;
+  const std::int64_t stride = lanes * kLaneFloats;
+  for (std::int64_t output = 0; output < outputs;) {
+    const bool wide = outputs - output >= kWideOutputs;
+    const std::int64_t step = wide ? kWideOutputs : kPanelOutputs;
+    const float* const weights = panels + output * lanes;
+    const float* const following = output + step < outputs ? weights + step * lanes : nullptr;
+    for (std::int64_t first = 0; first < lanes; first += depth) {
+      const std::int64_t count = lanes - first < depth ? lanes - first : depth;
+      const float* const next = first + count < lanes ? weights + (first + count) * kLaneFloats : following;
+      run(TilePart{weights + first * kLaneFloats, stride, first, count, next}, output, wide);
+    }
+    output += step;
+  }
+}
+
+// Calls run(first, count, tile, tiles) for at most `most` rows at a time, as equally many as can be.
+template <class Run>
+void for_row_tiles(std::int64_t rows, int most, Run run) {
+  const std::int64_t tiles = (rows + most - 1) / most;
+  for (std::int64_t tile = 0; tile < tiles; ++tile) {
+    const std::int64_t first = rows * tile / tiles;
+    run(first, static_cast<int>(rows * (tile + 1) / tiles - first), tile, tiles);
+  }
+}
+
+// Where a tile's sums go: `outputs` of them there are, perhaps fewer than fit; they are added to what is there if
+// `accumulate`.
+template <class T>
+struct TileTarget {
+  float* y;
+  std::int64_t stride;
+  const T* bias;  // or null
+  std::int64_t outputs;
+  bool accumulate;
+
+  template <int kRows, int kVectors>
+  void put_sums(const Float (&sums)[kRows][kVectors]) const {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const std::int64_t left = outputs - v * kWidth;
+      if (left <= 0) break;
+      const std::int64_t count = left < kWidth ? left : kWidth;
+      const Float first = bias == nullptr ? Float{} : take(bias + v * kWidth, count);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        float* const to = y + r * stride + v * kWidth;
+        put(to, (accumulate ? first + take(to, count) : first) + sums[r][v], count);
+      }
+    }
+  }
+};
+
+// Of a tile from `output` and `row` on, and a part of its lanes: the first part adds the bias.
+template <class T, class Tile>
+TileTarget<T> target_of(const Tile& tile, std::int64_t output, std::int64_t row, bool begun) {
+  return {tile.y + row * tile.y_stride + output, tile.y_stride,
+          tile.bias == nullptr || begun ? nullptr : tile.bias + output, tile.outputs - output, tile.accumulate || begun};
+}
+
+}  // namespace
+}  // namespace unified

@@ -1,0 +1,63 @@
+"""A weight matrix as the kernels read it: in panels, of floats or of codes."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from unifiedserve import _core
+from unifiedserve.device.back_to_back import back_to_back
+from unifiedserve.device.cpu.panels import OUTPUTS, from_codes, from_panels, panel_rows, to_panels
+
+
+class Matrix(NamedTuple):
+    """A matrix [outputs, inputs]; with scales and zeros [panels, groups, 16] it is of codes (see `from_codes`)."""
+
+    panels: Tensor
+    outputs: int
+    inputs: int
+    scales: Tensor | None = None
+    zeros: Tensor | None = None
+
+    @classmethod
+    def of(cls, rows: Tensor) -> "Matrix":
+        """Return a copy of a matrix of float32 or bfloat16 that lies row by row."""
+        outputs, inputs = rows.shape
+        return cls(to_panels(rows), outputs, inputs)
+
+    def native(self, bias: Tensor | None = None) -> _core.Weight:
+        """Return it for the kernels, with a bias [outputs]. Raises ValueError if its tensors do not have its sizes."""
+        return _core.Weight(self.panels, self.outputs, self.inputs, bias, self.scales, self.zeros)
+
+    def rows(self, dtype: torch.dtype) -> Tensor:
+        """Return it row by row, of a dtype: a copy."""
+        if self.scales is None or self.zeros is None:
+            return from_panels(self.panels, self.outputs).to(dtype)
+        return from_codes(self.panels, self.scales, self.zeros, self.inputs)[: self.outputs].to(dtype)
+
+    def take(self, numbers: Tensor) -> Tensor:
+        """Return rows int64 [n] of a matrix of floats: [n, inputs]."""
+        return panel_rows(self.panels, numbers)
+
+
+def joined(parts: Sequence[Matrix], dtype: torch.dtype) -> Matrix:
+    """Return the matrices one below the other: in a view if they lie so in memory, else in a copy of `dtype`."""
+    if len(parts) == 1:
+        return parts[0]
+    outputs, inputs = sum(part.outputs for part in parts), parts[0].inputs
+    kinds = {(part.panels.dtype, part.panels.shape[1], *_groups(part)) for part in parts}
+    if len(kinds) > 1 or any(part.outputs % OUTPUTS for part in parts[:-1]):
+        return Matrix.of(torch.cat([part.rows(dtype) for part in parts]))
+    scales, zeros = ([getattr(part, name) for part in parts] for name in ("scales", "zeros"))
+    return Matrix(
+        back_to_back([part.panels for part in parts]),
+        outputs,
+        inputs,
+        None if scales[0] is None else back_to_back(scales),
+        None if zeros[0] is None else back_to_back(zeros),
+    )
+
+
+def _groups(part: Matrix) -> tuple[int, ...]:
+    return () if part.scales is None else (part.scales.shape[1],)

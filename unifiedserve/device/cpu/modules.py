@@ -1,0 +1,66 @@
+"""What takes the place of transformers' own modules over weights that lie in panels."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unifiedserve import _core
+from unifiedserve.device.cpu.matrix import Matrix
+from unifiedserve.device.cpu.panels import fits_panels
+from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
+
+
+class PanelLinear(nn.Module):
+    """A torch.nn.Linear for inputs of the matrix's dtype, or of its bias's if it is of codes."""
+
+    bias: Tensor | None
+
+    def __init__(self, matrix: Matrix, bias: Tensor | None) -> None:
+        """Take the weights. Raises ValueError if they do not have the matrix's sizes."""
+        super().__init__()
+        self.matrix = matrix
+        self.register_buffer("bias", bias, persistent=False)
+        self.in_features, self.out_features = matrix.inputs, matrix.outputs
+        self._native = matrix.native(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return [..., outputs] of x [..., inputs]."""
+        return self.floats(x.reshape(-1, self.in_features)).to(x.dtype).view(*x.shape[:-1], self.out_features)
+
+    def floats(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """Return float32 [n, outputs] of x [n, inputs], in `out` if that is given."""
+        out = x.new_empty(len(x), self.out_features, dtype=torch.float32) if out is None else out
+        _core.linear(thread_pool(), x.contiguous(), self._native, out)
+        return out
+
+
+class PanelEmbedding(nn.Module):
+    """A torch.nn.Embedding, or a kind of it whose rows transformers scales."""
+
+    def __init__(self, matrix: Matrix, module: Any) -> None:
+        super().__init__()
+        self._matrix = matrix
+        self._scale: Tensor | None = getattr(module, "embed_scale", None)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return the rows [..., inputs] of ids int64 [...]."""
+        rows = self._matrix.take(ids.flatten()).view(*ids.shape, -1)
+        return rows if self._scale is None else rows * self._scale.to(rows.dtype)
+
+
+def in_panels(module: Any) -> Any:
+    """Return a linear layer with a copy of its weights in panels; the same if it has them or they cannot be had."""
+    if isinstance(module, PanelLinear) or not packs(module.in_features, module.weight.dtype):
+        return module
+    return PanelLinear(Matrix.of(module.weight), module.bias)
+
+
+def packs(inputs: int, dtype: torch.dtype) -> bool:
+    """Return whether the kernels know matrices of so many inputs."""
+    return dtype in KERNEL_DTYPES and fits_panels(inputs, dtype)
+
+
+def fill_panels(model: Any, dtype: torch.dtype) -> bool:
+    """Return whether all linear layers of a model have matrices that the kernels know."""
+    return all(packs(module.in_features, dtype) for module in model.modules() if isinstance(module, nn.Linear))

@@ -1,0 +1,43 @@
+"""The language model's matrices: which tensors of a checkpoint they are, and their places in a model."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from unifiedserve.device.cpu.modules import PanelEmbedding, PanelLinear
+from unifiedserve.memory.panels import StoredMatrix
+
+_OTHER_MODELS = re.compile(r"(^|\.)(visual|vision)|\.experts\.")
+_LAYER = re.compile(r"(^|\.)layers\.\d+\.\S+\.weight")
+_HEAD = re.compile(r"(^|\.)lm_head\.weight")
+_EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight")
+
+
+def language_matrices(config: Any) -> Callable[[str], bool]:
+    """Return what tells by a matrix's name in a checkpoint whether the language model multiplies with it.
+
+    Experts' are left out: transformers takes all of a layer as one tensor.
+    """
+    tied = getattr(config, "tie_word_embeddings", False) or getattr(
+        config.get_text_config(), "tie_word_embeddings", False
+    )
+    wanted = [_LAYER, _HEAD, *([_EMBEDDING] if tied else [])]
+    return lambda name: not _OTHER_MODELS.search(name) and any(pattern.search(name) for pattern in wanted)
+
+
+def put_matrix(model: Any, name: str, stored: StoredMatrix, wanted: Tensor) -> None:
+    """Let a model of transformers use a stored matrix as its parameter `name`, which is like `wanted`.
+
+    A module that does nothing else with it is replaced; any other gets a copy of the rows.
+    """
+    path, _, parameter = name.rpartition(".")
+    module = model.get_submodule(path)
+    matrix = stored.matrix(wanted.shape)
+    if type(module) is nn.Linear:
+        model.set_submodule(path, PanelLinear(matrix, module.bias))
+    elif isinstance(module, nn.Embedding) and matrix.scales is None:
+        model.set_submodule(path, PanelEmbedding(matrix, module))
+    else:
+        setattr(module, parameter, nn.Parameter(matrix.rows(wanted.dtype), requires_grad=False))
