@@ -14,7 +14,9 @@ from unifiedserve.quantization.scheme import Scheme
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(outputs=st.integers(1, 5), groups=st.integers(1, 3), group=st.sampled_from([32, 64, 128]), seed=st.integers(0, 99))
+@given(
+    outputs=st.integers(1, 5), groups=st.integers(1, 3), group=st.sampled_from([32, 64, 128]), seed=st.integers(0, 99)
+)
 def test_values(outputs: int, groups: int, group: int, seed: int, tmp_path: Path) -> None:
     drawn = Drawn(8 * outputs, groups * group, group, seed=seed)
     source = checkpoint(tmp_path, named("layer.q_proj", drawn.awq()), AWQ | {"group_size": group})
@@ -37,7 +39,9 @@ def test_what_is_listed(tmp_path: Path) -> None:
     assert torch.equal(values["q_proj.bias"], bias)
 
 
-@pytest.mark.parametrize(("group", "inputs", "expected"), [(-1, 192, 64), (-1, 256, 128), (256, 512, 128), (96, 192, 32)])
+@pytest.mark.parametrize(
+    ("group", "inputs", "expected"), [(-1, 192, 64), (-1, 256, 128), (256, 512, 128), (96, 192, 32)]
+)
 def test_coarse_scales_are_repeated(group: int, inputs: int, expected: int, tmp_path: Path) -> None:
     drawn = Drawn(8, inputs, inputs if group == -1 else group)
     (matrix,) = read_all(checkpoint(tmp_path, named("x", drawn.awq()), AWQ | {"group_size": group})).values()
