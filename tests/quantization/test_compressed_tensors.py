@@ -69,7 +69,8 @@ def test_what_is_listed(tmp_path: Path) -> None:
     packed, _ = compress(draw(8, 64), "pack-quantized", W4A16)
     head = draw(5, 64).bfloat16()
     tensors = named("q_proj", packed) | {"lm_head.weight": head, "q_proj.bias": draw(1, 8)[0]}
-    tensors |= {"attn.k_scale": torch.ones(1), "attn.v_scale": torch.ones(1), "q_proj.input_scale": torch.ones(1)}
+    tensors |= {"attn.k_scale": torch.ones(1), "attn.v_scale": torch.ones(1), "attn.kv_scale": torch.ones(1)}
+    tensors |= {"q_proj.input_scale": torch.ones(1)}
     source = checkpoint(tmp_path, tensors, config("pack-quantized", W4A16, ignore=["lm_head"]))
     headers = {header.name: header for header in source.headers()}
     assert headers.keys() == {"q_proj.weight", "q_proj.bias", "lm_head.weight"}
