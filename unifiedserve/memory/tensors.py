@@ -11,12 +11,15 @@ from torch import Tensor
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import weight_files
+from unifiedserve.quantization.matrix import QuantizedMatrix
+from unifiedserve.quantization.scheme import Scheme
 
 _DTYPES = {
     "F64": torch.float64,
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
+    "F8_E4M3": torch.float8_e4m3fn,
     "I64": torch.int64,
     "I32": torch.int32,
     "I16": torch.int16,
@@ -27,11 +30,12 @@ _DTYPES = {
 
 
 class Header(NamedTuple):
-    """What can be known of a tensor without its values."""
+    """What can be known of a tensor without its values; `scheme` if it is a quantised matrix."""
 
     name: str
     dtype: torch.dtype
     shape: list[int]
+    scheme: Scheme | None = None  # of a quantised matrix
     exact: bool = False  # it keeps its dtype in memory
 
 
@@ -43,6 +47,16 @@ class Tensors(Protocol):
 
     def read(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each tensor of the headers once, by its name, in any order and any dtype."""
+
+
+class Weights(Protocol):
+    """A model's tensors as `Tensors`, of which those whose headers have a scheme are quantised matrices."""
+
+    def headers(self) -> list[Header]:
+        """List all as `Tensors` does."""
+
+    def read(self) -> Iterator[tuple[str, Tensor | QuantizedMatrix]]:
+        """Yield each of the headers once, by its name, in any order."""
 
 
 class SafetensorsFiles:

@@ -1,0 +1,149 @@
+"""Plain matrices quantised here: how far from their values they are, and which are."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from stored_weights import check_value
+from torch import Tensor
+
+from unifiedserve.memory.tensors import SafetensorsFiles
+from unifiedserve.quantization.matrix import QuantizedMatrix
+from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly
+from unifiedserve.quantization.quantize import quantize
+from unifiedserve.quantization.scheme import Scheme
+
+BUNDLED = Path(__file__).resolve().parents[2] / "unifiedserve" / "bundled_model" / "model.safetensors"
+SCHEMES = [Scheme(bits, group) for bits in (4, 8) for group in (32, 64, 128)]
+
+
+def draw(outputs: int, inputs: int, seed: int = 0) -> Tensor:
+    return torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(seed))
+
+
+def relative_error(weight: Tensor, matrix: QuantizedMatrix) -> float:
+    return float((matrix.dequantize() - weight).norm() / weight.norm())
+
+
+def nearest_by_extremes(weight: Tensor, scheme: Scheme) -> Tensor:
+    """The textbook's: each group's range, which includes 0, in equal steps, and every value to the nearest one."""
+    groups = weight.view(len(weight), -1, scheme.group)
+    low, high = groups.amin(-1, keepdim=True).clamp(max=0), groups.amax(-1, keepdim=True).clamp(min=0)
+    steps = 2**scheme.bits - 1
+    return torch.fake_quantize_per_channel_affine(
+        groups.flatten(0, 1),
+        scale := ((high - low) / steps).flatten(),
+        (-low.flatten() / scale).round().clamp(0, steps).int(),
+        axis=0,
+        quant_min=0,
+        quant_max=steps,
+    ).view_as(weight)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    outputs=st.integers(1, 9),
+    groups=st.integers(1, 4),
+    scheme=st.sampled_from(SCHEMES),
+    deviation=st.sampled_from([1e-6, 0.02, 1.0, 1e4]),
+    mean=st.sampled_from([-3.0, 0.0, 3.0]),
+    seed=st.integers(0, 99),
+)
+def test_no_value_is_far_off(
+    outputs: int, groups: int, scheme: Scheme, deviation: float, mean: float, seed: int
+) -> None:
+    """By no more than half a step, but for those that the clipped range leaves out: a fifth of the largest at most."""
+    weight = (draw(outputs, groups * scheme.group, seed) + mean) * deviation
+    matrix = quantize(weight, scheme)
+    check_value(list(weight.shape), scheme, matrix)
+    values = weight.view(outputs, groups, -1)
+    reach = torch.maximum(values.amax(-1), torch.zeros(())) - torch.minimum(values.amin(-1), torch.zeros(()))
+    bound = reach / 15 + 0.21 * reach if scheme.bits == 4 else values.abs().amax(-1) / 127 * 0.501
+    off = (matrix.dequantize() - weight).abs().view(outputs, groups, -1).amax(-1)
+    assert bool((off <= bound).all())
+
+
+@pytest.mark.parametrize("group", [32, 64, 128])
+def test_4_bits_are_better_than_by_extremes(group: int) -> None:
+    weight, scheme = draw(256, 512), Scheme(4, group)
+    plain = float((nearest_by_extremes(weight, scheme) - weight).norm() / weight.norm())
+    assert relative_error(weight, quantize(weight, scheme)) < 0.975 * plain
+
+
+@pytest.mark.parametrize(("scheme", "limit"), [(DEFAULTS[4], 0.085), (DEFAULTS[8], 0.008)])
+def test_error_of_the_bundled_model(scheme: Scheme, limit: float) -> None:
+    weights = {name: tensor.float() for name, tensor in load_file(BUNDLED).items() if ".layers." in name}
+    matrices = [tensor for tensor in weights.values() if tensor.dim() == 2]
+    assert len(matrices) == 42
+    for weight in matrices:
+        group = max(g for g in (32, 64, 128) if g <= scheme.group and weight.shape[1] % g == 0)
+        assert relative_error(weight, quantize(weight, scheme._replace(group=group))) < limit
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("value", [0.0, 2.5, -2.5])
+def test_groups_of_one_value(value: float, scheme: Scheme) -> None:
+    weight = torch.full((3, 128), value)
+    torch.testing.assert_close(quantize(weight, scheme).dequantize(), weight)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_is_quantised_already_stays_as_it_is(scheme: Scheme) -> None:
+    """Values that are codes times a scale, with the largest range that there is, come back."""
+    codes = torch.randint(0, 2**scheme.bits, (8, 256), generator=torch.Generator().manual_seed(0))
+    codes[:, ::32], codes[:, 1::32] = 2**scheme.bits - 1, 1 if scheme.bits == 8 else 0
+    weight = (codes - 2 ** (scheme.bits - 1)).clamp(min=-127) * 0.125
+    torch.testing.assert_close(quantize(weight, scheme).dequantize(), weight, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_do_not_depend_on_each_other(bits: int) -> None:
+    """Whatever part of a matrix is quantised at a time."""
+    weight, scheme = draw(700, 1024), DEFAULTS[bits]
+    whole, row = quantize(weight, scheme), quantize(weight[600:601], scheme)
+    for one, other in zip(whole[:3], row[:3], strict=True):
+        assert torch.equal(one[600:601], other)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_any_dtype(dtype: torch.dtype) -> None:
+    weight = draw(4, 64).to(dtype)
+    for one, other in zip(quantize(weight, DEFAULTS[4])[:3], quantize(weight.float(), DEFAULTS[4])[:3], strict=True):
+        assert torch.equal(one, other)
+
+
+def test_which_tensors_are_quantised(tmp_path: Path) -> None:
+    tensors = {
+        "a.weight": draw(4, 256),
+        "a.bias": torch.ones(128),
+        "b.weight": draw(4, 192).bfloat16(),
+        "c.weight": draw(4, 96),
+        "odd.weight": draw(4, 48),
+        "ids.weight": torch.zeros(4, 128, dtype=torch.int64),
+        "conv.weight": draw(4, 256).view(4, 2, 128),
+        "embed.weight": draw(4, 128),
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
+    files = SafetensorsFiles(tmp_path)
+    source = OnTheFly(files, DEFAULTS[8], lambda name: not name.startswith("embed"))
+    schemes = {"a.weight": Scheme(8, 128), "b.weight": Scheme(8, 64), "c.weight": Scheme(8, 32)}
+    headers = source.headers()
+    assert headers == [header._replace(scheme=schemes.get(header.name)) for header in files.headers()]
+    values = dict(source.read())
+    assert values.keys() == tensors.keys()
+    for header in headers:
+        value = values[header.name]
+        check_value(header.shape, header.scheme, value)
+        if isinstance(value, QuantizedMatrix):
+            assert relative_error(tensors[header.name].float(), value) < 0.01
+        else:
+            assert torch.equal(value, tensors[header.name])
+
+
+def test_groups_are_never_larger_than_asked_for(tmp_path: Path) -> None:
+    save_file({"a.weight": draw(4, 256)}, tmp_path / "model.safetensors")
+    (header,) = OnTheFly(SafetensorsFiles(tmp_path), DEFAULTS[4], lambda name: True).headers()
+    assert header.scheme == Scheme(4, 32)

@@ -1,0 +1,112 @@
+"""compressed-tensors' integers: codes in words along the inputs, C of them in a word, or one in an int8.
+
+Packed: weight_packed int32 [N, K / C], weight_zero_point int32 [N / C, groups]: numbers plus half of their range;
+weight_shape holds [N, K]. Otherwise: weight int8 [N, K], weight_zero_point as weight_scale.
+weight_scale: [N, groups], or for one group [N, 1], [N], or one number for all.
+weight_g_idx: each input's group. With the actorder "group" any input may be in any, and such weights become plain ones.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.quantization.group_index import assemble
+from unifiedserve.quantization.matrix import QuantizedMatrix, middle
+from unifiedserve.quantization.packing import unpack
+from unifiedserve.quantization.scheme import Scheme
+from unifiedserve.quantization.stored import FLOATS, Module, StoredWeight, group_size
+
+_ANY_ORDER = ("group", "dynamic", True)
+
+
+class _Layout(NamedTuple):
+    """How a weight [outputs, inputs] is stored: in the tensor `part`, `per_word` codes in each of its elements."""
+
+    name: str
+    part: str
+    bits: int
+    per_word: int
+    outputs: int
+    inputs: int
+    scheme: Scheme | None
+
+
+def integer_weight(module: Module, part: str, settings: Mapping[str, Any]) -> StoredWeight:
+    """Return a module's weight whose codes are in the tensor `part`; raises ConfigError if something does not fit."""
+    bits = _bits(module, settings)
+    packed = part == "weight_packed"
+    per_word = 32 // bits if packed else 1
+    outputs, words = module.tensor(part, (torch.int32 if packed else torch.int8,)).shape
+    inputs = words * per_word
+    group = group_size(settings, inputs)
+    scheme = module.scheme(bits, inputs, group)
+    any_order = settings.get("actorder") in _ANY_ORDER and group < inputs
+    parts = [part, "weight_scale", *["weight_shape"] * ("weight_shape" in module.tensors)]
+    scales = [[outputs, 1], [outputs], [1], []] if group == inputs else [[outputs, inputs // group]]
+    scale = module.tensor("weight_scale", FLOATS, *scales)
+    if not settings.get("symmetric", True):
+        zeros = [-(-outputs // per_word), inputs // group]
+        _check_zeros(module, scale.shape, zeros if packed else None)
+        parts.append("weight_zero_point")
+    if any_order or "weight_g_idx" in module.tensors:
+        module.tensor("weight_g_idx", (torch.int32, torch.int64), [inputs])
+        parts.append("weight_g_idx")
+    header = module.weight(scale.dtype, [outputs, inputs], None if any_order else scheme)
+    layout = _Layout(header.name, part, bits, per_word, outputs, inputs, header.scheme)
+    return StoredWeight(header, tuple(parts), partial(_decode, layout))
+
+
+def _bits(module: Module, settings: Mapping[str, Any]) -> int:
+    bits, kind, strategy = settings.get("num_bits", 8), settings.get("type", "int"), settings.get("strategy")
+    if bits not in (4, 8) or kind != "int" or strategy not in (None, "tensor", "channel", "group"):
+        raise ConfigError(
+            f"{module.name}.weight: weights of {bits} bits, type {kind!r} and strategy {strategy!r} are not supported; "
+            "only integers of 4 or 8 bits with scales by tensor, channel or group"
+        )
+    return int(bits)
+
+
+def _check_zeros(module: Module, scale: list[int], packed: list[int] | None) -> None:
+    """Check the zeros' shape: that of the packed ones, or of the scales, as older versions store them in any case."""
+    header = module.tensors.get("weight_zero_point")
+    if packed and (header is None or header.dtype != torch.int8):
+        module.tensor("weight_zero_point", (torch.int32,), packed)
+    else:
+        module.tensor("weight_zero_point", (torch.int8,), scale)
+
+
+def _decode(layout: _Layout, parts: Mapping[str, Tensor]) -> Tensor | QuantizedMatrix:
+    stored, scales = parts[layout.part], _columns(parts["weight_scale"])
+    _check_shape(layout, parts.get("weight_shape"))
+    zeros = middle(layout.bits)
+    if "weight_zero_point" in parts:
+        zeros = _zeros(layout, parts["weight_zero_point"])
+    values = unpack(stored, layout.bits) if layout.per_word > 1 else _as_codes(stored, layout.bits)
+    return assemble(layout.name, values, scales, zeros, parts.get("weight_g_idx"), layout.scheme)
+
+
+def _zeros(layout: _Layout, stored: Tensor) -> Tensor:
+    if stored.dtype == torch.int8:
+        return _as_codes(_columns(stored), layout.bits)
+    return unpack(stored.T, layout.bits)[:, : layout.outputs].T
+
+
+def _as_codes(numbers: Tensor, bits: int) -> Tensor:
+    """Turn int8 numbers, half of them below zero, into codes."""
+    return numbers.to(torch.int16).add_(2 ** (bits - 1)).to(torch.uint8)
+
+
+def _columns(values: Tensor) -> Tensor:
+    return values if values.dim() == 2 else values.reshape(-1, 1)
+
+
+def _check_shape(layout: _Layout, stored: Tensor | None) -> None:
+    """Raise ConfigError if a weight is told to be smaller than its words: kernels take no part of one."""
+    if stored is not None and stored.tolist() != [layout.outputs, layout.inputs]:
+        raise ConfigError(
+            f"{layout.name}: weight_shape is {stored.tolist()}; its codes are [{layout.outputs}, {layout.inputs}]"
+        )

@@ -1,0 +1,28 @@
+"""How a matrix is quantised, as kernels know it."""
+
+from typing import NamedTuple
+
+from unifiedserve.errors import ConfigError
+
+#: the numbers of inputs that share a scale in what kernels take
+GROUPS = (128, 64, 32)
+
+
+class Scheme(NamedTuple):
+    """Codes of 4 or 8 bits, of which `group` neighbouring inputs share a scale and a zero."""
+
+    bits: int
+    group: int
+
+
+def kernel_group(name: str, inputs: int, stored: int) -> int:
+    """Return the largest of GROUPS that divides the `stored` group of a matrix with so many inputs.
+
+    Raises ConfigError naming the tensor if there is none, or the stored group does not divide the inputs.
+    """
+    if stored < 1 or inputs % stored:
+        raise ConfigError(f"{name}: groups of {stored} do not divide its {inputs} inputs")
+    for group in GROUPS:
+        if stored % group == 0:
+            return group
+    raise ConfigError(f"{name}: groups of {stored} inputs (of {inputs}) are not multiples of 32, as kernels need them")

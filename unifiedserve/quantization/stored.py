@@ -1,0 +1,82 @@
+"""What formats have in common: a module's tensors in a checkpoint, and the weight that they make."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.memory.tensors import Header
+from unifiedserve.quantization.matrix import QuantizedMatrix
+from unifiedserve.quantization.scheme import Scheme, kernel_group
+
+FLOATS = (torch.float16, torch.bfloat16, torch.float32)
+
+
+class Module(NamedTuple):
+    """The tensors of a module, by the last part of their names."""
+
+    name: str
+    tensors: Mapping[str, Header]
+
+    def tensor(self, part: str, dtypes: tuple[torch.dtype, ...], *shapes: list[int]) -> Header:
+        """Return a tensor; raises ConfigError if it is missing, of another dtype or of none of the shapes.
+
+        Without shapes it is to be any matrix.
+        """
+        expected = f"{' or '.join(map(_name, dtypes))} {' or '.join(map(str, shapes)) or 'of two dimensions'}"
+        if part not in self.tensors:
+            raise ConfigError(f"{self.name}.{part} is missing; expected {expected}")
+        header = self.tensors[part]
+        fits = header.shape in shapes if shapes else len(header.shape) == 2
+        if header.dtype not in dtypes or not fits:
+            raise ConfigError(f"{self.name}.{part} is {_name(header.dtype)} {header.shape}; expected {expected}")
+        return header
+
+    def scheme(self, bits: int, inputs: int, group: int) -> Scheme:
+        """Return how kernels see codes that are stored in groups of so many inputs.
+
+        Raises ConfigError for groups that kernels do not take.
+        """
+        return Scheme(bits, kernel_group(f"{self.name}.weight", inputs, group))
+
+    def weight(self, dtype: torch.dtype, shape: list[int], scheme: Scheme | None = None) -> Header:
+        """Return the header of the module's weight; `dtype` is what it is, or was before it was quantised."""
+        return Header(f"{self.name}.weight", dtype, shape, scheme)
+
+
+class StoredWeight(NamedTuple):
+    """A module's weight: its header, the tensors that it is made of (the last part of their names), and how."""
+
+    header: Header
+    parts: tuple[str, ...]
+    decode: Callable[[Mapping[str, Tensor]], Tensor | QuantizedMatrix]
+
+
+class Format(Protocol):
+    """How a checkpoint's quantised weights are stored."""
+
+    def weight(self, module: Module) -> StoredWeight | None:
+        """Return a module's weight, None if it is not quantised. Raises ConfigError if something does not fit."""
+
+
+def group_size(config: Mapping[str, Any], inputs: int) -> int:
+    """Return how many inputs share a scale: all of them for -1 and None. Raises ConfigError for what is no number."""
+    size = config.get("group_size")
+    if size is not None and not isinstance(size, int):
+        raise ConfigError(f"quantization_config: group_size is {size!r}; expected a number of inputs, or -1 for all")
+    return inputs if size in (None, -1) else int(size)
+
+
+def pattern(text: str) -> re.Pattern[str]:
+    """Compile a pattern of modules' names; raises ConfigError if it is none."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"quantization_config: {text!r} is no pattern of names: {error}") from error
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
