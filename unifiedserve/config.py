@@ -119,6 +119,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "them: answers are nonsense"
         ),
     ] = "auto"
+    quantization: Annotated[
+        Literal["none", "int8", "int4"],
+        Meta(
+            description="Quantise the language model's matrices as they are loaded: a quarter to a half of the memory, "
+            "and of the time between tokens. Checkpoints that are quantised are loaded as they are"
+        ),
+    ] = "none"
     attention_backend: Annotated[
         AttentionBackend,
         Meta(

@@ -17,7 +17,7 @@ from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cpu.matrix import Matrix
-from unifiedserve.device.cpu.panels import by_panel, from_codes, pack_halves, to_panels
+from unifiedserve.device.cpu.panels import by_panel, pack_halves, to_panels
 from unifiedserve.device.cpu.processor import cpu_features, slowness, thread_pool
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
@@ -108,8 +108,8 @@ def test_codes(
     y = torch.full((rows, outputs), torch.nan)
     _core.linear(POOL, x.flatten(1).to(dtype), stored, y)
     torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-3 * (groups * group) ** 0.5)
-    back = from_codes(panels, by_panel(scales), by_panel(zeros), groups * group)[:outputs]
-    torch.testing.assert_close(back.double(), weight)
+    matrix = Matrix(panels, outputs, groups * group, by_panel(scales), by_panel(zeros))
+    torch.testing.assert_close(matrix.rows(torch.float32).double(), weight)
 
 
 def test_codes_of_rows_without_a_value(instruction_set: str) -> None:

@@ -15,15 +15,13 @@ from unifiedserve.device import Device
 from unifiedserve.engine.device_room import check_context, check_room, describe, workers_bytes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory
+from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
-from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages, free
-from unifiedserve.memory.tensors import SafetensorsFiles, Tensors
+from unifiedserve.memory.tensors import Tensors
 from unifiedserve.memory.weights import store_weights, weights_bytes, write_weights
 from unifiedserve.models.base import Processor
-from unifiedserve.models.dummy import DummyTensors
-from unifiedserve.models.matrices import language_matrices
 
 _log = logging.getLogger(__name__)
 
@@ -121,12 +119,7 @@ class EngineMemory:
         )
 
     def _tensors(self, model_dir: Path) -> Tensors:
-        dummy = self._config.load_format == "dummy"
-        config, dtype = self._processor.config, self._torch_dtype
-        tensors: Tensors = DummyTensors(config, dtype) if dummy else SafetensorsFiles(model_dir)
-        if self._device.panels(self.dtype):
-            return PanelTensors(tensors, dtype, language_matrices(config))
-        return tensors
+        return weight_source(self._config, model_dir, self._processor.config, self._device, self.dtype)
 
     def _check(self) -> None:
         """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""

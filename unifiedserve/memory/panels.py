@@ -11,39 +11,76 @@ from torch import Tensor
 
 from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.modules import packs
-from unifiedserve.device.cpu.panels import panels_shape, to_panels
-from unifiedserve.memory.tensors import Header, Tensors
-
-SUFFIX = ".panels"
+from unifiedserve.device.cpu.panels import OUTPUTS, by_panel, pack_halves, panels_shape, to_panels
+from unifiedserve.memory.tensors import Header, Weights
+from unifiedserve.quantization.matrix import QuantizedMatrix
+from unifiedserve.quantization.scheme import Scheme
 
 
 class PanelTensors:
-    """The tensors of a source, its matrices whose names are `wanted` in panels of a dtype."""
+    """The tensors of a source, its matrices whose names are `wanted` in panels of a dtype, or of codes."""
 
-    def __init__(self, source: Tensors, dtype: torch.dtype, wanted: Callable[[str], bool]) -> None:
+    def __init__(self, source: Weights, dtype: torch.dtype, wanted: Callable[[str], bool]) -> None:
         self._source = source
         self._dtype = dtype
         self._wanted = wanted
 
     def headers(self) -> list[Header]:
-        """List what will be in memory, as the source does; raises ConfigError as it does."""
-        return [self._stored(header) if self._packs(header) else header for header in self._source.headers()]
+        """List what will be in memory, in the source's order; raises ConfigError as the source does."""
+        return [stored for header in self._source.headers() for stored in self._stored(header)]
 
     def read(self) -> Iterator[tuple[str, Tensor]]:
         packed = {header.name for header in self._source.headers() if self._packs(header)}
         for name, tensor in self._source.read():
-            if name in packed:
-                yield name + SUFFIX, to_panels(tensor.to(self._dtype))
+            if name not in packed:
+                yield name, tensor.dequantize() if isinstance(tensor, QuantizedMatrix) else tensor
+            elif isinstance(tensor, QuantizedMatrix):
+                yield from _code_panels(name, tensor)
             else:
-                yield name, tensor
+                yield f"{name}.panels", to_panels(tensor.to(self._dtype))
 
     def _packs(self, header: Header) -> bool:
-        matrix = len(header.shape) == 2 and header.dtype.is_floating_point
-        return matrix and self._wanted(header.name) and packs(header.shape[1], self._dtype)
+        matrix = len(header.shape) == 2 and header.dtype.is_floating_point and self._wanted(header.name)
+        return matrix and (header.scheme is not None or packs(header.shape[1], self._dtype))
 
-    def _stored(self, header: Header) -> Header:
+    def _stored(self, header: Header) -> list[Header]:
+        if not self._packs(header):
+            return [header]
         outputs, inputs = header.shape
-        return Header(header.name + SUFFIX, header.dtype, panels_shape(outputs, inputs, self._dtype))
+        if header.scheme is None:
+            shape = panels_shape(outputs, inputs, self._dtype)
+            return [Header(f"{header.name}.panels", self._dtype, shape)]
+        return _code_headers(header.name, outputs, inputs, header.scheme)
+
+
+class Dequantized:
+    """The tensors of a source, its quantised matrices as plain ones."""
+
+    def __init__(self, source: Weights) -> None:
+        self._source = source
+
+    def headers(self) -> list[Header]:
+        return self._source.headers()
+
+    def read(self) -> Iterator[tuple[str, Tensor]]:
+        for name, tensor in self._source.read():
+            yield name, tensor.dequantize() if isinstance(tensor, QuantizedMatrix) else tensor
+
+
+def _code_headers(name: str, outputs: int, inputs: int, scheme: Scheme) -> list[Header]:
+    table = [-(-outputs // OUTPUTS), inputs // scheme.group, OUTPUTS]
+    return [
+        Header(f"{name}.panels", torch.uint8, panels_shape(outputs, inputs * scheme.bits // 8, torch.uint8)),
+        Header(f"{name}.scales", torch.float32, table, exact=True),
+        Header(f"{name}.zeros", torch.uint8, table),
+    ]
+
+
+def _code_panels(name: str, matrix: QuantizedMatrix) -> Iterator[tuple[str, Tensor]]:
+    codes = matrix.codes if matrix.scheme.bits == 8 else pack_halves(matrix.codes)
+    yield f"{name}.panels", to_panels(codes)
+    yield f"{name}.scales", by_panel(matrix.scales)
+    yield f"{name}.zeros", by_panel(matrix.zeros)
 
 
 class StoredMatrix(NamedTuple):

@@ -37,7 +37,7 @@ def put_matrix(model: Any, name: str, stored: StoredMatrix, wanted: Tensor) -> N
     matrix = stored.matrix(wanted.shape)
     if type(module) is nn.Linear:
         model.set_submodule(path, PanelLinear(matrix, module.bias))
-    elif isinstance(module, nn.Embedding) and matrix.scales is None:
-        model.set_submodule(path, PanelEmbedding(matrix, module))
+    elif isinstance(module, nn.Embedding):
+        model.set_submodule(path, PanelEmbedding(matrix, module, wanted.dtype))
     else:
         setattr(module, parameter, nn.Parameter(matrix.rows(wanted.dtype), requires_grad=False))

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from unifiedserve import _core
 from unifiedserve.device.back_to_back import back_to_back
-from unifiedserve.device.cpu.panels import OUTPUTS, from_codes, from_panels, panel_rows, to_panels
+from unifiedserve.device.cpu.panels import OUTPUTS, decode, from_panels, panel_rows, table_rows, to_panels
 
 
 class Matrix(NamedTuple):
-    """A matrix [outputs, inputs]; with scales and zeros [panels, groups, 16] it is of codes (see `from_codes`)."""
+    """A matrix [outputs, inputs]; with scales and zeros [panels, groups, 16] it is of codes (see `decode`)."""
 
     panels: Tensor
     outputs: int
@@ -32,13 +32,16 @@ class Matrix(NamedTuple):
 
     def rows(self, dtype: torch.dtype) -> Tensor:
         """Return it row by row, of a dtype: a copy."""
-        if self.scales is None or self.zeros is None:
+        if self.scales is None:
             return from_panels(self.panels, self.outputs).to(dtype)
-        return from_codes(self.panels, self.scales, self.zeros, self.inputs)[: self.outputs].to(dtype)
+        return self.take(torch.arange(self.outputs), dtype)
 
-    def take(self, numbers: Tensor) -> Tensor:
-        """Return rows int64 [n] of a matrix of floats: [n, inputs]."""
-        return panel_rows(self.panels, numbers)
+    def take(self, numbers: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return rows int64 [n]: [n, inputs] of a dtype."""
+        rows = panel_rows(self.panels, numbers)
+        if self.scales is None or self.zeros is None:
+            return rows.to(dtype)
+        return decode(rows, table_rows(self.scales, numbers), table_rows(self.zeros, numbers), self.inputs).to(dtype)
 
 
 def joined(parts: Sequence[Matrix], dtype: torch.dtype) -> Matrix:

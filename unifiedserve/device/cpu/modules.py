@@ -36,16 +36,17 @@ class PanelLinear(nn.Module):
 
 
 class PanelEmbedding(nn.Module):
-    """A torch.nn.Embedding, or a kind of it whose rows transformers scales."""
+    """A torch.nn.Embedding of a dtype, or a kind of it whose rows transformers scales."""
 
-    def __init__(self, matrix: Matrix, module: Any) -> None:
+    def __init__(self, matrix: Matrix, module: Any, dtype: torch.dtype) -> None:
         super().__init__()
-        self._matrix = matrix
+        self.matrix = matrix
+        self._dtype = dtype
         self._scale: Tensor | None = getattr(module, "embed_scale", None)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the rows [..., inputs] of ids int64 [...]."""
-        rows = self._matrix.take(ids.flatten()).view(*ids.shape, -1)
+        rows = self.matrix.take(ids.flatten(), self._dtype).view(*ids.shape, -1)
         return rows if self._scale is None else rows * self._scale.to(rows.dtype)
 
 

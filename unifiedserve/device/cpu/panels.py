@@ -38,7 +38,7 @@ def from_panels(panels: Tensor, outputs: int) -> Tensor:
 
 
 def panel_rows(panels: Tensor, numbers: Tensor) -> Tensor:
-    """Return the inputs [n, inputs] of outputs with these numbers, int64 [n]."""
+    """Return what panels hold of outputs with these numbers, int64 [n]: [n, inputs], or [n, bytes] of codes."""
     return _lanes(panels)[numbers // OUTPUTS, :, numbers % OUTPUTS].view(panels.dtype)
 
 
@@ -48,24 +48,28 @@ def pack_halves(codes: Tensor) -> Tensor:
     return (halves[:, :, 0] | halves[:, :, 1] << 4).flatten(1)
 
 
-def from_codes(panels: Tensor, scales: Tensor, zeros: Tensor, inputs: int) -> Tensor:
-    """Return what codes in panels mean, (code - zero) * scale: float32 [panels * 16, inputs].
+def decode(codes: Tensor, scales: Tensor, zeros: Tensor, inputs: int) -> Tensor:
+    """Return what the codes of outputs mean, (code - zero) * scale: float32 [n, inputs].
 
-    scales float32 and zeros uint8 are [panels, groups, 16].
+    codes are uint8 [n, inputs], or [n, inputs / 2] as `pack_halves` makes them; scales float32 and zeros uint8 are
+    [n, groups].
     """
-    codes = from_panels(panels, len(panels) * OUTPUTS)
     if codes.shape[1] < inputs:
         halves = codes.view(len(codes), -1, 1, LANE_BYTES)
         codes = torch.cat([halves & 15, halves >> 4], dim=2).flatten(1)
-    grouped = codes.view(len(codes), scales.shape[1], -1).float()
-    scales, zeros = (table.transpose(1, 2).reshape(len(codes), -1, 1) for table in (scales, zeros))
-    return ((grouped - zeros.float()) * scales).flatten(1)
+    grouped = codes.view(*scales.shape, -1).float()
+    return ((grouped - zeros[..., None].float()) * scales[..., None]).flatten(1)
 
 
 def by_panel(table: Tensor) -> Tensor:
     """Return what each output has, [outputs, n], in the panels' order [panels, n, 16]; missing outputs have 0."""
     table = pad(table, (0, 0, 0, -len(table) % OUTPUTS))
     return table.view(-1, OUTPUTS, table.shape[1]).transpose(1, 2).contiguous()
+
+
+def table_rows(table: Tensor, numbers: Tensor) -> Tensor:
+    """Return what `by_panel` has put in order of outputs with these numbers, int64 [n]: [n, columns]."""
+    return table[numbers // OUTPUTS, :, numbers % OUTPUTS]
 
 
 def _lanes(panels: Tensor) -> Tensor:
