@@ -138,10 +138,20 @@ class ForwardStep:
         self._port.reporter.tokens(tokens)
         if self._decode.take_released():
             self._freed.by_answers()
-        uids, accepted = [uid for uid, _ in keys], max(0, len(tokens) - len(keys))
-        span = Span(Stage.DECODE, "decode", start, time.monotonic(), uids, tokens=len(keys) + accepted, host=host)
-        span.drafted, span.accepted = drafted, accepted
-        self._port.reporter.record(span)
+        accepted = max(0, len(tokens) - len(keys))
+        self._port.reporter.record(
+            Span(
+                stage=Stage.DECODE,
+                name="decode",
+                start=start,
+                end=time.monotonic(),
+                requests=[uid for uid, _ in keys],
+                tokens=len(keys) + accepted,
+                host=host,
+                drafted=drafted,
+                accepted=accepted,
+            )
+        )
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         finished = self._prefill.finish(chunks, logits)

@@ -25,7 +25,7 @@ class Rows:
     visual: Tensor | None = None  # [m, hidden]: embeddings of the visual placeholders among them
     is_visual: Tensor | None = None  # bool [n]
     wanted: int | None = 1  # hidden states are wanted of so many of its last tokens; None: of all
-    logits: int = 1  # are wanted after so many of its last tokens, at most as many
+    logits: int = 1  # are wanted after so many of its last tokens, whose hidden states are, too
     cross: Sequence[CrossSpan] = ()  # what they attend to besides
 
 

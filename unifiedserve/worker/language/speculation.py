@@ -38,7 +38,7 @@ class Speculation:
         room = 1 + self._most - len(sequences)
         drafts: list[list[int]] = []
         for number, sequence in enumerate(sequences):
-            share = room // (len(sequences) - number)
+            share = -(-room // (len(sequences) - number))
             drafts.append(self._draft(sequence, share) if share > 0 else [])
             room -= len(drafts[-1])
         return drafts
