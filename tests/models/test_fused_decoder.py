@@ -147,6 +147,35 @@ def test_bfloat16(structure: str, instruction_set: str, pool_name: str) -> None:
     assert (ours.float() - expected).norm() <= 1.2 * (theirs.float() - expected).norm()
 
 
+@torch.inference_mode()
+@pytest.mark.parametrize("instruction_set", _core.instruction_sets())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("structure", ["qwen2", "qwen3"])
+def test_rows_of_a_step_are_bit_by_bit_those_of_steps_of_their_own(
+    structure: str, dtype: torch.dtype, instruction_set: str, pool_name: str
+) -> None:
+    """Drafts rely on it. On the way the context comes to be attended to in one part more."""
+    model = make_model(structure).to(dtype)
+    decoder, head = FusedDecoder(model.model, dtype), Head(model.lm_head)
+    embeds = model.model.embed_tokens(torch.randint(0, 100, (1030,), generator=torch.Generator().manual_seed(1)))
+    pages = torch.randperm(130, generator=torch.Generator().manual_seed(2)).tolist()
+
+    def logits(kv: KVCache, start: int, stop: int) -> Tensor:
+        batch = RaggedBatch.build([Span(pages, start, stop)], kv.page_size)
+        return head(decoder(embeds[start:stop], torch.arange(start, stop)[None], batch, kv)).clone()
+
+    before = _core.instruction_set()
+    _core.select_instruction_set(instruction_set)
+    try:
+        for kv in make_cache(model, pool_name, dtype, pages=130):
+            logits(kv, 0, 1020)
+            alone = torch.cat([logits(kv, place, place + 1) for place in range(1020, 1030)])
+            for rows in (2, 3, 5, 8, 10):
+                assert torch.equal(logits(kv, 1020, 1020 + rows), alone[:rows])
+    finally:
+        _core.select_instruction_set(before)
+
+
 def test_what_does_not_fit() -> None:
     assert fits(make_model("qwen2").model, torch.float32, KERNEL_DTYPES)
     assert not fits(make_model("qwen2").model, torch.float16, KERNEL_DTYPES)

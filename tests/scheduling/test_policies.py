@@ -232,6 +232,11 @@ def test_the_youngest_sequence_gives_its_pages_back() -> None:
     assert run == [(1, 0), (2, 0)]
 
 
+def test_a_page_that_a_sequence_holds_in_advance_is_no_page_for_another() -> None:
+    sequences = [DecodeState(Ticket(1, 1.0), 0, 30, 3), DecodeState(Ticket(2, 2.0), 0, 33, 2)]
+    assert schedule_decode(sequences, kv_free=0, page_tokens=16, max_running=8) == ([(1, 0)], [(2, 0)])
+
+
 def test_vision_admits_in_order_and_nobody_overtakes() -> None:
     waiting = [
         VisionState(Ticket(1, 1.0), 5, admitted=True),

@@ -26,8 +26,9 @@ class Span(msgspec.Struct):
     """A piece of work on the timeline; times are seconds of the system-wide monotonic clock.
 
     `track` tells apart what one stage does at the same time: the decoder engines of vision. `tokens` are those that
-    were computed: of prompts, of images and videos, one of each sequence that decodes. `on` is what decoded a video's
-    frames: "cpu" or "gpu". `host` are the seconds that the host spent on what a device did meanwhile.
+    were computed: of prompts, of images and videos, of answers. `on` is what decoded a video's frames: "cpu" or "gpu".
+    `host` are the seconds that the host spent on what a device did meanwhile. Of the tokens of answers `accepted` were
+    among so many that had been `drafted`.
     """
 
     stage: Stage
@@ -39,6 +40,8 @@ class Span(msgspec.Struct):
     tokens: int = 0
     on: str = ""
     host: float = 0.0
+    drafted: int = 0
+    accepted: int = 0
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):

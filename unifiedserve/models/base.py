@@ -218,7 +218,10 @@ class LanguageAdapter:
         #: called before each layer of the encoder; who runs it may set it
         self.between_layers: Callable[[], None] = lambda: None
         before_each_layer(self.model, self.language_model, lambda: self.between_layers())
-        self._run = device.kernels.runner(self.language_model, dtype) or self.run_modules
+        runner = device.kernels.runner(self.language_model, dtype)
+        #: the device runs the language model's layers itself, not by the modules of transformers
+        self.fused = runner is not None
+        self._run = runner or self.run_modules
         self._head = device.kernels.head(self.model.get_output_embeddings()) if self.pooling is None else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:

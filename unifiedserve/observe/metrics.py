@@ -56,6 +56,8 @@ class Metrics:
                 self._counter("mm_cache_hits_total", "Visual tokens that were found in the visual cache"),
             ),
         }
+        self._drafted = self._counter("spec_decode_num_draft_tokens_total", "Tokens that were drafted")
+        self._accepted = self._counter("spec_decode_num_accepted_tokens_total", "Drafted tokens that came true")
         self._aborted = self._counter("num_aborted_requests_total", "Requests whose client went away")
         self._finished = Counter(
             _PREFIX + "request_success_total",
@@ -100,6 +102,11 @@ class Metrics:
         queried, found = self._lookups[buffer]
         queried.inc(tokens)
         found.inc(hits)
+
+    def speculated(self, drafted: int, accepted: int) -> None:
+        """Count the tokens that a step of decode tried out, and those of them that are the answers'."""
+        self._drafted.inc(drafted)
+        self._accepted.inc(accepted)
 
     def workers_restarted(self) -> None:
         """Count a restart of the workers."""

@@ -93,6 +93,7 @@ class Timeline:
                     **({"tokens": span.tokens} if span.tokens else {}),
                     **({"on": span.on} if span.on else {}),
                     **({"host_ms": round(span.host * 1e3, 3)} if span.host else {}),
+                    **({"drafted": span.drafted, "accepted": span.accepted} if span.drafted else {}),
                 },
             }
             for span in spans

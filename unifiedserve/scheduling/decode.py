@@ -20,7 +20,7 @@ def schedule_decode(
     preempted: list[Key] = []
     while True:
         batch = running[:max_running]
-        growth = sum(_pages(s.num_tokens, page_tokens) + s.state_pages - s.pages for s in batch)
+        growth = sum(max(0, _pages(s.num_tokens, page_tokens) + s.state_pages - s.pages) for s in batch)
         if growth <= kv_free or not running:
             return [sequence.key for sequence in batch], preempted
         last = running.pop()

@@ -22,6 +22,7 @@ from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
 from unifiedserve.worker.language.model import LanguageModel
 from unifiedserve.worker.language.sampler import Sampler
+from unifiedserve.worker.language.speculation import Speculation
 from unifiedserve.worker.language.stages import LanguageStages
 from unifiedserve.worker.port import Port
 from unifiedserve.worker.spec import WorkerSpec
@@ -91,7 +92,8 @@ def _language_lane(
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
     decoder = _decoder(spec, model) if generates else None
     order = spec.config.service_order
-    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, order, decoder)
+    speculation = _speculation(spec.config.speculative_tokens, model)
+    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, order, speculation, decoder)
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
@@ -104,6 +106,14 @@ def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:
     longest: int = spec.config.max_model_len or model.adapter.config.get_text_config().max_position_embeddings
     held = (model.kv.pool.num_pages - model.kv.state_pages) * model.kv.page_size
     return model.adapter.decoder(model.kv, spec.config.max_running, min(longest, held))
+
+
+def _speculation(most: int, model: LanguageModel) -> Speculation:
+    """Return what drafts up to `most` tokens a step; none where a row's logits may depend on the other rows, for then
+    the tokens would not be those of decoding without drafts. In the processor's kernels they do not.
+    """
+    adapter = model.adapter
+    return Speculation(most if adapter.device.synchronous and adapter.fused else 0, adapter.visual_ids)
 
 
 def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple[LanguageModel, RowBuffer]:

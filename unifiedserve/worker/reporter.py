@@ -37,11 +37,9 @@ class Reporter:
         if costs != self._costs:
             self._costs = self._report.costs = costs
 
-    def span(
-        self, stage: Stage, name: str, start: float, requests: list[int], tokens: int = 0, host: float = 0.0
-    ) -> None:
+    def span(self, stage: Stage, name: str, start: float, requests: list[int], tokens: int = 0) -> None:
         """Record work on so many tokens that began at `start` (monotonic seconds) and has ended now."""
-        self.record(Span(stage, name, start, time.monotonic(), requests, tokens=tokens, host=host))
+        self.record(Span(stage, name, start, time.monotonic(), requests, tokens=tokens))
 
     def record(self, span: Span) -> None:
         """Record work on the timeline."""

@@ -1,7 +1,8 @@
-"""Decode: one token more for every running sequence."""
+"""Decode: one token more for every running sequence, or several where what was drafted comes true."""
 
 import time
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor
@@ -16,16 +17,24 @@ from unifiedserve.worker.language.decode_ahead import Collected, DecodeAhead
 from unifiedserve.worker.language.model import LanguageModel, Rows
 from unifiedserve.worker.language.sampler import Key, Sampler
 from unifiedserve.worker.language.sequence import release_pages
+from unifiedserve.worker.language.speculation import Speculation
 
 
 class DecodeStage:
     """Owns the KV pages of the running sequences, and the visual pages that they go on to need."""
 
     def __init__(
-        self, model: LanguageModel, visual: RowBuffer, instance: int, sampler: Sampler, ahead: DecodeAhead | None = None
+        self,
+        model: LanguageModel,
+        visual: RowBuffer,
+        instance: int,
+        sampler: Sampler,
+        speculation: Speculation,
+        ahead: DecodeAhead | None = None,
     ) -> None:
         """Decode by the model's steps or, where the device does that by itself, `ahead`."""
         self.ahead = ahead
+        self._speculation = speculation
         self._leaving: list[Generation] = []  # which a step under way still writes to
         self._released = False
         self._model = model
@@ -65,16 +74,15 @@ class DecodeStage:
                 states.append(DecodeState(sequence.ticket, sequence.index, tokens, pages, self._kv.state_pages))
         return states
 
-    def rows(self, keys: list[Key]) -> list[tuple[Key, Rows]]:
-        """Return the next token of each sequence as model input, less those for which no page could be had."""
-        batch = []
-        for key in keys:
-            if (sequence := self._running.get(key)) and self._grow(sequence, len(sequence.token_ids)):
-                last = len(sequence.token_ids) - 1
-                position = torch.full((self._model.adapter.position_rows, 1), last + sequence.position_offset)
-                cross = [CrossSpan(0, 1, self._visual.numbers(sequence.visual))] if sequence.visual else []
-                batch.append((key, Rows(sequence.token_ids[last:], position, last, sequence.pages, cross=cross)))
-        return batch
+    def rows(self, keys: list[Key], *, drafts: bool = False) -> list[tuple[Key, Rows]]:
+        """Return the next token of each sequence as model input, less those for which no page could be had.
+
+        With `drafts` it is followed by what may come next: the step should be the sequences' alone.
+        """
+        running = [sequence for key in keys if (sequence := self._running.get(key))]
+        sequences = [sequence for sequence in running if self._grow(sequence, len(sequence.token_ids))]
+        drafted = self._speculation.draft(sequences) if drafts else [[] for _ in sequences]
+        return [(s.key, self._rows(s, draft)) for s, draft in zip(sequences, drafted, strict=True)]
 
     def must_wait(self, keys: list[Key]) -> bool:
         """Tell whether the steps under way must be collected before these sequences' next one is launched."""
@@ -100,16 +108,25 @@ class DecodeStage:
         self._ended(collected.sequences, collected.tokens)
         return collected
 
-    def finish(self, keys: list[Key], logits: Tensor) -> list[Token]:
-        """Sample a token for each sequence; those that end release their pages."""
-        sequences = [self._running[key] for key in keys]
-        tokens = self._sampler.next_tokens(sequences, logits)
-        self._ended(dict(zip(keys, sequences, strict=True)), tokens)
+    def finish(self, batch: Sequence[tuple[Key, Rows]], logits: Tensor) -> list[Token]:
+        """Sample a token for each sequence, and further ones if its drafts allow; those that end release their pages.
+
+        The logits are those after all tokens that `rows` has returned. Keys and values of what is not accepted are
+        overwritten by the next steps.
+        """
+        drafts = {key: rows.token_ids[1:] for key, rows in batch}
+        sequences = {key: self._running[key] for key in drafts}
+        tokens = self._sampler.next_tokens(list(sequences.values()), logits, list(drafts.values()))
+        came = Counter((token.uid, token.index) for token in tokens)
+        for key, draft in drafts.items():
+            self._speculation.learn(key, len(draft), came[key] - 1)
+        self._ended(sequences, tokens)
         return tokens
 
     def drop(self, key: Key) -> None:
         """Forget a sequence and release its pages, once no step uses them."""
         self._sampler.forget(key)
+        self._speculation.forget(key)
         self._leaving.append(self._running.pop(key))
         self._release_unused()
         if not self._keys(key[0]):
@@ -134,6 +151,21 @@ class DecodeStage:
     def _pending(self) -> Collection[Key]:
         """The sequences whose next token is on its way."""
         return () if self.ahead is None else self.ahead.pending
+
+    def _rows(self, sequence: Generation, draft: list[int]) -> Rows:
+        if not self._grow(sequence, len(sequence.token_ids) + len(draft)):
+            draft = []
+        last, count = len(sequence.token_ids) - 1, 1 + len(draft)
+        positions = torch.arange(last, last + count) + sequence.position_offset
+        return Rows(
+            token_ids=[*sequence.token_ids[last:], *draft],
+            positions=positions.expand(self._model.adapter.position_rows, -1),
+            start=last,
+            pages=sequence.pages,
+            wanted=count,
+            logits=count,
+            cross=[CrossSpan(0, count, self._visual.numbers(sequence.visual))] if sequence.visual else [],
+        )
 
     def _ended(self, sequences: dict[Key, Generation], tokens: list[Token]) -> None:
         """See to what their tokens mean for sequences: pages that are full, answers that have ended."""

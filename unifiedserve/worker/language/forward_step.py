@@ -5,7 +5,7 @@ import time
 from torch import Tensor
 
 from unifiedserve.config import Stage
-from unifiedserve.messages.wire import Token
+from unifiedserve.messages.wire import Span, Token
 from unifiedserve.scheduling import Chunk, HeldStreams, Plan, leaves_cores
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
@@ -82,7 +82,7 @@ class ForwardStep:
     def _run_whole(self, plan: Plan) -> None:
         """Run chunks and sequences in one pass."""
         start = time.monotonic()
-        decode = self._decode.rows(plan.decode)
+        decode = self._decode.rows(plan.decode, drafts=not plan.prefill)
         prefill = self._prefill.rows(plan.prefill)
         if not decode and not prefill:
             return
@@ -95,11 +95,13 @@ class ForwardStep:
         prompt_tokens = sum(chunk.stop - chunk.start for chunk in chunks)
         self._read_prompts(chunks, hidden[len(decode) :])
         logits = self._model.next_logits(batch, hidden)
+        decoded = sum(rows.logits for _, rows in decode)
         if decode:
             keys = [key for key, _ in decode]
-            self._finish_decode(self._decode.finish(keys, logits[: len(decode)]), keys, start, bool(prefill))
+            tokens = self._decode.finish(decode, logits[:decoded])
+            self._finish_decode(tokens, keys, start, bool(prefill), drafted=decoded - len(keys))
         if prefill:
-            self._finish_prefill(chunks, logits[len(decode) :], start, prompt_tokens)
+            self._finish_prefill(chunks, logits[decoded:], start, prompt_tokens)
         self._measured.stepped(len(decode), prompt_tokens, start, time.monotonic())
 
     def _collect(self) -> None:
@@ -123,13 +125,33 @@ class ForwardStep:
                 self._port.outbox.to_engine(message)
 
     def _finish_decode(
-        self, tokens: list[Token], keys: list[Key], start: float, heavy: bool = False, host: float = 0.0
+        self,
+        tokens: list[Token],
+        keys: list[Key],
+        start: float,
+        heavy: bool = False,
+        *,
+        host: float = 0.0,
+        drafted: int = 0,
     ) -> None:
         self._streams.came(keys, time.monotonic(), heavy or self._port.neighbours.work)
         self._port.reporter.tokens(tokens)
         if self._decode.take_released():
             self._freed.by_answers()
-        self._port.reporter.span(Stage.DECODE, "decode", start, [uid for uid, _ in keys], len(keys), host)
+        accepted = max(0, len(tokens) - len(keys))
+        self._port.reporter.record(
+            Span(
+                stage=Stage.DECODE,
+                name="decode",
+                start=start,
+                end=time.monotonic(),
+                requests=[uid for uid, _ in keys],
+                tokens=len(keys) + accepted,
+                host=host,
+                drafted=drafted,
+                accepted=accepted,
+            )
+        )
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         finished = self._prefill.finish(chunks, logits)

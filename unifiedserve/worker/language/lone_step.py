@@ -43,8 +43,9 @@ def _steps(model: LanguageModel, decode: DecodeStage, generation: Generation) ->
         if done > _UNTIMED and start - begin > _SECONDS:
             return
         if decode.ahead is None:
-            batch = [rows for _, rows in decode.rows([generation.key])]
-            decode.finish([generation.key], model.next_logits(batch, model.run(batch)))
+            rows = decode.rows([generation.key])
+            batch = [own for _, own in rows]
+            decode.finish(rows, model.next_logits(batch, model.run(batch)))
         else:
             decode.launch([generation.key])
             decode.collect()

@@ -25,7 +25,7 @@ class Rows:
     visual: Tensor | None = None  # [m, hidden]: embeddings of the visual placeholders among them
     is_visual: Tensor | None = None  # bool [n]
     wanted: int | None = 1  # hidden states are wanted of so many of its last tokens; None: of all
-    next_token: bool = True  # logits are wanted after the last one
+    logits: int = 1  # are wanted after so many of its last tokens, whose hidden states are, too
     cross: Sequence[CrossSpan] = ()  # what they attend to besides
 
 
@@ -46,8 +46,8 @@ class LanguageModel:
 
     @torch.inference_mode()
     def next_logits(self, batch: list[Rows], hidden: list[Tensor]) -> Tensor:
-        """Return logits float32 [k, vocab] after the last tokens of the k rows that want them, until the next call."""
-        last = [states[-1:] for rows, states in zip(batch, hidden, strict=True) if rows.next_token]
+        """Return the logits float32 [k, vocab] that are wanted of each, one after another, until the next call."""
+        last = [states[-rows.logits :] for rows, states in zip(batch, hidden, strict=True) if rows.logits]
         return self.adapter.logits(torch.cat(last)) if last else torch.empty(0, 0)
 
     def _span(self, rows: Rows) -> Span:

@@ -110,7 +110,7 @@ class PrefillStage:
     @staticmethod
     def _chunk_rows(chunk: Chunk, prompt: StagedPrompt) -> Rows:
         span, inputs = slice(chunk.start, chunk.stop), prompt.inputs
-        next_token = chunk.stop == prompt.state.num_tokens and prompt.wants_tokens
+        logits = int(chunk.stop == prompt.state.num_tokens and prompt.wants_tokens)
         visual = inputs.visual_rows(chunk.start, chunk.stop)
         return Rows(
             token_ids=prompt.request.token_ids[span],
@@ -119,8 +119,8 @@ class PrefillStage:
             pages=prompt.kv,
             visual=prompt.visual.read(visual) if visual else None,
             is_visual=inputs.is_visual[span],
-            wanted=None if prompt.request.reads_prompt else int(next_token),
-            next_token=next_token,
+            wanted=None if prompt.request.reads_prompt else logits,
+            logits=logits,
             cross=cross_spans(inputs.scopes, chunk.start, chunk.stop, prompt.visual.find),
         )
 

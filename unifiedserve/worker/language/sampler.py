@@ -1,5 +1,6 @@
 """The next token of each sequence: grammars, sampling, and the ends of answers."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -31,19 +32,53 @@ class Sampler:
         self._eos = eos_token_ids
         self._matchers: dict[Key, Matcher] = {}
 
-    def next_tokens(self, sequences: list[Generation], logits: Tensor) -> list[Token]:
-        """Sample from float32 logits [B, vocab] and append: one token a sequence, with what it means for the answer.
+    def next_tokens(
+        self, sequences: list[Generation], logits: Tensor, drafts: list[list[int]] | None = None
+    ) -> list[Token]:
+        """Sample from float32 logits [B, vocab] and append tokens, each with what it means for the answer.
 
-        A grammar that cannot go on makes its token one with an `error`, and leaves the others alone.
+        Without `drafts` there is a row and a token for each sequence. With them there is a further row behind each
+        drafted token. A token is sampled in every row, and those up to the first that is not the drafted one are
+        appended: so far the model was given what it would have been given anyway. As the randomness of a row depends on
+        nothing but the seed and the token's number, they are the very tokens of one step after another. In distribution
+        that is the rejection sampling of Leviathan et al. (arXiv:2211.17192, §2.3): a draft that knows no alternatives
+        is accepted with the probability that the model gives it, and else replaced by one of the others.
+
+        A grammar that cannot go on makes its token one with an `error`, and leaves the others alone. A sequence with a
+        grammar has no draft.
         """
-        drawing = self.draw(sequences, logits, [s.num_generated for s in sequences])
+        drafts = drafts or [[] for _ in sequences]
+        places = [(s, draft[:n]) for s, draft in zip(sequences, drafts, strict=True) for n in range(len(draft) + 1)]
+        drawing = self.draw(
+            [s for s, _ in places],
+            logits,
+            [s.num_generated + len(before) for s, before in places],
+            [s.token_ids + before if before and s.sampling.follows else s.token_ids for s, before in places],
+        )
         sampled = drawing.draw.finish(drawing.draw.tokens.tolist())
-        return [self.append(s, sampled[row], drawing.errors.get(row)) for row, s in enumerate(sequences)]
+        tokens: list[Token] = []
+        first = 0
+        for sequence, draft in zip(sequences, drafts, strict=True):
+            own = sampled[first : first + len(draft) + 1]
+            tokens += self._accept(sequence, draft, own, drawing.errors.get(first))
+            first += len(own)
+        return tokens
 
-    def draw(self, sequences: list[Generation], logits: Tensor, indices: list[int], *, keep: bool = False) -> Drawing:
-        """Begin to draw each sequence's generated token of that number, the next one if its parameters `follow`."""
+    def draw(
+        self,
+        sequences: list[Generation],
+        logits: Tensor,
+        indices: list[int],
+        histories: list[list[int]] | None = None,
+        *,
+        keep: bool = False,
+    ) -> Drawing:
+        """Begin to draw each sequence's generated token of that number, the next one if its parameters `follow`.
+
+        Histories are the sequences' own unless others are given.
+        """
         allowed, errors = self._allowed(sequences, logits.shape[1])
-        params, histories = [s.sampling for s in sequences], [s.token_ids for s in sequences]
+        params, histories = [s.sampling for s in sequences], histories or [s.token_ids for s in sequences]
         return Drawing(Draw(logits, params, histories, indices, self._eos, allowed, keep=keep), errors)
 
     def append(self, sequence: Generation, sampled: SampledToken, error: str | None = None) -> Token:
@@ -54,6 +89,16 @@ class Sampler:
         if token.finish:
             self.forget(sequence.key)
         return token
+
+    def _accept(
+        self, sequence: Generation, draft: list[int], sampled: list[SampledToken], error: str | None
+    ) -> Iterator[Token]:
+        """Append what was sampled, up to where the answer ends or goes on otherwise than in the draft."""
+        for number, own in enumerate(sampled):
+            token = self.append(sequence, own, error)
+            yield token
+            if token.finish or draft[number : number + 1] != [own.token]:
+                return
 
     def forget(self, key: Key) -> None:
         """Drop what is cached for a sequence that has ended here."""

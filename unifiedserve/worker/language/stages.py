@@ -12,6 +12,7 @@ from unifiedserve.worker.language.model import LanguageModel
 from unifiedserve.worker.language.prefill import PrefillStage
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.sampler import Sampler
+from unifiedserve.worker.language.speculation import Speculation
 
 
 class LanguageStages(NamedTuple):
@@ -34,12 +35,14 @@ class LanguageStages(NamedTuple):
         instance: int,
         hosted: frozenset[Stage],
         order: Order,
+        speculation: Speculation,
         decoder: Decoder | None = None,
     ) -> "LanguageStages":
         """Return the stages of the `instance` whose number tags the pages that they take.
 
         A `decoder` decodes on the device by itself.
         """
+        ahead = DecodeAhead(decoder, sampler) if decoder else None
         prompts = PromptTable(model.adapter, model.kv, patches, visual, order, prefills=Stage.PREFILL in hosted)
         return cls(
             model,
@@ -47,5 +50,5 @@ class LanguageStages(NamedTuple):
             prompts,
             EncodeStage(model.adapter, patches, visual, instance, prompts),
             PrefillStage(model, visual, instance, sampler, prompts),
-            DecodeStage(model, visual, instance, sampler, DecodeAhead(decoder, sampler) if decoder else None),
+            DecodeStage(model, visual, instance, sampler, speculation, ahead),
         )
