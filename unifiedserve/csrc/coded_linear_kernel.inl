@@ -40,39 +40,36 @@ struct CodedPart {
   const CodedTile<T>& tile;
   const TilePart& part;
   std::int64_t output;
+  std::int64_t groups;       // of a row
+  std::int64_t group_lanes;  // of weights
 };
 
-// Sums over one group of a part, from its lane `first`.
-template <class T, int kBits, int kRows, int kVectors>
-void add_group(const CodedPart<T>& work, std::int64_t row, std::int64_t first, const Fetch& fetch,
-               Float (&sums)[kRows][kVectors]) {
+// Where a tile's codes of one group are.
+struct GroupCodes {
+  const float* weights;  // of the first panel
+  std::int64_t panel_stride;
+  std::int64_t lanes;
+  const std::uint8_t* zeros;
+  const float* scales;
+  std::int64_t table_stride;  // from a panel's zeros and scales to the next one's
+  const std::int32_t* x;      // lanes of the first row
+  std::int64_t x_stride;
+  const float* x_scales;
+  const std::int32_t* x_sums;
+  std::int64_t x_table_stride;
+};
+
+template <int kBits, int kRows, int kVectors>
+void add_group(const GroupCodes& at, std::int64_t first_lane, const Fetch& fetch, Float (&sums)[kRows][kVectors]) {
   constexpr int kParts = 8 / kBits;
-  const CodedTile<T>& tile = work.tile;
-  const CodedRows& x = tile.x;
-  const std::int64_t lanes = x.group / (4 * kParts);
-  const std::int64_t groups = x.inputs / x.group;
-  const std::int64_t group = (work.part.first + first) / lanes;
-  const std::int32_t* const codes =
-      reinterpret_cast<const std::int32_t*>(x.codes + row * x.inputs) + group * x.group / 4;
-  const auto of_group = [&](int v) {
-    return ((work.output / kPanelOutputs + v / kPanelVectors) * groups + group) * kPanelOutputs +
-           v % kPanelVectors * kWidth;
-  };
-  Int products[kRows][kVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) {
-    const Int zeros = load_codes(tile.zeros + of_group(v));
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) products[r][v] = zeros * -x.sums[(row + r) * groups + group];
-  }
-  for (std::int64_t i = 0; i < lanes; ++i) {
-    fetch.lane(first + i);
+  Int products[kRows][kVectors] = {};
+  for (std::int64_t i = 0; i < at.lanes; ++i) {
+    fetch.lane(first_lane + i);
     Int weights[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      weights[v] = __builtin_bit_cast(
-          Int, load(work.part.panels + v / kPanelVectors * work.part.panel_stride + (first + i) * kLaneFloats +
-                    v % kPanelVectors * kWidth));
+      weights[v] = __builtin_bit_cast(Int, load(at.weights + v / kPanelVectors * at.panel_stride + i * kLaneFloats +
+                                                v % kPanelVectors * kWidth));
     }
 #pragma GCC unroll 2
     for (int number = 0; number < kParts; ++number) {
@@ -81,7 +78,7 @@ void add_group(const CodedPart<T>& work, std::int64_t row, std::int64_t first, c
       for (int v = 0; v < kVectors; ++v) parts[v] = part_of<kBits>(weights[v], number);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
-        const Int lane = Int{} + codes[r * x.inputs / 4 + i * kParts + number];
+        const Int lane = Int{} + at.x[r * at.x_stride + i * kParts + number];
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) products[r][v] = add_products(products[r][v], parts[v], lane);
       }
@@ -89,10 +86,13 @@ void add_group(const CodedPart<T>& work, std::int64_t row, std::int64_t first, c
   }
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
-    const Float scales = load(tile.scales + of_group(v));
+    const std::int64_t from = v / kPanelVectors * at.table_stride + v % kPanelVectors * kWidth;
+    const Int zeros = load_codes(at.zeros + from);
+    const Float scales = load(at.scales + from);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      sums[r][v] += __builtin_convertvector(products[r][v], Float) * (scales * x.scales[(row + r) * groups + group]);
+      const Int total = products[r][v] - zeros * at.x_sums[r * at.x_table_stride];
+      sums[r][v] += __builtin_convertvector(total, Float) * (scales * at.x_scales[r * at.x_table_stride]);
     }
   }
 }
@@ -100,12 +100,33 @@ void add_group(const CodedPart<T>& work, std::int64_t row, std::int64_t first, c
 template <class T, int kBits, int kRows, int kVectors>
 void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) {
   const CodedTile<T>& tile = work.tile;
-  Float sums[kRows][kVectors] = {};
-  const std::int64_t lanes = tile.x.group * kBits / 32;
-  for (std::int64_t first = 0; first < work.part.lanes; first += lanes) {
-    add_group<T, kBits>(work, row, first, fetch, sums);
+  const CodedRows& x = tile.x;
+  const std::int64_t group = work.part.first / work.group_lanes;
+  const std::int64_t table = work.output * work.groups + group * kPanelOutputs;
+  GroupCodes at{.weights = work.part.panels,
+                .panel_stride = work.part.panel_stride,
+                .lanes = work.group_lanes,
+                .zeros = tile.zeros + table,
+                .scales = tile.scales + table,
+                .table_stride = work.groups * kPanelOutputs,
+                .x = reinterpret_cast<const std::int32_t*>(x.codes + row * x.inputs + group * x.group),
+                .x_stride = x.inputs / 4,
+                .x_scales = x.scales + row * work.groups + group,
+                .x_sums = x.sums + row * work.groups + group,
+                .x_table_stride = work.groups};
+  const TileTarget<T> target = target_of<T>(tile, work.output, row, work.part.first > 0);
+  Float sums[kRows][kVectors];
+  target.take_sums(sums);
+  for (std::int64_t lane = 0; lane < work.part.lanes; lane += at.lanes) {
+    add_group<kBits>(at, lane, fetch, sums);
+    at.weights += at.lanes * kLaneFloats;
+    at.zeros += kPanelOutputs;
+    at.scales += kPanelOutputs;
+    at.x += x.group / 4;
+    ++at.x_scales;
+    ++at.x_sums;
   }
-  target_of<T>(tile, work.output, row, work.part.first > 0).put_sums(sums);
+  target.put_sums(sums);
 }
 
 template <class T, int kBits, int kVectors, int kRows = kCodedRows>
@@ -129,7 +150,7 @@ void linear_codes(const CodedTile<T>& tile) {
   const auto* const panels = reinterpret_cast<const float*>(tile.panels);
   for_parts(panels, tile.outputs, tile.x.inputs / kCodes, kPartInputs / kCodes,
             [&](const TilePart& part, std::int64_t output, bool wide) {
-              const CodedPart<T> work{tile, part, output};
+              const CodedPart<T> work{tile, part, output, tile.x.inputs / tile.x.group, tile.x.group / kCodes};
               if (wide) return coded_part<T, kBits, kWideVectors>(work);
               coded_part<T, kBits, kPanelVectors>(work);
             });

@@ -3,21 +3,24 @@
 namespace unified {
 namespace {
 
-// How lanes of 32 bits of x and of weights enter a sum; so many lanes at a time. Those of a wide tile's panels stay in the
-// second-level cache while they meet all rows. Sums of few float32 round less.
+// How lanes of 32 bits of x and of weights enter a sum.
 template <class T>
 struct Lane;
 
 template <>
 struct Lane<float> {
-  static constexpr std::int64_t kPart = 32;
   static constexpr int kRows = SIMD_WIDTH == 4 ? 2 : 6;
+  static constexpr bool kInParts = true;  // sums of few values round less
+  static constexpr std::int64_t part(std::int64_t /*rows*/) { return 32; }
   static Float add(Float sum, Float x, Float weight) { return sum + x * weight; }
 };
 
 template <>
 struct Lane<BFloat16> {
-  static constexpr std::int64_t kPart = 1024;
+  static constexpr bool kInParts = false;
+  // So many lanes at a time that those of a wide tile's panels stay, for few rows, in the first-level cache, and what
+  // is fetched meanwhile comes in time; for many rows, in the second.
+  static constexpr std::int64_t part(std::int64_t rows) { return rows > 24 ? 1024 : 64; }
 #if defined(__AVX512BF16__)
   static constexpr int kRows = 6;
   static Float add(Float sum, Float x, Float weight) { return Product<BFloat16>::add(sum, x, weight); }
@@ -34,7 +37,9 @@ void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
                  const Fetch& fetch) {
   const std::int64_t x_stride = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
   const float* const x = reinterpret_cast<const float*>(tile.x) + row * x_stride + part.first;
+  const TileTarget<T> target = target_of<T>(tile, output, row, part.first > 0);
   Float sums[kRows][kVectors] = {};
+  if constexpr (!Lane<T>::kInParts) target.take_sums(sums);
   for (std::int64_t i = 0; i < part.lanes; ++i) {
     fetch.lane(i);
     Float weights[kVectors];
@@ -50,7 +55,11 @@ void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
       for (int v = 0; v < kVectors; ++v) sums[r][v] = Lane<T>::add(sums[r][v], lane, weights[v]);
     }
   }
-  target_of<T>(tile, output, row, part.first > 0).put_sums(sums);
+  if constexpr (Lane<T>::kInParts) {
+    target.add_sums(sums);
+  } else {
+    target.put_sums(sums);
+  }
 }
 
 template <class T, int kVectors, int kRows = Lane<T>::kRows>
@@ -73,7 +82,7 @@ void linear_part(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
 template <class T>
 void linear(const LinearTile<T>& tile) {
   const std::int64_t lanes = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
-  for_parts(tile.panels, tile.outputs, lanes, Lane<T>::kPart, [&](const TilePart& part, std::int64_t output, bool wide) {
+  for_parts(tile.panels, tile.outputs, lanes, Lane<T>::part(tile.rows), [&](const TilePart& part, std::int64_t output, bool wide) {
     if (wide) return linear_part<T, kWideVectors>(tile, part, output);
     linear_part<T, kPanelVectors>(tile, part, output);
   });

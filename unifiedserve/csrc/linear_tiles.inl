@@ -24,7 +24,10 @@ struct Fetch {
   int last;
 
   void lane(std::int64_t i) const {
-    for (int panel = first; panel < last; ++panel) __builtin_prefetch(from + panel * panel_stride + i * kLaneFloats);
+    // Not into the first-level cache, which is full of what is at hand.
+    for (int panel = first; panel < last; ++panel) {
+      __builtin_prefetch(from + panel * panel_stride + i * kLaneFloats, 0, 1);
+    }
   }
 };
 
@@ -64,8 +67,8 @@ void for_row_tiles(std::int64_t rows, int most, Run run) {
   }
 }
 
-// Where a tile's sums go: `outputs` of them there are, perhaps fewer than fit; they are added to what is there if
-// `accumulate`.
+// Where a tile's sums are: `outputs` of them there are, perhaps fewer than fit. They begin with the bias, if there is one,
+// and what is there already if they `accumulate`.
 template <class T>
 struct TileTarget {
   float* y;
@@ -75,17 +78,35 @@ struct TileTarget {
   bool accumulate;
 
   template <int kRows, int kVectors>
-  void put_sums(const Float (&sums)[kRows][kVectors]) const {
+  void take_sums(Float (&sums)[kRows][kVectors]) const {
+    for_each(sums, [](Float& sum, float* /*y*/, Float first, std::int64_t /*count*/) { sum = first; });
+  }
+
+  template <int kRows, int kVectors>
+  void put_sums(Float (&sums)[kRows][kVectors]) const {
+    for_each(sums, [](Float& sum, float* to, Float /*first*/, std::int64_t count) { put(to, sum, count); });
+  }
+
+  // Adds sums that did not begin with what there was.
+  template <int kRows, int kVectors>
+  void add_sums(Float (&sums)[kRows][kVectors]) const {
+    for_each(sums, [](Float& sum, float* to, Float first, std::int64_t count) { put(to, first + sum, count); });
+  }
+
+ private:
+  // Calls call(sum, its place, what is to be before it, how many of its lanes there are).
+  template <int kRows, int kVectors, class Call>
+  void for_each(Float (&sums)[kRows][kVectors], Call call) const {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       const std::int64_t left = outputs - v * kWidth;
       if (left <= 0) break;
       const std::int64_t count = left < kWidth ? left : kWidth;
-      const Float first = bias == nullptr ? Float{} : take(bias + v * kWidth, count);
+      const Float begin = bias == nullptr ? Float{} : take(bias + v * kWidth, count);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         float* const to = y + r * stride + v * kWidth;
-        put(to, (accumulate ? first + take(to, count) : first) + sums[r][v], count);
+        call(sums[r][v], to, accumulate ? begin + take(to, count) : begin, count);
       }
     }
   }

@@ -75,12 +75,23 @@ using Code __attribute__((vector_size(SIMD_WIDTH))) = std::uint8_t;
 inline Int load_codes(const std::uint8_t* from) {
   Code codes;
   std::memcpy(&codes, from, sizeof codes);
+  // What compilers make of a conversion goes through all elements.
+#if SIMD_WIDTH == 16 && defined(__AVX512F__)
+  return __builtin_bit_cast(Int, _mm512_cvtepu8_epi32(__builtin_bit_cast(__m128i, codes)));
+#elif SIMD_WIDTH == 8 && defined(__AVX2__)
+  return __builtin_bit_cast(Int, _mm256_cvtepu8_epi32(_mm_loadu_si64(&codes)));
+#else
   return __builtin_convertvector(codes, Int);
+#endif
 }
 
 // The low 8 bits of each.
 inline void store_codes(std::int8_t* to, Int value) {
+#if SIMD_WIDTH == 16 && defined(__AVX512F__)
+  const Code codes = __builtin_bit_cast(Code, _mm512_cvtepi32_epi8(__builtin_bit_cast(__m512i, value)));
+#else
   const Code codes = __builtin_convertvector(value, Code);
+#endif
   std::memcpy(to, &codes, sizeof codes);
 }
 
