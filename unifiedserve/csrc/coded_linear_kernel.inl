@@ -60,7 +60,7 @@ struct GroupCodes {
 };
 
 template <int kBits, int kRows, int kVectors>
-void add_group(const GroupCodes& at, std::int64_t first_lane, const Fetch& fetch, Float (&sums)[kRows][kVectors]) {
+__attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::int64_t first_lane, const Fetch& fetch, Float (&sums)[kRows][kVectors]) {
   constexpr int kParts = 8 / kBits;
   Int products[kRows][kVectors] = {};
   for (std::int64_t i = 0; i < at.lanes; ++i) {
@@ -115,7 +115,7 @@ void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) 
                 .x_sums = x.sums + row * work.groups + group,
                 .x_table_stride = work.groups};
   const TileTarget<T> target = target_of<T>(tile, work.output, row, work.part.first > 0);
-  Float sums[kRows][kVectors];
+  Float sums[kRows][kVectors] = {};
   target.take_sums(sums);
   for (std::int64_t lane = 0; lane < work.part.lanes; lane += at.lanes) {
     add_group<kBits>(at, lane, fetch, sums);

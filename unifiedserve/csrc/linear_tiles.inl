@@ -16,7 +16,7 @@ struct TilePart {
   const float* next;  // what is needed after it, of as many panels and lanes; or null
 };
 
-// The panels [first, last) of a part's next one that a tile of rows is to fetch: the first tile is waiting itself.
+// The panels [first, last) of a part's next one that a tile of rows is to fetch: the first of several tiles waits itself.
 struct Fetch {
   const float* from;
   std::int64_t panel_stride;
@@ -32,10 +32,10 @@ struct Fetch {
 };
 
 inline Fetch fetch_of(const TilePart& part, int panels, std::int64_t tile, std::int64_t tiles) {
-  if (part.next == nullptr || tile == 0) return {nullptr, 0, 0, 0};
-  const std::int64_t others = tiles - 1;
-  return {part.next, part.panel_stride, static_cast<int>(panels * (tile - 1) / others),
-          static_cast<int>(panels * tile / others)};
+  if (part.next == nullptr) return {nullptr, 0, 0, 0};
+  if (tiles == 1) return {part.next, part.panel_stride, 0, panels};
+  const auto share = [&](std::int64_t before) { return static_cast<int>(panels * before / (tiles - 1)); };
+  return {part.next, part.panel_stride, tile == 0 ? 0 : share(tile - 1), tile == 0 ? 0 : share(tile)};
 }
 
 // Calls run(part, output, wide) for the tiles' weights of panels of `lanes` lanes, in parts of at most `depth`.

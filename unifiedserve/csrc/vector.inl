@@ -72,12 +72,17 @@ void store(T* to, Float value, std::int64_t count) {
 
 using Code __attribute__((vector_size(SIMD_WIDTH))) = std::uint8_t;
 
+#if SIMD_WIDTH == 16
+// Without a mask, GCC 12 warns of what its own headers leave undefined.
+constexpr std::uint16_t kAllLanes = 0xffff;
+#endif
+
 inline Int load_codes(const std::uint8_t* from) {
   Code codes;
   std::memcpy(&codes, from, sizeof codes);
   // What compilers make of a conversion goes through all elements.
 #if SIMD_WIDTH == 16 && defined(__AVX512F__)
-  return __builtin_bit_cast(Int, _mm512_cvtepu8_epi32(__builtin_bit_cast(__m128i, codes)));
+  return __builtin_bit_cast(Int, _mm512_maskz_cvtepu8_epi32(kAllLanes, __builtin_bit_cast(__m128i, codes)));
 #elif SIMD_WIDTH == 8 && defined(__AVX2__)
   return __builtin_bit_cast(Int, _mm256_cvtepu8_epi32(_mm_loadu_si64(&codes)));
 #else
@@ -88,7 +93,7 @@ inline Int load_codes(const std::uint8_t* from) {
 // The low 8 bits of each.
 inline void store_codes(std::int8_t* to, Int value) {
 #if SIMD_WIDTH == 16 && defined(__AVX512F__)
-  const Code codes = __builtin_bit_cast(Code, _mm512_cvtepi32_epi8(__builtin_bit_cast(__m512i, value)));
+  const Code codes = __builtin_bit_cast(Code, _mm512_maskz_cvtepi32_epi8(kAllLanes, __builtin_bit_cast(__m512i, value)));
 #else
   const Code codes = __builtin_convertvector(value, Code);
 #endif
