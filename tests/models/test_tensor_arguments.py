@@ -34,7 +34,7 @@ def code_weight(**changes: Any) -> _core.Weight:
         "panels": torch.zeros(1, 16, 16, 4, dtype=torch.uint8),
         "outputs": 5,
         "inputs": 64,
-        "scales": torch.ones(1, 2, 16),
+        "scales": torch.ones(1, 2, 16, dtype=torch.float16),
         "zeros": torch.zeros(1, 2, 16, dtype=torch.uint8),
     }
     return _core.Weight(**arguments | changes)
@@ -119,7 +119,7 @@ def test_what_fits_is_taken(call: Callable[[], object]) -> None:
 
 
 HALF = torch.bfloat16
-SIXTEENS = {"scales": torch.ones(1, 4, 16), "zeros": torch.zeros(1, 4, 16, dtype=torch.uint8)}
+SIXTEENS = {"scales": torch.ones(1, 4, 16, dtype=torch.float16), "zeros": torch.zeros(1, 4, 16, dtype=torch.uint8)}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_types(call: Callable[..., object], change: dict[str, Any], message: str
         (decoder, {"down": weight(HIDDEN, 7)}, r"layers\[1\].down: expected shape .*=24\], got \[16, 7\]"),
         (code_weight, {"inputs": 48}, r"panels: expected shape \[panels=1, lanes=12, .*\], got \[1, 16, 16, 4\]"),
         (code_weight, {"zeros": torch.zeros(1, 1, 16, dtype=torch.uint8)}, r"zeros: expected shape .*groups=2"),
-        (code_weight, {"scales": torch.ones(1, 4, 16), "zeros": None}, "codes need scales and zeros"),
+        (code_weight, {"scales": torch.ones(1, 4, 16, dtype=torch.float16), "zeros": None}, "codes need scales and zeros"),
         (code_weight, SIXTEENS, "scales: expected groups of 32, 64 or 128 inputs, got 4 for 64 inputs"),
         (code_weight, {"panels": torch.zeros(2, 16, 16, 4, dtype=torch.uint8)}, "panels=1"),
         (decoder, {"input_norm": torch.ones(3)}, r"input_norm: expected shape \[hidden=16\], got \[3\]"),

@@ -50,7 +50,7 @@ struct GroupCodes {
   std::int64_t panel_stride;
   std::int64_t lanes;
   const std::uint8_t* zeros;
-  const float* scales;
+  const Float16* scales;
   std::int64_t table_stride;  // from a panel's zeros and scales to the next one's
   const std::int32_t* x;      // lanes of the first row
   std::int64_t x_stride;

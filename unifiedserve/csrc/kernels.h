@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "bfloat16.h"
+#include "float16.h"
 
 namespace unified {
 
@@ -43,7 +44,7 @@ struct CodedTile {
   CodedRows x;
   std::int64_t rows;
   const std::uint8_t* panels;
-  const float* scales;        // [panels, inputs / group, kPanelOutputs]
+  const Float16* scales;      // [panels, inputs / group, kPanelOutputs]
   const std::uint8_t* zeros;  // likewise
   const T* bias;
   std::int64_t outputs;

@@ -10,6 +10,7 @@
 #endif
 
 #include "bfloat16.h"
+#include "float16.h"
 
 namespace unified {
 namespace {
@@ -47,6 +48,15 @@ Float load(const T* from, std::int64_t count) {
   T elements[kWidth] = {};
   std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(T));
   return load(elements);
+}
+
+// No infinity, no NaN.
+inline Float load(const Float16* from) {
+  Half halves;
+  std::memcpy(&halves, from, sizeof halves);
+  const Word bits = widen_bits(halves);
+  const Float magnitude = as_float((bits & 0x7fffU) << 13) * 0x1p112F;  // the exponents' biases differ by so much
+  return as_float(as_word(magnitude) | (bits & 0x8000U) << 16);
 }
 
 inline void store(float* to, Float value) { std::memcpy(to, &value, sizeof value); }
