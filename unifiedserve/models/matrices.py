@@ -18,8 +18,8 @@ _EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight")
 def language_matrices(config: Any) -> Callable[[str], bool]:
     """Return what tells by a matrix's name in a checkpoint whether the language model multiplies with it.
 
-    Experts' are left out, as transformers takes all of a layer as one tensor; so are those with few outputs, on which much
-    depends: what chooses the experts, and the decay of linear attention.
+    Experts' are left out, as transformers takes all of a layer as one tensor; so are those with few outputs, on which
+    much depends: what chooses the experts, and the decay of linear attention.
     """
     tied = getattr(config, "tie_word_embeddings", False) or getattr(
         config.get_text_config(), "tie_word_embeddings", False
