@@ -90,8 +90,7 @@ void Decoder<T>::plan(const Batch& batch, const KvCache& cache) {
 
 // The columns [first, first + hidden) of embeddings of `width`.
 template <class T>
-void Decoder<T>::widen_columns(const T* embeds, std::int64_t width, std::int64_t first, std::int64_t rows,
-                               float* out) {
+void Decoder<T>::widen_columns(const T* embeds, std::int64_t width, std::int64_t first, std::int64_t rows, float* out) {
   for_rows(pool_, rows, shape_.hidden, [&](std::int64_t row, int /*thread*/) {
     kernels<T>().widen(embeds + row * width + first, shape_.hidden, out + row * shape_.hidden);
   });

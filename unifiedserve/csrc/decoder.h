@@ -44,8 +44,8 @@ class Decoder {
 
   // Hidden states after the final norm of the wanted tokens, [wanted, hidden], from embeddings [tokens, width]; cosine
   // and sine are [tokens, head_dim]. Columns beyond the first `hidden` are added after the first layers, as many after
-  // each. Writes all tokens' keys and values to the cache. Throws std::invalid_argument if the batch contradicts itself,
-  // the cache does not fit, or there is something to be added after the last layer.
+  // each. Writes all tokens' keys and values to the cache. Throws std::invalid_argument if the batch contradicts
+  // itself, the cache does not fit, or there is something to be added after the last layer.
   void step(const T* embeds, std::int64_t width, const float* cosine, const float* sine, const Batch& batch,
             const KvCache& cache, T* hidden);
 

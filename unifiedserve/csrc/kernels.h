@@ -9,9 +9,9 @@
 
 namespace unified {
 
-// Weights [outputs, inputs] lie in panels of so many outputs, [inputs / values, kPanelOutputs, values]: side by side are
-// lanes of 32 bits of all the panel's outputs, with 1 value of float32, 2 of bfloat16, or 4 or 8 codes. What lacks of a
-// last panel is zero.
+// Weights [outputs, inputs] lie in panels of so many outputs, [inputs / values, kPanelOutputs, values]: side by side
+// are lanes of 32 bits of all the panel's outputs, with 1 value of float32, 2 of bfloat16, or 4 or 8 codes. What lacks
+// of a last panel is zero.
 constexpr std::int64_t kPanelOutputs = 16;
 
 // x [rows, inputs] and panels of weights; y[r * y_stride + o] is their product plus bias[o] (if there is one), added to
@@ -31,11 +31,11 @@ struct LinearTile {
 
 // Rows of `inputs` codes of 8 bits: `group` of them share a scale.
 struct CodedRows {
-  std::int8_t* codes;   // [rows, inputs]
-  float* scales;        // [rows, inputs / group]
-  std::int32_t* sums;   // of a group's codes, [rows, inputs / group]
+  std::int8_t* codes;  // [rows, inputs]
+  float* scales;       // [rows, inputs / group]
+  std::int32_t* sums;  // of a group's codes, [rows, inputs / group]
   std::int64_t inputs;
-  std::int64_t group;   // 32, 64 or 128
+  std::int64_t group;  // 32, 64 or 128
 };
 
 // The same with codes of the weights: a weight is (code - zero) * scale.

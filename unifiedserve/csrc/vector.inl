@@ -103,7 +103,8 @@ inline Int load_codes(const std::uint8_t* from) {
 // The low 8 bits of each.
 inline void store_codes(std::int8_t* to, Int value) {
 #if SIMD_WIDTH == 16 && defined(__AVX512F__)
-  const Code codes = __builtin_bit_cast(Code, _mm512_maskz_cvtepi32_epi8(kAllLanes, __builtin_bit_cast(__m512i, value)));
+  const Code codes =
+      __builtin_bit_cast(Code, _mm512_maskz_cvtepi32_epi8(kAllLanes, __builtin_bit_cast(__m512i, value)));
 #else
   const Code codes = __builtin_convertvector(value, Code);
 #endif
