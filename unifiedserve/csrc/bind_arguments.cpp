@@ -8,18 +8,32 @@ namespace unified {
 
 namespace {
 
-KvCache kv_cache(const TensorView& data) {
-  return with_element_type(data.type(), "data", [&]<class T>() {
-    Size pages("pages");
-    Size layers("layers");
-    Size kinds("kinds", 2);
-    Size page_size("page_size");
-    Size kv_heads("kv_heads");
-    Size head_dim("head_dim");
-    T* const elements = data.as<T>("data", {pages, layers, kinds, page_size, kv_heads, head_dim});
-    return KvCache{elements,          data.type(),      pages.value(),   layers.value(),
-                   page_size.value(), kv_heads.value(), head_dim.value()};
-  });
+KvCache kv_cache(const TensorView& data, const std::optional<TensorView>& scales) {
+  Size pages("pages");
+  Size layers("layers");
+  Size kinds("kinds", 2);
+  Size page_size("page_size");
+  Size kv_heads("kv_heads");
+  Size head_dim("head_dim");
+  const auto cache_of = [&]<class Stored>() -> KvCache {
+    const auto elements = data.rows<Stored>("data", {pages, layers, kinds, page_size, kv_heads, head_dim});
+    return {.data = elements.data,
+            .scales = nullptr,
+            .type = data.type(),
+            .pages = pages.value(),
+            .layers = layers.value(),
+            .page_size = page_size.value(),
+            .kv_heads = kv_heads.value(),
+            .head_dim = head_dim.value(),
+            .page_stride = elements.stride,
+            .scale_stride = 0};
+  };
+  if (!scales) return with_element_type(data.type(), "data", cache_of);
+  KvCache cache = cache_of.operator()<std::int8_t>();
+  const auto factors = scales->rows<float>("scales", {pages, layers, kinds, kv_heads, page_size});
+  cache.scales = factors.data;
+  cache.scale_stride = factors.stride;
+  return cache;
 }
 
 Batch batch_of(const TensorView& qo_indptr, const TensorView& kv_page_indptr, const TensorView& kv_page_indices,
@@ -90,8 +104,11 @@ WeightCodes WeightTensors::weight_codes(const std::string& name) const {
 
 void bind_arguments(py::module_& module) {
   py::class_<KvCache>(module, "KvCache",
-                      "Pages of keys and values [pages, layers, 2, page_size, kv_heads, head_dim], K before V.")
-      .def(py::init(&kv_cache), py::arg("data"), py::keep_alive<1, 2>());
+                      R"(Pages of keys and values [pages, layers, 2, page_size, kv_heads, head_dim], K before V.
+
+Of int8 they are codes, and scales are float32 [pages, layers, 2, kv_heads, page_size]. Pages may lie at a distance.)")
+      .def(py::init(&kv_cache), py::arg("data"), py::arg("scales") = py::none(), py::keep_alive<1, 2>(),
+           py::keep_alive<1, 3>());
   py::class_<Batch>(
       module, "Batch",
       "The index arrays of a RaggedBatch: int32, `slots` int64. Raises ValueError if they contradict each "

@@ -60,8 +60,10 @@ class Decoder {
   void widen_columns(const T* embeds, std::int64_t width, std::int64_t first, std::int64_t rows, float* out);
   void norm(std::int64_t rows, const T* weight, T* out);
   void rotate(std::int64_t index, const Rotation& rotation, const Batch& batch, const KvCache& cache);
-  void rotate_row(const DecoderLayer<T>& layer, float* qkv, const float* cosine, const float* sine, T* q, T* key,
-                  std::int64_t value_offset) const;
+  void rotate_row(std::int64_t index, float* qkv, const Rotation& rotation, const KvCache& cache, std::int64_t slot,
+                  T* q) const;
+  template <class Out>
+  void rotate_heads(float* from, std::int64_t count, const T* norm, const Rotation& rotation, Out* out) const;
   void attend(std::int64_t index, const Batch& batch, const KvCache& cache);
   void gate(std::int64_t rows);
 

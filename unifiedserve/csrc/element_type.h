@@ -20,6 +20,8 @@ inline constexpr ElementType kElementType<std::int32_t>{0, 32, 1};
 template <>
 inline constexpr ElementType kElementType<std::int64_t>{0, 64, 1};
 template <>
+inline constexpr ElementType kElementType<std::int8_t>{0, 8, 1};
+template <>
 inline constexpr ElementType kElementType<std::uint8_t>{1, 8, 1};
 template <>
 inline constexpr ElementType kElementType<float>{2, 32, 1};

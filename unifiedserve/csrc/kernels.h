@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "bfloat16.h"
 #include "float16.h"
@@ -61,9 +62,13 @@ constexpr std::int64_t padded(std::int64_t head_dim) {
   return (head_dim + kHeadPadding - 1) / kHeadPadding * kHeadPadding;
 }
 
+// Whether keys and values are stored as codes of 8 bits: times their scale, a row's own, they are what was stored.
+template <class Stored>
+inline constexpr bool kCoded = std::is_same_v<Stored, std::int8_t>;
+
 // Consecutive tokens of one sequence, with the query heads that share a key/value head, over a range of its keys.
 // Row (t, g) is token t's head g of the group.
-template <class T>
+template <class T, class Stored>
 struct AttentionTile {
   const T* q;  // of row (0, 0); a token's heads lie back to back
   std::int64_t q_stride;
@@ -71,10 +76,13 @@ struct AttentionTile {
   int group;
   std::int64_t head_dim;
 
-  const T* keys;        // of token 0 of page 0, this head
+  const Stored* keys;   // of token 0 of page 0, this head
   std::int64_t values;  // distance from a key to its value
   std::int64_t page_stride;
   std::int64_t token_stride;
+  const float* scales;        // of codes, likewise; those of a page's tokens lie side by side
+  std::int64_t value_scales;  // distance from a key's to its value's
+  std::int64_t scale_stride;  // from a page's to the next one's
   const std::int32_t* pages;
   int page_size;
   std::int64_t first_key;
@@ -122,7 +130,7 @@ constexpr std::int64_t sequence_scratch(std::int64_t head_dim) {
   return (2 * kSequenceRows + 3 * kBlockKeys) * padded(head_dim) + kSequenceBlock * kBlockKeys + 2 * kSequenceRows;
 }
 
-// T is the type of weights, of the cache and of what goes into matrix products; the rest is float32.
+// T is the type of weights, of a cache without codes and of what goes into matrix products; the rest is float32.
 template <class T>
 struct Kernels {
   void (*linear)(const LinearTile<T>& tile);
@@ -130,7 +138,8 @@ struct Kernels {
   void (*linear_int4)(const CodedTile<T>& tile);
   // Codes of row x to row `row`.
   void (*encode)(const T* x, const CodedRows& out, std::int64_t row);
-  void (*attend)(const AttentionTile<T>& tile);
+  void (*attend)(const AttentionTile<T, T>& tile);
+  void (*attend_codes)(const AttentionTile<T, std::int8_t>& tile);
   void (*attend_sequence)(const SequenceTile<T>& tile);
   // out = x / rms(x) * weight
   void (*norm)(const float* x, std::int64_t n, const T* weight, float epsilon, T* out);
@@ -143,6 +152,8 @@ struct Kernels {
   void (*widen)(const T* x, std::int64_t n, float* out);
   // out = x * scale, rounded to nearest even
   void (*narrow)(const float* x, float scale, std::int64_t n, T* out);
+  // Codes of x; returns their scale, which is positive: the largest magnitude has the code 127 or -127.
+  float (*quantize)(const T* x, std::int64_t n, std::int8_t* codes);
 };
 
 struct KernelSet {

@@ -124,5 +124,6 @@ def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple
     dtype, model_dir = getattr(torch, spec.dtype), Path(spec.model_dir)
     adapter = load_adapter(model_dir, attach_weights(spec.layout.weights, device), dtype, device)
     visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype, device)
-    layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, dtype)
+    kv_dtype: torch.dtype = getattr(torch, spec.config.kv_dtype(spec.dtype))
+    layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, kv_dtype)
     return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows, device)), visual
