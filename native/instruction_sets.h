@@ -3,6 +3,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 #include <algorithm>
@@ -32,6 +36,28 @@ inline bool has_avx2_vnni() {
 
 inline bool has_avx512_vnni() { return has_avx512() && __builtin_cpu_supports("avx512vnni") != 0; }
 inline bool has_avx512_bf16() { return has_avx512() && __builtin_cpu_supports("avx512bf16") != 0; }
+
+// Bits 22 (AMX-BF16) and 24 (AMX-TILE) of EDX of leaf 7, which older compilers have no names for.
+inline bool has_amx_bf16() {
+  constexpr unsigned int kBits = 1U << 22 | 1U << 24;
+  unsigned int eax = 0;
+  unsigned int ebx = 0;
+  unsigned int ecx = 0;
+  unsigned int edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (edx & kBits) == kBits;
+}
+
+// Asks Linux to keep AMX's registers for all threads of this process and of those that it forks: without its leave they
+// must not be touched. Kernels before 5.16 know nothing of it.
+inline bool may_use_amx() {
+#if defined(__linux__)
+  constexpr long kRequest = 0x1023;  // ARCH_REQ_XCOMP_PERM of asm/prctl.h
+  constexpr long kTileData = 18;     // the registers' place in XCR0
+  return ::syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 
 #endif
 

@@ -1,5 +1,6 @@
 """The kernels equal the same sums in float64, with every instruction set of this machine, whatever the shapes."""
 
+import ctypes
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -68,8 +69,13 @@ def test_linear(
 def test_a_row_does_not_depend_on_the_batch(instruction_set: str, dtype: torch.dtype) -> None:
     x, weight = torch.randn(200, 900).to(dtype), torch.randn(333, 900).to(dtype)
     alone = torch.cat([linear(row[None].contiguous(), weight, None) for row in x])
-    for rows in (2, 3, 7, 8, 9, 16, 200):
+    for rows in (2, 3, 7, 8, 9, 16, 32):
         assert torch.equal(linear(x[:rows], weight, None), alone[:rows])
+    many = linear(x, weight, None)
+    for rows in (33, 64, 150):
+        assert torch.equal(linear(x[:rows], weight, None), many[:rows])
+    if instruction_set != "amx_bf16":  # which sums many rows in another order
+        assert torch.equal(many, alone)
 
 
 @per_example
@@ -144,6 +150,11 @@ def test_unknown_instruction_set() -> None:
         _core.select_instruction_set("mmx")
 
 
+def may_use_amx() -> bool:
+    arch_prctl, request, tile_data = 158, 0x1023, 18  # of x86-64, as Linux's headers number them
+    return bool(ctypes.CDLL(None).syscall(arch_prctl, request, tile_data) == 0)
+
+
 def test_the_kernels_are_the_best_that_the_processor_has() -> None:
     sets = _core.instruction_sets()
     assert sets[-1] == "plain"
@@ -151,6 +162,7 @@ def test_the_kernels_are_the_best_that_the_processor_has() -> None:
     assert ("avx2" in sets) == ({"avx2", "fma"} <= features)
     assert ("avx512_vnni" in sets) == ({"avx512bw", "avx512_vnni"} <= features)
     assert ("avx512_bf16" in sets) == ({"avx512bw", "avx512_vnni", "avx512_bf16"} <= features)
+    assert ("amx_bf16" in sets) == ("avx512_bf16" in sets and {"amx_tile", "amx_bf16"} <= features and may_use_amx())
     assert ("avx2_vnni" in sets) == ({"avx2", "fma", "avx_vnni"} <= features)
 
 

@@ -11,6 +11,7 @@ extern const KernelSet kAvx2VnniKernels;
 extern const KernelSet kAvx512Kernels;
 extern const KernelSet kAvx512VnniKernels;
 extern const KernelSet kAvx512Bf16Kernels;
+extern const KernelSet kAmxBf16Kernels;
 #endif
 
 }  // namespace unified

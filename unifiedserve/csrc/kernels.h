@@ -134,6 +134,8 @@ constexpr std::int64_t sequence_scratch(std::int64_t head_dim) {
 template <class T>
 struct Kernels {
   void (*linear)(const LinearTile<T>& tile);
+  // The same for many rows, summed in another order; null where nothing is faster than `linear`.
+  void (*linear_many)(const LinearTile<T>& tile) = nullptr;
   void (*linear_int8)(const CodedTile<T>& tile);
   void (*linear_int4)(const CodedTile<T>& tile);
   // Codes of row x to row `row`.

@@ -45,22 +45,43 @@ struct Piece {
   std::int64_t outputs;
 };
 
-// Calls run(piece) on the pool's threads. A piece is a block of rows that stays in a near cache and some outputs: so
-// many that memory streams, and as many as other pieces have, so that no thread waits for another's.
-template <class T, class Run>
-void for_pieces(ThreadPool& pool, std::int64_t rows, const Weight<T>& weight, Run run) {
+// How a product is cut: rows into blocks of so many, and whole units of outputs into at most so many equal columns.
+struct Division {
+  std::int64_t block_rows;
+  std::int64_t unit;
+  std::int64_t columns;
+};
+
+// Into blocks of rows that stay in a near cache, and so many outputs that memory streams. All threads have as many, so
+// that none waits for another's.
+template <class T>
+Division by_whole_rows(const ThreadPool& pool, const Weight<T>& weight) {
   constexpr std::int64_t kRowBytes = 1 << 20;
   constexpr std::int64_t kWeightBytes = 512 << 10;
-  constexpr std::int64_t kOutputs = 4 * kPanelOutputs;
-  const std::int64_t row_step = round_up(kRowBytes / (weight.inputs * static_cast<std::int64_t>(sizeof(T))), 12);
-  const std::int64_t units = (weight.outputs + kOutputs - 1) / kOutputs;
-  const std::int64_t columns =
-      std::min(units, round_up(weight.bytes(weight.inputs) * weight.outputs / kWeightBytes, pool.threads()));
-  pool.run((rows + row_step - 1) / row_step * columns, [&](std::int64_t number, int /*thread*/) {
-    const std::int64_t row = number / columns * row_step;
-    const std::int64_t output = units * (number % columns) / columns * kOutputs;
-    const std::int64_t end = std::min(units * (number % columns + 1) / columns * kOutputs, weight.outputs);
-    run(Piece{row, std::min(row_step, rows - row), output, end - output});
+  return {round_up(kRowBytes / (weight.inputs * static_cast<std::int64_t>(sizeof(T))), 12), 4 * kPanelOutputs,
+          round_up(weight.bytes(weight.inputs) * weight.outputs / kWeightBytes, pool.threads())};
+}
+
+// For kernels that go through the inputs in parts: into so many rows and outputs that neither are read too often.
+template <class T>
+Division by_parts_of_rows(const ThreadPool& pool, std::int64_t rows, const Weight<T>& weight) {
+  constexpr std::int64_t kMost = 256;
+  constexpr std::int64_t kUnit = 2 * kPanelOutputs;  // of outputs and of rows, that AMX's registers take at once
+  const std::int64_t blocks = (rows + kMost - 1) / kMost;
+  return {round_up((rows + blocks - 1) / blocks, kUnit), kUnit, round_up(weight.outputs / kMost, pool.threads())};
+}
+
+// Calls run(piece) on the pool's threads.
+template <class Run>
+void for_pieces(ThreadPool& pool, std::int64_t rows, std::int64_t outputs, const Division& division, Run run) {
+  const std::int64_t units = (outputs + division.unit - 1) / division.unit;
+  const std::int64_t columns = std::min(units, division.columns);
+  const std::int64_t blocks = (rows + division.block_rows - 1) / division.block_rows;
+  pool.run(blocks * columns, [&](std::int64_t number, int /*thread*/) {
+    const std::int64_t row = number / columns * division.block_rows;
+    const std::int64_t output = units * (number % columns) / columns * division.unit;
+    const std::int64_t end = std::min(units * (number % columns + 1) / columns * division.unit, outputs);
+    run(Piece{row, std::min(division.block_rows, rows - row), output, end - output});
   });
 }
 
@@ -78,7 +99,7 @@ void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weig
   auto encode = [&](std::int64_t row, int /*thread*/) { kernels<T>().encode(x + row * weight.inputs, coded, row); };
   for_rows(pool, rows, weight.inputs, encode);
   const auto kernel = weight.codes.bits == 8 ? kernels<T>().linear_int8 : kernels<T>().linear_int4;
-  for_pieces(pool, rows, weight, [&](const Piece& piece) {
+  for_pieces(pool, rows, weight.outputs, by_whole_rows(pool, weight), [&](const Piece& piece) {
     const std::int64_t scale = piece.output * groups;
     kernel({.x = {coded.codes + piece.row * weight.inputs, coded.scales + piece.row * groups,
                   coded.sums + piece.row * groups, weight.inputs, weight.codes.group},
@@ -94,22 +115,29 @@ void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weig
   });
 }
 
+// From so many rows on, a set's `linear_many` is taken, if it has one: more than a step has that verifies drafts.
+constexpr std::int64_t kManyRows = 33;
+
 // y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias. A row's
-// result depends on nothing but that row.
+// result depends on nothing but that row and, in its last bits, on whether there are `kManyRows` where a set does these
+// otherwise.
 template <class T>
 void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
   if (weight.codes.bits != 0) return linear_by_codes(pool, x, rows, weight, y, accumulate);
-  for_pieces(pool, rows, weight, [&](const Piece& piece) {
+  const bool many = rows >= kManyRows && kernels<T>().linear_many != nullptr;
+  const auto kernel = many ? kernels<T>().linear_many : kernels<T>().linear;
+  const Division division = many ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, weight);
+  for_pieces(pool, rows, weight.outputs, division, [&](const Piece& piece) {
     const std::uint8_t* const panels = weight.panels + piece.output * weight.bytes(weight.inputs);
-    kernels<T>().linear({.x = x + piece.row * weight.inputs,
-                         .rows = piece.rows,
-                         .panels = reinterpret_cast<const float*>(panels),
-                         .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
-                         .outputs = piece.outputs,
-                         .inputs = weight.inputs,
-                         .y = y + piece.row * weight.outputs + piece.output,
-                         .y_stride = weight.outputs,
-                         .accumulate = accumulate});
+    kernel({.x = x + piece.row * weight.inputs,
+            .rows = piece.rows,
+            .panels = reinterpret_cast<const float*>(panels),
+            .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
+            .outputs = piece.outputs,
+            .inputs = weight.inputs,
+            .y = y + piece.row * weight.outputs + piece.output,
+            .y_stride = weight.outputs,
+            .accumulate = accumulate});
   });
 }
 

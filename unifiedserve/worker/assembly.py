@@ -112,7 +112,7 @@ def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:
 
 def _speculation(most: int, model: LanguageModel) -> Speculation:
     """Return what drafts up to `most` tokens a step; none where a row's logits may depend on the other rows, for then
-    the tokens would not be those of decoding without drafts. In the processor's kernels they do not.
+    the tokens would not be those of decoding without drafts. In the processor's kernels they do not, among so few rows.
     """
     adapter = model.adapter
     known = adapter.device.synchronous and adapter.fused

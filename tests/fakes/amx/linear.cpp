@@ -1,0 +1,64 @@
+// Products as they are computed on processors with AMX, for tests to call; its instructions may be stand-ins.
+#include "linear.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <optional>
+
+#include "instructions.h"
+#include "kernel_sets.h"
+#include "native/instruction_sets.h"
+
+namespace unified {
+
+const KernelSet& current_kernels() { return kAmxBf16Kernels; }
+
+}  // namespace unified
+
+using unified::BFloat16;
+
+namespace {
+
+// A copy behind which nothing can be read.
+class GuardedCopy {
+ public:
+  GuardedCopy(const void* from, std::int64_t bytes) {
+    const std::int64_t page = ::sysconf(_SC_PAGESIZE);
+    const std::int64_t before = unified::round_up(bytes, page);
+    size_ = static_cast<std::size_t>(before + page);
+    start_ = static_cast<char*>(::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    ::mprotect(start_ + before, static_cast<std::size_t>(page), PROT_NONE);
+    data_ = std::memcpy(start_ + before - bytes, from, static_cast<std::size_t>(bytes));
+  }
+  GuardedCopy(const GuardedCopy&) = delete;
+  GuardedCopy& operator=(const GuardedCopy&) = delete;
+  ~GuardedCopy() { ::munmap(start_, size_); }
+
+  template <class T>
+  const T* as() const {
+    return static_cast<const T*>(data_);
+  }
+
+ private:
+  std::size_t size_;
+  char* start_;
+  const void* data_;
+};
+
+}  // namespace
+
+// Returns whether this thread's registers, where they are stand-ins, were left as they were configured.
+extern "C" bool amx_linear(int threads, const BFloat16* x, std::int64_t rows, const std::uint8_t* panels,
+                           const BFloat16* bias, std::int64_t outputs, std::int64_t inputs, float* y, bool accumulate) {
+  std::optional<fake::Instructions> stand_ins;
+  if (!native::has_amx_bf16() || !native::may_use_amx()) stand_ins.emplace();
+  const GuardedCopy guarded(x, rows * inputs * static_cast<std::int64_t>(sizeof(BFloat16)));
+  const std::int64_t lanes = unified::round_up(outputs, unified::kPanelOutputs) * inputs / 2;
+  const GuardedCopy weights(panels, lanes * 4);
+  const unified::Weight<BFloat16> weight{weights.as<std::uint8_t>(), bias, outputs, inputs, {}};
+  unified::ThreadPool pool(threads);
+  unified::linear(pool, guarded.as<BFloat16>(), rows, weight, y, accumulate);
+  return fake::tile_unit.configured();
+}

@@ -1,0 +1,107 @@
+"""Products of many rows in AMX's registers equal the same sums in float64; where there are none, tests/fakes has some.
+
+There a handler of SIGILL carries AMX's instructions out, as the compiler encoded them.
+"""
+
+import platform
+import subprocess
+from collections.abc import Callable
+from ctypes import CDLL, c_bool, c_int, c_int64, c_void_p
+from functools import partial
+from pathlib import Path
+
+import fake_cuda
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from unifiedserve import _core
+from unifiedserve.device.cpu.panels import to_panels
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+KERNELS = REPOSITORY / "unifiedserve" / "csrc"
+FAKES = REPOSITORY / "tests" / "fakes" / "amx"
+SOURCES = [FAKES / "linear.cpp", KERNELS / "thread_pool.cpp", KERNELS / "kernels_amx_bf16.cpp"]
+VECTORS = [f"-mavx512{name}" for name in ("f", "bw", "dq", "vl", "vnni", "bf16")]
+FEW = 32  # rows that a step with drafts has, at most
+
+Linear = Callable[..., Tensor]
+
+
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory: pytest.TempPathFactory) -> Linear:
+    if platform.machine() != "x86_64" or not {"avx512_bf16", "amx_bf16"} & set(_core.instruction_sets()):
+        pytest.skip("no AVX-512 BF16, which is used beside AMX")
+    path = tmp_path_factory.mktemp("amx") / "liblinear.so"
+    options = ["-std=c++20", "-O3", "-ffp-contract=fast", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
+    folders = [f"-I{folder}" for folder in (REPOSITORY, KERNELS)]
+    vectors = ["-mavx2", "-mfma", *VECTORS]
+    subprocess.run([fake_cuda.cxx(), *options, *vectors, *folders, "-o", path, *SOURCES], check=True)
+    library = CDLL(str(path))
+    library.amx_linear.restype = c_bool
+    library.amx_linear.argtypes = [c_int, c_void_p, c_int64, c_void_p, c_void_p, c_int64, c_int64, c_void_p, c_bool]
+    return partial(product, library)
+
+
+def product(
+    library: CDLL, x: Tensor, weight: Tensor, bias: Tensor | None = None, y: Tensor | None = None, threads: int = 1
+) -> Tensor:
+    """Return the product [rows, outputs], added to `y` if there is one."""
+    panels, result = to_panels(weight), torch.full((len(x), len(weight)), torch.nan) if y is None else y.clone()
+    pointers = [None if tensor is None else tensor.data_ptr() for tensor in (x, panels, bias, result)]
+    args = pointers[0], len(x), pointers[1], pointers[2], *weight.shape, pointers[3], y is not None
+    assert not library.amx_linear(threads, *args), "registers are left as they were"
+    return result
+
+
+def random_case(rows: int, outputs: int, inputs: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x, a weight and a bias."""
+    random = torch.Generator().manual_seed(seed)
+    shapes = (rows, inputs), (outputs, inputs), (outputs,)
+    x, weight, bias = (torch.randn(*shape, generator=random).bfloat16() for shape in shapes)
+    return x, weight, bias
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(FEW + 1, 100),
+    outputs=st.integers(1, 100),
+    pairs=st.integers(1, 200) | st.sampled_from([16, 256, 272, 512]),
+    has_bias=st.booleans(),
+    accumulate=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+@example(rows=300, outputs=290, pairs=24, has_bias=True, accumulate=False, seed=0)  # several blocks of rows and outputs
+@example(rows=33, outputs=17, pairs=300, has_bias=True, accumulate=True, seed=0)  # several parts of inputs
+def test_products(
+    linear: Linear, rows: int, outputs: int, pairs: int, has_bias: bool, accumulate: bool, seed: int
+) -> None:
+    x, weight, bias = random_case(rows, outputs, 2 * pairs, seed)
+    before = torch.randn(rows, outputs) if accumulate else None
+    result = linear(x, weight, bias if has_bias else None, before, threads=1)
+    expected = x.double() @ weight.double().T
+    expected += bias.double() if has_bias else 0
+    expected += 0 if before is None else before.double()
+    torch.testing.assert_close(result.double(), expected, rtol=1e-5, atol=1e-5 * (2 * pairs) ** 0.5)
+
+
+def test_few_rows_do_not_depend_on_the_batch(linear: Linear) -> None:
+    x, weight, bias = random_case(FEW, 50, 100)
+    alone = torch.cat([linear(row[None].contiguous(), weight, bias) for row in x])
+    for rows in (2, 7, 8, 17, FEW):
+        assert torch.equal(linear(x[:rows], weight, bias), alone[:rows])
+
+
+def test_many_rows_depend_on_nothing_but_that_they_are_many(linear: Linear) -> None:
+    x, weight, bias = random_case(280, 50, 600)
+    together = linear(x, weight, bias)
+    for rows in (FEW + 1, 48, 100):
+        assert torch.equal(linear(x[:rows], weight, bias), together[:rows])
+        assert torch.equal(linear(x[-rows:].contiguous(), weight, bias), together[-rows:])
+
+
+def test_threads_share_a_product(linear: Linear) -> None:
+    x, weight, bias = random_case(70, 200, 64)
+    assert torch.equal(linear(x, weight, bias, threads=3), linear(x, weight, bias))
