@@ -1,11 +1,11 @@
-"""The language model's decode step beside the time it takes to read its weights, and beside transformers' own modules.
+"""The language model's decode step by rows, contexts and weights, beside what reading and multiplying alone would take.
 
 A step takes one token of each of B sequences, all with the same length of context, to the next tokens (greedy):
-layers, logits and argmax. The floor is the bytes of the weights that a step must read, divided by the bandwidth at
-which as many threads read the same memory. Repetitions of all contestants are interleaved; figures are medians, ratios
-are taken within a repetition.
+embedding, layers, logits and argmax. Two floors: the bytes of the weights, and of the keys and values, at the bandwidth
+at which as many threads read the weights; and the products' operations at the rate of a chunk of 512 tokens.
+Repetitions of all weights and floors are interleaved; figures are medians, ratios are taken within a repetition.
 
-    python bench/language_step.py [CHECKPOINT]
+    python bench/language_step.py [CHECKPOINT]     # writes bench/results/language-step.json and .png
 """
 
 from __future__ import annotations
@@ -15,42 +15,54 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from rich.console import Console
+from rich.progress import track
 from rich.table import Table
 from serve_cpu import checkpoint
 from torch import Tensor
 
 from ipc_buffers import PagePool
+from unifiedserve import _core
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
+from unifiedserve.config import EngineConfig
+from unifiedserve.device.cpu import CPU
+from unifiedserve.device.cpu.modules import PanelLinear
+from unifiedserve.device.cpu.processor import thread_pool
 from unifiedserve.doctor.machine import describe_machine
+from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
-from unifiedserve.memory.weights import attach_weights, load_weights
+from unifiedserve.memory.weights import attach_weights, store_weights
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.hub import load_transformers
-from unifiedserve.models.registry import load_adapter
+from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.sampling.sample import sample
 
 PAGE_TOKENS = 16
+CHUNK = 512
+MOST_TOKENS = 160_000  # in the cache
 GREEDY = SamplingParams(temperature=0)
+Weights = Literal["none", "int8", "int4"]
 
 Step = Callable[[], object]
 
 
-class Ours:
+class DecodeStep:
     """A decode step over pages in random order, filled with random keys and values."""
 
     def __init__(self, adapter: LanguageAdapter, batch: int, context: int) -> None:
         self.adapter = adapter
         layout = KVLayout.of(adapter.config, PAGE_TOKENS, adapter.dtype)
+        self.token_bytes = layout.page_bytes / PAGE_TOKENS
         count = -(-(context + 1) // PAGE_TOKENS)
-        self.pool = PagePool.create(f"bench-step-{os.getpid()}", batch * count, layout.page_bytes)
+        self.pool = PagePool.create(f"bench-step-{os.getpid()}-{id(self)}", batch * count, layout.page_bytes)
         self.kv = KVCache(self.pool, layout)
         for layer in range(layout.shape[0]):
             self.kv.k(layer).normal_()
@@ -61,7 +73,7 @@ class Ours:
         self.tokens = torch.arange(batch)
         self.plain = torch.zeros(batch, dtype=torch.bool)
 
-    def step(self) -> list[Any]:
+    def __call__(self) -> list[Any]:
         ragged = RaggedBatch.build(self.spans, PAGE_TOKENS)
         embeds = self.adapter.embed(self.tokens, None, self.plain)
         logits = self.adapter.logits(self.adapter.forward(embeds, self.positions, ragged, self.kv))
@@ -73,45 +85,46 @@ class Ours:
         self.pool.unlink()
 
 
-class Theirs:
-    """transformers' language model and head with its own cache, over the same weights."""
+@dataclass(frozen=True)
+class Model:
+    """A model with its language model's matrices in one kind of weights."""
 
-    def __init__(self, model: Any, batch: int, context: int) -> None:
-        text = model.config.get_text_config()
-        self.model, self.context = model, context
-        self.cache = load_transformers().DynamicCache(config=text)
-        shape = (batch, text.num_key_value_heads, context, text.hidden_size // text.num_attention_heads)
-        for layer in range(text.num_hidden_layers):
-            self.cache.update(torch.randn(shape, dtype=model.dtype), torch.randn(shape, dtype=model.dtype), layer)
-        self.tokens = torch.arange(batch)[:, None]
+    adapter: LanguageAdapter
+    dtype: str
+    quantization: Weights
 
-    @torch.inference_mode()
-    def step(self) -> list[int]:
-        positions = torch.full((3, len(self.tokens), 1), self.context)
-        hidden = self.model.get_decoder()(
-            input_ids=self.tokens, position_ids=positions, past_key_values=self.cache, use_cache=True
-        ).last_hidden_state
-        self.cache.crop(-1)
-        scores: Tensor = self.model.get_output_embeddings()(hidden[:, -1])
-        return scores.argmax(-1).tolist()
+    @property
+    def name(self) -> str:
+        return self.dtype if self.quantization == "none" else self.quantization
+
+    def matrices(self) -> list[Tensor]:
+        """Return all that a step reads of the matrices."""
+        linears = [module for module in self.adapter.model.modules() if isinstance(module, PanelLinear)]
+        parts = [part for each in linears for part in (each.matrix.panels, each.matrix.scales, each.matrix.zeros)]
+        return [part for part in parts if part is not None]
+
+    def values(self) -> int:
+        """Return how many weights the matrices have."""
+        linears = [module for module in self.adapter.model.modules() if isinstance(module, PanelLinear)]
+        return sum(each.in_features * each.out_features for each in linears)
 
 
-def step_bytes(model: Any) -> int:
-    """Return the bytes of weights that a step reads: the layers, the final norm and the head."""
-    decoder = model.get_decoder()
-    tensors = [*decoder.layers.parameters(), *decoder.norm.parameters(), model.get_output_embeddings().weight]
-    return sum(tensor.nbytes for tensor in tensors)
+@contextmanager
+def loaded(model_dir: Path, dtype: str, quantization: Weights) -> Iterator[Model]:
+    """Store a checkpoint's weights as the engine does, and load its model over them."""
+    name = f"bench-step-weights-{os.getpid()}-{dtype}-{quantization}"
+    config = EngineConfig(model=str(model_dir), dtype=dtype, quantization=quantization)
+    tensors = weight_source(config, model_dir, load_config(model_dir), CPU, dtype)
+    memory = store_weights(tensors, name, getattr(torch, dtype), CPU.place)
+    try:
+        yield Model(load_adapter(model_dir, attach_weights(name), getattr(torch, dtype)), dtype, quantization)
+    finally:
+        memory.unlink()
 
 
 def read_all(tensors: list[Tensor]) -> None:
     for tensor in tensors:
         tensor.view(-1).view(torch.int64).sum()
-
-
-def transformers_model(config: Any, adapter: LanguageAdapter) -> Any:
-    """Return the adapter's own modules with transformers' attention instead of ours."""
-    adapter.model.set_attn_implementation({"text_config": "sdpa", "vision_config": "sdpa"})
-    return adapter.model
 
 
 def timed(step: Step) -> float:
@@ -130,58 +143,92 @@ def measure(contestants: Mapping[str, Step], repetitions: int) -> dict[str, list
     return times
 
 
-def row(adapter: LanguageAdapter, batch: int, context: int, repetitions: int) -> dict[str, Any]:
-    weights = [*adapter.language_model.layers.parameters(), adapter.model.get_output_embeddings().weight]
-    large = [tensor for tensor in weights if tensor.dim() == 2]
-    ours, theirs = Ours(adapter, batch, context), Theirs(adapter.model, batch, context)
-    try:
-        contestants = {"floor": lambda: read_all(large), "ours": ours.step, "transformers": theirs.step}
-        times = measure(contestants, repetitions)
-    finally:
-        ours.close()
-    scale = step_bytes(adapter.model) / sum(tensor.nbytes for tensor in large)
-    floors = [seconds * scale for seconds in times["floor"]]
-    return {
-        "batch": batch,
-        "context": context,
-        "floor_ms": 1e3 * statistics.median(floors),
-        "ours_ms": 1e3 * statistics.median(times["ours"]),
-        "transformers_ms": 1e3 * statistics.median(times["transformers"]),
-        "ours_over_floor": statistics.median(a / b for a, b in zip(times["ours"], floors, strict=True)),
-        "transformers_over_ours": statistics.median(
-            a / b for a, b in zip(times["transformers"], times["ours"], strict=True)
-        ),
-    }
+class Chunk:
+    """The product of a chunk of a prompt and the model's widest matrix but the head."""
+
+    def __init__(self, adapter: LanguageAdapter) -> None:
+        self._linear = max(
+            (each for each in adapter.language_model.modules() if isinstance(each, PanelLinear)),
+            key=lambda each: each.in_features * each.out_features,
+        )
+        self._x = torch.randn(CHUNK, self._linear.in_features).to(adapter.dtype)
+        self._y = torch.empty(CHUNK, self._linear.out_features)
+        self.products = CHUNK * self._linear.in_features * self._linear.out_features
+
+    def __call__(self) -> None:
+        _core.linear(thread_pool(), self._x, self._linear._native, self._y)
 
 
-def run(model_dir: Path, dtype: str, args: argparse.Namespace) -> list[dict[str, Any]]:
-    name = f"bench-step-weights-{os.getpid()}"
-    memory = load_weights(model_dir, name, getattr(torch, dtype))
+def rows_of(models: list[Model], batch: int, context: int, repetitions: int) -> list[dict[str, Any]]:
+    """Measure a step of each model."""
+    steps = {model.name: DecodeStep(model.adapter, batch, context) for model in models}
+    plain, chunk = models[0].matrices(), Chunk(models[0].adapter)
     try:
-        adapter = load_adapter(model_dir, attach_weights(name), getattr(torch, dtype))
-        transformers_model(adapter.config, adapter)
-        return [
-            {"dtype": dtype} | row(adapter, batch, context, args.repetitions)
-            for context in args.contexts
-            for batch in args.batches
-        ]
+        times = measure({**steps, "read": lambda: read_all(plain), "chunk": chunk}, repetitions)
     finally:
-        memory.unlink()
+        for step in steps.values():
+            step.close()
+    plain_bytes = sum(tensor.nbytes for tensor in plain)
+    bandwidth = [plain_bytes / seconds for seconds in times["read"]]
+    rate = statistics.median(chunk.products / seconds for seconds in times["chunk"])
+    found = []
+    for model in models:
+        kv_bytes = batch * context * steps[model.name].token_bytes
+        read_bytes = sum(tensor.nbytes for tensor in model.matrices()) + kv_bytes
+        found.append(
+            {
+                "weights": model.name,
+                "batch": batch,
+                "context": context,
+                "step_ms": 1e3 * statistics.median(times[model.name]),
+                "reading_ms": 1e3 * statistics.median(read_bytes / each for each in bandwidth),
+                "products_ms": 1e3 * batch * model.values() / rate,
+                "over_first": statistics.median(
+                    a / b for a, b in zip(times[model.name], times[models[0].name], strict=True)
+                ),
+                "gb_per_s": statistics.median(bandwidth) / 1e9,
+                "times_ms": [round(1e3 * seconds, 3) for seconds in times[model.name]],
+            }
+        )
+    return found
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    table = Table(title="Decode step, medians")
-    for column in ("dtype", "context", "batch", "floor", "ours", "transformers", "ours / floor", "transformers / ours"):
+    table = Table(title="Decode step, medians, in ms")
+    for column in ("context", "rows", "weights", "step", "reading alone", "products alone", "/ the first"):
         table.add_column(column, justify="right")
     for each in rows:
-        table.add_row(
-            each["dtype"],
-            str(each["context"]),
-            str(each["batch"]),
-            *(f"{each[key]:.1f} ms" for key in ("floor_ms", "ours_ms", "transformers_ms")),
-            *(f"{each[key]:.2f}" for key in ("ours_over_floor", "transformers_over_ours")),
-        )
+        figures = (f"{each[key]:.1f}" for key in ("step_ms", "reading_ms", "products_ms"))
+        table.add_row(str(each["context"]), str(each["batch"]), each["weights"], *figures, f"{each['over_first']:.2f}")
     Console().print(table)
+
+
+def draw(rows: list[dict[str, Any]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    contexts = sorted({each["context"] for each in rows})
+    figure, panels = pyplot.subplots(1, len(contexts), figsize=(4 * len(contexts), 3.6), sharey=True, squeeze=False)
+    for panel, context in zip(panels[0], contexts, strict=True):
+        for name in dict.fromkeys(each["weights"] for each in rows):
+            own = [each for each in rows if each["weights"] == name and each["context"] == context]
+            (line,) = panel.plot(
+                [each["batch"] for each in own], [each["step_ms"] for each in own], marker="o", label=name
+            )
+            floors = [max(each["reading_ms"], each["products_ms"]) for each in own]
+            panel.plot([each["batch"] for each in own], floors, linestyle=":", color=line.get_color())
+        panel.set(title=f"context {context}", xlabel="sequences", xscale="log", yscale="log")
+        panel.set_xticks(
+            batches := sorted({each["batch"] for each in rows}), labels=[str(batch) for batch in batches], minor=False
+        )
+        panel.minorticks_off()
+        panel.grid(alpha=0.3)
+    panels[0][0].set_ylabel("ms a step")
+    panels[0][0].legend(title="weights (dotted: floor)")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
@@ -189,20 +236,30 @@ def main() -> None:
     parser.add_argument(
         "model", type=Path, nargs="?", default=checkpoint.DEFAULT_FOLDER, help="made if missing (default: %(default)s)"
     )
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 4, 8])
-    parser.add_argument("--contexts", type=int, nargs="+", default=[256, 4096])
-    parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"])
-    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 2, 4, 8, 16, 32, 64])
+    parser.add_argument("--contexts", type=int, nargs="+", default=[128, 2048, 16384])
+    parser.add_argument("--dtype", default=CPU.best_dtype(), choices=["bfloat16", "float32"])
+    parser.add_argument("--weights", nargs="+", default=["none", "int8", "int4"], choices=["none", "int8", "int4"])
+    parser.add_argument("--repetitions", type=int, default=9)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--json", type=Path, default=Path("bench/results/language_step.json"))
+    parser.add_argument("--json", type=Path, default=Path("bench/results/language-step.json"))
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     if not (args.model / "config.json").exists():
         checkpoint.make(args.model)
-    rows = [each for dtype in args.dtypes for each in run(args.model, dtype, args)]
+    sizes = [(b, c) for c in args.contexts for b in args.batches if b * c <= MOST_TOKENS]
+    with torch.inference_mode(), ExitStack() as stack:
+        models = [stack.enter_context(loaded(args.model, args.dtype, each)) for each in args.weights]
+        rows = [
+            each
+            for batch, context in track(sizes, "measuring", console=Console(stderr=True))
+            for each in rows_of(models, batch, context, args.repetitions)
+        ]
     show(rows)
-    args.json.write_text(json.dumps({"machine": describe_machine(), "steps": rows}, indent=2) + "\n")
+    report = {"machine": describe_machine(), "kernels": _core.instruction_set(), "steps": rows}
+    args.json.write_text(json.dumps(report, indent=2) + "\n")
+    draw(rows, args.json.with_suffix(".png"))
 
 
 if __name__ == "__main__":

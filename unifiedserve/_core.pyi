@@ -30,6 +30,7 @@ __all__: list[str] = [
     "restrict_files",
     "rms_norm",
     "select_instruction_set",
+    "store_codes",
 ]
 
 class ThreadPool:
@@ -41,8 +42,11 @@ class ThreadPool:
     def threads(self) -> int: ...
 
 class KvCache:
-    """Pages of keys and values [pages, layers, 2, page_size, kv_heads, head_dim], K before V."""
-    def __init__(self, data: torch.Tensor) -> None: ...
+    """Pages of keys and values [pages, layers, 2, page_size, kv_heads, head_dim], K before V.
+
+    Of int8 they are codes, and scales are float32 [pages, layers, 2, kv_heads, page_size]. Pages may lie at a distance.
+    """
+    def __init__(self, data: torch.Tensor, scales: torch.Tensor | None = None) -> None: ...
 
 class Batch:
     """The index arrays of a RaggedBatch: int32, `slots` int64. Raises ValueError if they contradict each other."""
@@ -61,7 +65,7 @@ class Weight:
 
     panels are [ceil(outputs / 16), inputs / values, 16, values], each of 16 outputs with `values` of their inputs side by
     side: 1 for float32, 2 for bfloat16. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
-    of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales float32 and zeros uint8
+    of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales float16 and zeros uint8
     [ceil(outputs / 16), inputs / group, 16], of groups of 32, 64 or 128 inputs. Raises ValueError for other shapes.
     """
     def __init__(
@@ -98,7 +102,8 @@ class DecoderShape:
 class Decoder:
     """The layers of a llama-like decoder over a ragged batch of T tokens, W of them wanted.
 
-    Weights, activations and cache have one element type, float32 or bfloat16; cosine and sine are float32 [T, head_dim].
+    Weights, activations and cache have one element type, float32 or bfloat16, or the cache has codes; cosine and sine are
+    float32 [T, head_dim].
     Raises ValueError if a batch does not fit the cache. One call at a time.
     """
     def __init__(
@@ -185,3 +190,12 @@ def rms_norm(pool: ThreadPool, x: torch.Tensor, weight: torch.Tensor, epsilon: f
 
 def select_instruction_set(name: str) -> None:
     """Use an instruction set in this process from now on; raises ValueError if the machine cannot run it."""
+
+def store_codes(
+    pool: ThreadPool, layer: int, batch: Batch, cache: KvCache, keys: torch.Tensor, values: torch.Tensor
+) -> None:
+    """Write codes of a ragged batch's new keys and values [T, kv_heads, head_dim] to a layer's slots.
+
+    A head's largest magnitude has the code 127. Raises TypeError for a cache without codes, ValueError if there is no such
+    layer, or the batch does not fit the cache.
+    """

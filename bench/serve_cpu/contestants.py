@@ -14,28 +14,33 @@ TITLES = {
     "continuous": "transformers, continuous batching",
 }
 SERVERS = (*OURS, "vllm", "vllm_flashcodec")
-WRITTEN = re.compile(r"(?P<kind>\w+)(@(?P<python>[^:]+))?(:(?P<options>.+))?")
+QUANTIZED = ("int8", "int4")
+WRITTEN = re.compile(r"(?P<kind>\w+)(\+(?P<weights>\w+))?(@(?P<python>[^:]+))?(:(?P<options>.+))?")
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """One that is compared. `name` is as the user wrote it; `python` serves ours in place of the one that runs this."""
+    """One that is compared. `name` is as the user wrote it; `python` serves ours in place of the one that runs this.
+
+    `weights` says which quantised checkpoint it serves; empty: the plain one.
+    """
 
     name: str
     kind: str
     python: str = ""
     options: tuple[str, ...] = ()
+    weights: str = ""
 
     @property
     def title(self) -> str:
         where = f"at {self.python}" if self.python else ""
-        return ", ".join(part for part in (TITLES[self.kind], where, " ".join(self.options)) if part)
+        return ", ".join(part for part in (TITLES[self.kind], self.weights, where, " ".join(self.options)) if part)
 
 
 def read(text: str) -> Contestant:
-    """Read KIND[@PYTHON][:OPTIONS], as in `shared:--order=fcfs` or `shared@/other/.venv/bin/python`.
+    """Read KIND[+WEIGHTS][@PYTHON][:OPTIONS], as in `vllm+int8` or `shared@/other/.venv/bin/python:--order=fcfs`.
 
-    Raises ValueError if there is no such kind, or if it takes no options or no other Python.
+    Raises ValueError if there is no such kind, or if it takes no options, no other weights or no other Python.
     """
     written = WRITTEN.fullmatch(text)
     if written is None or written["kind"] not in TITLES:
@@ -46,4 +51,7 @@ def read(text: str) -> Contestant:
         raise ValueError(f"{text}: only {' and '.join(OURS)} can be served by another Python")
     if options and kind not in SERVERS:
         raise ValueError(f"{text}: only {', '.join(SERVERS)} take options")
-    return Contestant(text, kind, python, options)
+    weights = written["weights"] or ""
+    if weights and (kind not in SERVERS or weights not in QUANTIZED):
+        raise ValueError(f"{text}: only {', '.join(SERVERS)} serve other weights, which are {' and '.join(QUANTIZED)}")
+    return Contestant(text, kind, python, options, weights)

@@ -26,6 +26,7 @@ import course
 import footage
 import httpx
 import install_vllm
+import quantized
 import servers
 import typer
 import workloads
@@ -50,7 +51,7 @@ NOTES = {
 
 DEFAULT = "shared,monolithic,vllm,generate,continuous"
 USUAL = ",".join(name for name in workloads.WORKLOADS if name not in workloads.LONG)
-VARIANTS = "KIND[@PYTHON][:OPTIONS], as in shared:--no-overlap"
+VARIANTS = "KIND[+WEIGHTS][@PYTHON][:OPTIONS], as in shared:--no-overlap or vllm+int8"
 
 Report = dict[str, Any]
 Tell = Callable[[str], None]
@@ -72,9 +73,18 @@ class Plan:
 
     def server(self, contestant: Contestant) -> Server:
         """Return a server; raises StartError if it is not installed."""
+        model = self.model_of(contestant)
         if contestant.kind in OURS:
-            return servers.ours(contestant, self.model, self.folder, self.options)
-        return servers.vllm(contestant, self.model, self.folder, self.vllm, bool(workloads.LONG & set(self.names)))
+            return servers.ours(contestant, model, self.folder, self.options)
+        return servers.vllm(contestant, model, self.folder, self.vllm, bool(workloads.LONG & set(self.names)))
+
+    def model_of(self, contestant: Contestant) -> Path:
+        """Return the checkpoint that it serves; a quantised one is made if missing."""
+        if not contestant.weights:
+            return self.model
+        folder = self.model.with_name(f"{self.model.name}-{contestant.weights}")
+        made = (folder / "model.safetensors").exists()
+        return folder if made else quantized.make(self.model, contestant.weights, folder)
 
     def workloads_of(self, contestant: Contestant) -> list[str]:
         return [workload for workload in self.names if workload in OFFLINE.get(contestant.kind, self.names)]

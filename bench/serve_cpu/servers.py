@@ -41,14 +41,17 @@ class Server:
 
 
 def ours(contestant: Contestant, model: Path, media: Path, options: Sequence[str]) -> Server:
-    """Return our server, without caches as the other: rounds repeat what was asked before."""
+    """Return our server, without caches as the other, for rounds repeat what was asked before, and without drafts: random
+    weights repeat themselves more than texts do.
+    """
     python, *command = serve_command(model, "--placement", contestant.kind)
     if contestant.python:  # whose own packages are to be found, not those of the folder that this runs in
         python, command = contestant.python, ["-P", *command]
     limits = ["--max-model-len", str(CONTEXT), "--kv-cache-mib", str(KV_CACHE_GIB * 1024)]
     no_caches = ["--no-prefix-cache", "--visual-cache-mib", "0"]
+    no_drafts = [] if contestant.python else ["--speculative-tokens", "0"]  # which other checkouts may not know
     media_path = ["--allowed-local-media-path", str(media)]
-    return Server([python, *command, *limits, *no_caches, *media_path, *options, *contestant.options])
+    return Server([python, *command, *limits, *no_caches, *no_drafts, *media_path, *options, *contestant.options])
 
 
 def vllm(contestant: Contestant, model: Path, media: Path, folder: Path, long_videos: bool = False) -> Server:

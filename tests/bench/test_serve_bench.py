@@ -16,10 +16,17 @@ import memory
 import phases
 import psutil
 import pytest
+import quantized
 import servers
 import timeline
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from unifiedserve.memory.tensors import SafetensorsFiles
+from unifiedserve.models.tiny import make_checkpoint
+from unifiedserve.quantization.matrix import QuantizedMatrix
+from unifiedserve.quantization.read import QuantizedTensors
 
 REPOSITORY = Path(__file__).parents[2]
 SCRIPT = REPOSITORY / "bench" / "serve_cpu" / "run.py"
@@ -140,10 +147,29 @@ def test_a_contestant_is_read_from_text(text: str, kind: str, python: str, optio
     assert contestants.read(text) == contestants.Contestant(text, kind, python, options)
 
 
-@pytest.mark.parametrize("text", ["sglang", "vllm@/python", "generate:--fast", "shared@", "", "shared:'--order"])
+@pytest.mark.parametrize(
+    "text",
+    ["sglang", "vllm@/python", "generate:--fast", "generate+int8", "vllm+int2", "shared@", "", "shared:'--order"],
+)
 def test_what_is_no_contestant_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no server|only|No closing"):
         contestants.read(text)
+
+
+@pytest.mark.parametrize("kind", contestants.QUANTIZED)
+def test_a_quantised_checkpoint_is_what_it_was_made_of(kind: str, tmp_path: Path) -> None:
+    plain = make_checkpoint(tmp_path / "plain", 0, {"hidden_size": 384, "intermediate_size": 384})
+    assert contestants.read(f"vllm+{kind}").weights == kind
+    quantized.make(plain, kind, tmp_path / kind)
+    config = json.loads((tmp_path / kind / "config.json").read_text())["quantization_config"]
+    found = dict(QuantizedTensors(SafetensorsFiles(tmp_path / kind), config).read())
+    matrices = {name: each for name, each in found.items() if isinstance(each, QuantizedMatrix)}
+    assert any("down_proj" in name for name in matrices)
+    before = load_file(plain / "model.safetensors")
+    assert found.keys() == before.keys()
+    for name, matrix in matrices.items():
+        off = (matrix.dequantize() - before[name].float()).norm() / before[name].float().norm()
+        assert off < {"int8": 0.02, "int4": 0.2}[kind]
 
 
 def test_ours_is_served_by_the_checkout_that_was_named(tmp_path: Path) -> None:

@@ -86,6 +86,13 @@ def test_dtypes_of_older_gpus(gpu: Callable[..., None]) -> None:
         turing.check("bfloat16")
 
 
+def test_a_cache_of_codes_is_for_the_processor(gpu: Callable[..., None]) -> None:
+    gpu()
+    with pytest.raises(ConfigError, match="--kv-cache-dtype int8: only the CPU's kernels"):
+        CudaDevice(EngineConfig(kv_cache_dtype="int8")).check("bfloat16")
+    CudaDevice(EngineConfig()).check("bfloat16")
+
+
 def test_its_memory(gpu: Callable[..., None]) -> None:
     gpu()
     assert CudaDevice(EngineConfig()).room() == ("Test GPU", 8 << 30, 1 << 30)

@@ -102,9 +102,16 @@ def prepare(ours: Processor, hf: Reference, case: Case) -> Request:
 
 
 class Loop:
-    def __init__(self, adapter: LanguageAdapter, pages: int = 512, page_size: int = 16, seed: int = 0) -> None:
+    def __init__(
+        self,
+        adapter: LanguageAdapter,
+        pages: int = 512,
+        page_size: int = 16,
+        seed: int = 0,
+        kv_dtype: torch.dtype | None = None,
+    ) -> None:
         self.adapter = adapter
-        layout = KVLayout.of(adapter.config, page_size, adapter.dtype)
+        layout = KVLayout.of(adapter.config, page_size, kv_dtype or adapter.dtype)
         self.pool = PagePool.create(
             f"test-models-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes, adapter.device.place
         )

@@ -150,9 +150,10 @@ def test_bfloat16(structure: str, instruction_set: str, pool_name: str) -> None:
 @torch.inference_mode()
 @pytest.mark.parametrize("instruction_set", _core.instruction_sets())
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("coded", [False, True], ids=["values", "codes"])
 @pytest.mark.parametrize("structure", ["qwen2", "qwen3"])
 def test_rows_of_a_step_are_bit_by_bit_those_of_steps_of_their_own(
-    structure: str, dtype: torch.dtype, instruction_set: str, pool_name: str
+    structure: str, coded: bool, dtype: torch.dtype, instruction_set: str, pool_name: str
 ) -> None:
     """Drafts rely on it. On the way the context comes to be attended to in one part more."""
     model = make_model(structure).to(dtype)
@@ -167,7 +168,7 @@ def test_rows_of_a_step_are_bit_by_bit_those_of_steps_of_their_own(
     before = _core.instruction_set()
     _core.select_instruction_set(instruction_set)
     try:
-        for kv in make_cache(model, pool_name, dtype, pages=130):
+        for kv in make_cache(model, pool_name, torch.int8 if coded else dtype, pages=130):
             logits(kv, 0, 1020)
             alone = torch.cat([logits(kv, place, place + 1) for place in range(1020, 1030)])
             for rows in (2, 3, 5, 8, 10):

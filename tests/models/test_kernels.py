@@ -98,7 +98,7 @@ def test_codes(
     x[:, :, 0] = 127
     codes = torch.randint(0, 2**bits, (outputs, groups * group), dtype=torch.uint8, generator=random)
     zeros = torch.randint(0, 2**bits, (outputs, groups), dtype=torch.uint8, generator=random)
-    scales = torch.rand(outputs, groups, generator=random)
+    scales = torch.rand(outputs, groups, generator=random).half()
     bias = torch.randn(outputs, generator=random).to(dtype)
     grouped = codes.view(outputs, groups, group).double()
     weight = ((grouped - zeros[:, :, None].double()) * scales[:, :, None].double()).flatten(1)
@@ -114,7 +114,7 @@ def test_codes(
 
 def test_codes_of_rows_without_a_value(instruction_set: str) -> None:
     codes, table = torch.full((16, 32), 7, dtype=torch.uint8), torch.ones(16, 1)
-    weight = _core.Weight(to_panels(codes), 16, 32, None, by_panel(table), by_panel(table.byte()))
+    weight = _core.Weight(to_panels(codes), 16, 32, None, by_panel(table.half()), by_panel(table.byte()))
     y = torch.full((1, 16), torch.nan)
     _core.linear(POOL, torch.zeros(1, 32), weight, y)
     assert torch.equal(y, torch.zeros(1, 16))

@@ -34,7 +34,7 @@ def code_weight(**changes: Any) -> _core.Weight:
         "panels": torch.zeros(1, 16, 16, 4, dtype=torch.uint8),
         "outputs": 5,
         "inputs": 64,
-        "scales": torch.ones(1, 2, 16),
+        "scales": torch.ones(1, 2, 16, dtype=torch.float16),
         "zeros": torch.zeros(1, 2, 16, dtype=torch.uint8),
     }
     return _core.Weight(**arguments | changes)
@@ -84,6 +84,17 @@ def cache(dtype: torch.dtype = torch.float32) -> _core.KvCache:
     return _core.KvCache(torch.zeros(2, 2, 2, 8, KV_HEADS, HEAD_DIM, dtype=dtype))
 
 
+def coded_cache(**changes: Any) -> _core.KvCache:
+    codes = torch.zeros(2, 2, 2, 8, KV_HEADS, HEAD_DIM, dtype=torch.int8)
+    return _core.KvCache(**{"data": codes, "scales": torch.ones(2, 2, 2, KV_HEADS, 8)} | changes)
+
+
+def store_codes(**changes: Any) -> None:
+    new = torch.zeros(3, KV_HEADS, HEAD_DIM)
+    arguments = {"layer": 0, "batch": batch(), "cache": coded_cache(), "keys": new, "values": new}
+    _core.store_codes(POOL, **arguments | changes)
+
+
 def step(**changes: Any) -> None:
     arguments = {
         "embeds": torch.zeros(3, HIDDEN),
@@ -113,13 +124,28 @@ def rms_norm(**changes: Any) -> None:
     _core.rms_norm(POOL, **arguments | changes)
 
 
-@pytest.mark.parametrize("call", [linear, code_weight, decoder, batch, cache, step, attend, attend_sequences, rms_norm])
+@pytest.mark.parametrize(
+    "call",
+    [
+        linear,
+        code_weight,
+        decoder,
+        batch,
+        cache,
+        coded_cache,
+        store_codes,
+        step,
+        attend,
+        attend_sequences,
+        rms_norm,
+    ],
+)
 def test_what_fits_is_taken(call: Callable[[], object]) -> None:
     call()
 
 
 HALF = torch.bfloat16
-SIXTEENS = {"scales": torch.ones(1, 4, 16), "zeros": torch.zeros(1, 4, 16, dtype=torch.uint8)}
+SIXTEENS = {"scales": torch.ones(1, 4, 16, dtype=torch.float16), "zeros": torch.zeros(1, 4, 16, dtype=torch.uint8)}
 
 
 @pytest.mark.parametrize(
@@ -132,6 +158,11 @@ SIXTEENS = {"scales": torch.ones(1, 4, 16), "zeros": torch.zeros(1, 4, 16, dtype
         (decoder, {"key_norm": torch.ones(HEAD_DIM, dtype=torch.float64)}, "key_norm: expected float32, got float64"),
         (batch, {"slots": int32(0, 1, 2)}, "slots: expected int64, got int32"),
         (cache, {"dtype": torch.int32}, "data: expected float32 or bfloat16, got int32"),
+        (cache, {"dtype": torch.int8}, "data: expected float32 or bfloat16, got int8"),
+        (coded_cache, {"data": torch.zeros(2, 2, 2, 8, KV_HEADS, HEAD_DIM)}, "data: expected int8, got float32"),
+        (coded_cache, {"scales": torch.ones(2, 2, 2, KV_HEADS, 8, dtype=HALF)}, "scales: expected float32"),
+        (store_codes, {"cache": cache()}, "cache: expected int8, got float32"),
+        (store_codes, {"keys": torch.zeros(3, KV_HEADS, HEAD_DIM, dtype=torch.int8)}, "keys: expected float32 or"),
         (step, {"embeds": torch.zeros(3, HIDDEN, dtype=HALF)}, "embeds: expected float32, got bfloat16"),
         (step, {"sine": torch.zeros(3, HEAD_DIM, dtype=torch.bool)}, "sine: expected float32, got bool"),
         (step, {"cache": cache(HALF)}, "cache: expected float32, got bfloat16"),
@@ -155,7 +186,7 @@ def test_types(call: Callable[..., object], change: dict[str, Any], message: str
         (decoder, {"down": weight(HIDDEN, 7)}, r"layers\[1\].down: expected shape .*=24\], got \[16, 7\]"),
         (code_weight, {"inputs": 48}, r"panels: expected shape \[panels=1, lanes=12, .*\], got \[1, 16, 16, 4\]"),
         (code_weight, {"zeros": torch.zeros(1, 1, 16, dtype=torch.uint8)}, r"zeros: expected shape .*groups=2"),
-        (code_weight, {"scales": torch.ones(1, 4, 16), "zeros": None}, "codes need scales and zeros"),
+        (code_weight, {"zeros": None}, "codes need scales and zeros"),
         (code_weight, SIXTEENS, "scales: expected groups of 32, 64 or 128 inputs, got 4 for 64 inputs"),
         (code_weight, {"panels": torch.zeros(2, 16, 16, 4, dtype=torch.uint8)}, "panels=1"),
         (decoder, {"input_norm": torch.ones(3)}, r"input_norm: expected shape \[hidden=16\], got \[3\]"),
@@ -167,6 +198,13 @@ def test_types(call: Callable[..., object], change: dict[str, Any], message: str
         (step, {"hidden": torch.zeros(3, HIDDEN)}, r"hidden: expected shape \[wanted=1, hidden=16\]"),
         (attend, {"q": torch.zeros(3, HEADS, 8)}, r"q: expected shape \[tokens=3, heads=4, head_dim=4\]"),
         (attend, {"q": torch.zeros(3, 3, HEAD_DIM), "out": torch.zeros(3, 3, HEAD_DIM)}, "3 query heads for 2"),
+        (
+            coded_cache,
+            {"scales": torch.ones(2, 2, 2, 8, KV_HEADS)},
+            r"scales: expected shape .*heads=2, page_size=8",
+        ),
+        (store_codes, {"values": torch.zeros(3, 1, HEAD_DIM)}, r"values: expected shape \[tokens=3, kv_heads=2,"),
+        (store_codes, {"layer": 2}, "no layer 2"),
         (attend_sequences, {"sine": torch.zeros(6, 4)}, r"sine: expected shape \[rows=6, head_dim / 2=2\]"),
         (attend_sequences, {"qkv": torch.zeros(6, 2, 2, 4)}, r"qkv: expected shape \[rows=6, kinds=3,"),
         (rms_norm, {"weight": torch.ones(9)}, r"weight: expected shape \[width=8\], got \[9\]"),
@@ -185,6 +223,7 @@ def test_shapes(call: Callable[..., object], change: dict[str, Any], message: st
         (linear, {"y": torch.zeros(3, 6)[:, :5]}, r"y: expected contiguous memory, got strides \[6, 1\]"),
         (step, {"cosine": torch.zeros(HEAD_DIM).expand(3, -1)}, "cosine: expected contiguous memory"),
         (batch, {"slots": torch.arange(6)[::2]}, "slots: expected contiguous memory"),
+        (coded_cache, {"scales": torch.ones(2, 2, 2, KV_HEADS, 9)[..., :8]}, "scales: expected contiguous memory"),
     ],
 )
 def test_strides(call: Callable[..., object], change: dict[str, Any], message: str) -> None:

@@ -3,9 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unifiedserve.scheduling.speculation import ROW_COST, Acceptance
+from unifiedserve.scheduling.speculation import Acceptance, row_cost
 
 STEPS = 400
+
+ROW_COST = row_cost(16)
 
 
 def after(outcomes: list[bool], acceptance: Acceptance | None = None) -> Acceptance:
@@ -19,7 +21,7 @@ def after(outcomes: list[bool], acceptance: Acceptance | None = None) -> Accepta
 def test_a_text_that_drafts_never_fit_costs_less_than_two_steps_of_four_hundred() -> None:
     acceptance, rows = Acceptance(), 0
     for _ in range(STEPS):
-        drafted = acceptance.length
+        drafted = acceptance.length(ROW_COST)
         rows += drafted
         acceptance = acceptance.after(drafted, 0)
     assert 0 < rows * ROW_COST < 2
@@ -27,12 +29,12 @@ def test_a_text_that_drafts_never_fit_costs_less_than_two_steps_of_four_hundred(
 
 def test_drafts_come_back_when_a_text_begins_to_repeat_itself() -> None:
     acceptance, came = after([False] * STEPS), 0
-    assert acceptance.length == 0
+    assert acceptance.length(ROW_COST) == 0
     for _ in range(30):
-        drafted = acceptance.length
+        drafted = acceptance.length(ROW_COST)
         came += 1 + drafted
         acceptance = acceptance.after(drafted, drafted)
-    assert acceptance.length >= 7
+    assert acceptance.length(ROW_COST) >= 7
     assert came > 60
 
 
@@ -41,8 +43,14 @@ def test_lengths_grow_with_what_is_right_whatever_came_before(drafts: list[tuple
     acceptance = Acceptance()
     for drafted, accepted in drafts:
         acceptance = acceptance.after(drafted, min(drafted, accepted))
-    assert acceptance.length >= 0
+    assert acceptance.length(ROW_COST) >= 0
     worse, better = acceptance.after(4, 1), acceptance.after(4, 3)
-    assert worse.length <= better.length
-    assert after([True] * 1000, acceptance).length > 31
-    assert after([False] * 1000, acceptance).length == 0
+    assert worse.length(ROW_COST) <= better.length(ROW_COST)
+    assert after([True] * 1000, acceptance).length(ROW_COST) > 31
+    assert after([False] * 1000, acceptance).length(ROW_COST) == 0
+
+
+def test_a_row_costs_more_where_weights_are_quick_to_read() -> None:
+    sure = after([True] * 6)
+    assert row_cost(5) > row_cost(8) > row_cost(16) > row_cost(32)
+    assert sure.length(row_cost(5)) < sure.length(row_cost(16))

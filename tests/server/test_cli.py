@@ -69,6 +69,7 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["serve", "--port", "70000"], ["--port", "65535"]),
         (["serve", "--placement", "sideways"], ["--placement", "sideways"]),
         (["serve", "--load-format", "zeros"], ["--load-format", "zeros", "dummy"]),
+        (["serve", "--kv-cache-dtype", "fp4"], ["--kv-cache-dtype", "fp4", "int8"]),
         (["serve", "--gpu-memory-utilization", "1.5"], ["--gpu-memory-utilization"]),
         pytest.param(["serve", "--port", "0", "--device", "cuda"], ["--device cuda:"], marks=WITHOUT_GPU),
         (["serve", "--media-timeout", "0"], ["--media-timeout"]),

@@ -17,6 +17,8 @@ class PagedKV(Protocol):
     page_size: int
     #: [num_pages, layers, 2, page_size, kv_heads, head_dim], K before V
     pages: Tensor
+    #: float32 [num_pages, layers, 2, kv_heads, page_size], if `pages` are codes of int8; None if they are not
+    scales: Tensor | None
 
     def k(self, layer: int) -> Tensor: ...
 

@@ -55,10 +55,10 @@ struct WeightTensors {
   WeightCodes weight_codes(const std::string& name) const;
 };
 
-// The cache, if it holds elements of T; else throws pybind11::type_error.
+// The cache, if it holds elements of T or codes; else throws pybind11::type_error.
 template <class T>
 const KvCache& cache_of(const KvCache& cache) {
-  if (cache.type != kElementType<T>) throw_wrong_type("cache", name_of(kElementType<T>), cache.type);
+  if (!cache.coded() && cache.type != kElementType<T>) throw_wrong_type("cache", name_of(kElementType<T>), cache.type);
   return cache;
 }
 

@@ -17,14 +17,14 @@ constexpr std::int64_t lane_stride_of(std::int64_t head_dim) {
 inline int whole_vectors(int count) { return static_cast<int>((count + kWidth - 1) / kWidth * kWidth); }
 
 // Vectors of n elements each to lanes [lane_stride_of(n), kBlockKeys].
-template <class T>
-void pack_keys(const T* const* keys, int count, std::int64_t n, float* out) {
+template <class T, class Stored>
+void pack_keys(const Stored* const* keys, int count, std::int64_t n, float* out) {
   const std::int64_t lanes = lanes_of<T>(n);
   for (int key = 0; key < count; key += kWidth) {
     for (std::int64_t lane = 0; lane < lanes; lane += kWidth) {
       Float square[kWidth];
 #pragma GCC unroll 16
-      for (int i = 0; i < kWidth; ++i) square[i] = key + i < count ? lanes_at(keys[key + i], lane, n) : Float{};
+      for (int i = 0; i < kWidth; ++i) square[i] = key + i < count ? lanes_at<T>(keys[key + i], lane, n) : Float{};
       transpose(square);
 #pragma GCC unroll 16
       for (int i = 0; i < kWidth; ++i) store(out + (lane + i) * kBlockKeys + key, square[i]);
@@ -33,10 +33,10 @@ void pack_keys(const T* const* keys, int count, std::int64_t n, float* out) {
 }
 
 // Elements [i, i + kWidth) of as many of `count` values as share a lane; a value lies `distance` behind its key.
-template <class T>
-Float value_lanes(const T* const* keys, std::int64_t distance, int count, std::int64_t n, std::int64_t i) {
+template <class T, class Stored>
+Float value_lanes(const Stored* const* keys, std::int64_t distance, int count, std::int64_t n, std::int64_t i) {
   const auto element = [&](int number) {
-    const T* const from = keys[number] + distance + i;
+    const Stored* const from = keys[number] + distance + i;
     return n - i >= kWidth ? load(from) : load(from, n - i);
   };
   if constexpr (Product<T>::kValues == 1) {
@@ -48,23 +48,39 @@ Float value_lanes(const T* const* keys, std::int64_t distance, int count, std::i
 }
 
 // Values of n elements each to lanes [lanes_of(count), padded(n)].
-template <class T>
-void pack_values(const T* const* keys, std::int64_t distance, int count, std::int64_t n, float* out) {
+template <class T, class Stored>
+void pack_values(const Stored* const* keys, std::int64_t distance, int count, std::int64_t n, float* out) {
   for (int key = 0; key < count; key += Product<T>::kValues, out += padded(n)) {
     std::int64_t i = 0;
-    for (; i < n; i += kWidth) store(out + i, value_lanes(keys + key, distance, count - key, n, i));
+    for (; i < n; i += kWidth) store(out + i, value_lanes<T>(keys + key, distance, count - key, n, i));
     for (; i < padded(n); i += kWidth) store(out + i, Float{});
   }
 }
+
+// What a block's scores and weights are multiplied by, key by key: nothing, or scales of codes.
+struct NoFactors {
+  Float to_scores(Float scores, int /*key*/) const { return scores; }
+  Float to_weights(Float weights, int /*key*/) const { return weights; }
+};
+struct CodeScales {
+  float keys[kBlockKeys];  // positive: some scores are -inf
+  float values[kBlockKeys];
+
+  Float to_scores(Float scores, int key) const { return scores * load(keys + key); }
+  Float to_weights(Float weights, int key) const { return weights * load(values + key); }
+};
 
 // The first elements of a row of scores, of which the last may be hidden.
 template <int kCount>
 struct Scores {
   Float values[kCount / kWidth];
 
-  Scores(const float* scores, float scale) {
+  template <class Factors>
+  Scores(const float* scores, float scale, const Factors& factors) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kCount / kWidth; ++i) values[i] = load(scores + i * kWidth) * scale;
+    for (int i = 0; i < kCount / kWidth; ++i) {
+      values[i] = factors.to_scores(load(scores + i * kWidth) * scale, i * kWidth);
+    }
   }
 
   void hide_from(std::int64_t visible) {
@@ -85,18 +101,19 @@ struct Scores {
     return maximum(high);
   }
 
-  // Writes weights, as lanes; returns their sum.
-  template <class T>
-  float weigh(float high, float* out) const {
+  // Writes weights, multiplied and as lanes; returns the sum of the plain ones.
+  template <class T, class Factors>
+  float weigh(float high, const Factors& factors, float* out) const {
     Float total = {};
 #pragma GCC unroll 16
     for (int i = 0; i < kCount / kWidth; ++i) {
       const Float weight = exponential(values[i] - high);
       total += weight;
+      const Float factor = factors.to_weights(weight, i * kWidth);
       if constexpr (Product<T>::kValues == 1) {
-        store(out + i * kWidth, weight);
+        store(out + i * kWidth, factor);
       } else {
-        store(reinterpret_cast<T*>(out) + i * kWidth, weight);
+        store(reinterpret_cast<T*>(out) + i * kWidth, factor);
       }
     }
     return sum(total);
@@ -115,9 +132,9 @@ struct RowState {
   float* sum;
 };
 
-template <class T, int kCount>
-void soften_scores(float* scores, std::int64_t visible, float scale, const RowState& row) {
-  Scores<kCount> weights(scores, scale);
+template <class T, int kCount, class Factors>
+void soften_scores(float* scores, std::int64_t visible, float scale, const Factors& factors, const RowState& row) {
+  Scores<kCount> weights(scores, scale, factors);
   if (visible < kCount) weights.hide_from(visible);
   const float before = *row.maximum;
   const float high = weights.highest();
@@ -129,17 +146,18 @@ void soften_scores(float* scores, std::int64_t visible, float scale, const RowSt
       *row.sum *= factor;
     }
   }
-  *row.sum += weights.template weigh<T>(*row.maximum, scores);
+  *row.sum += weights.template weigh<T>(*row.maximum, factors, scores);
 }
 
 // Products of a row with a block's keys, `visible` of them (not 0), to weights of `count`, whole vectors, and its state
 // as these need it.
-template <class T, int kCount = kBlockKeys>
-void soften_row(float* scores, std::int64_t visible, int count, float scale, const RowState& row) {
+template <class T, int kCount = kBlockKeys, class Factors>
+void soften_row(float* scores, std::int64_t visible, int count, float scale, const Factors& factors,
+                const RowState& row) {
   if constexpr (kCount > kWidth) {
-    if (count < kCount) return soften_row<T, kCount - kWidth>(scores, visible, count, scale, row);
+    if (count < kCount) return soften_row<T, kCount - kWidth>(scores, visible, count, scale, factors, row);
   }
-  soften_scores<T, kCount>(scores, visible, scale, row);
+  soften_scores<T, kCount>(scores, visible, scale, factors, row);
 }
 
 }  // namespace

@@ -2,17 +2,18 @@
 namespace unified {
 namespace {
 
-// Where the keys of a block are; their values lie `tile.values` behind them.
-template <class T>
+// Where the keys of a block are, and of codes the scales; what belongs to their values lies at a distance.
+template <class Stored>
 struct Block {
-  const T* rows[kBlockKeys];
+  const Stored* rows[kBlockKeys];
+  const float* scales[kCoded<Stored> ? kBlockKeys : 1];
   int count;
 };
 
 // A tile's scratch memory, and the block at hand.
-template <class T>
+template <class T, class Stored>
 struct Workspace {
-  explicit Workspace(const AttentionTile<T>& tile)
+  explicit Workspace(const AttentionTile<T, Stored>& tile)
       : rows(tile.tokens * tile.group),
         width(padded(tile.head_dim)),
         lanes(lanes_of<T>(tile.head_dim)),
@@ -30,30 +31,31 @@ struct Workspace {
   float* keys;     // [lane_stride, kBlockKeys]
   float* values;   // [lanes_of(kBlockKeys), width]
   float* scores;   // [rows, kBlockKeys]
-  Block<T> block = {};
+  Block<Stored> block = {};
 };
 
-template <class T>
-void pack_queries(const AttentionTile<T>& tile, const Workspace<T>& work) {
+template <class T, class Stored>
+void pack_queries(const AttentionTile<T, Stored>& tile, const Workspace<T, Stored>& work) {
   float* out = work.queries;
   for (int token = 0; token < tile.tokens; ++token) {
     for (int head = 0; head < tile.group; ++head, out += work.lane_stride) {
       const T* const q = tile.q + token * tile.q_stride + head * tile.head_dim;
-      for (std::int64_t i = 0; i < work.lanes; i += kWidth) store(out + i, lanes_at(q, i, tile.head_dim));
+      for (std::int64_t i = 0; i < work.lanes; i += kWidth) store(out + i, lanes_at<T>(q, i, tile.head_dim));
     }
   }
 }
 
 // None if `first` is behind the last key.
-template <class T>
-Block<T> find_keys(const AttentionTile<T>& tile, std::int64_t first) {
-  Block<T> block;
+template <class T, class Stored>
+Block<Stored> find_keys(const AttentionTile<T, Stored>& tile, std::int64_t first) {
+  Block<Stored> block;
   const std::int64_t left = tile.last_key - first;
   block.count = static_cast<int>(left < kBlockKeys ? left : kBlockKeys);
   const std::int32_t* page = tile.pages + first / tile.page_size;
   auto slot = static_cast<int>(first % tile.page_size);
   for (int i = 0; i < block.count; ++i) {
     block.rows[i] = tile.keys + *page * tile.page_stride + slot * tile.token_stride;
+    if constexpr (kCoded<Stored>) block.scales[i] = tile.scales + *page * tile.scale_stride + slot;
     if (++slot == tile.page_size) {
       slot = 0;
       ++page;
@@ -63,16 +65,32 @@ Block<T> find_keys(const AttentionTile<T>& tile, std::int64_t first) {
 }
 
 // Pages are scattered and seen once a step: waiting for each row would take longer than all the rest.
-template <class T>
-void prefetch(const Block<T>& block, std::int64_t offset, std::int64_t head_dim) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
+template <class Stored>
+void prefetch(const Block<Stored>& block, std::int64_t head_dim, std::int64_t offset, std::int64_t scale_offset) {
+  constexpr std::int64_t kLine = 64 / sizeof(Stored);
   for (int i = 0; i < block.count; ++i) {
     for (std::int64_t at = 0; at < head_dim; at += kLine) __builtin_prefetch(block.rows[i] + offset + at);
+    if constexpr (kCoded<Stored>) __builtin_prefetch(block.scales[i] + scale_offset);
   }
 }
 
-template <class T>
-void soften(const AttentionTile<T>& tile, std::int64_t first_key, const Workspace<T>& work) {
+template <class T, class Stored>
+auto factors_of(const AttentionTile<T, Stored>& tile, const Block<Stored>& block) {
+  if constexpr (kCoded<Stored>) {
+    CodeScales scales = {};
+    for (int i = 0; i < block.count; ++i) {
+      scales.keys[i] = block.scales[i][0];
+      scales.values[i] = block.scales[i][tile.value_scales];
+    }
+    return scales;
+  } else {
+    return NoFactors{};
+  }
+}
+
+template <class T, class Stored>
+void soften(const AttentionTile<T, Stored>& tile, std::int64_t first_key, const Workspace<T, Stored>& work) {
+  const auto factors = factors_of(tile, work.block);
   const int count = whole_vectors(work.block.count);
   for (int row = 0; row < work.rows; ++row) {
     float* const scores = work.scores + static_cast<std::int64_t>(row) * kBlockKeys;
@@ -84,32 +102,32 @@ void soften(const AttentionTile<T>& tile, std::int64_t first_key, const Workspac
       continue;
     }
     for (std::int64_t key = 0; key < hidden; ++key) scores[key] = -__builtin_inff();
-    soften_row<T>(scores, visible, count, tile.scale,
+    soften_row<T>(scores, visible, count, tile.scale, factors,
                   {tile.out + row * work.width, work.width, tile.maximum + row, tile.sum + row});
   }
 }
 
-template <class T>
-void attend(const AttentionTile<T>& tile) {
-  Workspace<T> work(tile);
+template <class T, class Stored>
+void attend(const AttentionTile<T, Stored>& tile) {
+  Workspace<T, Stored> work(tile);
   for (int row = 0; row < work.rows; ++row) {
     tile.maximum[row] = -__builtin_inff();
     tile.sum[row] = 0;
   }
   std::memset(tile.out, 0, static_cast<std::size_t>(work.rows * work.width) * sizeof(float));
   pack_queries(tile, work);
-  Block<T> next = find_keys(tile, tile.first_key);
-  prefetch(next, 0, tile.head_dim);
+  Block<Stored> next = find_keys(tile, tile.first_key);
+  prefetch(next, tile.head_dim, 0, 0);
   for (std::int64_t first = tile.first_key; first < tile.last_key; first += kBlockKeys) {
-    const Block<T>& block = work.block = next;
-    prefetch(block, tile.values, tile.head_dim);
-    pack_keys(block.rows, block.count, tile.head_dim, work.keys);
+    const Block<Stored>& block = work.block = next;
+    prefetch(block, tile.head_dim, tile.values, tile.value_scales);
+    pack_keys<T>(block.rows, block.count, tile.head_dim, work.keys);
     multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
                 work.rows, whole_vectors(block.count));
     next = find_keys(tile, first + kBlockKeys);
-    prefetch(next, 0, tile.head_dim);
+    prefetch(next, tile.head_dim, 0, 0);
     soften(tile, first, work);
-    pack_values(block.rows, tile.values, block.count, tile.head_dim, work.values);
+    pack_values<T>(block.rows, tile.values, block.count, tile.head_dim, work.values);
     multiply<T>(
         {work.scores, kBlockKeys, work.values, work.width, lanes_of<T>(block.count), tile.out, work.width, true},
         work.rows, work.width);

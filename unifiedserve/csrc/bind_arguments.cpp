@@ -8,18 +8,32 @@ namespace unified {
 
 namespace {
 
-KvCache kv_cache(const TensorView& data) {
-  return with_element_type(data.type(), "data", [&]<class T>() {
-    Size pages("pages");
-    Size layers("layers");
-    Size kinds("kinds", 2);
-    Size page_size("page_size");
-    Size kv_heads("kv_heads");
-    Size head_dim("head_dim");
-    T* const elements = data.as<T>("data", {pages, layers, kinds, page_size, kv_heads, head_dim});
-    return KvCache{elements,          data.type(),      pages.value(),   layers.value(),
-                   page_size.value(), kv_heads.value(), head_dim.value()};
-  });
+KvCache kv_cache(const TensorView& data, const std::optional<TensorView>& scales) {
+  Size pages("pages");
+  Size layers("layers");
+  Size kinds("kinds", 2);
+  Size page_size("page_size");
+  Size kv_heads("kv_heads");
+  Size head_dim("head_dim");
+  const auto cache_of = [&]<class Stored>() -> KvCache {
+    const auto elements = data.rows<Stored>("data", {pages, layers, kinds, page_size, kv_heads, head_dim});
+    return {.data = elements.data,
+            .scales = nullptr,
+            .type = data.type(),
+            .pages = pages.value(),
+            .layers = layers.value(),
+            .page_size = page_size.value(),
+            .kv_heads = kv_heads.value(),
+            .head_dim = head_dim.value(),
+            .page_stride = elements.stride,
+            .scale_stride = 0};
+  };
+  if (!scales) return with_element_type(data.type(), "data", cache_of);
+  KvCache cache = cache_of.operator()<std::int8_t>();
+  const auto factors = scales->rows<float>("scales", {pages, layers, kinds, kv_heads, page_size});
+  cache.scales = factors.data;
+  cache.scale_stride = factors.stride;
+  return cache;
 }
 
 Batch batch_of(const TensorView& qo_indptr, const TensorView& kv_page_indptr, const TensorView& kv_page_indices,
@@ -78,7 +92,7 @@ WeightCodes WeightTensors::weight_codes(const std::string& name) const {
   Size number("panels", panel_count());
   Size groups("groups");
   Size of_panel("outputs of a panel", kPanelOutputs);
-  const auto* const scales = codes->scales.as<const float>(name + ".scales", {number, groups, of_panel});
+  const auto* const scales = codes->scales.as<const Float16>(name + ".scales", {number, groups, of_panel});
   const auto* const zeros = codes->zeros.as<const std::uint8_t>(name + ".zeros", {number, groups, of_panel});
   const std::int64_t group = groups.value() == 0 ? 0 : inputs / groups.value();
   if ((group != 32 && group != 64 && group != 128) || group * groups.value() != inputs) {
@@ -90,8 +104,11 @@ WeightCodes WeightTensors::weight_codes(const std::string& name) const {
 
 void bind_arguments(py::module_& module) {
   py::class_<KvCache>(module, "KvCache",
-                      "Pages of keys and values [pages, layers, 2, page_size, kv_heads, head_dim], K before V.")
-      .def(py::init(&kv_cache), py::arg("data"), py::keep_alive<1, 2>());
+                      R"(Pages of keys and values [pages, layers, 2, page_size, kv_heads, head_dim], K before V.
+
+Of int8 they are codes, and scales are float32 [pages, layers, 2, kv_heads, page_size]. Pages may lie at a distance.)")
+      .def(py::init(&kv_cache), py::arg("data"), py::arg("scales") = py::none(), py::keep_alive<1, 2>(),
+           py::keep_alive<1, 3>());
   py::class_<Batch>(
       module, "Batch",
       "The index arrays of a RaggedBatch: int32, `slots` int64. Raises ValueError if they contradict each "
@@ -104,7 +121,7 @@ void bind_arguments(py::module_& module) {
 
 panels are [ceil(outputs / 16), inputs / values, 16, values], each of 16 outputs with `values` of their inputs side by
 side: 1 for float32, 2 for bfloat16. Of uint8 they are codes: 4 inputs of 8 bits, or 8 inputs of 4 bits, in the low halves
-of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales float32 and zeros uint8
+of 4 bytes and then in the high ones. A weight is then (code - zero) * scale; scales float16 and zeros uint8
 [ceil(outputs / 16), inputs / group, 16], of groups of 32, 64 or 128 inputs. Raises ValueError for other shapes.)")
       .def(py::init(&weight_of), py::arg("panels"), py::arg("outputs"), py::arg("inputs"), py::arg("bias") = py::none(),
            py::arg("scales") = py::none(), py::arg("zeros") = py::none(), py::keep_alive<1, 2>(),

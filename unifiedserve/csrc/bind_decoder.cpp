@@ -131,7 +131,8 @@ void bind_decoder(py::module_& module) {
   py::class_<BoundDecoder>(module, "Decoder",
                            R"(The layers of a llama-like decoder over a ragged batch of T tokens, W of them wanted.
 
-Weights, activations and cache have one element type, float32 or bfloat16; cosine and sine are float32 [T, head_dim].
+Weights, activations and cache have one element type, float32 or bfloat16, or the cache has codes; cosine and sine are
+float32 [T, head_dim].
 Raises ValueError if a batch does not fit the cache. One call at a time.)")
       .def(py::init(&make_decoder), py::arg("pool"), py::arg("shape"), py::arg("layers"), py::arg("final_norm"),
            py::keep_alive<1, 2>(), py::keep_alive<1, 4>(), py::keep_alive<1, 5>())

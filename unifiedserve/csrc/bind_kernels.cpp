@@ -28,10 +28,14 @@ void bound_linear(ThreadPool& pool, const TensorView& x, const WeightTensors& we
   });
 }
 
+void check_layer(const KvCache& cache, std::int64_t layer) {
+  if (layer < 0 || layer >= cache.layers) throw std::invalid_argument("no layer " + std::to_string(layer));
+}
+
 void bound_attend(ThreadPool& pool, std::int64_t layer, const Batch& batch, const KvCache& cache, const TensorView& q,
                   const TensorView& out, float scale, std::optional<std::int64_t> window) {
   batch.check(cache);
-  if (layer < 0 || layer >= cache.layers) throw std::invalid_argument("no layer " + std::to_string(layer));
+  check_layer(cache, layer);
   if (window && *window < 1) throw std::invalid_argument("a window of " + std::to_string(*window) + " keys");
   with_element_type(q.type(), "q", [&]<class T>() {
     Size tokens("tokens", batch.tokens());
@@ -43,6 +47,25 @@ void bound_attend(ThreadPool& pool, std::int64_t layer, const Batch& batch, cons
                                 window.value_or(PagedAttention<T>::kEverything));
     attention.plan(batch);
     attention.run(batch, cache_of<T>(cache), layer, queries, attended);
+  });
+}
+
+void bound_store_codes(ThreadPool& pool, std::int64_t layer, const Batch& batch, const KvCache& cache,
+                       const TensorView& keys, const TensorView& values) {
+  batch.check(cache);
+  check_layer(cache, layer);
+  if (!cache.coded()) throw_wrong_type("cache", name_of(kElementType<std::int8_t>), cache.type);
+  with_element_type(keys.type(), "keys", [&]<class T>() {
+    Size tokens("tokens", batch.tokens());
+    Size kv_heads("kv_heads", cache.kv_heads);
+    Size head_dim("head_dim", cache.head_dim);
+    const T* const key = keys.as<const T>("keys", {tokens, kv_heads, head_dim});
+    const T* const value = values.as<const T>("values", {tokens, kv_heads, head_dim});
+    const std::int64_t width = cache.token_stride();
+    for_rows(pool, batch.tokens(), width, [&](std::int64_t row, int /*thread*/) {
+      const std::int64_t slot = batch.slots[static_cast<std::size_t>(row)];
+      cache.store_codes(layer, slot, key + row * width, value + row * width);
+    });
   });
 }
 
@@ -87,6 +110,12 @@ void bind_kernels(py::module_& module) {
 
 A token sees the last `window` keys up to its own, by default all. Raises ValueError if there is no such layer, the
 window is not positive, or the batch does not fit the cache.)");
+  module.def("store_codes", &bound_store_codes, py::arg("pool"), py::arg("layer"), py::arg("batch"), py::arg("cache"),
+             py::arg("keys"), py::arg("values"), Release(),
+             R"(Write codes of a ragged batch's new keys and values [T, kv_heads, head_dim] to a layer's slots.
+
+A head's largest magnitude has the code 127. Raises TypeError for a cache without codes, ValueError if there is no such
+layer, or the batch does not fit the cache.)");
   module.def("attend_sequences", &bound_attend_sequences, py::arg("pool"), py::arg("qkv"), py::arg("cosine"),
              py::arg("sine"), py::arg("groups"), py::arg("out"), py::arg("scale"), Release(),
              R"(Attend from all rows of a sequence to all of them.

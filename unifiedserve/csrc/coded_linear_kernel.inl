@@ -9,13 +9,13 @@ constexpr std::int64_t kPartInputs = 512;
 // sum + the four products of codes without a sign and those with one that share a lane.
 inline Int add_products(Int sum, Int unsigned_codes, Int codes) {
 #if SIMD_WIDTH == 16 && defined(__AVX512VNNI__)
-  return __builtin_bit_cast(Int, _mm512_dpbusd_epi32(__builtin_bit_cast(__m512i, sum),
-                                                     __builtin_bit_cast(__m512i, unsigned_codes),
-                                                     __builtin_bit_cast(__m512i, codes)));
+  return __builtin_bit_cast(
+      Int, _mm512_dpbusd_epi32(__builtin_bit_cast(__m512i, sum), __builtin_bit_cast(__m512i, unsigned_codes),
+                               __builtin_bit_cast(__m512i, codes)));
 #elif SIMD_WIDTH == 8 && defined(__AVXVNNI__)
-  return __builtin_bit_cast(Int, _mm256_dpbusd_avx_epi32(__builtin_bit_cast(__m256i, sum),
-                                                         __builtin_bit_cast(__m256i, unsigned_codes),
-                                                         __builtin_bit_cast(__m256i, codes)));
+  return __builtin_bit_cast(
+      Int, _mm256_dpbusd_avx_epi32(__builtin_bit_cast(__m256i, sum), __builtin_bit_cast(__m256i, unsigned_codes),
+                                   __builtin_bit_cast(__m256i, codes)));
 #else
   // As pairs of 16 bits: what adds up pairs of 8 bits would saturate.
   using Short __attribute__((vector_size(4 * SIMD_WIDTH))) = std::int16_t;
@@ -50,7 +50,7 @@ struct GroupCodes {
   std::int64_t panel_stride;
   std::int64_t lanes;
   const std::uint8_t* zeros;
-  const float* scales;
+  const Float16* scales;
   std::int64_t table_stride;  // from a panel's zeros and scales to the next one's
   const std::int32_t* x;      // lanes of the first row
   std::int64_t x_stride;
@@ -60,7 +60,8 @@ struct GroupCodes {
 };
 
 template <int kBits, int kRows, int kVectors>
-__attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::int64_t first_lane, const Fetch& fetch, Float (&sums)[kRows][kVectors]) {
+__attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::int64_t first_lane, const Fetch& fetch,
+                                                     Float (&sums)[kRows][kVectors]) {
   constexpr int kParts = 8 / kBits;
   Int products[kRows][kVectors] = {};
   for (std::int64_t i = 0; i < at.lanes; ++i) {
@@ -68,8 +69,8 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
     Int weights[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      weights[v] = __builtin_bit_cast(Int, load(at.weights + v / kPanelVectors * at.panel_stride + i * kLaneFloats +
-                                                v % kPanelVectors * kWidth));
+      weights[v] = __builtin_bit_cast(
+          Int, load(at.weights + v / kPanelVectors * at.panel_stride + i * kLaneFloats + v % kPanelVectors * kWidth));
     }
 #pragma GCC unroll 2
     for (int number = 0; number < kParts; ++number) {

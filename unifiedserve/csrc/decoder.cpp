@@ -90,8 +90,7 @@ void Decoder<T>::plan(const Batch& batch, const KvCache& cache) {
 
 // The columns [first, first + hidden) of embeddings of `width`.
 template <class T>
-void Decoder<T>::widen_columns(const T* embeds, std::int64_t width, std::int64_t first, std::int64_t rows,
-                               float* out) {
+void Decoder<T>::widen_columns(const T* embeds, std::int64_t width, std::int64_t first, std::int64_t rows, float* out) {
   for_rows(pool_, rows, shape_.hidden, [&](std::int64_t row, int /*thread*/) {
     kernels<T>().widen(embeds + row * width + first, shape_.hidden, out + row * shape_.hidden);
   });
@@ -118,27 +117,41 @@ void Decoder<T>::attend(std::int64_t index, const Batch& batch, const KvCache& c
 
 template <class T>
 void Decoder<T>::rotate(std::int64_t index, const Rotation& rotation, const Batch& batch, const KvCache& cache) {
-  const DecoderLayer<T>& layer = layers_[static_cast<std::size_t>(index)];
   for_rows(pool_, batch.tokens(), qkv_width_, [&](std::int64_t row, int /*thread*/) {
-    rotate_row(layer, qkv_.data() + row * qkv_width_, rotation.cosine + row * shape_.head_dim,
-               rotation.sine + row * shape_.head_dim, q_.data() + row * shape_.heads * shape_.head_dim,
-               cache.key<T>(index, batch.slots[static_cast<std::size_t>(row)]), cache.value_offset());
+    const std::int64_t angle = row * shape_.head_dim;
+    rotate_row(index, qkv_.data() + row * qkv_width_, {rotation.cosine + angle, rotation.sine + angle}, cache,
+               batch.slots[static_cast<std::size_t>(row)], q_.data() + row * shape_.heads * shape_.head_dim);
   });
 }
 
 template <class T>
-void Decoder<T>::rotate_row(const DecoderLayer<T>& layer, float* qkv, const float* cosine, const float* sine, T* q,
-                            T* key, std::int64_t value_offset) const {
+void Decoder<T>::rotate_row(std::int64_t index, float* qkv, const Rotation& rotation, const KvCache& cache,
+                            std::int64_t slot, T* q) const {
+  const DecoderLayer<T>& layer = layers_[static_cast<std::size_t>(index)];
+  const std::int64_t width = shape_.kv_heads * shape_.head_dim;
+  float* const key = qkv + shape_.heads * shape_.head_dim;
+  const float* const value = key + width;
+  rotate_heads(qkv, shape_.heads, layer.query_norm, rotation, q);
+  if (cache.coded()) {
+    rotate_heads(key, shape_.kv_heads, layer.key_norm, rotation, key);
+    cache.store_codes(index, slot, key, value);
+  } else {
+    T* const stored = cache.key<T>(index, slot);
+    rotate_heads(key, shape_.kv_heads, layer.key_norm, rotation, stored);
+    kernels<T>().narrow(value, 1, width, stored + cache.value_offset());
+  }
+}
+
+// `out` may be `from`.
+template <class T>
+template <class Out>
+void Decoder<T>::rotate_heads(float* from, std::int64_t count, const T* norm, const Rotation& rotation,
+                              Out* out) const {
   const std::int64_t n = shape_.head_dim;
-  const auto heads = [&](float* from, std::int64_t count, const T* norm, T* to) {
-    for (std::int64_t head = 0; head < count; ++head, from += n, to += n) {
-      if (norm != nullptr) kernels<T>().norm_in_place(from, n, norm, shape_.epsilon);
-      kernels<T>().rotate(from, cosine, sine, n, to);
-    }
-  };
-  heads(qkv, shape_.heads, layer.query_norm, q);
-  heads(qkv + shape_.heads * n, shape_.kv_heads, layer.key_norm, key);
-  kernels<T>().narrow(qkv + (shape_.heads + shape_.kv_heads) * n, 1, shape_.kv_heads * n, key + value_offset);
+  for (std::int64_t head = 0; head < count; ++head, from += n, out += n) {
+    if (norm != nullptr) kernels<T>().norm_in_place(from, n, norm, shape_.epsilon);
+    kernels<Out>().rotate(from, rotation.cosine, rotation.sine, n, out);
+  }
 }
 
 template <class T>

@@ -44,8 +44,8 @@ class Decoder {
 
   // Hidden states after the final norm of the wanted tokens, [wanted, hidden], from embeddings [tokens, width]; cosine
   // and sine are [tokens, head_dim]. Columns beyond the first `hidden` are added after the first layers, as many after
-  // each. Writes all tokens' keys and values to the cache. Throws std::invalid_argument if the batch contradicts itself,
-  // the cache does not fit, or there is something to be added after the last layer.
+  // each. Writes all tokens' keys and values to the cache. Throws std::invalid_argument if the batch contradicts
+  // itself, the cache does not fit, or there is something to be added after the last layer.
   void step(const T* embeds, std::int64_t width, const float* cosine, const float* sine, const Batch& batch,
             const KvCache& cache, T* hidden);
 
@@ -60,8 +60,10 @@ class Decoder {
   void widen_columns(const T* embeds, std::int64_t width, std::int64_t first, std::int64_t rows, float* out);
   void norm(std::int64_t rows, const T* weight, T* out);
   void rotate(std::int64_t index, const Rotation& rotation, const Batch& batch, const KvCache& cache);
-  void rotate_row(const DecoderLayer<T>& layer, float* qkv, const float* cosine, const float* sine, T* q, T* key,
-                  std::int64_t value_offset) const;
+  void rotate_row(std::int64_t index, float* qkv, const Rotation& rotation, const KvCache& cache, std::int64_t slot,
+                  T* q) const;
+  template <class Out>
+  void rotate_heads(float* from, std::int64_t count, const T* norm, const Rotation& rotation, Out* out) const;
   void attend(std::int64_t index, const Batch& batch, const KvCache& cache);
   void gate(std::int64_t rows);
 

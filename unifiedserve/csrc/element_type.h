@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "bfloat16.h"
+#include "float16.h"
 #include "native/dlpack.h"
 
 namespace unified {
@@ -19,9 +20,13 @@ inline constexpr ElementType kElementType<std::int32_t>{0, 32, 1};
 template <>
 inline constexpr ElementType kElementType<std::int64_t>{0, 64, 1};
 template <>
+inline constexpr ElementType kElementType<std::int8_t>{0, 8, 1};
+template <>
 inline constexpr ElementType kElementType<std::uint8_t>{1, 8, 1};
 template <>
 inline constexpr ElementType kElementType<float>{2, 32, 1};
+template <>
+inline constexpr ElementType kElementType<Float16>{2, 16, 1};
 template <>
 inline constexpr ElementType kElementType<BFloat16>{4, 16, 1};
 

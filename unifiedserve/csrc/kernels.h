@@ -3,14 +3,16 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "bfloat16.h"
+#include "float16.h"
 
 namespace unified {
 
-// Weights [outputs, inputs] lie in panels of so many outputs, [inputs / values, kPanelOutputs, values]: side by side are
-// lanes of 32 bits of all the panel's outputs, with 1 value of float32, 2 of bfloat16, or 4 or 8 codes. What lacks of a
-// last panel is zero.
+// Weights [outputs, inputs] lie in panels of so many outputs, [inputs / values, kPanelOutputs, values]: side by side
+// are lanes of 32 bits of all the panel's outputs, with 1 value of float32, 2 of bfloat16, or 4 or 8 codes. What lacks
+// of a last panel is zero.
 constexpr std::int64_t kPanelOutputs = 16;
 
 // x [rows, inputs] and panels of weights; y[r * y_stride + o] is their product plus bias[o] (if there is one), added to
@@ -30,11 +32,11 @@ struct LinearTile {
 
 // Rows of `inputs` codes of 8 bits: `group` of them share a scale.
 struct CodedRows {
-  std::int8_t* codes;   // [rows, inputs]
-  float* scales;        // [rows, inputs / group]
-  std::int32_t* sums;   // of a group's codes, [rows, inputs / group]
+  std::int8_t* codes;  // [rows, inputs]
+  float* scales;       // [rows, inputs / group]
+  std::int32_t* sums;  // of a group's codes, [rows, inputs / group]
   std::int64_t inputs;
-  std::int64_t group;   // 32, 64 or 128
+  std::int64_t group;  // 32, 64 or 128
 };
 
 // The same with codes of the weights: a weight is (code - zero) * scale.
@@ -43,7 +45,7 @@ struct CodedTile {
   CodedRows x;
   std::int64_t rows;
   const std::uint8_t* panels;
-  const float* scales;        // [panels, inputs / group, kPanelOutputs]
+  const Float16* scales;      // [panels, inputs / group, kPanelOutputs]
   const std::uint8_t* zeros;  // likewise
   const T* bias;
   std::int64_t outputs;
@@ -60,9 +62,13 @@ constexpr std::int64_t padded(std::int64_t head_dim) {
   return (head_dim + kHeadPadding - 1) / kHeadPadding * kHeadPadding;
 }
 
+// Whether keys and values are stored as codes of 8 bits: times their scale, a row's own, they are what was stored.
+template <class Stored>
+inline constexpr bool kCoded = std::is_same_v<Stored, std::int8_t>;
+
 // Consecutive tokens of one sequence, with the query heads that share a key/value head, over a range of its keys.
 // Row (t, g) is token t's head g of the group.
-template <class T>
+template <class T, class Stored>
 struct AttentionTile {
   const T* q;  // of row (0, 0); a token's heads lie back to back
   std::int64_t q_stride;
@@ -70,10 +76,13 @@ struct AttentionTile {
   int group;
   std::int64_t head_dim;
 
-  const T* keys;        // of token 0 of page 0, this head
+  const Stored* keys;   // of token 0 of page 0, this head
   std::int64_t values;  // distance from a key to its value
   std::int64_t page_stride;
   std::int64_t token_stride;
+  const float* scales;        // of codes, likewise; those of a page's tokens lie side by side
+  std::int64_t value_scales;  // distance from a key's to its value's
+  std::int64_t scale_stride;  // from a page's to the next one's
   const std::int32_t* pages;
   int page_size;
   std::int64_t first_key;
@@ -121,7 +130,7 @@ constexpr std::int64_t sequence_scratch(std::int64_t head_dim) {
   return (2 * kSequenceRows + 3 * kBlockKeys) * padded(head_dim) + kSequenceBlock * kBlockKeys + 2 * kSequenceRows;
 }
 
-// T is the type of weights, of the cache and of what goes into matrix products; the rest is float32.
+// T is the type of weights, of a cache without codes and of what goes into matrix products; the rest is float32.
 template <class T>
 struct Kernels {
   void (*linear)(const LinearTile<T>& tile);
@@ -129,7 +138,8 @@ struct Kernels {
   void (*linear_int4)(const CodedTile<T>& tile);
   // Codes of row x to row `row`.
   void (*encode)(const T* x, const CodedRows& out, std::int64_t row);
-  void (*attend)(const AttentionTile<T>& tile);
+  void (*attend)(const AttentionTile<T, T>& tile);
+  void (*attend_codes)(const AttentionTile<T, std::int8_t>& tile);
   void (*attend_sequence)(const SequenceTile<T>& tile);
   // out = x / rms(x) * weight
   void (*norm)(const float* x, std::int64_t n, const T* weight, float epsilon, T* out);
@@ -142,6 +152,8 @@ struct Kernels {
   void (*widen)(const T* x, std::int64_t n, float* out);
   // out = x * scale, rounded to nearest even
   void (*narrow)(const float* x, float scale, std::int64_t n, T* out);
+  // Codes of x; returns their scale, which is positive: the largest magnitude has the code 127 or -127.
+  float (*quantize)(const T* x, std::int64_t n, std::int8_t* codes);
 };
 
 struct KernelSet {

@@ -24,7 +24,8 @@ constexpr Kernels<T> kernels_of() {
       .linear_int8 = linear_codes<T, 8>,
       .linear_int4 = linear_codes<T, 4>,
       .encode = encode<T>,
-      .attend = attend<T>,
+      .attend = attend<T, T>,
+      .attend_codes = attend<T, std::int8_t>,
       .attend_sequence = attend_sequence<T>,
       .norm = norm<float, T, T>,
       .norm_row = norm<T, T, T>,
@@ -33,6 +34,7 @@ constexpr Kernels<T> kernels_of() {
       .gate = gate<T>,
       .widen = widen<T>,
       .narrow = narrow<T>,
+      .quantize = quantize<T>,
   };
 }
 

@@ -14,7 +14,7 @@ namespace unified {
 struct WeightCodes {
   int bits = 0;  // 0: the weights are no codes
   std::int64_t group = 0;
-  const float* scales = nullptr;         // [panels, inputs / group, kPanelOutputs]
+  const Float16* scales = nullptr;      // [panels, inputs / group, kPanelOutputs]
   const std::uint8_t* zeros = nullptr;  // likewise
 };
 
@@ -46,20 +46,21 @@ struct Piece {
 };
 
 // Calls run(piece) on the pool's threads. A piece is a block of rows that stays in a near cache and some outputs: so
-// many that memory streams, but a few pieces for each thread.
+// many that memory streams, and as many as other pieces have, so that no thread waits for another's.
 template <class T, class Run>
 void for_pieces(ThreadPool& pool, std::int64_t rows, const Weight<T>& weight, Run run) {
   constexpr std::int64_t kRowBytes = 1 << 20;
   constexpr std::int64_t kWeightBytes = 512 << 10;
   constexpr std::int64_t kOutputs = 4 * kPanelOutputs;
-  const std::int64_t share = weight.outputs / (4 * static_cast<std::int64_t>(pool.threads()));
   const std::int64_t row_step = round_up(kRowBytes / (weight.inputs * static_cast<std::int64_t>(sizeof(T))), 12);
-  const std::int64_t output_step = round_up(std::min(kWeightBytes / weight.bytes(weight.inputs), share), kOutputs);
-  const std::int64_t columns = (weight.outputs + output_step - 1) / output_step;
+  const std::int64_t units = (weight.outputs + kOutputs - 1) / kOutputs;
+  const std::int64_t columns =
+      std::min(units, round_up(weight.bytes(weight.inputs) * weight.outputs / kWeightBytes, pool.threads()));
   pool.run((rows + row_step - 1) / row_step * columns, [&](std::int64_t number, int /*thread*/) {
     const std::int64_t row = number / columns * row_step;
-    const std::int64_t output = number % columns * output_step;
-    run(Piece{row, std::min(row_step, rows - row), output, std::min(output_step, weight.outputs - output)});
+    const std::int64_t output = units * (number % columns) / columns * kOutputs;
+    const std::int64_t end = std::min(units * (number % columns + 1) / columns * kOutputs, weight.outputs);
+    run(Piece{row, std::min(row_step, rows - row), output, end - output});
   });
 }
 

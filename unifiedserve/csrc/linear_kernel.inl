@@ -45,8 +45,8 @@ void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
     Float weights[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      weights[v] = load(part.panels + v / kPanelVectors * part.panel_stride + i * kLaneFloats +
-                        v % kPanelVectors * kWidth);
+      weights[v] =
+          load(part.panels + v / kPanelVectors * part.panel_stride + i * kLaneFloats + v % kPanelVectors * kWidth);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
@@ -74,18 +74,18 @@ void linear_rows(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
 template <class T, int kVectors>
 void linear_part(const LinearTile<T>& tile, const TilePart& part, std::int64_t output) {
   for_row_tiles(tile.rows, Lane<T>::kRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
-    linear_rows<T, kVectors>(tile, part, output, row, rows,
-                             fetch_of(part, kVectors / kPanelVectors, number, tiles));
+    linear_rows<T, kVectors>(tile, part, output, row, rows, fetch_of(part, kVectors / kPanelVectors, number, tiles));
   });
 }
 
 template <class T>
 void linear(const LinearTile<T>& tile) {
   const std::int64_t lanes = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
-  for_parts(tile.panels, tile.outputs, lanes, Lane<T>::part(tile.rows), [&](const TilePart& part, std::int64_t output, bool wide) {
-    if (wide) return linear_part<T, kWideVectors>(tile, part, output);
-    linear_part<T, kPanelVectors>(tile, part, output);
-  });
+  for_parts(tile.panels, tile.outputs, lanes, Lane<T>::part(tile.rows),
+            [&](const TilePart& part, std::int64_t output, bool wide) {
+              if (wide) return linear_part<T, kWideVectors>(tile, part, output);
+              linear_part<T, kPanelVectors>(tile, part, output);
+            });
 }
 
 }  // namespace

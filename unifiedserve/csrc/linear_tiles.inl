@@ -16,7 +16,8 @@ struct TilePart {
   const float* next;  // what is needed after it, of as many panels and lanes; or null
 };
 
-// The panels [first, last) of a part's next one that a tile of rows is to fetch: the first of several tiles waits itself.
+// The panels [first, last) of a part's next one that a tile of rows is to fetch: the first of several tiles waits
+// itself.
 struct Fetch {
   const float* from;
   std::int64_t panel_stride;
@@ -67,8 +68,8 @@ void for_row_tiles(std::int64_t rows, int most, Run run) {
   }
 }
 
-// Where a tile's sums are: `outputs` of them there are, perhaps fewer than fit. They begin with the bias, if there is one,
-// and what is there already if they `accumulate`.
+// Where a tile's sums are: `outputs` of them there are, perhaps fewer than fit. They begin with the bias, if there is
+// one, and what is there already if they `accumulate`.
 template <class T>
 struct TileTarget {
   float* y;
@@ -116,7 +117,8 @@ struct TileTarget {
 template <class T, class Tile>
 TileTarget<T> target_of(const Tile& tile, std::int64_t output, std::int64_t row, bool begun) {
   return {tile.y + row * tile.y_stride + output, tile.y_stride,
-          tile.bias == nullptr || begun ? nullptr : tile.bias + output, tile.outputs - output, tile.accumulate || begun};
+          tile.bias == nullptr || begun ? nullptr : tile.bias + output, tile.outputs - output,
+          tile.accumulate || begun};
 }
 
 }  // namespace

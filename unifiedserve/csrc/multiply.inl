@@ -75,8 +75,8 @@ void multiply(const Multiplication& m, int rows, std::int64_t columns) {
 }
 
 // Lanes [lane, lane + kWidth) of a vector of n elements, zeros behind it.
-template <class T>
-Float lanes_at(const T* vector, std::int64_t lane, std::int64_t n) {
+template <class T, class Stored>
+Float lanes_at(const Stored* vector, std::int64_t lane, std::int64_t n) {
   constexpr int kStep = kWidth * Product<T>::kValues;
   const std::int64_t first = lane * Product<T>::kValues;
   return first + kStep <= n ? Product<T>::lanes(vector + first) : Product<T>::lanes(vector + first, n - first);

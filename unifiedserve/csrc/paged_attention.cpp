@@ -98,29 +98,46 @@ void PagedAttention<T>::attend(const Task& task, int thread, const Batch& batch,
   const bool whole = block.parts == 1;
   const Partial result =
       partial(whole ? scratch : partials_.data() + (block.first_partial + task.part) * partial_size());
+  float* const rest = scratch + partial_size();
+  if (cache.coded()) {
+    kernels<T>().attend_codes(tile<std::int8_t>(task, batch, cache, layer, q, result, rest));
+  } else {
+    kernels<T>().attend(tile<T>(task, batch, cache, layer, q, result, rest));
+  }
+  if (whole) write(block, result, out);
+}
+
+template <class T>
+template <class Stored>
+AttentionTile<T, Stored> PagedAttention<T>::tile(const Task& task, const Batch& batch, const KvCache& cache,
+                                                 std::int64_t layer, const T* q, const Partial& result,
+                                                 float* scratch) const {
+  const Block& block = blocks_[static_cast<std::size_t>(task.block)];
   const std::int64_t first_key = block.first_key + task.part * kPartKeys;
   const std::int64_t last_key = block.first_position + block.tokens;
-  kernels<T>().attend({.q = q + (block.first_row * heads_ + block.kv_head * group()) * head_dim_,
-                       .q_stride = heads_ * head_dim_,
-                       .tokens = block.tokens,
-                       .group = static_cast<int>(group()),
-                       .head_dim = head_dim_,
-                       .keys = cache.keys<T>(layer) + block.kv_head * head_dim_,
-                       .values = cache.value_offset(),
-                       .page_stride = cache.page_stride(),
-                       .token_stride = cache.token_stride(),
-                       .pages = batch.pages.data() + batch.ranges[static_cast<std::size_t>(block.sequence)],
-                       .page_size = static_cast<int>(cache.page_size),
-                       .first_key = first_key,
-                       .last_key = whole ? last_key : std::min(last_key, first_key + kPartKeys),
-                       .first_position = block.first_position,
-                       .window = window_,
-                       .scale = scale_,
-                       .scratch = scratch + partial_size(),
-                       .out = result.out,
-                       .maximum = result.maximum,
-                       .sum = result.sum});
-  if (whole) write(block, result, out);
+  return {.q = q + (block.first_row * heads_ + block.kv_head * group()) * head_dim_,
+          .q_stride = heads_ * head_dim_,
+          .tokens = block.tokens,
+          .group = static_cast<int>(group()),
+          .head_dim = head_dim_,
+          .keys = cache.keys<Stored>(layer) + block.kv_head * head_dim_,
+          .values = cache.value_offset(),
+          .page_stride = cache.page_stride,
+          .token_stride = cache.token_stride(),
+          .scales = cache.coded() ? cache.key_scales(layer, block.kv_head) : nullptr,
+          .value_scales = cache.value_scale_offset(),
+          .scale_stride = cache.scale_stride,
+          .pages = batch.pages.data() + batch.ranges[static_cast<std::size_t>(block.sequence)],
+          .page_size = static_cast<int>(cache.page_size),
+          .first_key = first_key,
+          .last_key = block.parts == 1 ? last_key : std::min(last_key, first_key + kPartKeys),
+          .first_position = block.first_position,
+          .window = window_,
+          .scale = scale_,
+          .scratch = scratch,
+          .out = result.out,
+          .maximum = result.maximum,
+          .sum = result.sum};
 }
 
 template <class T>

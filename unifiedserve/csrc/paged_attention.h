@@ -11,9 +11,9 @@
 
 namespace unified {
 
-// Causal attention of a ragged batch over the keys and values of one layer, in place in their pages; those of the new
-// tokens are there already. A token sees the last `window` keys up to its own. Query heads that share a key/value head
-// are computed together.
+// Causal attention of a ragged batch over the keys and values of one layer, in place in their pages, of T or codes;
+// those of the new tokens are there already. A token sees the last `window` keys up to its own. Query heads that share
+// a key/value head are computed together.
 template <class T>
 class PagedAttention {
  public:
@@ -55,6 +55,9 @@ class PagedAttention {
   void plan_sequence(const Batch& batch, std::int64_t sequence);
   void attend(const Task& task, int thread, const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q,
               T* out);
+  template <class Stored>
+  AttentionTile<T, Stored> tile(const Task& task, const Batch& batch, const KvCache& cache, std::int64_t layer,
+                                const T* q, const Partial& result, float* scratch) const;
   Partial partial(float* memory) const;
   void merge(const Block& block, T* out);
   void write(const Block& block, const Partial& result, T* out) const;

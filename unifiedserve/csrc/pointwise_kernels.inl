@@ -71,5 +71,24 @@ void narrow(const float* x, float scale, std::int64_t n, T* out) {
   for_vectors(n, [&](std::int64_t i, std::int64_t count) { put(out + i, take(x + i, count) * scale, count); });
 }
 
+template <class T>
+float quantize(const T* x, std::int64_t n, std::int8_t* codes) {
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves an integer in the low bits
+  constexpr float kLeast = 1e-30F;       // smaller ones have no inverse
+  Float highest = splat(kLeast);
+  for_vectors(n, [&](std::int64_t i, std::int64_t count) {
+    const Float value = take(x + i, count);
+    highest = greater(greater(value, -value), highest);
+  });
+  const float most = maximum(highest);
+  const float factor = 127.0F / most;
+  for_vectors(n, [&](std::int64_t i, std::int64_t count) {
+    std::int8_t rounded[kWidth];
+    store_codes(rounded, __builtin_bit_cast(Int, take(x + i, count) * factor + kRound));
+    std::memcpy(codes + i, rounded, static_cast<std::size_t>(count));
+  });
+  return most / 127.0F;
+}
+
 }  // namespace
 }  // namespace unified

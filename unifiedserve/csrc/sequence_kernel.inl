@@ -54,7 +54,7 @@ class Sequence {
       const int count = static_cast<int>(rows_ - row < kBlockKeys ? rows_ - row : kBlockKeys);
       for (int i = 0; i < count; ++i) rotate_row(tile_.first + row + i, 0, rotated(i));
       for (std::int64_t i = 0; i < count * stride_; i += kWidth) {
-        store(queries_ + row * stride_ + i, lanes_at(rotated(0), i, count * head_size()));
+        store(queries_ + row * stride_ + i, lanes_at<T>(rotated(0), i, count * head_size()));
       }
     }
   }
@@ -90,12 +90,12 @@ class Sequence {
       rotate_row(first + i, tile_.keys, rotated(i));
       rows[i] = rotated(i);
     }
-    pack_keys(rows, count_, head_size(), keys_);
+    pack_keys<T>(rows, count_, head_size(), keys_);
     for (int i = 0; i < count_; ++i) {
       rows[i] = tile_.q + (first + i) * tile_.row_stride + tile_.keys;
       prefetch(rows[i] + tile_.keys + tile_.head_dim);
     }
-    pack_values(rows, tile_.keys, count_, tile_.head_dim, values_);
+    pack_values<T>(rows, tile_.keys, count_, tile_.head_dim, values_);
   }
 
   // Some queries and the block of keys at hand.
@@ -106,7 +106,7 @@ class Sequence {
         {queries_ + row * stride_, stride_, keys_, kBlockKeys, lanes_of<T>(tile_.head_dim), scores_, kBlockKeys, false},
         rows, count);
     for (int i = 0; i < rows; ++i) {
-      soften_row<T>(scores_ + static_cast<std::int64_t>(i) * kBlockKeys, count_, count, tile_.scale,
+      soften_row<T>(scores_ + static_cast<std::int64_t>(i) * kBlockKeys, count_, count, tile_.scale, NoFactors{},
                     {out + i * width_, width_, maximum_ + row + i, sum_ + row + i});
     }
     multiply<T>({scores_, kBlockKeys, values_, width_, lanes_of<T>(count_), out, width_, true}, rows, width_);

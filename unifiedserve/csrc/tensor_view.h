@@ -37,6 +37,13 @@ class Size {
 
 using Shape = std::initializer_list<std::reference_wrapper<Size>>;
 
+// Rows along a tensor's first dimension, each contiguous, and the elements from one to the next.
+template <class T>
+struct Rows {
+  T* data;
+  std::int64_t stride;
+};
+
 // A tensor argument, as DLPack describes it. Does not keep the tensor alive.
 class TensorView {
  public:
@@ -54,6 +61,12 @@ class TensorView {
     check(name, kElementType<T>, shape);
     return static_cast<T*>(data_);
   }
+  // The same for one whose entries of the first dimension may lie at a distance.
+  template <class T>
+  Rows<T> rows(std::string_view name, Shape shape) const {
+    check(name, kElementType<T>, shape, 1);
+    return {static_cast<T*>(data_), strides_[0]};
+  }
   // The same for one dimension of any size.
   template <class T>
   std::span<const T> vector(std::string_view name) const {
@@ -65,9 +78,10 @@ class TensorView {
  private:
   static constexpr std::size_t kMaxDimensions = 8;
 
-  void check(std::string_view name, ElementType type, Shape shape) const;
+  // Of the first `loose` dimensions strides may be any.
+  void check(std::string_view name, ElementType type, Shape shape, std::size_t loose = 0) const;
   bool has(Shape shape) const;
-  bool is_contiguous() const;
+  bool is_contiguous(std::size_t loose) const;
   std::span<const std::int64_t> shape() const { return std::span(shape_).first(dimensions_); }
   std::span<const std::int64_t> strides() const { return std::span(strides_).first(dimensions_); }
 

@@ -10,6 +10,7 @@
 #endif
 
 #include "bfloat16.h"
+#include "float16.h"
 
 namespace unified {
 namespace {
@@ -41,12 +42,56 @@ inline Half load_bits(const BFloat16* from) {
 inline Word widen_bits(Half bits) { return __builtin_convertvector(bits, Word); }
 inline Float load(const BFloat16* from) { return as_float(widen_bits(load_bits(from)) << 16); }
 
+using Code __attribute__((vector_size(SIMD_WIDTH))) = std::uint8_t;
+using SignedCode __attribute__((vector_size(SIMD_WIDTH))) = std::int8_t;
+
+#if SIMD_WIDTH == 16
+// Without a mask, GCC 12 warns of what its own headers leave undefined.
+constexpr std::uint16_t kAllLanes = 0xffff;
+#endif
+
+inline Int load_codes(const std::uint8_t* from) {
+  Code codes;
+  std::memcpy(&codes, from, sizeof codes);
+  // What compilers make of a conversion goes through all elements.
+#if SIMD_WIDTH == 16 && defined(__AVX512F__)
+  return __builtin_bit_cast(Int, _mm512_maskz_cvtepu8_epi32(kAllLanes, __builtin_bit_cast(__m128i, codes)));
+#elif SIMD_WIDTH == 8 && defined(__AVX2__)
+  return __builtin_bit_cast(Int, _mm256_cvtepu8_epi32(_mm_loadu_si64(&codes)));
+#else
+  return __builtin_convertvector(codes, Int);
+#endif
+}
+
+inline Int load_codes(const std::int8_t* from) {
+  SignedCode codes;
+  std::memcpy(&codes, from, sizeof codes);
+#if SIMD_WIDTH == 16 && defined(__AVX512F__)
+  return __builtin_bit_cast(Int, _mm512_maskz_cvtepi8_epi32(kAllLanes, __builtin_bit_cast(__m128i, codes)));
+#elif SIMD_WIDTH == 8 && defined(__AVX2__)
+  return __builtin_bit_cast(Int, _mm256_cvtepi8_epi32(_mm_loadu_si64(&codes)));
+#else
+  return __builtin_convertvector(codes, Int);
+#endif
+}
+
+inline Float load(const std::int8_t* from) { return __builtin_convertvector(load_codes(from), Float); }
+
 // The first `count` elements, then zeros.
 template <class T>
 Float load(const T* from, std::int64_t count) {
   T elements[kWidth] = {};
   std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(T));
   return load(elements);
+}
+
+// No infinity, no NaN.
+inline Float load(const Float16* from) {
+  Half halves;
+  std::memcpy(&halves, from, sizeof halves);
+  const Word bits = widen_bits(halves);
+  const Float magnitude = as_float((bits & 0x7fffU) << 13) * 0x1p112F;  // the exponents' biases differ by so much
+  return as_float(as_word(magnitude) | (bits & 0x8000U) << 16);
 }
 
 inline void store(float* to, Float value) { std::memcpy(to, &value, sizeof value); }
@@ -70,30 +115,11 @@ void store(T* to, Float value, std::int64_t count) {
   std::memcpy(to, elements, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-using Code __attribute__((vector_size(SIMD_WIDTH))) = std::uint8_t;
-
-#if SIMD_WIDTH == 16
-// Without a mask, GCC 12 warns of what its own headers leave undefined.
-constexpr std::uint16_t kAllLanes = 0xffff;
-#endif
-
-inline Int load_codes(const std::uint8_t* from) {
-  Code codes;
-  std::memcpy(&codes, from, sizeof codes);
-  // What compilers make of a conversion goes through all elements.
-#if SIMD_WIDTH == 16 && defined(__AVX512F__)
-  return __builtin_bit_cast(Int, _mm512_maskz_cvtepu8_epi32(kAllLanes, __builtin_bit_cast(__m128i, codes)));
-#elif SIMD_WIDTH == 8 && defined(__AVX2__)
-  return __builtin_bit_cast(Int, _mm256_cvtepu8_epi32(_mm_loadu_si64(&codes)));
-#else
-  return __builtin_convertvector(codes, Int);
-#endif
-}
-
 // The low 8 bits of each.
 inline void store_codes(std::int8_t* to, Int value) {
 #if SIMD_WIDTH == 16 && defined(__AVX512F__)
-  const Code codes = __builtin_bit_cast(Code, _mm512_maskz_cvtepi32_epi8(kAllLanes, __builtin_bit_cast(__m512i, value)));
+  const Code codes =
+      __builtin_bit_cast(Code, _mm512_maskz_cvtepi32_epi8(kAllLanes, __builtin_bit_cast(__m512i, value)));
 #else
   const Code codes = __builtin_convertvector(value, Code);
 #endif
@@ -182,8 +208,14 @@ inline float widened(BFloat16 value) { return __builtin_bit_cast(float, static_c
 template <class T>
 struct Product {
   static constexpr int kValues = 1;
-  static Float lanes(const T* from) { return load(from); }
-  static Float lanes(const T* from, std::int64_t count) { return load(from, count); }
+  template <class Stored>
+  static Float lanes(const Stored* from) {
+    return load(from);
+  }
+  template <class Stored>
+  static Float lanes(const Stored* from, std::int64_t count) {
+    return load(from, count);
+  }
   static Float add(Float sum, Float a, Float b) { return sum + a * b; }
 };
 
@@ -196,10 +228,16 @@ struct Product<BFloat16> {
     std::memcpy(&pairs, from, sizeof pairs);
     return pairs;
   }
-  static Float lanes(const BFloat16* from, std::int64_t count) {
-    Float pairs = {};
-    std::memcpy(&pairs, from, static_cast<std::size_t>(count) * sizeof(BFloat16));
-    return pairs;
+  static Float lanes(const std::int8_t* from) {
+    const auto low = __builtin_bit_cast(__m512, load(from));
+    const auto high = __builtin_bit_cast(__m512, load(from + kWidth));
+    return __builtin_bit_cast(Float, _mm512_cvtne2ps_pbh(high, low));
+  }
+  template <class Stored>
+  static Float lanes(const Stored* from, std::int64_t count) {
+    Stored elements[2 * kWidth] = {};
+    std::memcpy(elements, from, static_cast<std::size_t>(count) * sizeof(Stored));
+    return lanes(elements);
   }
   static Float add(Float sum, Float a, Float b) {
     return _mm512_dpbf16_ps(sum, __builtin_bit_cast(__m512bh, a), __builtin_bit_cast(__m512bh, b));

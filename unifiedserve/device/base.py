@@ -248,7 +248,7 @@ class Device(Protocol):
         """Return what `--dtype auto` means."""
 
     def check(self, dtype: str) -> None:
-        """Raise ConfigError if it cannot compute with a dtype, or lacks a package that it was told to use."""
+        """Raise ConfigError if it cannot compute with a dtype, or lacks what it was told to use."""
 
     def verify(self) -> None:
         """Compute something whose result is known. Raises ConfigError if another one comes out."""

@@ -98,7 +98,8 @@ class EngineMemory:
     def _first_layout(self) -> MemoryLayout:
         """Return the layout as configured; the KV cache may still become another size."""
         config, processor = self._config, self._processor
-        kv = KVLayout.of(processor.config, config.kv_page_tokens, self._torch_dtype)
+        kv_dtype: torch.dtype = getattr(torch, config.kv_dtype(self.dtype))
+        kv = KVLayout.of(processor.config, config.kv_page_tokens, kv_dtype)
         return MemoryLayout(
             engine_id=f"{self._engine_id}-{self.generation}",
             weights=self.arena_name("weights"),

@@ -1,6 +1,7 @@
 """The paged KV cache: a typed view of a page pool that every process maps."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -13,9 +14,14 @@ from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.recurrent_state import RecurrentStates, StateLayout
 
+SCALE_BYTES = 4
+
 
 class KVLayout:
     """How keys and values lie in a page: [layers, 2, page_size, kv_heads, head_dim], K before V.
+
+    Of int8 they are codes: times their scales, float32 [layers, 2, kv_heads, page_size] at the page's end, they are
+    the keys and values.
 
     A sequence's recurrent state, if the model has one, is in `state_pages` pages before those of its tokens.
     """
@@ -32,7 +38,11 @@ class KVLayout:
         self.shape = (layers, 2, page_size, kv_heads, head_dim)
         self.page_size = page_size
         self.dtype = dtype
-        self.page_bytes = layers * 2 * page_size * kv_heads * head_dim * dtype.itemsize
+        self.scales_shape = (layers, 2, kv_heads, page_size) if dtype == torch.int8 else None
+        self.data_bytes = prod(self.shape) * dtype.itemsize
+        scales = prod(self.scales_shape) if self.scales_shape else 0
+        self.scales_start = -(-self.data_bytes // SCALE_BYTES) * SCALE_BYTES
+        self.page_bytes = self.scales_start + scales * SCALE_BYTES
         self.state = state
         self.state_pages = -(-state.bytes // self.page_bytes) if state else 0
 
@@ -63,7 +73,11 @@ class KVCache(DevicePages):
         self.state_pages = layout.state_pages
         self._state = layout.state
         self._bytes = self.data()
-        self.pages = self._bytes.view(layout.dtype).view(pool.num_pages, *layout.shape)
+        pages = pool.num_pages
+        self.pages = self._bytes[:, : layout.data_bytes].view(layout.dtype).view(pages, *layout.shape)
+        self.scales: Tensor | None = None
+        if layout.scales_shape:
+            self.scales = self._bytes[:, layout.scales_start :].view(torch.float32).view(pages, *layout.scales_shape)
 
     def k(self, layer: int) -> Tensor:
         """[num_pages, page_size, kv_heads, head_dim], strided, no copy."""

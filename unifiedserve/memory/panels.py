@@ -71,7 +71,7 @@ def _code_headers(name: str, outputs: int, inputs: int, scheme: Scheme) -> list[
     table = [-(-outputs // OUTPUTS), inputs // scheme.group, OUTPUTS]
     return [
         Header(f"{name}.panels", torch.uint8, panels_shape(outputs, inputs * scheme.bits // 8, torch.uint8)),
-        Header(f"{name}.scales", torch.float32, table, exact=True),
+        Header(f"{name}.scales", torch.float16, table, exact=True),
         Header(f"{name}.zeros", torch.uint8, table),
     ]
 
@@ -79,7 +79,7 @@ def _code_headers(name: str, outputs: int, inputs: int, scheme: Scheme) -> list[
 def _code_panels(name: str, matrix: QuantizedMatrix) -> Iterator[tuple[str, Tensor]]:
     codes = matrix.codes if matrix.scheme.bits == 8 else pack_halves(matrix.codes)
     yield f"{name}.panels", to_panels(codes)
-    yield f"{name}.scales", by_panel(matrix.scales)
+    yield f"{name}.scales", by_panel(matrix.scales.half())
     yield f"{name}.zeros", by_panel(matrix.zeros)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from unifiedserve.device.cpu.modules import PanelEmbedding, PanelLinear
 from unifiedserve.memory.panels import StoredMatrix
 
-_OTHER_MODELS = re.compile(r"(^|\.)(visual|vision)|\.experts\.")
+_OTHERS = re.compile(r"(^|\.)(visual|vision)|\.experts\.|\.(gate|shared_expert_gate|in_proj_[ab])\.weight")
 _LAYER = re.compile(r"(^|\.)layers\.\d+\.\S+\.weight")
 _HEAD = re.compile(r"(^|\.)lm_head\.weight")
 _EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight")
@@ -18,13 +18,14 @@ _EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight")
 def language_matrices(config: Any) -> Callable[[str], bool]:
     """Return what tells by a matrix's name in a checkpoint whether the language model multiplies with it.
 
-    Experts' are left out: transformers takes all of a layer as one tensor.
+    Experts' are left out, as transformers takes all of a layer as one tensor; so are those with few outputs, on which
+    much depends: what chooses the experts, and the decay of linear attention.
     """
     tied = getattr(config, "tie_word_embeddings", False) or getattr(
         config.get_text_config(), "tie_word_embeddings", False
     )
     wanted = [_LAYER, _HEAD, *([_EMBEDDING] if tied else [])]
-    return lambda name: not _OTHER_MODELS.search(name) and any(pattern.search(name) for pattern in wanted)
+    return lambda name: not _OTHERS.search(name) and any(pattern.search(name) for pattern in wanted)
 
 
 def put_matrix(model: Any, name: str, stored: StoredMatrix, wanted: Tensor) -> None:

@@ -8,6 +8,7 @@ from unifiedserve.config import Stage
 from unifiedserve.device import Device
 from unifiedserve.device.base import Decoder
 from unifiedserve.device.cpu import CPU
+from unifiedserve.device.cpu.modules import weight_bits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import SharedMemory
@@ -17,6 +18,7 @@ from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
 from unifiedserve.scheduling import budget_of
+from unifiedserve.scheduling.speculation import row_cost
 from unifiedserve.worker.lane import Lane
 from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
@@ -113,7 +115,8 @@ def _speculation(most: int, model: LanguageModel) -> Speculation:
     the tokens would not be those of decoding without drafts. In the processor's kernels they do not.
     """
     adapter = model.adapter
-    return Speculation(most if adapter.device.synchronous and adapter.fused else 0, adapter.visual_ids)
+    known = adapter.device.synchronous and adapter.fused
+    return Speculation(most if known else 0, adapter.visual_ids, row_cost(weight_bits(adapter.language_model)))
 
 
 def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple[LanguageModel, RowBuffer]:
@@ -121,5 +124,6 @@ def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple
     dtype, model_dir = getattr(torch, spec.dtype), Path(spec.model_dir)
     adapter = load_adapter(model_dir, attach_weights(spec.layout.weights, device), dtype, device)
     visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype, device)
-    layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, dtype)
+    kv_dtype: torch.dtype = getattr(torch, spec.config.kv_dtype(spec.dtype))
+    layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, kv_dtype)
     return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows, device)), visual

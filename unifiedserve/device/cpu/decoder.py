@@ -39,12 +39,12 @@ class FusedDecoder:
         self._native = _core.Decoder(thread_pool(), shape, layers, model.norm.weight)
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
-        """Run the layers. Raises ValueError if the cache has another dtype than the model."""
-        if kv.pages.dtype != self._dtype:
+        """Run the layers. Raises ValueError if the cache has neither the model's dtype nor codes."""
+        if kv.scales is None and kv.pages.dtype != self._dtype:
             raise ValueError("the KV cache has another dtype than the model")
         cosine, sine = self._rotary(positions)
         hidden = embeds.new_empty(int(batch.wanted_indptr[-1]), self._hidden)
-        cache = _core.KvCache(kv.pages)
+        cache = _core.KvCache(kv.pages, kv.scales)
         self._native.step(embeds.contiguous(), cosine, sine, native_batch(batch), cache, hidden)
         return hidden
 

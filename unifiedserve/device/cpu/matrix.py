@@ -26,6 +26,11 @@ class Matrix(NamedTuple):
         outputs, inputs = rows.shape
         return cls(to_panels(rows), outputs, inputs)
 
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of all that belongs to it."""
+        return sum(part.nbytes for part in (self.panels, self.scales, self.zeros) if part is not None)
+
     def native(self, bias: Tensor | None = None) -> _core.Weight:
         """Return it for the kernels, with a bias [outputs]. Raises ValueError if its tensors do not have its sizes."""
         return _core.Weight(self.panels, self.outputs, self.inputs, bias, self.scales, self.zeros)

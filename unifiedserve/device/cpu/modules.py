@@ -65,3 +65,10 @@ def packs(inputs: int, dtype: torch.dtype) -> bool:
 def fill_panels(model: Any, dtype: torch.dtype) -> bool:
     """Return whether all linear layers of a model have matrices that the kernels know."""
     return all(packs(module.in_features, dtype) for module in model.modules() if isinstance(module, nn.Linear))
+
+
+def weight_bits(model: Any) -> float:
+    """Return the mean bits of a weight, scales included, of the linear layers in panels; 16 without any."""
+    matrices = [module.matrix for module in model.modules() if isinstance(module, PanelLinear)]
+    values = sum(matrix.outputs * matrix.inputs for matrix in matrices)
+    return 8 * sum(matrix.nbytes for matrix in matrices) / values if values else 16.0

@@ -27,6 +27,7 @@ class CudaDevice:
 
     def __init__(self, config: EngineConfig) -> None:
         self._attention: AttentionBackend = config.attention_backend
+        self._coded_cache = config.kv_cache_dtype == "int8"
         self.torch = torch.device(self.place)
         self.sharing: Sharing = TimeSlices() if config.share == "none" else Mps(config)
 
@@ -42,6 +43,10 @@ class CudaDevice:
         return "bfloat16" if multiplies_bfloat16(first_gpu()) else "float32"
 
     def check(self, dtype: str) -> None:
+        if self._coded_cache:
+            raise ConfigError(
+                "--kv-cache-dtype int8: only the CPU's kernels read codes for now; with --device cuda leave it out"
+            )
         check_attention_backend(self._attention)
         gpu = first_gpu()
         if dtype == "bfloat16" and not multiplies_bfloat16(gpu):

@@ -24,9 +24,13 @@ class _Text:
 class Speculation:
     """Drafts tokens of running sequences. What it knows of them but makes drafts better: it may be forgotten."""
 
-    def __init__(self, most: int = 0, never: Collection[int] = ()) -> None:
-        """Draft up to `most` tokens a step, for one sequence or for several together, and none that is in `never`."""
+    def __init__(self, most: int = 0, never: Collection[int] = (), cost: float = 0.05) -> None:
+        """Draft up to `most` tokens a step, for one sequence or for several together, and none that is in `never`.
+
+        A row more costs that share of a step.
+        """
         self._most = most
+        self._cost = cost
         self._never = never
         self._texts: dict[Key, _Text] = {}
 
@@ -57,7 +61,7 @@ class Speculation:
         if sampling.grammar is not None:  # what it allows is known for the next token only
             return []
         text = self._texts.setdefault(sequence.key, _Text())
-        most = min(share, text.acceptance.length)
+        most = min(share, text.acceptance.length(self._cost))
         if sampling.max_tokens is not None:
             most = min(most, sampling.max_tokens - sequence.num_generated - 1)
         text.tokens.extend(sequence.token_ids[len(text.tokens) :])

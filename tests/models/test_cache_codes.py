@@ -1,0 +1,182 @@
+"""A KV cache of codes: attention is exact in what they stand for, which is what was stored, but for rounding."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_attention import some_limits
+from test_kernels import DTYPES, TOLERANCE
+from torch import Tensor
+
+from ipc_buffers import PagePool
+from unifiedserve import _core
+from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention.base import Span
+from unifiedserve.device.cpu import CPU
+from unifiedserve.memory.kv_cache import KVCache, KVLayout
+
+per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(params=_core.instruction_sets())
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = _core.instruction_set()
+    _core.select_instruction_set(request.param)
+    yield request.param
+    _core.select_instruction_set(before)
+
+
+@contextmanager
+def coded_cache(pages: int, page_size: int, kv_heads: int, head_dim: int) -> Iterator[KVCache]:
+    """Two layers, without a scale that is a number wherever nothing was written."""
+    layout = KVLayout(2, page_size, kv_heads, head_dim, torch.int8)
+    pool = PagePool.create(f"test-codes-{uuid.uuid4().hex[:12]}", pages, layout.page_bytes)
+    try:
+        kv = KVCache(pool, layout)
+        scales_of(kv).fill_(torch.nan)
+        yield kv
+    finally:
+        pool.close()
+        pool.unlink()
+
+
+def scales_of(kv: KVCache) -> Tensor:
+    assert kv.scales is not None
+    return kv.scales
+
+
+def stored(kv: KVCache, pages: list[int], tokens: int) -> tuple[Tensor, Tensor]:
+    """The first tokens' keys and values in layer 1, float64 [tokens, kv_heads, head_dim]."""
+    codes, scales = kv.pages[pages, 1].double(), scales_of(kv)[pages, 1].double()
+    keys, values = (codes * scales.transpose(2, 3)[..., None]).transpose(0, 1).flatten(1, 2)
+    return keys[:tokens], values[:tokens]
+
+
+def store_any(kv: KVCache, pages: list[int], tokens: int, random: torch.Generator) -> None:
+    """Let the first tokens have any codes and scales in layer 1."""
+    table, index = torch.tensor(pages), torch.arange(tokens)
+    page, slot = table[index // kv.page_size], index % kv.page_size
+    for kind in range(2):
+        heads, head_dim = kv.pages.shape[-2:]
+        codes = torch.randint(-127, 128, (tokens, heads, head_dim), generator=random, dtype=torch.int8)
+        kv.pages[:, 1, kind][page, slot] = codes
+        scales_of(kv)[:, 1, kind].transpose(1, 2)[page, slot] = torch.rand(tokens, heads, generator=random) / 40 + 1e-3
+
+
+def dense(q: Tensor, k: Tensor, v: Tensor, limits: Tensor | None, window: int | None) -> Tensor:
+    """[n, q_heads, d] over [m, kv_heads, d] in float64: the last n of m positions."""
+    n, m, repeat = len(q), len(k), q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
+    position, key = torch.arange(m - n, m)[:, None], torch.arange(m)[None]
+    seen = (key <= position) if limits is None else (key < limits[:, None])
+    seen &= key > position - (window or m)
+    scores = torch.einsum("nhd,mhd->hnm", q.double(), k) * 0.2
+    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(~seen, -torch.inf).softmax(-1), v)
+
+
+def check_attention(
+    lengths: list[tuple[int, int]],
+    page_size: int,
+    heads: tuple[int, int],
+    head_dim: int,
+    dtype: torch.dtype,
+    seed: int,
+    window: int | None = None,
+    limited: bool = False,
+) -> None:
+    """Sequences of (past, new) tokens in one batch, over pages in random order."""
+    random = torch.Generator().manual_seed(seed)
+    counts = [-(-(past + new) // page_size) for past, new in lengths]
+    order = iter(torch.randperm(sum(counts) + 1, generator=random).tolist())
+    with coded_cache(sum(counts) + 1, page_size, heads[1], head_dim) as kv:
+        spans = []
+        for (past, new), count in zip(lengths, counts, strict=True):
+            pages = [next(order) for _ in range(count)]
+            store_any(kv, pages, past, random)
+            spans.append(Span(pages, past, past + new, None, some_limits(past, new, random) if limited else None))
+        new = sum(new for _, new in lengths)
+        q, k, v = (
+            torch.randn(new, width, head_dim, generator=random).to(dtype) for width in (heads[0], heads[1], heads[1])
+        )
+        batch = RaggedBatch.build(spans, page_size)
+        out = CPU.kernels.attention(batch, kv).attend(q, k, v, 1, 0.2, window)
+        rows = q.split([new for _, new in lengths])
+        expected = [
+            dense(row, *stored(kv, list(span.pages), span.stop), span.limits, window)
+            for row, span in zip(rows, spans, strict=True)
+        ]
+        assert out.dtype == dtype
+        torch.testing.assert_close(out.double(), torch.cat(expected), rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+        for span, keys, values in zip(spans, *(x.split([new for _, new in lengths]) for x in (k, v)), strict=True):
+            for given, found in zip((keys, values), stored(kv, list(span.pages), span.stop), strict=True):
+                largest = given.double().abs().amax(-1, keepdim=True)
+                assert ((found[span.start :] - given.double()).abs() <= largest / 253.9).all()
+        assert scales_of(kv)[:, 0].isnan().all()
+        assert int(scales_of(kv)[:, 1].isfinite().sum()) == 2 * heads[1] * sum(span.stop for span in spans)
+
+
+@per_example
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 150), st.integers(1, 90)), min_size=1, max_size=4),
+    page_size=st.sampled_from([1, 5, 16, 64]),
+    heads=st.sampled_from([(4, 4), (6, 2), (7, 1), (14, 2), (80, 1)]),
+    head_dim=st.sampled_from([1, 7, 32, 40, 64, 72, 80, 96, 128]),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**32),
+    window=st.none() | st.integers(1, 250),
+    limited=st.booleans(),
+)
+def test_attention(
+    instruction_set: str,
+    lengths: list[tuple[int, int]],
+    page_size: int,
+    heads: tuple[int, int],
+    head_dim: int,
+    dtype: torch.dtype,
+    seed: int,
+    window: int | None,
+    limited: bool,
+) -> None:
+    check_attention(lengths, page_size, heads, head_dim, dtype, seed, window, limited)
+
+
+@pytest.mark.parametrize("window", [None, 1, 1000])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_long_contexts_are_split_among_threads(instruction_set: str, dtype: torch.dtype, window: int | None) -> None:
+    check_attention([(5000, 1), (1020, 30), (2100, 1), (3, 2)], 16, (4, 2), 64, dtype, 1, window)
+
+
+def round_trip(keys: Tensor) -> Tensor:
+    """What codes of keys [n, head_dim] stand for."""
+    with coded_cache(1, len(keys), 1, keys.shape[1]) as kv:
+        step = CPU.kernels.attention(RaggedBatch.build([Span([0], 0, len(keys))], len(keys)), kv)
+        step.attend(torch.zeros_like(keys)[:, None], keys[:, None], keys[:, None], 1, 1.0)
+        return stored(kv, [0], len(keys))[0][:, 0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("exponent", [-60, -10, 0, 17, 100])
+def test_whole_steps_are_stored_as_they_are(instruction_set: str, dtype: torch.dtype, exponent: int) -> None:
+    steps = torch.arange(-127, 128)[None] * 2.0**exponent
+    torch.testing.assert_close(round_trip(steps.to(dtype)), steps.double(), rtol=1e-6, atol=0)
+
+
+def test_zeros_and_what_is_nearly_zero(instruction_set: str) -> None:
+    keys = torch.zeros(3, 20)
+    keys[1] = 1e-42
+    assert (round_trip(keys) - keys).abs().max() <= 1e-30
+
+
+def test_the_error_of_normal_numbers(instruction_set: str) -> None:
+    keys = torch.randn(2000, 128, generator=torch.Generator().manual_seed(0))
+    assert 0.005 < (round_trip(keys) - keys).norm() / keys.norm() < 0.0075
+
+
+def test_a_page_holds_twice_as_many_tokens() -> None:
+    plain, coded = (KVLayout(28, 16, 4, 128, dtype).page_bytes for dtype in (torch.bfloat16, torch.int8))
+    assert coded == 28 * 2 * 16 * 4 * (128 + 4)
+    assert 1.9 < plain / coded < 2
