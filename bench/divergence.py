@@ -98,20 +98,22 @@ class Model:
 
 
 def diverge(model_dir: Path, passages: Sequence[Passage], schemes: Mapping[str, EngineConfig]) -> dict[str, Divergence]:
-    """Run the passages through the checkpoint by every scheme, of which the first is the reference."""
+    """Run the passages through the checkpoint by one scheme after another, of which the first is the reference."""
+    references: list[Tensor] = []
+    return {name: _run(model_dir, passages, config, references) for name, config in schemes.items()}
+
+
+def _run(model_dir: Path, passages: Sequence[Passage], config: EngineConfig, references: list[Tensor]) -> Divergence:
+    """Hold the passages against their references, which the first run makes."""
     with ExitStack() as stack:
-        stack.callback(gc.collect)  # modules refer to each other, and to the weights
-        return _diverge(passages, {name: Model(model_dir, config, stack) for name, config in schemes.items()})
-
-
-def _diverge(passages: Sequence[Passage], models: Mapping[str, Model]) -> dict[str, Divergence]:
-    found = {name: Divergence(model.weights_bytes) for name, model in models.items()}
-    for passage in passages:
-        reference: Tensor | None = None
-        for name, model in models.items():
+        model = Model(model_dir, config, stack)
+        found = Divergence(model.weights_bytes)
+        for number, passage in enumerate(passages):
             logprobs = model.logprobs(passage)
-            reference = logprobs if reference is None else reference
-            found[name].add(logprobs, reference, torch.tensor(passage.prompt.token_ids[passage.start :]))
+            references += [logprobs] * (number == len(references))
+            found.add(logprobs, references[number], torch.tensor(passage.prompt.token_ids[passage.start :]))
+    del model
+    gc.collect()  # modules refer to each other, and to the weights
     return found
 
 
