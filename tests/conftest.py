@@ -9,7 +9,7 @@ import pytest
 
 from unifiedserve.doctor import gpu
 
-pytest_plugins = ["engine_starts", "order", "shared_memory"]
+pytest_plugins = ["command_line", "engine_starts", "order", "shared_memory"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA_FOLDER = REPOSITORY.parent / "shared" / "data"

@@ -9,6 +9,14 @@ import pytest
 from builders import chat_template, save, text_sizes, tokenizer
 from every_family import FAMILIES
 from once import once, run_folder
+from quantized_checkpoints import (
+    write_gptq,
+    write_gptq_values,
+    write_int4_values,
+    write_int8_values,
+    write_packed,
+    write_packed_values,
+)
 from reference import transformers
 from tokenizers.processors import TemplateProcessing
 
@@ -65,4 +73,10 @@ FURTHER: dict[str, MakeCheckpoint] = {
     "pooled_texts": pooled_texts,
     "pooled_images": pooled_images,
     "without_weights": without_weights,
+    "gptq": write_gptq,
+    "gptq_values": write_gptq_values,
+    "packed": write_packed,
+    "packed_values": write_packed_values,
+    "int8_values": write_int8_values,
+    "int4_values": write_int4_values,
 }

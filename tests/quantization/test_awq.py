@@ -32,8 +32,8 @@ def test_what_is_listed(tmp_path: Path) -> None:
     source = checkpoint(tmp_path, tensors, AWQ | {"modules_to_not_convert": ["lm_head"]})
     headers = {header.name: header for header in source.headers()}
     assert headers.keys() == {"q_proj.weight", "q_proj.bias", "lm_head.weight"}
-    assert headers["q_proj.weight"][1:] == (torch.float16, [8, 64], Scheme(4, 32))
-    assert headers["lm_head.weight"][1:] == (torch.bfloat16, [3, 64], None)
+    assert headers["q_proj.weight"][1:4] == (torch.float16, [8, 64], Scheme(4, 32))
+    assert headers["lm_head.weight"][1:4] == (torch.bfloat16, [3, 64], None)
     values = read_all(source)
     assert torch.equal(values["lm_head.weight"], head)
     assert torch.equal(values["q_proj.bias"], bias)

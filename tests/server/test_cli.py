@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from command_line import the_line
 from safetensors.torch import load_file, save_file
 
 from unifiedserve import __version__
-from unifiedserve.cli.app import main
 from unifiedserve.cli.daemon import daemon
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor import gpu
@@ -28,30 +28,6 @@ COMMAND = [sys.executable, "-m", "unifiedserve.cli"]
 
 def run(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, env={**os.environ, **(env or {})})
-
-
-def the_line(code: object, out: str, err: str) -> str:
-    """The one line on stderr of a command that fails with exit code 2."""
-    assert (code, out) == (2, "")
-    (line,) = err.splitlines()
-    assert line.startswith("unifiedserve: ")
-    return line
-
-
-@pytest.fixture
-def error_of(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a command in this process, whose imports are done, and returns the line with which it fails.
-
-    What processes that it starts say on stderr counts, too.
-    """
-
-    def fail(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", ["unifiedserve", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return the_line(ended.value.code, *capfd.readouterr())
-
-    return fail
 
 
 def test_version() -> None:

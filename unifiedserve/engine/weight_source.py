@@ -31,8 +31,8 @@ def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, devi
     if not device.panels(dtype):
         if config.quantization != "none":
             raise ConfigError(
-                f"--quantization {config.quantization} computes with the CPU's kernels for now; "
-                "with --device cuda leave it out"
+                f"--quantization {config.quantization} computes with the CPU's kernels for now: "
+                "leave it out, or give --device cpu"
             )
         return Dequantized(weights)
     return PanelTensors(weights, torch_dtype, wanted)

@@ -146,7 +146,7 @@ def _placed(model: Any, weights: Mapping[str, Stored], optional: Collection[str]
     if missing:
         raise ConfigError(f"the checkpoint lacks {len(missing)} tensors of its model: {_some(missing)}")
     given = {name: weights[source] for name, source in sources.items()}
-    extra = _extra(model, weights.keys() - set(sources.values()))
+    extra = _extra(model, {name: weights[name] for name in weights.keys() - set(sources.values())})
     if extra:
         raise ConfigError(
             f"the checkpoint holds {len(extra)} tensors that its config.json has no place for: {_some(extra)}"
@@ -177,14 +177,22 @@ def _tied_names(model: Any) -> Mapping[str, str]:
     return tied if getattr(model.config, "tie_word_embeddings", False) else {}
 
 
-def _extra(model: Any, names: Collection[str]) -> list[str]:
-    """Return tensors without a reason: no tied copy, no computed buffer, nothing that transformers leaves out."""
+def _extra(model: Any, unplaced: Mapping[str, Stored]) -> list[str]:
+    """Return tensors without a reason: no tied copy, no computed buffer, nothing that transformers leaves out.
+
+    Nor a bias of zeros, as files of quantised weights hold for layers whose model has none.
+    """
     left_out = [
         *(model._keys_to_ignore_on_load_unexpected or ()),
         *_COMPUTED,
         *map(re.escape, model.all_tied_weights_keys),
     ]
-    return sorted(name for name in names if not any(re.search(pattern, name) for pattern in left_out))
+    unknown = (name for name in unplaced if not any(re.search(pattern, name) for pattern in left_out))
+    return sorted(name for name in unknown if not _adds_nothing(name, unplaced[name]))
+
+
+def _adds_nothing(name: str, stored: Stored) -> bool:
+    return name.endswith(".bias") and isinstance(stored, Tensor) and not stored.any()
 
 
 def _compute_buffers(model: Any, device: torch.device) -> None:
