@@ -41,8 +41,8 @@ class Server:
 
 
 def ours(contestant: Contestant, model: Path, media: Path, options: Sequence[str]) -> Server:
-    """Return our server, without caches as the other, for rounds repeat what was asked before, and without drafts: random
-    weights repeat themselves more than texts do.
+    """Return our server, without caches as the other, for rounds repeat what was asked before, and without drafts:
+    random weights repeat themselves more than texts do.
     """
     python, *command = serve_command(model, "--placement", contestant.kind)
     if contestant.python:  # whose own packages are to be found, not those of the folder that this runs in
