@@ -5,7 +5,9 @@ embedding, layers, logits and argmax. Two floors: the bytes of the weights, and 
 at which as many threads read the weights; and the products' operations at the rate of a chunk of 512 tokens.
 Repetitions of all weights and floors are interleaved; figures are medians, ratios are taken within a repetition.
 
-    python bench/language_step.py [CHECKPOINT]     # writes bench/results/language-step.json and .png
+    OMP_WAIT_POLICY=PASSIVE python bench/language_step.py [CHECKPOINT]   # writes bench/results/language-step.{json,png}
+
+Without that, as workers set it for themselves, torch's threads spin on the cores that the kernels' threads need.
 """
 
 from __future__ import annotations
