@@ -225,6 +225,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         panel.set_xticks(
             batches := sorted({each["batch"] for each in rows}), labels=[str(batch) for batch in batches], minor=False
         )
+        panel.set_yticks(marks := [10, 20, 50, 100, 200, 500], labels=[str(mark) for mark in marks])
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0][0].set_ylabel("ms a step")
