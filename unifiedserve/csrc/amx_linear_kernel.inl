@@ -38,8 +38,9 @@ void add_panel(const float* weights) {
 
 template <int kHalf, int kPanels>
 void put_half(Float (*sums)[1][kPanels]) {
-  store_register<sums_of(kHalf, 0)>(&sums[kHalf * kRegisterRows][0][0], sizeof sums[0]);
-  if constexpr (kPanels == 2) store_register<sums_of(kHalf, 1)>(&sums[kHalf * kRegisterRows][0][1], sizeof sums[0]);
+  constexpr std::int64_t kRow = std::int64_t{kHalf} * kRegisterRows;
+  store_register<sums_of(kHalf, 0)>(&sums[kRow][0][0], sizeof sums[0]);
+  if constexpr (kPanels == 2) store_register<sums_of(kHalf, 1)>(&sums[kRow][0][1], sizeof sums[0]);
 }
 
 template <int kHalves, int kPanels>

@@ -159,25 +159,13 @@ void linear_codes(const CodedTile<T>& tile) {
 
 template <class T>
 void encode(const T* x, const CodedRows& out, std::int64_t row) {
-  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves an integer in the low bits
   const std::int64_t groups = out.inputs / out.group;
-  for (std::int64_t group = 0; group < groups; ++group, x += out.group) {
-    Float highest = {};
-    for (std::int64_t i = 0; i < out.group; i += kWidth) {
-      const Float value = load(x + i);
-      highest = greater(greater(value, -value), highest);
-    }
-    const float most = maximum(highest);
-    const float factor = most > 0 ? 127.0F / most : 0.0F;
-    std::int8_t* const codes = out.codes + row * out.inputs + group * out.group;
-    Int total = {};
-    for (std::int64_t i = 0; i < out.group; i += kWidth) {
-      const Int code = __builtin_bit_cast(Int, load(x + i) * factor + kRound) - 0x4b400000;
-      total += code;
-      store_codes(codes + i, code);
-    }
-    out.scales[row * groups + group] = most / 127.0F;
-    out.sums[row * groups + group] = sum(total);
+  std::int8_t* const codes = out.codes + row * out.inputs;
+  for (std::int64_t group = 0; group < groups; ++group) {
+    const std::int64_t first = group * out.group;
+    const Rounded rounded = round_to_codes(x + first, out.group, codes + first);
+    out.scales[row * groups + group] = rounded.scale;
+    out.sums[row * groups + group] = rounded.sum;
   }
 }
 

@@ -71,8 +71,14 @@ void narrow(const float* x, float scale, std::int64_t n, T* out) {
   for_vectors(n, [&](std::int64_t i, std::int64_t count) { put(out + i, take(x + i, count) * scale, count); });
 }
 
+// What codes of 8 bits are to be multiplied with, and their sum.
+struct Rounded {
+  float scale;
+  std::int32_t sum;
+};
+
 template <class T>
-float quantize(const T* x, std::int64_t n, std::int8_t* codes) {
+Rounded round_to_codes(const T* x, std::int64_t n, std::int8_t* codes) {
   constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves an integer in the low bits
   constexpr float kLeast = 1e-30F;       // smaller ones have no inverse
   Float highest = splat(kLeast);
@@ -82,12 +88,21 @@ float quantize(const T* x, std::int64_t n, std::int8_t* codes) {
   });
   const float most = maximum(highest);
   const float factor = 127.0F / most;
+  Int total = {};
   for_vectors(n, [&](std::int64_t i, std::int64_t count) {
     std::int8_t rounded[kWidth];
-    store_codes(rounded, __builtin_bit_cast(Int, take(x + i, count) * factor + kRound));
+    const Int code =
+        __builtin_bit_cast(Int, take(x + i, count) * factor + kRound) - __builtin_bit_cast(Int, splat(kRound));
+    total += code;
+    store_codes(rounded, code);
     std::memcpy(codes + i, rounded, static_cast<std::size_t>(count));
   });
-  return most / 127.0F;
+  return {most / 127.0F, sum(total)};
+}
+
+template <class T>
+float quantize(const T* x, std::int64_t n, std::int8_t* codes) {
+  return round_to_codes(x, n, codes).scale;
 }
 
 }  // namespace

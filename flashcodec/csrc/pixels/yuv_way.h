@@ -1,5 +1,5 @@
-// Which of libswscale's ways from YUV to RGB, see yuv.h, and how it gets chroma for rows that share it. kRgb: the samples
-// are red, green and blue already; only single pixels can be so.
+// Which of libswscale's ways from YUV to RGB, see yuv.h, and how it gets chroma for rows that share it. kRgb: the
+// samples are red, green and blue already; only single pixels can be so.
 #pragma once
 
 #include <cstdint>
