@@ -59,6 +59,7 @@ bench: setup ## Run the benchmarks (over an hour); results in bench/results
 	$(PY) bench/ipc.py --json bench/results/ipc.json
 	$(PY) bench/stall.py
 	OMP_WAIT_POLICY=PASSIVE $(PY) bench/language_step.py
+	$(PY) bench/quantization.py
 	$(PY) bench/encoder.py
 	$(PY) bench/tuning.py
 	$(PY) bench/footprint.py

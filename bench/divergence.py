@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import torch
+from loaded_model import loaded
 from torch import Tensor
 
 from ipc_buffers import PagePool
@@ -21,12 +22,9 @@ from training.world.questions import ASKERS, ask
 from training.world.sampling import Recipe, sample_scene
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.config import EngineConfig
-from unifiedserve.device.cpu import CPU
-from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
-from unifiedserve.memory.weights import attach_weights, store_weights, weights_bytes
 from unifiedserve.messages.media import ExpandedPrompt, MediaOptions
-from unifiedserve.models.registry import load_adapter, load_config, load_processor
+from unifiedserve.models.registry import load_processor
 
 WINDOW = 512  # tokens of a text that see each other
 SEED = 2**31 + 2  # scenes of this seed are neither trained on nor examined
@@ -72,14 +70,9 @@ class Model:
     """A checkpoint as a daemon with these options serves it, with room for one passage."""
 
     def __init__(self, model_dir: Path, config: EngineConfig, stack: ExitStack) -> None:
-        dtype: torch.dtype = getattr(torch, config.dtype)
-        tensors = weight_source(config, model_dir, load_config(model_dir), CPU, config.dtype)
-        self.weights_bytes = weights_bytes(tensors, dtype)
-        name = f"bench-divergence-{os.getpid()}-{config.dtype}-{config.quantization}"
-        stack.callback(store_weights(tensors, name, dtype, CPU.place).unlink)
-        self._adapter = load_adapter(model_dir, attach_weights(name), dtype)
-        layout = KVLayout.of(self._adapter.config, PAGE_TOKENS, dtype)
-        pool = PagePool.create(f"{name}-kv", PAGES, layout.page_bytes)
+        self._adapter, self.weights_bytes = stack.enter_context(loaded(model_dir, config))
+        layout = KVLayout.of(self._adapter.config, PAGE_TOKENS, self._adapter.dtype)
+        pool = PagePool.create(f"bench-divergence-{os.getpid()}-kv", PAGES, layout.page_bytes)
         stack.callback(pool.unlink)
         self._kv = KVCache(pool, layout)
 

@@ -17,13 +17,14 @@ import json
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from loaded_model import loaded
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -39,12 +40,9 @@ from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cpu.modules import PanelLinear
 from unifiedserve.device.cpu.processor import thread_pool
 from unifiedserve.doctor.machine import describe_machine
-from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
-from unifiedserve.memory.weights import attach_weights, store_weights
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.sampling.sample import sample
 
 PAGE_TOKENS = 16
@@ -101,27 +99,17 @@ class Model:
 
     def matrices(self) -> list[Tensor]:
         """Return all that a step reads of the matrices."""
-        linears = [module for module in self.adapter.model.modules() if isinstance(module, PanelLinear)]
-        parts = [part for each in linears for part in (each.matrix.panels, each.matrix.scales, each.matrix.zeros)]
+        parts = [
+            part for each in self._linears() for part in (each.matrix.panels, each.matrix.scales, each.matrix.zeros)
+        ]
         return [part for part in parts if part is not None]
 
     def values(self) -> int:
         """Return how many weights the matrices have."""
-        linears = [module for module in self.adapter.model.modules() if isinstance(module, PanelLinear)]
-        return sum(each.in_features * each.out_features for each in linears)
+        return sum(each.in_features * each.out_features for each in self._linears())
 
-
-@contextmanager
-def loaded(model_dir: Path, dtype: str, quantization: Weights) -> Iterator[Model]:
-    """Store a checkpoint's weights as the engine does, and load its model over them."""
-    name = f"bench-step-weights-{os.getpid()}-{dtype}-{quantization}"
-    config = EngineConfig(model=str(model_dir), dtype=dtype, quantization=quantization)
-    tensors = weight_source(config, model_dir, load_config(model_dir), CPU, dtype)
-    memory = store_weights(tensors, name, getattr(torch, dtype), CPU.place)
-    try:
-        yield Model(load_adapter(model_dir, attach_weights(name), getattr(torch, dtype)), dtype, quantization)
-    finally:
-        memory.unlink()
+    def _linears(self) -> list[PanelLinear]:
+        return [module for module in self.adapter.model.modules() if isinstance(module, PanelLinear)]
 
 
 def read_all(tensors: list[Tensor]) -> None:
@@ -253,7 +241,10 @@ def main() -> None:
         checkpoint.make(args.model)
     sizes = [(b, c) for c in args.contexts for b in args.batches if b * c <= MOST_TOKENS]
     with torch.inference_mode(), ExitStack() as stack:
-        models = [stack.enter_context(loaded(args.model, args.dtype, each)) for each in args.weights]
+        models = []
+        for each in args.weights:
+            config = EngineConfig(dtype=args.dtype, quantization=each)
+            models.append(Model(stack.enter_context(loaded(args.model, config)).adapter, args.dtype, each))
         rows = [
             each
             for batch, context in track(sizes, "measuring", console=Console(stderr=True))

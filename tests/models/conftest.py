@@ -13,12 +13,22 @@ from model_loop import make_adapter
 from reference import Reference
 
 from ipc_buffers import ArenaError, Memory
+from unifiedserve import _core
 from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
 
 settings.register_profile("models", deadline=None)
 settings.load_profile("models")
+
+
+@pytest.fixture(params=_core.instruction_sets())
+def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
+    """One that this machine has, in use."""
+    before = _core.instruction_set()
+    _core.select_instruction_set(request.param)
+    yield request.param
+    _core.select_instruction_set(before)
 
 
 @pytest.fixture(scope="session")

@@ -14,15 +14,14 @@ from torch.nn import functional
 
 from ipc_buffers import PagePool
 from unifiedserve.attention import CrossSpan, RaggedBatch
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
+from unifiedserve.engine.weight_source import weight_source
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
-from unifiedserve.memory.panels import PanelTensors
-from unifiedserve.memory.tensors import SafetensorsFiles, Tensors
 from unifiedserve.memory.weights import attach_weights, store_weights
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.base import ExpandedPrompt, LanguageAdapter, MediaOptions, MediaPlan, Processor, VideoInfo
-from unifiedserve.models.matrices import language_matrices
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.models.scopes import Scope, cross_spans
 from unifiedserve.sampling.sample import sample
@@ -33,9 +32,8 @@ VISUAL_ROWS = 4096  # of a buffer for models that keep theirs
 
 def make_adapter(checkpoint: Path, dtype: torch.dtype, device: Device = CPU) -> LanguageAdapter:
     name = f"test-models-{uuid.uuid4().hex[:12]}"
-    tensors: Tensors = SafetensorsFiles(checkpoint)
-    if device.panels(str(dtype).removeprefix("torch.")):
-        tensors = PanelTensors(tensors, dtype, language_matrices(load_config(checkpoint)))
+    config = load_config(checkpoint)
+    tensors = weight_source(EngineConfig(), checkpoint, config, device, str(dtype).removeprefix("torch."))
     memory = store_weights(tensors, name, dtype, device.place)
     try:
         return load_adapter(checkpoint, attach_weights(name, device), dtype, device)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from dense_attention import dense
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -15,19 +16,6 @@ from unifiedserve.models.registry import load_config
 
 PAGES, HEAD_DIM = 40, 8
 lengths = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40)), min_size=1, max_size=5)
-
-
-def dense(q: Tensor, k: Tensor, v: Tensor, limits: Tensor | None, window: int | None) -> Tensor:
-    """[n, q_heads, d] over [m, kv_heads, d], written out: the last n of m positions."""
-    n, m = len(q), len(k)
-    repeat = q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
-    scores = torch.einsum("nhd,mhd->hnm", q, k) * q.shape[-1] ** -0.5
-    hidden = torch.ones(n, m, dtype=torch.bool)
-    for row, position in enumerate(range(m - n, m)):
-        first = 0 if window is None else max(0, position - window + 1)
-        hidden[row, first : position + 1 if limits is None else int(limits[row])] = False
-    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
 
 
 def some_limits(past: int, new: int, random: torch.Generator) -> Tensor:
@@ -78,7 +66,7 @@ def test_equals_dense(
                 page, offset = pages[index // page_size], index % page_size
                 kv.k(layer)[page, offset], kv.v(layer)[page, offset] = k[index], v[index]
             spans.append(Span(pages, past, past + new, None, limits))
-            expected.append(dense(q, k, v, limits, window))
+            expected.append(dense(q, k, v, HEAD_DIM**-0.5, limits, window))
             queries.append(q)
             keys.append(k[past:])
             values.append(v[past:])
@@ -164,7 +152,7 @@ def test_cross_attention_equals_dense(lengths: list[tuple[int, int]], heads: tup
     spans = [CrossSpan(0, n, torch.randperm(100, generator=random)[:m]) for n, m in lengths]
     queries = [torch.randn(n, q_heads, HEAD_DIM, generator=random) for n, _ in lengths]
     expected = [
-        dense(q, keys[span.rows], values[span.rows], torch.full((len(q),), len(span.rows)), None)
+        dense(q, keys[span.rows], values[span.rows], HEAD_DIM**-0.5, torch.full((len(q),), len(span.rows)))
         for q, span in zip(queries, spans, strict=True)
     ]
     found = cross_attention(torch.cat(queries), keys, values, spans, HEAD_DIM**-0.5)

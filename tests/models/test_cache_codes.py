@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from dense_attention import dense
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_attention import some_limits
@@ -13,21 +14,12 @@ from test_kernels import DTYPES, TOLERANCE
 from torch import Tensor
 
 from ipc_buffers import PagePool
-from unifiedserve import _core
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
 per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(params=_core.instruction_sets())
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _core.instruction_set()
-    _core.select_instruction_set(request.param)
-    yield request.param
-    _core.select_instruction_set(before)
 
 
 @contextmanager
@@ -67,17 +59,6 @@ def store_any(kv: KVCache, pages: list[int], tokens: int, random: torch.Generato
         scales_of(kv)[:, 1, kind].transpose(1, 2)[page, slot] = torch.rand(tokens, heads, generator=random) / 40 + 1e-3
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, limits: Tensor | None, window: int | None) -> Tensor:
-    """[n, q_heads, d] over [m, kv_heads, d] in float64: the last n of m positions."""
-    n, m, repeat = len(q), len(k), q.shape[1] // k.shape[1]
-    k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
-    position, key = torch.arange(m - n, m)[:, None], torch.arange(m)[None]
-    seen = (key <= position) if limits is None else (key < limits[:, None])
-    seen &= key > position - (window or m)
-    scores = torch.einsum("nhd,mhd->hnm", q.double(), k) * 0.2
-    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(~seen, -torch.inf).softmax(-1), v)
-
-
 def check_attention(
     lengths: list[tuple[int, int]],
     page_size: int,
@@ -106,7 +87,7 @@ def check_attention(
         out = CPU.kernels.attention(batch, kv).attend(q, k, v, 1, 0.2, window)
         rows = q.split([new for _, new in lengths])
         expected = [
-            dense(row, *stored(kv, list(span.pages), span.stop), span.limits, window)
+            dense(row.double(), *stored(kv, list(span.pages), span.stop), 0.2, span.limits, window)
             for row, span in zip(rows, spans, strict=True)
         ]
         assert out.dtype == dtype

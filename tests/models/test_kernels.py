@@ -2,12 +2,12 @@
 
 import ctypes
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
+from dense_attention import dense
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -27,14 +27,6 @@ TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 POOL = _core.ThreadPool(3)
 
 per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(params=_core.instruction_sets())
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _core.instruction_set()
-    _core.select_instruction_set(request.param)
-    yield request.param
-    _core.select_instruction_set(before)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, pool: _core.ThreadPool = POOL) -> Tensor:
@@ -191,16 +183,6 @@ class Cache:
         self.pool.unlink()
 
 
-def dense(q: Tensor, k: Tensor, v: Tensor, scale: float, window: int | None) -> Tensor:
-    """[n, q_heads, d] over [m, kv_heads, d], written out in float64: the last n of m positions, causally."""
-    n, m, repeat = len(q), len(k), q.shape[1] // k.shape[1]
-    q, k, v = q.double(), k.double().repeat_interleave(repeat, 1), v.double().repeat_interleave(repeat, 1)
-    scores = torch.einsum("nhd,mhd->hnm", q, k) * scale
-    ahead = torch.arange(m)[None] - torch.arange(m - n, m)[:, None]
-    hidden = (ahead > 0) | (ahead <= -(window or m))
-    return torch.einsum("hnm,mhd->nhd", scores.masked_fill(hidden, -torch.inf).softmax(-1), v)
-
-
 def check_attention(
     lengths: list[tuple[int, int]],
     page_size: int,
@@ -229,7 +211,7 @@ def check_attention(
             kv.k(1)[table[index // page_size], index % page_size] = k[:past]
             kv.v(1)[table[index // page_size], index % page_size] = v[:past]
             spans.append(Span(pages, past, past + new))
-            expected.append(dense(q, k, v, scale, window))
+            expected.append(dense(q.double(), k.double(), v.double(), scale, window=window))
             new_rows.append((q, k[past:], v[past:]))
         q, k, v = (torch.cat(parts) for parts in zip(*new_rows, strict=True))
         out = CPU.kernels.attention(RaggedBatch.build(spans, page_size), kv).attend(q, k, v, 1, scale, window)

@@ -1,6 +1,6 @@
 """The encoder's kernels equal the same sums in float64, with every instruction set of this machine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -17,15 +17,8 @@ TILE = 528  # queries at once
 
 Groups = list[tuple[int, int, int]]
 
+pytestmark = pytest.mark.usefixtures("instruction_set")
 per_example = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-
-
-@pytest.fixture(params=_core.instruction_sets(), autouse=True)
-def instruction_set(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = _core.instruction_set()
-    _core.select_instruction_set(request.param)
-    yield request.param
-    _core.select_instruction_set(before)
 
 
 def attend(qkv: Tensor, cosine: Tensor, sine: Tensor, scale: float, groups: Groups) -> Tensor:

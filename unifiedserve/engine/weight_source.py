@@ -1,5 +1,6 @@
 """What of a checkpoint goes into shared memory, and in which form."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
-from unifiedserve.memory.panels import Dequantized, PanelTensors
+from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
 from unifiedserve.models.dummy import DummyTensors
 from unifiedserve.models.matrices import language_matrices
@@ -26,25 +27,23 @@ def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, devi
     or on a device that has no products of codes.
     """
     torch_dtype: torch.dtype = getattr(torch, dtype)
-    wanted = language_matrices(model_config)
-    weights = _weights(config, model_dir, model_config, torch_dtype)
-    if not device.panels(dtype):
-        if config.quantization != "none":
-            raise ConfigError(
-                f"--quantization {config.quantization} computes with the CPU's kernels for now: "
-                "leave it out, or give --device cpu"
-            )
-        return Dequantized(weights)
-    return PanelTensors(weights, torch_dtype, wanted)
-
-
-def _weights(config: EngineConfig, model_dir: Path, model_config: Any, dtype: torch.dtype) -> Weights:
+    matrices = language_matrices(model_config) if device.panels(dtype) else _no_matrices
     raw = read_json(model_dir / "config.json")
-    if config.quantization != "none":
-        require_plain(raw, f"--quantization {config.quantization}")
     dummy = config.load_format == "dummy"
-    tensors: Tensors = DummyTensors(model_config, dtype) if dummy else SafetensorsFiles(model_dir)
-    if config.quantization != "none":
-        return OnTheFly(tensors, DEFAULTS[_BITS[config.quantization]], language_matrices(model_config))
-    stored = None if dummy else quantization_config(raw)
-    return QuantizedTensors(tensors, stored) if stored else tensors
+    tensors: Tensors = DummyTensors(model_config, torch_dtype) if dummy else SafetensorsFiles(model_dir)
+    if config.quantization == "none":
+        return PanelTensors(_as_stored(tensors, None if dummy else quantization_config(raw)), torch_dtype, matrices)
+    option = f"--quantization {config.quantization}"
+    require_plain(raw, option)
+    if not device.panels(dtype):
+        raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
+    scheme = DEFAULTS[_BITS[config.quantization]]
+    return PanelTensors(OnTheFly(tensors, scheme, matrices), torch_dtype, matrices)
+
+
+def _as_stored(tensors: Tensors, quantized: Mapping[str, Any] | None) -> Weights:
+    return QuantizedTensors(tensors, quantized) if quantized else tensors
+
+
+def _no_matrices(name: str) -> bool:
+    return False

@@ -18,7 +18,10 @@ from unifiedserve.quantization.scheme import Scheme
 
 
 class PanelTensors:
-    """The tensors of a source, its matrices whose names are `wanted` in panels of a dtype, or of codes."""
+    """The tensors of a source, its matrices whose names are `wanted` in panels of a dtype, or of codes.
+
+    A quantised one that is not wanted becomes plain.
+    """
 
     def __init__(self, source: Weights, dtype: torch.dtype, wanted: Callable[[str], bool]) -> None:
         self._source = source
@@ -51,20 +54,6 @@ class PanelTensors:
             shape = panels_shape(outputs, inputs, self._dtype)
             return [Header(f"{header.name}.panels", self._dtype, shape)]
         return _code_headers(header.name, outputs, inputs, header.scheme)
-
-
-class Dequantized:
-    """The tensors of a source, its quantised matrices as plain ones."""
-
-    def __init__(self, source: Weights) -> None:
-        self._source = source
-
-    def headers(self) -> list[Header]:
-        return self._source.headers()
-
-    def read(self) -> Iterator[tuple[str, Tensor]]:
-        for name, tensor in self._source.read():
-            yield name, tensor.dequantize() if isinstance(tensor, QuantizedMatrix) else tensor
 
 
 def _code_headers(name: str, outputs: int, inputs: int, scheme: Scheme) -> list[Header]:

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from unifiedserve.quantization.matrix import QuantizedMatrix
+from unifiedserve.quantization.scheme import Scheme
+
 OUTPUTS = 16
 LANE_BYTES = 4
 
@@ -57,8 +60,8 @@ def decode(codes: Tensor, scales: Tensor, zeros: Tensor, inputs: int) -> Tensor:
     if codes.shape[1] < inputs:
         halves = codes.view(len(codes), -1, 1, LANE_BYTES)
         codes = torch.cat([halves & 15, halves >> 4], dim=2).flatten(1)
-    grouped = codes.view(*scales.shape, -1).float()
-    return ((grouped - zeros[..., None].float()) * scales[..., None].float()).flatten(1)
+    scheme = Scheme(8, inputs // scales.shape[1])  # each code has a byte here
+    return QuantizedMatrix(codes, scales.float(), zeros, scheme).dequantize()
 
 
 def by_panel(table: Tensor) -> Tensor:
