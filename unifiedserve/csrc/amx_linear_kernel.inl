@@ -52,9 +52,9 @@ void zero_sums() {
 }
 
 // `rows` for which the registers are configured, from `row` on.
-template <int kHalves, int kPanels>
+template <int kHalves, int kPanels, int kFetched>
 void amx_block(const LinearTile<BFloat16>& tile, const TilePart& part, std::int64_t output, std::int64_t row, int rows,
-               const Fetch& fetch) {
+               const Fetch<kFetched>& fetch) {
   const std::int64_t x_stride = tile.inputs * static_cast<std::int64_t>(sizeof(BFloat16));
   const char* const x = reinterpret_cast<const char*>(tile.x) + row * x_stride + part.first * 4;
   zero_sums<kHalves, kPanels>();
@@ -78,13 +78,14 @@ void amx_rows(const LinearTile<BFloat16>& tile, const TilePart& part, std::int64
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t row = block * kBlockRows;
     const int rows = static_cast<int>(tile.rows - row < kBlockRows ? tile.rows - row : kBlockRows);
-    const Fetch fetch = fetch_of(part, kPanels, block, blocks);
     if (rows != configured) configure_block(configured = rows);
-    if (rows > kRegisterRows) {
-      amx_block<2, kPanels>(tile, part, output, row, rows, fetch);
-    } else {
-      amx_block<1, kPanels>(tile, part, output, row, rows, fetch);
-    }
+    with_fetch_of<kPanels>(part, block, blocks, [&](const auto& fetch) {
+      if (rows > kRegisterRows) {
+        amx_block<2, kPanels>(tile, part, output, row, rows, fetch);
+      } else {
+        amx_block<1, kPanels>(tile, part, output, row, rows, fetch);
+      }
+    });
   }
 }
 

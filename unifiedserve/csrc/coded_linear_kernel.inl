@@ -3,8 +3,8 @@ namespace unified {
 namespace {
 
 constexpr int kCodedRows = SIMD_WIDTH == 16 ? 3 : 2;
-// So many inputs of a wide tile's panels stay in the first-level cache while they meet all rows.
-constexpr std::int64_t kPartInputs = 512;
+// Codes of so many inputs of a wide tile's panels stay in the second-level cache while they meet all rows.
+constexpr std::int64_t kPartInputs = 4096;
 
 // sum + the four products of codes without a sign and those with one that share a lane.
 inline Int add_products(Int sum, Int unsigned_codes, Int codes) {
@@ -59,9 +59,9 @@ struct GroupCodes {
   std::int64_t x_table_stride;
 };
 
-template <int kBits, int kRows, int kVectors>
-__attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::int64_t first_lane, const Fetch& fetch,
-                                                     Float (&sums)[kRows][kVectors]) {
+template <int kBits, int kRows, int kVectors, int kFetched>
+__attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::int64_t first_lane,
+                                                     const Fetch<kFetched>& fetch, Float (&sums)[kRows][kVectors]) {
   constexpr int kParts = 8 / kBits;
   Int products[kRows][kVectors] = {};
   for (std::int64_t i = 0; i < at.lanes; ++i) {
@@ -98,8 +98,8 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
   }
 }
 
-template <class T, int kBits, int kRows, int kVectors>
-void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) {
+template <class T, int kBits, int kRows, int kVectors, int kFetched>
+void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch<kFetched>& fetch) {
   const CodedTile<T>& tile = work.tile;
   const CodedRows& x = tile.x;
   const std::int64_t group = work.part.first / work.group_lanes;
@@ -130,8 +130,8 @@ void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) 
   target.put_sums(sums);
 }
 
-template <class T, int kBits, int kVectors, int kRows = kCodedRows>
-void coded_rows(const CodedPart<T>& work, std::int64_t row, int rows, const Fetch& fetch) {
+template <class T, int kBits, int kVectors, int kRows = kCodedRows, int kFetched>
+void coded_rows(const CodedPart<T>& work, std::int64_t row, int rows, const Fetch<kFetched>& fetch) {
   if constexpr (kRows > 0) {
     if (rows < kRows) return coded_rows<T, kBits, kVectors, kRows - 1>(work, row, rows, fetch);
     coded_tile<T, kBits, kRows, kVectors>(work, row, fetch);
@@ -141,7 +141,8 @@ void coded_rows(const CodedPart<T>& work, std::int64_t row, int rows, const Fetc
 template <class T, int kBits, int kVectors>
 void coded_part(const CodedPart<T>& work) {
   for_row_tiles(work.tile.rows, kCodedRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
-    coded_rows<T, kBits, kVectors>(work, row, rows, fetch_of(work.part, kVectors / kPanelVectors, number, tiles));
+    with_fetch_of<kVectors / kPanelVectors>(
+        work.part, number, tiles, [&](const auto& fetch) { coded_rows<T, kBits, kVectors>(work, row, rows, fetch); });
   });
 }
 

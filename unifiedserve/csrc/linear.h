@@ -52,13 +52,15 @@ struct Division {
   std::int64_t columns;
 };
 
-// Into blocks of rows that stay in a near cache, and so many outputs that memory streams. All threads have as many, so
-// that none waits for another's.
+// Into equal blocks of rows that stay in a near cache, and so many outputs that memory streams. All threads have as
+// many, so that none waits for another's.
 template <class T>
-Division by_whole_rows(const ThreadPool& pool, const Weight<T>& weight) {
+Division by_whole_rows(const ThreadPool& pool, std::int64_t rows, const Weight<T>& weight) {
   constexpr std::int64_t kRowBytes = 1 << 20;
   constexpr std::int64_t kWeightBytes = 512 << 10;
-  return {round_up(kRowBytes / (weight.inputs * static_cast<std::int64_t>(sizeof(T))), 12), 4 * kPanelOutputs,
+  const std::int64_t blocks =
+      round_up(rows * weight.inputs * static_cast<std::int64_t>(sizeof(T)), kRowBytes) / kRowBytes;
+  return {round_up((rows + blocks - 1) / blocks, 12), 4 * kPanelOutputs,
           round_up(weight.bytes(weight.inputs) * weight.outputs / kWeightBytes, pool.threads())};
 }
 
@@ -77,11 +79,15 @@ void for_pieces(ThreadPool& pool, std::int64_t rows, std::int64_t outputs, const
   const std::int64_t units = (outputs + division.unit - 1) / division.unit;
   const std::int64_t columns = std::min(units, division.columns);
   const std::int64_t blocks = (rows + division.block_rows - 1) / division.block_rows;
+  // The columns of more units come first, so that threads end together.
+  const auto start = [&](std::int64_t column) {
+    return std::min((units / columns * column + std::min(column, units % columns)) * division.unit, outputs);
+  };
   pool.run(blocks * columns, [&](std::int64_t number, int /*thread*/) {
     const std::int64_t row = number / columns * division.block_rows;
-    const std::int64_t output = units * (number % columns) / columns * division.unit;
-    const std::int64_t end = std::min(units * (number % columns + 1) / columns * division.unit, outputs);
-    run(Piece{row, std::min(division.block_rows, rows - row), output, end - output});
+    const std::int64_t column = number % columns;
+    const std::int64_t output = start(column);
+    run(Piece{row, std::min(division.block_rows, rows - row), output, start(column + 1) - output});
   });
 }
 
@@ -99,7 +105,7 @@ void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weig
   auto encode = [&](std::int64_t row, int /*thread*/) { kernels<T>().encode(x + row * weight.inputs, coded, row); };
   for_rows(pool, rows, weight.inputs, encode);
   const auto kernel = weight.codes.bits == 8 ? kernels<T>().linear_int8 : kernels<T>().linear_int4;
-  for_pieces(pool, rows, weight.outputs, by_whole_rows(pool, weight), [&](const Piece& piece) {
+  for_pieces(pool, rows, weight.outputs, by_whole_rows(pool, rows, weight), [&](const Piece& piece) {
     const std::int64_t scale = piece.output * groups;
     kernel({.x = {coded.codes + piece.row * weight.inputs, coded.scales + piece.row * groups,
                   coded.sums + piece.row * groups, weight.inputs, weight.codes.group},
@@ -126,7 +132,7 @@ void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& we
   if (weight.codes.bits != 0) return linear_by_codes(pool, x, rows, weight, y, accumulate);
   const bool many = rows >= kManyRows && kernels<T>().linear_many != nullptr;
   const auto kernel = many ? kernels<T>().linear_many : kernels<T>().linear;
-  const Division division = many ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, weight);
+  const Division division = many ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
   for_pieces(pool, rows, weight.outputs, division, [&](const Piece& piece) {
     const std::uint8_t* const panels = weight.panels + piece.output * weight.bytes(weight.inputs);
     kernel({.x = x + piece.row * weight.inputs,

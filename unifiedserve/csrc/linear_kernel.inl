@@ -10,17 +10,15 @@ struct Lane;
 template <>
 struct Lane<float> {
   static constexpr int kRows = SIMD_WIDTH == 4 ? 2 : 6;
-  static constexpr bool kInParts = true;  // sums of few values round less
-  static constexpr std::int64_t part(std::int64_t /*rows*/) { return 32; }
+  static constexpr bool kInParts = true;     // sums of few values round less
+  static constexpr std::int64_t kPart = 32;  // lanes
   static Float add(Float sum, Float x, Float weight) { return sum + x * weight; }
 };
 
 template <>
 struct Lane<BFloat16> {
   static constexpr bool kInParts = false;
-  // So many lanes at a time that those of a wide tile's panels stay, for few rows, in the first-level cache, and what
-  // is fetched meanwhile comes in time; for many rows, in the second.
-  static constexpr std::int64_t part(std::int64_t rows) { return rows > 24 ? 1024 : 64; }
+  static constexpr std::int64_t kPart = 1024;  // lanes: those of a wide tile's panels stay in the second-level cache
 #if defined(__AVX512BF16__)
   static constexpr int kRows = 6;
   static Float add(Float sum, Float x, Float weight) { return Product<BFloat16>::add(sum, x, weight); }
@@ -32,9 +30,9 @@ struct Lane<BFloat16> {
 #endif
 };
 
-template <class T, int kRows, int kVectors>
+template <class T, int kRows, int kVectors, int kFetched>
 void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t output, std::int64_t row,
-                 const Fetch& fetch) {
+                 const Fetch<kFetched>& fetch) {
   const std::int64_t x_stride = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
   const float* const x = reinterpret_cast<const float*>(tile.x) + row * x_stride + part.first;
   const TileTarget<T> target = target_of<T>(tile, output, row, part.first > 0);
@@ -62,9 +60,9 @@ void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
   }
 }
 
-template <class T, int kVectors, int kRows = Lane<T>::kRows>
+template <class T, int kVectors, int kRows = Lane<T>::kRows, int kFetched>
 void linear_rows(const LinearTile<T>& tile, const TilePart& part, std::int64_t output, std::int64_t row, int rows,
-                 const Fetch& fetch) {
+                 const Fetch<kFetched>& fetch) {
   if constexpr (kRows > 0) {
     if (rows < kRows) return linear_rows<T, kVectors, kRows - 1>(tile, part, output, row, rows, fetch);
     linear_tile<T, kRows, kVectors>(tile, part, output, row, fetch);
@@ -74,14 +72,16 @@ void linear_rows(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
 template <class T, int kVectors>
 void linear_part(const LinearTile<T>& tile, const TilePart& part, std::int64_t output) {
   for_row_tiles(tile.rows, Lane<T>::kRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
-    linear_rows<T, kVectors>(tile, part, output, row, rows, fetch_of(part, kVectors / kPanelVectors, number, tiles));
+    with_fetch_of<kVectors / kPanelVectors>(part, number, tiles, [&](const auto& fetch) {
+      linear_rows<T, kVectors>(tile, part, output, row, rows, fetch);
+    });
   });
 }
 
 template <class T>
 void linear(const LinearTile<T>& tile) {
   const std::int64_t lanes = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
-  for_parts(tile.panels, tile.outputs, lanes, Lane<T>::part(tile.rows),
+  for_parts(tile.panels, tile.outputs, lanes, Lane<T>::kPart,
             [&](const TilePart& part, std::int64_t output, bool wide) {
               if (wide) return linear_part<T, kWideVectors>(tile, part, output);
               linear_part<T, kPanelVectors>(tile, part, output);

@@ -16,27 +16,37 @@ struct TilePart {
   const float* next;  // what is needed after it, of as many panels and lanes; or null
 };
 
-// The panels [first, last) of a part's next one that a tile of rows is to fetch: the first of several tiles waits
-// itself.
+// Panels of a part's next one that a tile of rows is to fetch. How many is known when it is compiled: a count in a
+// register would be one too many for the tile's loop.
+template <int kPanels>
 struct Fetch {
   const float* from;
   std::int64_t panel_stride;
-  int first;
-  int last;
 
   void lane(std::int64_t i) const {
     // Not into the first-level cache, which is full of what is at hand.
-    for (int panel = first; panel < last; ++panel) {
+#pragma GCC unroll 8
+    for (int panel = 0; panel < kPanels; ++panel)
       __builtin_prefetch(from + panel * panel_stride + i * kLaneFloats, 0, 1);
-    }
   }
 };
 
-inline Fetch fetch_of(const TilePart& part, int panels, std::int64_t tile, std::int64_t tiles) {
-  if (part.next == nullptr) return {nullptr, 0, 0, 0};
-  if (tiles == 1) return {part.next, part.panel_stride, 0, panels};
-  const auto share = [&](std::int64_t before) { return static_cast<int>(panels * before / (tiles - 1)); };
-  return {part.next, part.panel_stride, tile == 0 ? 0 : share(tile - 1), tile == 0 ? 0 : share(tile)};
+// Calls run(fetch), if `count` panels are kMost or a power of two below.
+template <int kMost, class Run>
+void with_fetch(const float* from, std::int64_t panel_stride, std::int64_t count, Run run) {
+  if constexpr (kMost > 0) {
+    if (count < kMost) return with_fetch<kMost / 2>(from, panel_stride, count, run);
+  }
+  run(Fetch<kMost>{from, panel_stride});
+}
+
+// Calls run(fetch) with what one of several tiles of rows is to fetch of `kPanels` panels, a power of two.
+template <int kPanels, class Run>
+void with_fetch_of(const TilePart& part, std::int64_t tile, std::int64_t tiles, Run run) {
+  if (part.next == nullptr) return run(Fetch<0>{nullptr, 0});
+  const std::int64_t first = kPanels * tile / tiles;
+  const std::int64_t count = kPanels * (tile + 1) / tiles - first;
+  with_fetch<kPanels>(part.next + first * part.panel_stride, part.panel_stride, count, run);
 }
 
 // Calls run(part, output, wide) for the tiles' weights of panels of `lanes` lanes, in parts of at most `depth`.
