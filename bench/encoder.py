@@ -9,6 +9,7 @@ ratios. On a machine that does other things, too, --clock cpu --threads 1 still 
     python bench/encoder.py --json bench/results/encoder.json
 """
 
+import copy
 import importlib
 import json
 import statistics
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from flashcodec import PatchLayout
 from unifiedserve.device.cpu import CPU
+from unifiedserve.device.cpu.modules import in_panels
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.messages.media import MediaKind, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, resized
@@ -71,6 +73,15 @@ def make_tower(dtype: torch.dtype) -> Any:
     module = importlib.import_module("transformers.models.qwen2_5_vl.modeling_qwen2_5_vl")
     tower = module.Qwen2_5_VisionTransformerPretrainedModel._from_config(config, dtype=dtype)
     return tower.eval().requires_grad_(False)
+
+
+def laid_out(tower: Any) -> Any:
+    """Return a copy whose linear layers have their weights in panels, as a server has them."""
+    ours = copy.deepcopy(tower)
+    for name, module in list(ours.named_modules()):
+        if isinstance(module, torch.nn.Linear):
+            ours.set_submodule(name, in_panels(module))
+    return ours
 
 
 class Floor:
@@ -124,7 +135,7 @@ class Floor:
 
 def contestants(tower: Any, plan: MediaPlan, units_a_step: int) -> dict[str, Callable[[], object]]:
     """Return the ways to encode all of a medium; `units_a_step` is for ours in steps, as the server takes them."""
-    ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()}, CPU)
+    ours = VisionTower(laid_out(tower), {"image": RULES.normalisation(), "video": RULES.normalisation()}, CPU)
     floor = Floor(tower)
     patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
     mean, deviation = RULES.normalisation()
@@ -180,7 +191,7 @@ def compare(
 
 def sweep(console: Console, tower: Any, plan: MediaPlan, rounds: int, clock: Clock) -> list[dict[str, float]]:
     """Measure steps of so many units, and what that makes a second."""
-    ours = VisionTower(tower, {"image": RULES.normalisation(), "video": RULES.normalisation()}, CPU)
+    ours = VisionTower(laid_out(tower), {"image": RULES.normalisation(), "video": RULES.normalisation()}, CPU)
     patches = torch.randint(0, 256, (plan.patches, RULES.row_bytes), dtype=torch.uint8)
     runs: dict[str, Callable[[], object]] = {}
     for units in UNITS_A_STEP:

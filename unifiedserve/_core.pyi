@@ -26,6 +26,7 @@ __all__: list[str] = [
     "instruction_set",
     "instruction_sets",
     "linear",
+    "linear_then",
     "restrict_calls",
     "restrict_files",
     "rms_norm",
@@ -170,6 +171,15 @@ def instruction_sets() -> list[str]:
 
 def linear(pool: ThreadPool, x: torch.Tensor, weight: Weight, y: torch.Tensor) -> None:
     """Write y float32 [rows, outputs]: x [rows, inputs] times the transposed weight, plus its bias."""
+
+def linear_then(
+    pool: ThreadPool, x: torch.Tensor, weight: Weight, step: str, other: torch.Tensor | None, y: torch.Tensor
+) -> None:
+    """Write y [rows, outputs]: a step of x [rows, inputs] times the transposed weight, plus its bias; rounded once.
+
+    The step is "none", "silu", or "plus" or "times" `other` [rows, outputs], which may be y. Raises ValueError for another
+    step, or if there is an `other` that it does not take.
+    """
 
 def restrict_calls(unix_sockets: bool) -> bool:
     """Have sockets, new processes and what is for administrators refused to all threads of this process.

@@ -18,6 +18,7 @@ from torch import Tensor
 from flashcodec import PatchLayout
 from ipc_buffers import PagePool
 from unifiedserve.device.cpu import CPU, linear
+from unifiedserve.device.cpu.modules import in_panels
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
@@ -169,16 +170,17 @@ def test_bfloat16_is_as_close_to_the_truth_as_transformers(name: str, deep: Path
     assert (ours - truth).norm() <= 1.1 * (rounded - truth).norm()
 
 
-@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("by", ["panels", "oneDNN", "torch"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_linear_layers_with_what_follows(fused: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With oneDNN's steps behind the product or, where it lacks them, torch's."""
-    if fused and not linear._fused(dtype):
+def test_linear_layers_with_what_follows(by: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our products of weights in panels; for others oneDNN's or, where it lacks them, torch's."""
+    if by == "oneDNN" and not linear._fused(dtype):
         pytest.skip("oneDNN has no such product here")
-    monkeypatch.setattr(linear, "_fused", lambda dtype: fused)
+    monkeypatch.setattr(linear, "_fused", lambda dtype: by == "oneDNN")
     x, layer, other = torch.randn(9, 20), torch.nn.Linear(20, 12).requires_grad_(False), torch.randn(9, 12)
     product = layer(x)
     x, other, layer = x.to(dtype), other.to(dtype), layer.to(dtype)
+    layer = in_panels(layer) if by == "panels" else layer
     tolerance = 0.05 if dtype == torch.bfloat16 else 1e-5
     before = other.clone()
     for out, expected in (

@@ -57,6 +57,40 @@ def test_linear(
     torch.testing.assert_close(y.double(), expected, rtol=1e-5, atol=1e-5 * inputs**0.5)
 
 
+STEPS = {
+    "none": lambda product, other: product,
+    "silu": lambda product, other: torch.nn.functional.silu(product),
+    "plus": lambda product, other: product + other,
+    "times": lambda product, other: product * other,
+}
+
+
+@per_example
+@given(
+    rows=st.integers(1, 40) | st.integers(200, 600),
+    outputs=st.integers(1, 90) | st.integers(500, 700),
+    lanes=st.integers(1, 60),
+    step=st.sampled_from(sorted(STEPS)),
+    in_place=st.booleans(),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**32),
+)
+def test_linear_with_what_follows(
+    instruction_set: str, rows: int, outputs: int, lanes: int, step: str, in_place: bool, dtype: torch.dtype, seed: int
+) -> None:
+    random = torch.Generator().manual_seed(seed)
+    x, weight, bias, other = (
+        torch.randn(*shape, generator=random).to(dtype)
+        for shape in ((rows, 2 * lanes), (outputs, 2 * lanes), (outputs,), (rows, outputs))
+    )
+    expected = STEPS[step](x.double() @ weight.double().T + bias.double(), other.double())
+    taken = other if step in ("plus", "times") else None
+    y = other if taken is not None and in_place else torch.full_like(other, torch.nan)
+    _core.linear_then(POOL, x, Matrix.of(weight).native(bias), step, taken, y)
+    tolerance = 2**-8 if dtype == torch.bfloat16 else 1e-5
+    torch.testing.assert_close(y.double(), expected, rtol=tolerance, atol=1e-5 * (2 * lanes) ** 0.5)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_does_not_depend_on_the_batch(instruction_set: str, dtype: torch.dtype) -> None:
     x, weight = torch.randn(200, 900).to(dtype), torch.randn(333, 900).to(dtype)

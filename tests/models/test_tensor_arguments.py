@@ -45,6 +45,11 @@ def linear(**changes: Any) -> None:
     _core.linear(POOL, **arguments | changes)
 
 
+def linear_then(**changes: Any) -> None:
+    arguments = {"x": torch.zeros(3, 8), "weight": weight(5, 8), "step": "none", "other": None, "y": torch.zeros(3, 5)}
+    _core.linear_then(POOL, **arguments | changes)
+
+
 def layer(**changes: Any) -> _core.DecoderLayer:
     width = (HEADS + 2 * KV_HEADS) * HEAD_DIM
     arguments = {
@@ -293,6 +298,21 @@ def test_devices() -> None:
         linear(x=OnSecondGpu())
     with pytest.raises(RuntimeError, match="Cannot pack tensors on meta"):
         linear(x=torch.zeros(3, 8, device="meta"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"step": "tanh"}, "no step 'tanh'; there are none, silu, plus and times"),
+        ({"step": "plus"}, "step 'plus' takes another tensor"),
+        ({"other": torch.zeros(3, 5)}, "step 'none' takes no other tensor"),
+        ({"step": "times", "other": torch.zeros(3, 4)}, r"other: expected shape \[rows=3, outputs=5\]"),
+        ({"y": torch.zeros(2, 5)}, r"y: expected shape \[rows=3, outputs=5\]"),
+    ],
+)
+def test_steps_behind_a_product(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        linear_then(**changes)
 
 
 def test_bound_weights_stay_alive() -> None:

@@ -1,6 +1,8 @@
 #include <array>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "arguments.h"
@@ -25,6 +27,33 @@ void bound_linear(ThreadPool& pool, const TensorView& x, const WeightTensors& we
     const Weight<T> typed = weight.as<T>("weight", outputs, inputs);
     const T* const from = x.as<const T>("x", {rows, inputs});
     linear(pool, from, rows.value(), typed, y.as<float>("y", {rows, outputs}), false);
+  });
+}
+
+Step step_of(const std::string& name) {
+  static constexpr std::array<std::pair<std::string_view, Step>, 4> kSteps{
+      {{"none", Step::kNone}, {"silu", Step::kSilu}, {"plus", Step::kPlus}, {"times", Step::kTimes}}};
+  for (const auto& [known, step] : kSteps) {
+    if (known == name) return step;
+  }
+  throw std::invalid_argument("no step '" + name + "'; there are none, silu, plus and times");
+}
+
+void bound_linear_then(ThreadPool& pool, const TensorView& x, const WeightTensors& weight, const std::string& name,
+                       const std::optional<TensorView>& other, const TensorView& y) {
+  const Step step = step_of(name);
+  const bool takes_other = step == Step::kPlus || step == Step::kTimes;
+  if (takes_other != other.has_value()) {
+    throw std::invalid_argument("step '" + name + "' takes " + (takes_other ? "another tensor" : "no other tensor"));
+  }
+  with_element_type(x.type(), "x", [&]<class T>() {
+    Size rows("rows");
+    Size outputs("outputs");
+    Size inputs("inputs");
+    const Weight<T> typed = weight.as<T>("weight", outputs, inputs);
+    const T* const from = x.as<const T>("x", {rows, inputs});
+    const T* const second = as_or_null<const T>(other, "other", {rows, outputs});
+    linear_then(pool, from, rows.value(), typed, step, second, y.as<T>("y", {rows, outputs}));
   });
 }
 
@@ -104,6 +133,13 @@ void bound_rms_norm(ThreadPool& pool, const TensorView& x, const TensorView& wei
 void bind_kernels(py::module_& module) {
   module.def("linear", &bound_linear, py::arg("pool"), py::arg("x"), py::arg("weight"), py::arg("y"), Release(),
              "Write y float32 [rows, outputs]: x [rows, inputs] times the transposed weight, plus its bias.");
+  module.def(
+      "linear_then", &bound_linear_then, py::arg("pool"), py::arg("x"), py::arg("weight"), py::arg("step"),
+      py::arg("other").none(true), py::arg("y"), Release(),
+      R"(Write y [rows, outputs]: a step of x [rows, inputs] times the transposed weight, plus its bias; rounded once.
+
+The step is "none", "silu", or "plus" or "times" `other` [rows, outputs], which may be y. Raises ValueError for another
+step, or if there is an `other` that it does not take.)");
   module.def("attend", &bound_attend, py::arg("pool"), py::arg("layer"), py::arg("batch"), py::arg("cache"),
              py::arg("q"), py::arg("out"), py::arg("scale"), py::arg("window") = py::none(), Release(),
              R"(Attend causally over one layer's pages of a ragged batch's T tokens; q and out are [T, heads, head_dim].

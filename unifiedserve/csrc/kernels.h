@@ -130,6 +130,9 @@ constexpr std::int64_t sequence_scratch(std::int64_t head_dim) {
   return (2 * kSequenceRows + 3 * kBlockKeys) * padded(head_dim) + kSequenceBlock * kBlockKeys + 2 * kSequenceRows;
 }
 
+// What a product's sums become: themselves, SiLU of them, or their sum or product with another element.
+enum class Step { kNone, kSilu, kPlus, kTimes };
+
 // T is the type of weights, of a cache without codes and of what goes into matrix products; the rest is float32.
 template <class T>
 struct Kernels {
@@ -152,6 +155,8 @@ struct Kernels {
   // out = silu(gate) * up
   void (*gate)(const float* gate, const float* up, std::int64_t n, T* out);
   void (*widen)(const T* x, std::int64_t n, float* out);
+  // out = step(x), with an element of `other` where the step takes one
+  void (*finish)(const float* x, const T* other, Step step, std::int64_t n, T* out);
   // out = x * scale, rounded to nearest even
   void (*narrow)(const float* x, float scale, std::int64_t n, T* out);
   // Codes of x; returns their scale, which is positive: the largest magnitude has the code 127 or -127.

@@ -33,6 +33,7 @@ constexpr Kernels<T> kernels_of() {
       .rotate = rotate<T>,
       .gate = gate<T>,
       .widen = widen<T>,
+      .finish = finish<T>,
       .narrow = narrow<T>,
       .quantize = quantize<T>,
   };

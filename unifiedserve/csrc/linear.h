@@ -73,6 +73,15 @@ Division by_parts_of_rows(const ThreadPool& pool, std::int64_t rows, const Weigh
   return {round_up((rows + blocks - 1) / blocks, kUnit), kUnit, round_up(weight.outputs / kMost, pool.threads())};
 }
 
+// Into pieces whose sums stay, beside what they are made of, in a near cache.
+template <class T>
+Division by_kept_sums(const ThreadPool& pool, std::int64_t rows, const Weight<T>& weight) {
+  constexpr std::int64_t kMost = 256;
+  const std::int64_t blocks = (rows + kMost - 1) / kMost;
+  return {round_up((rows + blocks - 1) / blocks, 12), 4 * kPanelOutputs,
+          round_up(weight.outputs / kMost, pool.threads())};
+}
+
 // Calls run(piece) on the pool's threads.
 template <class Run>
 void for_pieces(ThreadPool& pool, std::int64_t rows, std::int64_t outputs, const Division& division, Run run) {
@@ -124,26 +133,72 @@ void linear_by_codes(ThreadPool& pool, const T* x, std::int64_t rows, const Weig
 // From so many rows on, a set's `linear_many` is taken, if it has one: more than a step has that verifies drafts.
 constexpr std::int64_t kManyRows = 33;
 
+template <class T>
+bool in_many_rows(std::int64_t rows) {
+  return rows >= kManyRows && kernels<T>().linear_many != nullptr;
+}
+
+// Where a piece's sums go.
+struct Sums {
+  float* y;
+  std::int64_t stride;
+  bool accumulate;
+};
+
+template <class T>
+void linear_piece(const T* x, const Weight<T>& weight, const Piece& piece, bool many, const Sums& sums) {
+  const std::uint8_t* const panels = weight.panels + piece.output * weight.bytes(weight.inputs);
+  const auto kernel = many ? kernels<T>().linear_many : kernels<T>().linear;
+  kernel({.x = x + piece.row * weight.inputs,
+          .rows = piece.rows,
+          .panels = reinterpret_cast<const float*>(panels),
+          .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
+          .outputs = piece.outputs,
+          .inputs = weight.inputs,
+          .y = sums.y,
+          .y_stride = sums.stride,
+          .accumulate = sums.accumulate});
+}
+
 // y [rows, outputs] (=, or += if `accumulate`) x [rows, inputs] times the transposed weight, plus the bias. A row's
 // result depends on nothing but that row and, in its last bits, on whether there are `kManyRows` where a set does these
 // otherwise.
 template <class T>
 void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
   if (weight.codes.bits != 0) return linear_by_codes(pool, x, rows, weight, y, accumulate);
-  const bool many = rows >= kManyRows && kernels<T>().linear_many != nullptr;
-  const auto kernel = many ? kernels<T>().linear_many : kernels<T>().linear;
+  const bool many = in_many_rows<T>(rows);
   const Division division = many ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
   for_pieces(pool, rows, weight.outputs, division, [&](const Piece& piece) {
-    const std::uint8_t* const panels = weight.panels + piece.output * weight.bytes(weight.inputs);
-    kernel({.x = x + piece.row * weight.inputs,
-            .rows = piece.rows,
-            .panels = reinterpret_cast<const float*>(panels),
-            .bias = weight.bias == nullptr ? nullptr : weight.bias + piece.output,
-            .outputs = piece.outputs,
-            .inputs = weight.inputs,
-            .y = y + piece.row * weight.outputs + piece.output,
-            .y_stride = weight.outputs,
-            .accumulate = accumulate});
+    const Sums sums{y + piece.row * weight.outputs + piece.output, weight.outputs, accumulate};
+    linear_piece(x, weight, piece, many, sums);
+  });
+}
+
+// y [rows, outputs] = step(x [rows, inputs] times the transposed weight, plus the bias), rounded once; `other` is
+// [rows, outputs] where the step takes one, and may be y. Sums are in float32 as above, the same ones.
+template <class T>
+void linear_then(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, Step step, const T* other,
+                 T* y) {
+  thread_local std::vector<float> all;
+  if (weight.codes.bits != 0) {
+    grow(all, rows * weight.outputs);
+    linear_by_codes(pool, x, rows, weight, all.data(), false);
+    const float* const sums = all.data();
+    return for_rows(pool, rows, weight.outputs, [&](std::int64_t row, int /*thread*/) {
+      const std::int64_t first = row * weight.outputs;
+      kernels<T>().finish(sums + first, other == nullptr ? nullptr : other + first, step, weight.outputs, y + first);
+    });
+  }
+  const bool many = in_many_rows<T>(rows);
+  for_pieces(pool, rows, weight.outputs, by_kept_sums(pool, rows, weight), [&](const Piece& piece) {
+    thread_local std::vector<float> sums;
+    grow(sums, piece.rows * piece.outputs);
+    linear_piece(x, weight, piece, many, {sums.data(), piece.outputs, false});
+    for (std::int64_t row = 0; row < piece.rows; ++row) {
+      const std::int64_t first = (piece.row + row) * weight.outputs + piece.output;
+      kernels<T>().finish(sums.data() + row * piece.outputs, other == nullptr ? nullptr : other + first, step,
+                          piece.outputs, y + first);
+    }
   });
 }
 

@@ -53,12 +53,31 @@ void rotate(const float* x, const float* cosine, const float* sine, std::int64_t
   });
 }
 
+inline Float silu(Float x) { return x / (1.0F + exponential(-x)); }
+
 template <class T>
 void gate(const float* gate, const float* up, std::int64_t n, T* out) {
   for_vectors(n, [&](std::int64_t i, std::int64_t count) {
-    const Float value = take(gate + i, count);
-    put(out + i, value / (1.0F + exponential(-value)) * take(up + i, count), count);
+    put(out + i, silu(take(gate + i, count)) * take(up + i, count), count);
   });
+}
+
+template <class T>
+void finish(const float* x, const T* other, Step step, std::int64_t n, T* out) {
+  const auto each = [&](auto apply) {
+    for_vectors(n,
+                [&](std::int64_t i, std::int64_t count) { put(out + i, apply(take(x + i, count), i, count), count); });
+  };
+  switch (step) {
+    case Step::kNone:
+      return each([](Float sum, std::int64_t /*i*/, std::int64_t /*count*/) { return sum; });
+    case Step::kSilu:
+      return each([](Float sum, std::int64_t /*i*/, std::int64_t /*count*/) { return silu(sum); });
+    case Step::kPlus:
+      return each([&](Float sum, std::int64_t i, std::int64_t count) { return sum + take(other + i, count); });
+    case Step::kTimes:
+      return each([&](Float sum, std::int64_t i, std::int64_t count) { return sum * take(other + i, count); });
+  }
 }
 
 template <class T>

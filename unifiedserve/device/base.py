@@ -25,7 +25,7 @@ class LinearWeights(NamedTuple):
     bias: Tensor | None
 
 
-Layer = LinearWeights | torch.nn.Linear
+Layer = Any  # LinearWeights, a torch.nn.Linear, or what a device puts in its place
 
 
 class Rows(NamedTuple):

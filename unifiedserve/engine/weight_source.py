@@ -13,7 +13,7 @@ from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.panels import PanelTensors
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
 from unifiedserve.models.dummy import DummyTensors
-from unifiedserve.models.matrices import language_matrices
+from unifiedserve.models.matrices import known_matrices, language_matrices
 from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
 
@@ -21,24 +21,24 @@ _BITS = {"int8": 8, "int4": 4}
 
 
 def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, device: Device, dtype: str) -> Tensors:
-    """Return the tensors to store for the workers: on the processor, the language model's matrices in panels.
+    """Return the tensors to store for the workers: on the processor, matrices in panels.
 
     Raises ConfigError for a quantised checkpoint that is not supported, or if one is to be quantised that is already,
     or on a device that has no products of codes.
     """
     torch_dtype: torch.dtype = getattr(torch, dtype)
-    matrices = language_matrices(model_config) if device.panels(dtype) else _no_matrices
+    in_panels = known_matrices(model_config) if device.panels(dtype) else _no_matrices
     raw = read_json(model_dir / "config.json")
     dummy = config.load_format == "dummy"
     tensors: Tensors = DummyTensors(model_config, torch_dtype) if dummy else SafetensorsFiles(model_dir)
     if config.quantization == "none":
-        return PanelTensors(_as_stored(tensors, None if dummy else quantization_config(raw)), torch_dtype, matrices)
+        return PanelTensors(_as_stored(tensors, None if dummy else quantization_config(raw)), torch_dtype, in_panels)
     option = f"--quantization {config.quantization}"
     require_plain(raw, option)
     if not device.panels(dtype):
         raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
     scheme = DEFAULTS[_BITS[config.quantization]]
-    return PanelTensors(OnTheFly(tensors, scheme, matrices), torch_dtype, matrices)
+    return PanelTensors(OnTheFly(tensors, scheme, language_matrices(model_config)), torch_dtype, in_panels)
 
 
 def _as_stored(tensors: Tensors, quantized: Mapping[str, Any] | None) -> Weights:

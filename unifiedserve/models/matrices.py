@@ -1,4 +1,4 @@
-"""The language model's matrices: which tensors of a checkpoint they are, and their places in a model."""
+"""Matrices that our kernels multiply with: which tensors of a checkpoint they are, and their places in a model."""
 
 import re
 from collections.abc import Callable
@@ -13,6 +13,7 @@ _OTHERS = re.compile(r"(^|\.)(visual|vision)|\.experts\.|\.(gate|shared_expert_g
 _LAYER = re.compile(r"(^|\.)layers\.\d+\.\S+\.weight")
 _HEAD = re.compile(r"(^|\.)lm_head\.weight")
 _EMBEDDING = re.compile(r"(^|\.)embed_tokens\.weight")
+_TOWER = re.compile(r"(^|\.)visual\.(blocks|merger|deepstack_merger_list)\.\S+\.weight")
 
 
 def language_matrices(config: Any) -> Callable[[str], bool]:
@@ -26,6 +27,12 @@ def language_matrices(config: Any) -> Callable[[str], bool]:
     )
     wanted = [_LAYER, _HEAD, *([_EMBEDDING] if tied else [])]
     return lambda name: not _OTHERS.search(name) and any(pattern.search(name) for pattern in wanted)
+
+
+def known_matrices(config: Any) -> Callable[[str], bool]:
+    """Return the same for all matrices that are better in panels: also those of the vision towers that are ours."""
+    language = language_matrices(config)
+    return lambda name: language(name) or bool(_TOWER.search(name))
 
 
 def put_matrix(model: Any, name: str, stored: StoredMatrix, wanted: Tensor) -> None:

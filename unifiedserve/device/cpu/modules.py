@@ -1,6 +1,6 @@
 """What takes the place of transformers' own modules over weights that lie in panels."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +9,8 @@ from unifiedserve import _core
 from unifiedserve.device.cpu.matrix import Matrix
 from unifiedserve.device.cpu.panels import fits_panels
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
+
+Step = Literal["none", "silu", "plus", "times"]
 
 
 class PanelLinear(nn.Module):
@@ -26,7 +28,14 @@ class PanelLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return [..., outputs] of x [..., inputs]."""
-        return self.floats(x.reshape(-1, self.in_features)).to(x.dtype).view(*x.shape[:-1], self.out_features)
+        return self.then(x.reshape(-1, self.in_features), "none").view(*x.shape[:-1], self.out_features)
+
+    def then(self, x: Tensor, step: Step, other: Tensor | None = None) -> Tensor:
+        """Return a step of [n, outputs] of x [n, inputs], rounded once; "plus" and "times" are of `other`."""
+        out = x.new_empty(len(x), self.out_features)
+        other = None if other is None else other.contiguous()
+        _core.linear_then(thread_pool(), x.contiguous(), self._native, step, other, out)
+        return out
 
     def floats(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Return float32 [n, outputs] of x [n, inputs], in `out` if that is given."""

@@ -113,6 +113,6 @@ class UnitTower:
         return self._kernels.linear(self._kernels.linear(normed, first, "gelu"), second)
 
 
-def _linears(module: Any) -> list[torch.nn.Linear]:
+def _linears(module: Any) -> list[Any]:
     """Return the two layers of a perceptron, which families name differently."""
-    return [part for part in module.modules() if isinstance(part, torch.nn.Linear)]
+    return [part for part in module.modules() if hasattr(part, "in_features")]
