@@ -70,6 +70,12 @@ struct CodeScales {
   Float to_weights(Float weights, int key) const { return weights * load(values + key); }
 };
 
+// e^x, as exact as what weights are multiplied as.
+template <class T>
+Float attention_weight(Float x) {
+  return Product<T>::kValues == 1 ? exponential(x) : rough_exponential(x);
+}
+
 // The first elements of a row of scores, of which the last may be hidden.
 template <int kCount>
 struct Scores {
@@ -107,7 +113,7 @@ struct Scores {
     Float total = {};
 #pragma GCC unroll 16
     for (int i = 0; i < kCount / kWidth; ++i) {
-      const Float weight = exponential(values[i] - high);
+      const Float weight = attention_weight<T>(values[i] - high);
       total += weight;
       const Float factor = factors.to_weights(weight, i * kWidth);
       if constexpr (Product<T>::kValues == 1) {
