@@ -109,7 +109,8 @@ class Model:
         return sum(each.in_features * each.out_features for each in self._linears())
 
     def _linears(self) -> list[PanelLinear]:
-        return [module for module in self.adapter.model.modules() if isinstance(module, PanelLinear)]
+        modules = [*self.adapter.language_model.modules(), self.adapter.model.get_output_embeddings()]
+        return [module for module in modules if isinstance(module, PanelLinear)]
 
 
 def read_all(tensors: list[Tensor]) -> None:

@@ -201,8 +201,8 @@ inline Float exponential(Float x) {
   return x < -87.0F ? Float{} : value * power;
 }
 
-// e^x of x up to 0 with a relative error below 1e-5, for what is rounded to bfloat16; 0 below -87. The polynomial is the
-// best one for 2^x between -1/2 and 1/2.
+// e^x of x up to 0 with a relative error below 1e-5, for what is rounded to bfloat16; 0 below -87. The polynomial is
+// the best one for 2^x between -1/2 and 1/2.
 inline Float rough_exponential(Float x) {
   constexpr float kRound = 12582912.0F;  // as above
   const Float power = x * 1.44269504088896341F;
