@@ -31,6 +31,7 @@ constexpr std::size_t kGroup = 64;  // pages that share a word of hints
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kForgottenShare = 64;  // of a pool, ahead of need, so that few searches go through all of it
 constexpr PageOwner kShared{0, 0};
+constexpr std::uint32_t kBeingTaken = PagePool::kMaxReferences + 1;  // in place of references
 constexpr unsigned kInstanceShift = 20;
 constexpr unsigned kRequestShift = 32;
 constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max();
@@ -45,7 +46,7 @@ PageOwner owner_of(std::uint64_t word) {
           static_cast<std::uint32_t>(word >> kInstanceShift) & PagePool::kMaxInstance};
 }
 
-std::uint32_t references_of(std::uint64_t word) { return static_cast<std::uint32_t>(word) & PagePool::kMaxReferences; }
+std::uint32_t references_of(std::uint64_t word) { return static_cast<std::uint32_t>(word) & kBeingTaken; }
 
 std::size_t round_up(std::size_t value, std::size_t step) { return (value + step - 1) / step * step; }
 
@@ -176,12 +177,16 @@ PagePool::Word& PagePool::word(std::int64_t page) const {
 
 bool PagePool::claim(std::size_t page, std::uint64_t owned) {
   auto& word = words_[page];
-  if (word.load(std::memory_order_relaxed) != 0) return false;
-  epochs_[page].fetch_add(1, std::memory_order_relaxed);
+  auto being_taken = owned | kBeingTaken;
   std::uint64_t free = 0;
-  if (!word.compare_exchange_strong(free, owned, std::memory_order_acq_rel, std::memory_order_relaxed)) return false;
+  if (word.load(std::memory_order_relaxed) != 0 ||
+      !word.compare_exchange_strong(free, being_taken, std::memory_order_acq_rel, std::memory_order_relaxed)) {
+    return false;
+  }
+  epochs_[page].fetch_add(1, std::memory_order_relaxed);
   last_used_[page].store(0, std::memory_order_relaxed);
-  return true;
+  // Fails if the page was reclaimed, and perhaps taken by another, in the meantime.
+  return word.compare_exchange_strong(being_taken, owned, std::memory_order_acq_rel, std::memory_order_relaxed);
 }
 
 // Unlike release(), harmless if the page was reclaimed, and perhaps taken by another, in the meantime.
@@ -333,7 +338,7 @@ bool PagePool::recall_page(std::int32_t page, std::uint64_t epoch, std::uint64_t
   auto seen = word.load(std::memory_order_acquire);
   std::uint64_t held = 0;
   do {
-    if (begun.load(std::memory_order_relaxed) != epoch || references_of(seen) == kMaxReferences) return false;
+    if (begun.load(std::memory_order_relaxed) != epoch || references_of(seen) >= kMaxReferences) return false;
     held = seen == 0 ? owned : pack(kShared, references_of(seen) + 1);
   } while (!word.compare_exchange_weak(seen, held, std::memory_order_acq_rel, std::memory_order_acquire));
   if (begun.load(std::memory_order_relaxed) == epoch) return true;

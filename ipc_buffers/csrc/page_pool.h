@@ -34,7 +34,8 @@ struct PageOwner {
 // host memory always; their data is in that arena, on a GPU, or a memory with a name and a life of its own, over which
 // another pool may be laid when this one is no longer used.
 //
-// One 64-bit word a page — request (32 bits), instance (12), references (20); 0 is free — is the only truth.
+// One 64-bit word a page — request (32 bits), instance (12), references (20; all ones while the page is being taken);
+// 0 is free — is the only truth.
 // A process killed at any instruction leaves each page either free or tagged with its owner, for reclaim().
 // The bitmap of pages that may be free only says where to look first: a bit wrongly set costs a failed
 // compare-and-swap, a bit wrongly clear is made up for by the scan of all words before an allocation fails.
@@ -45,12 +46,14 @@ struct PageOwner {
 //
 // Orders: a page is freed with release and taken with acquire, so what its last holder did to the data happens
 // before what the next one does. A bit is set (release) after its word was freed; a word is looked at again after
-// its bit was cleared (acquire), so no page freed meanwhile loses its bit. An epoch begins before its page is taken
-// (release): whoever finds the page in use, or takes it up again, sees it. One begun in vain forgets for nothing.
+// its bit was cleared (acquire), so no page freed meanwhile loses its bit. A page is taken in three steps: its word says
+// that it is being taken, its epoch begins, its word is its owner's (release). Nobody recalls it between the first and
+// the last, and whoever finds it in use, or takes it up again, sees the epoch. Begun before the first step, an epoch
+// could become that of another's contents, taken and freed in between.
 class PagePool {
  public:
   static constexpr std::uint32_t kMaxInstance = (1U << 12) - 1;
-  static constexpr std::uint32_t kMaxReferences = (1U << 20) - 1;
+  static constexpr std::uint32_t kMaxReferences = (1U << 20) - 2;
 
   static std::shared_ptr<PagePool> create(const std::string& name, std::int64_t num_pages, std::int64_t page_bytes,
                                           const Place& place);

@@ -133,7 +133,7 @@ def test_data_is_aligned_and_shared(make_pool: MakePool) -> None:
 def test_references_are_counted_to_their_limit(make_pool: MakePool) -> None:
     pool = make_pool(2, 64)
     page, other = take(pool, 2, request=(1 << 32) - 1, instance=4095)
-    limit = (1 << 20) - 1
+    limit = (1 << 20) - 2
     pool.retain(np.full(limit - 1, page))
     with pytest.raises(PageError, match="references already"):
         pool.retain([other, page])
