@@ -57,7 +57,7 @@ struct Division {
 template <class T>
 Division by_whole_rows(const ThreadPool& pool, std::int64_t rows, const Weight<T>& weight) {
   constexpr std::int64_t kRowBytes = 1 << 20;
-  constexpr std::int64_t kWeightBytes = 512 << 10;
+  constexpr std::int64_t kWeightBytes = 2 << 20;
   const std::int64_t blocks =
       round_up(rows * weight.inputs * static_cast<std::int64_t>(sizeof(T)), kRowBytes) / kRowBytes;
   return {round_up((rows + blocks - 1) / blocks, 12), 4 * kPanelOutputs,
