@@ -40,10 +40,11 @@ void with_fetch(const float* from, std::int64_t panel_stride, std::int64_t count
   run(Fetch<kMost>{from, panel_stride});
 }
 
-// Calls run(fetch) with what one of several tiles of rows is to fetch of `kPanels` panels, a power of two.
+// Calls run(fetch) with what one of several tiles of rows is to fetch of `kPanels` panels, a power of two. One alone
+// fetches nothing: it reads the weights in order, as fast as memory gives them.
 template <int kPanels, class Run>
 void with_fetch_of(const TilePart& part, std::int64_t tile, std::int64_t tiles, Run run) {
-  if (part.next == nullptr) return run(Fetch<0>{nullptr, 0});
+  if (part.next == nullptr || tiles == 1) return run(Fetch<0>{nullptr, 0});
   const std::int64_t first = kPanels * tile / tiles;
   const std::int64_t count = kPanels * (tile + 1) / tiles - first;
   with_fetch<kPanels>(part.next + first * part.panel_stride, part.panel_stride, count, run);
