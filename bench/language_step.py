@@ -1,9 +1,9 @@
 """The language model's decode step by rows, contexts and weights, beside what reading and multiplying alone would take.
 
 A step takes one token of each of B sequences, all with the same length of context, to the next tokens (greedy):
-embedding, layers, logits and argmax. Beside it two estimates: the bytes of the weights, and of the keys and values, at the
-bandwidth at which torch sums up the weights with as many threads, which kernels may exceed; and the products' operations
-at the rate of a chunk of 512 tokens.
+embedding, layers, logits and argmax. Beside it two estimates: the bytes of the weights, and of the keys and values, at
+the bandwidth at which torch sums up the weights with as many threads, which kernels may exceed; and the products'
+operations at the rate of a chunk of 512 tokens.
 Repetitions of all weights and floors are interleaved; figures are medians, ratios are taken within a repetition.
 
     OMP_WAIT_POLICY=PASSIVE python bench/language_step.py [CHECKPOINT]   # writes bench/results/language-step.{json,png}
