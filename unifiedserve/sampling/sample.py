@@ -135,7 +135,7 @@ def _likeliest(logits: Tensor) -> Tensor:
     blocks = logits.shape[1] // _BLOCK
     if blocks < 2:
         return logits.argmax(dim=-1)
-    cut = logits[:, : blocks * _BLOCK].unflatten(1, (blocks, _BLOCK))
+    cut = logits[:, : blocks * _BLOCK].reshape(len(logits), blocks, _BLOCK)
     block = cut.amax(dim=-1).argmax(dim=-1)
     highest = cut.gather(1, block[:, None, None].expand(-1, 1, _BLOCK))[:, 0]
     rest = logits[:, blocks * _BLOCK :]

@@ -29,8 +29,9 @@ class Reporter:
         self._report.lookups.extend(lookups)
 
     def decoded(self, decoded: WatchedUnits) -> None:
-        """Report what was decoded of a request that somebody watches."""
+        """Report at once what was decoded of a request that somebody watches, so that it comes before the answer."""
         self._report.decoded.append(decoded)
+        self._send(self._report.counts)
 
     def learned(self, costs: Costs) -> None:
         """Report with the next step what work costs here."""
@@ -55,6 +56,9 @@ class Reporter:
         report = self._report
         gathered = report.tokens or report.through or report.spans or report.kept or report.lookups
         if gathered or counts != report.counts:
-            report.counts = counts
-            self._outbox.to_engine(report)
-            self._report = Report(instance=self._instance, counts=counts)
+            self._send(counts)
+
+    def _send(self, counts: dict[Stage, tuple[int, int]]) -> None:
+        self._report.counts = counts
+        self._outbox.to_engine(self._report)
+        self._report = Report(instance=self._instance, counts=counts)
