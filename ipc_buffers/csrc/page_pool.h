@@ -46,10 +46,10 @@ struct PageOwner {
 //
 // Orders: a page is freed with release and taken with acquire, so what its last holder did to the data happens
 // before what the next one does. A bit is set (release) after its word was freed; a word is looked at again after
-// its bit was cleared (acquire), so no page freed meanwhile loses its bit. A page is taken in three steps: its word says
-// that it is being taken, its epoch begins, its word is its owner's (release). Nobody recalls it between the first and
-// the last, and whoever finds it in use, or takes it up again, sees the epoch. Begun before the first step, an epoch
-// could become that of another's contents, taken and freed in between.
+// its bit was cleared (acquire), so no page freed meanwhile loses its bit. A page is taken in three steps: its word
+// says that it is being taken, its epoch begins, its word is its owner's (release). Nobody recalls it between the first
+// and the last, and whoever finds it in use, or takes it up again, sees the epoch. Begun before the first step, an
+// epoch could become that of another's contents, taken and freed in between.
 class PagePool {
  public:
   static constexpr std::uint32_t kMaxInstance = (1U << 12) - 1;
