@@ -4,7 +4,7 @@ A step takes one token of each of B sequences, all with the same length of conte
 embedding, layers, logits and argmax. Beside it two estimates: the bytes of the weights, and of the keys and values, at
 the bandwidth at which torch sums up the weights with as many threads, which kernels may exceed; and the products'
 operations at the rate of a chunk of 512 tokens.
-Repetitions of all weights and floors are interleaved; figures are medians, ratios are taken within a repetition.
+Repetitions of all weights and estimates are interleaved; figures are medians, ratios are taken within a repetition.
 
     OMP_WAIT_POLICY=PASSIVE python bench/language_step.py [CHECKPOINT]   # writes bench/results/language-step.{json,png}
 
