@@ -52,9 +52,9 @@ void zero_sums() {
 }
 
 // `rows` for which the registers are configured, from `row` on.
-template <int kHalves, int kPanels, int kFetched>
+template <int kHalves, int kPanels, class Fetch>
 void amx_block(const LinearTile<BFloat16>& tile, const TilePart& part, std::int64_t output, std::int64_t row, int rows,
-               const Fetch<kFetched>& fetch) {
+               const Fetch& fetch) {
   const std::int64_t x_stride = tile.inputs * static_cast<std::int64_t>(sizeof(BFloat16));
   const char* const x = reinterpret_cast<const char*>(tile.x) + row * x_stride + part.first * 4;
   zero_sums<kHalves, kPanels>();
@@ -117,7 +117,8 @@ inline void amx_linear(const LinearTile<BFloat16>& tile) {
   if (whole == all) return;
   for (std::int64_t output = 0; output < tile.outputs; output += kPanelOutputs) {
     const float* const weights = tile.panels + output * all + whole * kLaneFloats;
-    linear_part<BFloat16, kPanelVectors>(tile, {weights, all * kLaneFloats, whole, all - whole, nullptr}, output);
+    linear_part<BFloat16, kPanelVectors, Lane<BFloat16>::kRows>(
+        tile, {weights, all * kLaneFloats, whole, all - whole, nullptr}, output);
   }
 }
 

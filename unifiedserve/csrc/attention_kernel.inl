@@ -45,7 +45,6 @@ void pack_queries(const AttentionTile<T, Stored>& tile, const Workspace<T, Store
   }
 }
 
-// None if `first` is behind the last key.
 template <class T, class Stored>
 Block<Stored> find_keys(const AttentionTile<T, Stored>& tile, std::int64_t first) {
   Block<Stored> block;
@@ -124,7 +123,8 @@ void attend(const AttentionTile<T, Stored>& tile) {
     pack_keys<T>(block.rows, block.count, tile.head_dim, work.keys);
     multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
                 work.rows, whole_vectors(block.count));
-    next = find_keys(tile, first + kBlockKeys);
+    const bool last = first + kBlockKeys >= tile.last_key;
+    next = last ? find_keys(*tile.following, tile.following->first_key) : find_keys(tile, first + kBlockKeys);
     prefetch(next, tile.head_dim, 0, 0);
     soften(tile, first, work);
     pack_values<T>(block.rows, tile.values, block.count, tile.head_dim, work.values);

@@ -2,7 +2,7 @@
 namespace unified {
 namespace {
 
-constexpr int kCodedRows = SIMD_WIDTH == 16 ? 3 : 2;
+constexpr int kCodedRows = SIMD_WIDTH == 16 ? 6 : 2;
 // Codes of so many inputs of a wide tile's panels stay in the second-level cache while they meet all rows.
 constexpr std::int64_t kPartInputs = 4096;
 
@@ -59,9 +59,9 @@ struct GroupCodes {
   std::int64_t x_table_stride;
 };
 
-template <int kBits, int kRows, int kVectors, int kFetched>
-__attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::int64_t first_lane,
-                                                     const Fetch<kFetched>& fetch, Float (&sums)[kRows][kVectors]) {
+template <int kBits, int kRows, int kVectors, class Fetch>
+__attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::int64_t first_lane, const Fetch& fetch,
+                                                     Float (&sums)[kRows][kVectors]) {
   constexpr int kParts = 8 / kBits;
   Int products[kRows][kVectors] = {};
   for (std::int64_t i = 0; i < at.lanes; ++i) {
@@ -98,8 +98,8 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
   }
 }
 
-template <class T, int kBits, int kRows, int kVectors, int kFetched>
-void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch<kFetched>& fetch) {
+template <class T, int kBits, int kRows, int kVectors, class Fetch>
+void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) {
   const CodedTile<T>& tile = work.tile;
   const CodedRows& x = tile.x;
   const std::int64_t group = work.part.first / work.group_lanes;
@@ -130,8 +130,8 @@ void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch<kFetched
   target.put_sums(sums);
 }
 
-template <class T, int kBits, int kVectors, int kRows = kCodedRows, int kFetched>
-void coded_rows(const CodedPart<T>& work, std::int64_t row, int rows, const Fetch<kFetched>& fetch) {
+template <class T, int kBits, int kVectors, int kRows = kCodedRows, class Fetch>
+void coded_rows(const CodedPart<T>& work, std::int64_t row, int rows, const Fetch& fetch) {
   if constexpr (kRows > 0) {
     if (rows < kRows) return coded_rows<T, kBits, kVectors, kRows - 1>(work, row, rows, fetch);
     coded_tile<T, kBits, kRows, kVectors>(work, row, fetch);
@@ -150,12 +150,13 @@ template <class T, int kBits>
 void linear_codes(const CodedTile<T>& tile) {
   constexpr std::int64_t kCodes = 32 / kBits;
   const auto* const panels = reinterpret_cast<const float*>(tile.panels);
-  for_parts(panels, tile.outputs, tile.x.inputs / kCodes, kPartInputs / kCodes,
-            [&](const TilePart& part, std::int64_t output, bool wide) {
-              const CodedPart<T> work{tile, part, output, tile.x.inputs / tile.x.group, tile.x.group / kCodes};
-              if (wide) return coded_part<T, kBits, kWideVectors>(work);
-              coded_part<T, kBits, kPanelVectors>(work);
-            });
+  for_parts<kWideVectors>(
+      panels, tile.outputs, tile.x.inputs / kCodes, kPartInputs / kCodes,
+      [&](const TilePart& part, std::int64_t output, bool wide) {
+        const CodedPart<T> work{tile, part, output, tile.x.inputs / tile.x.group, tile.x.group / kCodes};
+        if (wide) return coded_part<T, kBits, kWideVectors>(work);
+        coded_part<T, kBits, kPanelVectors>(work);
+      });
 }
 
 template <class T>

@@ -90,6 +90,7 @@ struct AttentionTile {
   std::int64_t first_position;  // token t sees the last `window` keys up to first_position + t
   std::int64_t window;
   float scale;
+  const AttentionTile* following;  // whose first keys are fetched meanwhile
 
   float* scratch;  // attention_scratch() floats
   float* out;      // [rows, padded(head_dim)], not yet divided by `sum`

@@ -30,9 +30,9 @@ struct Lane<BFloat16> {
 #endif
 };
 
-template <class T, int kRows, int kVectors, int kFetched>
+template <class T, int kRows, int kVectors, class Fetch>
 void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t output, std::int64_t row,
-                 const Fetch<kFetched>& fetch) {
+                 const Fetch& fetch) {
   const std::int64_t x_stride = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
   const float* const x = reinterpret_cast<const float*>(tile.x) + row * x_stride + part.first;
   const TileTarget<T> target = target_of<T>(tile, output, row, part.first > 0);
@@ -60,32 +60,41 @@ void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
   }
 }
 
-template <class T, int kVectors, int kRows = Lane<T>::kRows, int kFetched>
+template <class T, int kVectors, int kRows = Lane<T>::kRows, class Fetch>
 void linear_rows(const LinearTile<T>& tile, const TilePart& part, std::int64_t output, std::int64_t row, int rows,
-                 const Fetch<kFetched>& fetch) {
+                 const Fetch& fetch) {
   if constexpr (kRows > 0) {
     if (rows < kRows) return linear_rows<T, kVectors, kRows - 1>(tile, part, output, row, rows, fetch);
     linear_tile<T, kRows, kVectors>(tile, part, output, row, fetch);
   }
 }
 
-template <class T, int kVectors>
+template <class T, int kVectors, int kRows>
 void linear_part(const LinearTile<T>& tile, const TilePart& part, std::int64_t output) {
-  for_row_tiles(tile.rows, Lane<T>::kRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
+  for_row_tiles(tile.rows, kRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
     with_fetch_of<kVectors / kPanelVectors>(part, number, tiles, [&](const auto& fetch) {
-      linear_rows<T, kVectors>(tile, part, output, row, rows, fetch);
+      linear_rows<T, kVectors, kRows>(tile, part, output, row, rows, fetch);
     });
   });
 }
 
+template <class T, int kVectors, int kRows>
+void linear_by(const LinearTile<T>& tile) {
+  const std::int64_t lanes = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
+  for_parts<kVectors>(tile.panels, tile.outputs, lanes, Lane<T>::kPart,
+                      [&](const TilePart& part, std::int64_t output, bool wide) {
+                        if (wide) return linear_part<T, kVectors, kRows>(tile, part, output);
+                        linear_part<T, kPanelVectors, kRows>(tile, part, output);
+                      });
+}
+
 template <class T>
 void linear(const LinearTile<T>& tile) {
-  const std::int64_t lanes = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
-  for_parts(tile.panels, tile.outputs, lanes, Lane<T>::kPart,
-            [&](const TilePart& part, std::int64_t output, bool wide) {
-              if (wide) return linear_part<T, kWideVectors>(tile, part, output);
-              linear_part<T, kPanelVectors>(tile, part, output);
-            });
+  constexpr int kRows = Lane<T>::kRows;
+  if constexpr (kRows * kWideVectors == kTallRows * kTallVectors) {
+    if (tile.rows > kRows && tile.rows <= kTallRows) return linear_by<T, kTallVectors, kTallRows>(tile);
+  }
+  linear_by<T, kWideVectors, kRows>(tile);
 }
 
 }  // namespace

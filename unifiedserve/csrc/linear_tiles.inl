@@ -5,6 +5,9 @@ namespace {
 
 constexpr int kPanelVectors = kPanelOutputs / kWidth;
 constexpr int kWideVectors = SIMD_WIDTH == 16 ? 4 : kPanelVectors;  // of a tile, where there are as many
+// Of a tile that has more rows and fewer panels, in as many registers: so that up to so many rows are one tile.
+constexpr int kTallRows = 8;
+constexpr int kTallVectors = 3;
 constexpr std::int64_t kLaneFloats = kPanelOutputs;
 
 // The weights of a tile: a part of the lanes of some panels.
@@ -16,11 +19,11 @@ struct TilePart {
   const float* next;  // what is needed after it, of as many panels and lanes; or null
 };
 
-// Panels of a part's next one that a tile of rows is to fetch. How many is known when it is compiled: a count in a
+// What a tile of rows fetches of as many panels, lane by lane. How many is known when it is compiled: a count in a
 // register would be one too many for the tile's loop.
 template <int kPanels>
-struct Fetch {
-  const float* from;
+struct FetchNext {
+  const float* from;  // of what comes after the part
   std::int64_t panel_stride;
 
   void lane(std::int64_t i) const {
@@ -31,29 +34,53 @@ struct Fetch {
   }
 };
 
+// What the tile itself needs a little later: so many lines at a time are on their way.
+template <int kPanels>
+struct FetchAhead {
+  static constexpr std::int64_t kLanes = 96 / kPanels;
+
+  explicit FetchAhead(const TilePart& part)
+      : from(part.panels + kLanes * kLaneFloats),
+        after(part.next == nullptr ? from : part.next + (kLanes - part.lanes) * kLaneFloats),
+        panel_stride(part.panel_stride),
+        lanes(part.lanes - kLanes) {}
+
+  const float* from;
+  const float* after;  // behind so many lanes
+  std::int64_t panel_stride;
+  std::int64_t lanes;
+
+  void lane(std::int64_t i) const {
+    const float* const line = (i < lanes ? from : after) + i * kLaneFloats;
+#pragma GCC unroll 8
+    for (int panel = 0; panel < kPanels; ++panel) __builtin_prefetch(line + panel * panel_stride);
+  }
+};
+
 // Calls run(fetch), if `count` panels are kMost or a power of two below.
 template <int kMost, class Run>
 void with_fetch(const float* from, std::int64_t panel_stride, std::int64_t count, Run run) {
   if constexpr (kMost > 0) {
     if (count < kMost) return with_fetch<kMost / 2>(from, panel_stride, count, run);
   }
-  run(Fetch<kMost>{from, panel_stride});
+  run(FetchNext<kMost>{from, panel_stride});
 }
 
-// Calls run(fetch) with what one of several tiles of rows is to fetch of `kPanels` panels, a power of two. One alone
-// fetches nothing: it reads the weights in order, as fast as memory gives them.
+// Calls run(fetch) with what a tile of rows is to fetch of `kPanels` panels: its share of what comes next. The first
+// one of few, whose share would be more than a panel, waits for memory anyhow and fetches ahead for itself.
 template <int kPanels, class Run>
 void with_fetch_of(const TilePart& part, std::int64_t tile, std::int64_t tiles, Run run) {
-  if (part.next == nullptr || tiles == 1) return run(Fetch<0>{nullptr, 0});
+  if (tile == 0 && (tiles == 1 || tiles < kPanels)) return run(FetchAhead<kPanels>(part));
+  if (part.next == nullptr) return run(FetchNext<0>{nullptr, 0});
   const std::int64_t first = kPanels * tile / tiles;
   const std::int64_t count = kPanels * (tile + 1) / tiles - first;
   with_fetch<kPanels>(part.next + first * part.panel_stride, part.panel_stride, count, run);
 }
 
 // Calls run(part, output, wide) for the tiles' weights of panels of `lanes` lanes, in parts of at most `depth`.
-template <class Run>
+template <int kVectors, class Run>
 void for_parts(const float* panels, std::int64_t outputs, std::int64_t lanes, std::int64_t depth, Run run) {
-  constexpr std::int64_t kWideOutputs = kWideVectors * kWidth;
+  constexpr std::int64_t kWideOutputs = kVectors * kWidth;
   const std::int64_t stride = lanes * kLaneFloats;
   for (std::int64_t output = 0; output < outputs;) {
     const bool wide = outputs - output >= kWideOutputs;

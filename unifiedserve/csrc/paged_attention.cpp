@@ -82,27 +82,37 @@ template <class T>
 void PagedAttention<T>::run(const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q, T* out) {
   const auto count = static_cast<std::int64_t>(tasks_.size());
   // The blocks with the longest contexts come last in a sequence: they go first, and the short ones fill up.
-  pool_.run(count, [&](std::int64_t number, int thread) {
-    attend(tasks_[static_cast<std::size_t>(count - 1 - number)], thread, batch, cache, layer, q, out);
-  });
+  pool_.run(count,
+            [&](std::int64_t number, int thread) { attend(count - 1 - number, thread, batch, cache, layer, q, out); });
   pool_.run(static_cast<std::int64_t>(split_.size()), [&](std::int64_t number, int /*thread*/) {
     merge(blocks_[static_cast<std::size_t>(split_[static_cast<std::size_t>(number)])], out);
   });
 }
 
 template <class T>
-void PagedAttention<T>::attend(const Task& task, int thread, const Batch& batch, const KvCache& cache,
+void PagedAttention<T>::attend(std::int64_t number, int thread, const Batch& batch, const KvCache& cache,
                                std::int64_t layer, const T* q, T* out) {
+  const Task& task = tasks_[static_cast<std::size_t>(number)];
   const Block& block = blocks_[static_cast<std::size_t>(task.block)];
   float* const scratch = scratch_.data() + thread * scratch_size();
   const bool whole = block.parts == 1;
   const Partial result =
       partial(whole ? scratch : partials_.data() + (block.first_partial + task.part) * partial_size());
-  float* const rest = scratch + partial_size();
+  const auto run = [&]<class Stored>(void (*kernel)(const AttentionTile<T, Stored>&)) {
+    const auto tile_of = [&](const Task& each) {
+      return tile<Stored>(each, batch, cache, layer, q, result, scratch + partial_size());
+    };
+    // As threads take tasks in turn, this one's next is likely to be so many on.
+    const std::int64_t next = std::max<std::int64_t>(number - pool_.threads(), 0);
+    const AttentionTile<T, Stored> following = tile_of(tasks_[static_cast<std::size_t>(next)]);
+    AttentionTile<T, Stored> tile = tile_of(task);
+    tile.following = &following;
+    kernel(tile);
+  };
   if (cache.coded()) {
-    kernels<T>().attend_codes(tile<std::int8_t>(task, batch, cache, layer, q, result, rest));
+    run(kernels<T>().attend_codes);
   } else {
-    kernels<T>().attend(tile<T>(task, batch, cache, layer, q, result, rest));
+    run(kernels<T>().attend);
   }
   if (whole) write(block, result, out);
 }
@@ -134,6 +144,7 @@ AttentionTile<T, Stored> PagedAttention<T>::tile(const Task& task, const Batch& 
           .first_position = block.first_position,
           .window = window_,
           .scale = scale_,
+          .following = nullptr,
           .scratch = scratch,
           .out = result.out,
           .maximum = result.maximum,

@@ -53,7 +53,7 @@ class PagedAttention {
   };
 
   void plan_sequence(const Batch& batch, std::int64_t sequence);
-  void attend(const Task& task, int thread, const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q,
+  void attend(std::int64_t number, int thread, const Batch& batch, const KvCache& cache, std::int64_t layer, const T* q,
               T* out);
   template <class Stored>
   AttentionTile<T, Stored> tile(const Task& task, const Batch& batch, const KvCache& cache, std::int64_t layer,
