@@ -70,7 +70,8 @@ void with_fetch(const float* from, std::int64_t panel_stride, std::int64_t count
 // one of few, whose share would be more than a panel, waits for memory anyhow and fetches ahead for itself.
 template <int kPanels, class Run>
 void with_fetch_of(const TilePart& part, std::int64_t tile, std::int64_t tiles, Run run) {
-  if (tile == 0 && (tiles == 1 || tiles < kPanels)) return run(FetchAhead<kPanels>(part));
+  constexpr std::int64_t kFew = kPanels > 2 ? kPanels : 2;
+  if (tile == 0 && tiles < kFew) return run(FetchAhead<kPanels>(part));
   if (part.next == nullptr) return run(FetchNext<0>{nullptr, 0});
   const std::int64_t first = kPanels * tile / tiles;
   const std::int64_t count = kPanels * (tile + 1) / tiles - first;
