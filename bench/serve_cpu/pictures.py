@@ -18,8 +18,13 @@ COLORS = {
 }
 PHASE_COLORS = {"vision": "tab:green", "encode": "tab:orange", "prefill": "tab:purple", "video": "tab:gray"}
 BARS = [
-    row for row in ROWS if not row.workload.startswith(("stall", "phases")) and row.figure not in ("over_floor", "idle")
+    row
+    for row in ROWS
+    if not row.workload.startswith(("stall", "phases"))
+    and row.figure not in ("over_floor", "idle")
+    and not (row.workload == "streams" and row.figure.startswith("tbt"))  # the rates tell the same
 ]
+BARS_A_LINE = 4
 
 
 def draw_stall(path: Path, document: dict[str, Any], workload: str = "stall4") -> None:
@@ -100,14 +105,17 @@ def median_rounds(document: dict[str, Any], workload: str, figure: str) -> dict[
 def draw_bars(path: Path, document: dict[str, Any]) -> None:
     """Draw everything else: a bar a server, the median with the lowest and the highest."""
     servers = rows.servers_of(document)
-    if not any(rows.values(document, name, row) for name in servers for row in BARS):
+    shown = [row for row in BARS if any(rows.values(document, name, row) for name in servers)]
+    if not shown:
         return
     pyplot = plotting()
-    figure, grid = pyplot.subplots(2, 4, figsize=(13, 2.4 + 0.5 * len(servers)), squeeze=False)
+    lines = -(-len(shown) // BARS_A_LINE)
+    size = (13, lines * (1.2 + 0.25 * len(servers)))
+    figure, grid = pyplot.subplots(lines, BARS_A_LINE, figsize=size, squeeze=False)
     axes = list(grid.ravel())
-    for axis in axes[len(BARS) :]:
+    for axis in axes[len(shown) :]:
         axis.set_axis_off()
-    for axis, row in zip(axes, BARS, strict=False):
+    for axis, row in zip(axes, shown, strict=False):
         for place, name in enumerate(reversed(servers)):
             if found := rows.values(document, name, row):
                 middle = statistics.median(found)
