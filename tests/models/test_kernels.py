@@ -18,7 +18,7 @@ from unifiedserve.attention import RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cpu.matrix import Matrix
-from unifiedserve.device.cpu.panels import by_panel, pack_halves, to_panels
+from unifiedserve.device.cpu.panels import by_panel, from_panels, pack_halves, to_panels
 from unifiedserve.device.cpu.processor import cpu_features, slowness, thread_pool
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
@@ -102,6 +102,12 @@ def test_a_row_does_not_depend_on_the_batch(instruction_set: str, dtype: torch.d
         assert torch.equal(linear(x[:rows], weight, None), many[:rows])
     if instruction_set != "amx_bf16":  # which sums many rows in another order
         assert torch.equal(many, alone)
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_matrix_may_begin_anywhere_in_memory(start: int) -> None:
+    matrix = torch.randn(start + 24 * 10).bfloat16()[start:].view(24, 10)
+    assert torch.equal(from_panels(to_panels(matrix), 24), matrix)
 
 
 @per_example

@@ -29,7 +29,10 @@ def fits_panels(inputs: int, dtype: torch.dtype) -> bool:
 def to_panels(matrix: Tensor) -> Tensor:
     """Return a matrix [outputs, inputs] of float32, bfloat16 or codes (uint8) in panels; missing outputs are 0."""
     outputs, inputs = matrix.shape
-    lanes = matrix.contiguous().view(torch.int32)
+    matrix = matrix.contiguous()
+    if matrix.storage_offset() * matrix.itemsize % LANE_BYTES:  # lanes would begin in the middle of one
+        matrix = matrix.clone()
+    lanes = matrix.view(torch.int32)
     lanes = pad(lanes, (0, 0, 0, -outputs % OUTPUTS)).view(-1, OUTPUTS, lanes.shape[1])
     return lanes.transpose(1, 2).contiguous().view(matrix.dtype).view(panels_shape(outputs, inputs, matrix.dtype))
 
