@@ -209,8 +209,8 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             (line,) = panel.plot(
                 [each["batch"] for each in own], [each["step_ms"] for each in own], marker="o", label=name
             )
-            floors = [max(each["reading_ms"], each["products_ms"]) for each in own]
-            panel.plot([each["batch"] for each in own], floors, linestyle=":", color=line.get_color())
+            estimates = [max(each["reading_ms"], each["products_ms"]) for each in own]
+            panel.plot([each["batch"] for each in own], estimates, linestyle=":", color=line.get_color())
         panel.set(title=f"context {context}", xlabel="sequences", xscale="log", yscale="log")
         panel.set_xticks(
             batches := sorted({each["batch"] for each in rows}), labels=[str(batch) for batch in batches], minor=False
@@ -219,7 +219,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0][0].set_ylabel("ms a step")
-    panels[0][0].legend(title="weights (dotted: floor)")
+    panels[0][0].legend(title="weights (dotted: estimate)")
     figure.tight_layout()
     figure.savefig(path, dpi=110)
 

@@ -107,7 +107,7 @@ void soften(const AttentionTile<T, Stored>& tile, std::int64_t first_key, const 
 }
 
 template <class T, class Stored>
-void attend(const AttentionTile<T, Stored>& tile) {
+void attend(const AttentionTile<T, Stored>& tile, const AttentionTile<T, Stored>& following) {
   Workspace<T, Stored> work(tile);
   for (int row = 0; row < work.rows; ++row) {
     tile.maximum[row] = -__builtin_inff();
@@ -124,7 +124,7 @@ void attend(const AttentionTile<T, Stored>& tile) {
     multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
                 work.rows, whole_vectors(block.count));
     const bool last = first + kBlockKeys >= tile.last_key;
-    next = last ? find_keys(*tile.following, tile.following->first_key) : find_keys(tile, first + kBlockKeys);
+    next = last ? find_keys(following, following.first_key) : find_keys(tile, first + kBlockKeys);
     prefetch(next, tile.head_dim, 0, 0);
     soften(tile, first, work);
     pack_values<T>(block.rows, tile.values, block.count, tile.head_dim, work.values);

@@ -90,7 +90,6 @@ struct AttentionTile {
   std::int64_t first_position;  // token t sees the last `window` keys up to first_position + t
   std::int64_t window;
   float scale;
-  const AttentionTile* following;  // whose first keys are fetched meanwhile
 
   float* scratch;  // attention_scratch() floats
   float* out;      // [rows, padded(head_dim)], not yet divided by `sum`
@@ -144,8 +143,9 @@ struct Kernels {
   void (*linear_int4)(const CodedTile<T>& tile);
   // Codes of row x to row `row`.
   void (*encode)(const T* x, const CodedRows& out, std::int64_t row);
-  void (*attend)(const AttentionTile<T, T>& tile);
-  void (*attend_codes)(const AttentionTile<T, std::int8_t>& tile);
+  // The first keys of the `following` tile are fetched meanwhile.
+  void (*attend)(const AttentionTile<T, T>& tile, const AttentionTile<T, T>& following);
+  void (*attend_codes)(const AttentionTile<T, std::int8_t>& tile, const AttentionTile<T, std::int8_t>& following);
   void (*attend_sequence)(const SequenceTile<T>& tile);
   // out = x / rms(x) * weight
   void (*norm)(const float* x, std::int64_t n, const T* weight, float epsilon, T* out);

@@ -60,7 +60,7 @@ void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
   }
 }
 
-template <class T, int kVectors, int kRows = Lane<T>::kRows, class Fetch>
+template <class T, int kVectors, int kRows, class Fetch>
 void linear_rows(const LinearTile<T>& tile, const TilePart& part, std::int64_t output, std::int64_t row, int rows,
                  const Fetch& fetch) {
   if constexpr (kRows > 0) {
@@ -69,7 +69,7 @@ void linear_rows(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
   }
 }
 
-template <class T, int kVectors, int kRows>
+template <class T, int kVectors, int kRows = Lane<T>::kRows>
 void linear_part(const LinearTile<T>& tile, const TilePart& part, std::int64_t output) {
   for_row_tiles(tile.rows, kRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
     with_fetch_of<kVectors / kPanelVectors>(part, number, tiles, [&](const auto& fetch) {

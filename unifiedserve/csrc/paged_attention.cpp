@@ -98,16 +98,13 @@ void PagedAttention<T>::attend(std::int64_t number, int thread, const Batch& bat
   const bool whole = block.parts == 1;
   const Partial result =
       partial(whole ? scratch : partials_.data() + (block.first_partial + task.part) * partial_size());
-  const auto run = [&]<class Stored>(void (*kernel)(const AttentionTile<T, Stored>&)) {
+  // As threads take tasks in turn, this one's next is likely to be so many on.
+  const Task& next = tasks_[static_cast<std::size_t>(std::max<std::int64_t>(number - pool_.threads(), 0))];
+  const auto run = [&]<class Stored>(void (*kernel)(const AttentionTile<T, Stored>&, const AttentionTile<T, Stored>&)) {
     const auto tile_of = [&](const Task& each) {
       return tile<Stored>(each, batch, cache, layer, q, result, scratch + partial_size());
     };
-    // As threads take tasks in turn, this one's next is likely to be so many on.
-    const std::int64_t next = std::max<std::int64_t>(number - pool_.threads(), 0);
-    const AttentionTile<T, Stored> following = tile_of(tasks_[static_cast<std::size_t>(next)]);
-    AttentionTile<T, Stored> tile = tile_of(task);
-    tile.following = &following;
-    kernel(tile);
+    kernel(tile_of(task), tile_of(next));
   };
   if (cache.coded()) {
     run(kernels<T>().attend_codes);
@@ -144,7 +141,6 @@ AttentionTile<T, Stored> PagedAttention<T>::tile(const Task& task, const Batch& 
           .first_position = block.first_position,
           .window = window_,
           .scale = scale_,
-          .following = nullptr,
           .scratch = scratch,
           .out = result.out,
           .maximum = result.maximum,

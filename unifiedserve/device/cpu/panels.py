@@ -29,12 +29,9 @@ def fits_panels(inputs: int, dtype: torch.dtype) -> bool:
 def to_panels(matrix: Tensor) -> Tensor:
     """Return a matrix [outputs, inputs] of float32, bfloat16 or codes (uint8) in panels; missing outputs are 0."""
     outputs, inputs = matrix.shape
-    matrix = matrix.contiguous()
-    if matrix.storage_offset() * matrix.itemsize % LANE_BYTES:  # lanes would begin in the middle of one
-        matrix = matrix.clone()
-    lanes = matrix.view(torch.int32)
-    lanes = pad(lanes, (0, 0, 0, -outputs % OUTPUTS)).view(-1, OUTPUTS, lanes.shape[1])
-    return lanes.transpose(1, 2).contiguous().view(matrix.dtype).view(panels_shape(outputs, inputs, matrix.dtype))
+    panels, lanes, _, values = panels_shape(outputs, inputs, matrix.dtype)
+    rows = pad(matrix.contiguous(), (0, 0, 0, -outputs % OUTPUTS)).view(panels, OUTPUTS, lanes, values)
+    return rows.transpose(1, 2).contiguous()
 
 
 def from_panels(panels: Tensor, outputs: int) -> Tensor:
