@@ -130,19 +130,21 @@ void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) 
   target.put_sums(sums);
 }
 
-template <class T, int kBits, int kVectors, int kRows = kCodedRows, class Fetch>
+// Of kRows at most, and at least kLeast.
+template <class T, int kBits, int kVectors, int kRows, int kLeast, class Fetch>
 void coded_rows(const CodedPart<T>& work, std::int64_t row, int rows, const Fetch& fetch) {
-  if constexpr (kRows > 0) {
-    if (rows < kRows) return coded_rows<T, kBits, kVectors, kRows - 1>(work, row, rows, fetch);
-    coded_tile<T, kBits, kRows, kVectors>(work, row, fetch);
+  if constexpr (kRows > kLeast) {
+    if (rows < kRows) return coded_rows<T, kBits, kVectors, kRows - 1, kLeast>(work, row, rows, fetch);
   }
+  coded_tile<T, kBits, kRows, kVectors>(work, row, fetch);
 }
 
 template <class T, int kBits, int kVectors>
 void coded_part(const CodedPart<T>& work) {
   for_row_tiles(work.tile.rows, kCodedRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
-    with_fetch_of<kVectors / kPanelVectors>(
-        work.part, number, tiles, [&](const auto& fetch) { coded_rows<T, kBits, kVectors>(work, row, rows, fetch); });
+    with_fetch_of<kVectors / kPanelVectors>(work.part, number, tiles, [&]<class Fetch>(const Fetch& fetch) {
+      coded_rows<T, kBits, kVectors, kCodedRows, Fetch::least_rows(kCodedRows)>(work, row, rows, fetch);
+    });
   });
 }
 

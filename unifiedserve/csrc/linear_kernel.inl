@@ -60,41 +60,51 @@ void linear_tile(const LinearTile<T>& tile, const TilePart& part, std::int64_t o
   }
 }
 
-template <class T, int kVectors, int kRows, class Fetch>
+// Of kRows at most, and at least kLeast.
+template <class T, int kVectors, int kRows, int kLeast, class Fetch>
 void linear_rows(const LinearTile<T>& tile, const TilePart& part, std::int64_t output, std::int64_t row, int rows,
                  const Fetch& fetch) {
-  if constexpr (kRows > 0) {
-    if (rows < kRows) return linear_rows<T, kVectors, kRows - 1>(tile, part, output, row, rows, fetch);
-    linear_tile<T, kRows, kVectors>(tile, part, output, row, fetch);
+  if constexpr (kRows > kLeast) {
+    if (rows < kRows) return linear_rows<T, kVectors, kRows - 1, kLeast>(tile, part, output, row, rows, fetch);
   }
+  linear_tile<T, kRows, kVectors>(tile, part, output, row, fetch);
 }
 
-template <class T, int kVectors, int kRows = Lane<T>::kRows>
+template <class T, int kVectors>
 void linear_part(const LinearTile<T>& tile, const TilePart& part, std::int64_t output) {
-  for_row_tiles(tile.rows, kRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
-    with_fetch_of<kVectors / kPanelVectors>(part, number, tiles, [&](const auto& fetch) {
-      linear_rows<T, kVectors, kRows>(tile, part, output, row, rows, fetch);
+  constexpr int kMost = Lane<T>::kRows;
+  for_row_tiles(tile.rows, kMost, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
+    with_fetch_of<kVectors / kPanelVectors>(part, number, tiles, [&]<class Fetch>(const Fetch& fetch) {
+      linear_rows<T, kVectors, kMost, Fetch::least_rows(kMost)>(tile, part, output, row, rows, fetch);
     });
   });
 }
 
-template <class T, int kVectors, int kRows>
-void linear_by(const LinearTile<T>& tile) {
-  const std::int64_t lanes = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
-  for_parts<kVectors>(tile.panels, tile.outputs, lanes, Lane<T>::kPart,
-                      [&](const TilePart& part, std::int64_t output, bool wide) {
-                        if (wide) return linear_part<T, kVectors, kRows>(tile, part, output);
-                        linear_part<T, kPanelVectors, kRows>(tile, part, output);
-                      });
+// All rows as one tile, more than `linear_part` takes at once.
+template <class T, int kVectors>
+void linear_tall_part(const LinearTile<T>& tile, const TilePart& part, std::int64_t output) {
+  linear_rows<T, kVectors, kTallRows, Lane<T>::kRows + 1>(tile, part, output, 0, static_cast<int>(tile.rows),
+                                                          FetchAhead<kVectors / kPanelVectors>(part));
 }
 
 template <class T>
 void linear(const LinearTile<T>& tile) {
   constexpr int kRows = Lane<T>::kRows;
+  const std::int64_t lanes = tile.inputs * static_cast<std::int64_t>(sizeof(T)) / 4;
   if constexpr (kRows * kWideVectors == kTallRows * kTallVectors) {
-    if (tile.rows > kRows && tile.rows <= kTallRows) return linear_by<T, kTallVectors, kTallRows>(tile);
+    if (tile.rows > kRows && tile.rows <= kTallRows) {
+      return for_parts<kTallVectors>(tile.panels, tile.outputs, lanes, Lane<T>::kPart,
+                                     [&](const TilePart& part, std::int64_t output, bool wide) {
+                                       if (wide) return linear_tall_part<T, kTallVectors>(tile, part, output);
+                                       linear_tall_part<T, kPanelVectors>(tile, part, output);
+                                     });
+    }
   }
-  linear_by<T, kWideVectors, kRows>(tile);
+  for_parts<kWideVectors>(tile.panels, tile.outputs, lanes, Lane<T>::kPart,
+                          [&](const TilePart& part, std::int64_t output, bool wide) {
+                            if (wide) return linear_part<T, kWideVectors>(tile, part, output);
+                            linear_part<T, kPanelVectors>(tile, part, output);
+                          });
 }
 
 }  // namespace

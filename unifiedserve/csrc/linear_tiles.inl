@@ -23,6 +23,9 @@ struct TilePart {
 // register would be one too many for the tile's loop.
 template <int kPanels>
 struct FetchNext {
+  // Of several equal tiles of at most so many rows each has at least half of them.
+  static constexpr int least_rows(int most) { return (most + 1) / 2; }
+
   const float* from;  // of what comes after the part
   std::int64_t panel_stride;
 
@@ -38,6 +41,7 @@ struct FetchNext {
 template <int kPanels>
 struct FetchAhead {
   static constexpr std::int64_t kLanes = 96 / kPanels;
+  static constexpr int least_rows(int /*most*/) { return 1; }
 
   explicit FetchAhead(const TilePart& part)
       : from(part.panels + kLanes * kLaneFloats),
