@@ -70,6 +70,17 @@ def test_who_cannot_meet_the_target_any_more_goes_behind_who_can() -> None:
     assert served("slack", [late, other], now=4.5) == [1, 2], "both are late"
 
 
+def test_alike_requests_do_not_take_turns() -> None:
+    """Two videos of nearly the same work: the one that was decoded first and has begun is brought to its end."""
+    begun, other = request(1, 0.1, work=8.0, target=40.0), request(2, 0.0, work=7.9, target=39.6)
+    assert served("slack", [begun, other], now=0.0) == [2, 1]
+    begun.admit()
+    begun.prefill(10)
+    assert served("slack", [begun, other], now=1.0) == [1, 2]
+    text = request(3, 2.0, work=0.2, target=1.0)
+    assert served("slack", [begun, other, text], now=2.0) == [3, 1, 2]
+
+
 def test_what_is_done_counts_for_the_slack() -> None:
     """Half of a video is prefilled: it is on time where one that has not begun is late."""
     begun, waiting = request(1, 0.0, work=8.0, target=10.0), request(2, 0.1, work=8.0, target=10.0)

@@ -56,8 +56,9 @@ struct FetchAhead {
 
   void lane(std::int64_t i) const {
     const float* const line = (i < lanes ? from : after) + i * kLaneFloats;
+    // Not into the last-level cache: weights are read once a step, and others have theirs there.
 #pragma GCC unroll 8
-    for (int panel = 0; panel < kPanels; ++panel) __builtin_prefetch(line + panel * panel_stride);
+    for (int panel = 0; panel < kPanels; ++panel) __builtin_prefetch(line + panel * panel_stride, 0, 0);
   }
 };
 

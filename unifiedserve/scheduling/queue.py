@@ -82,15 +82,15 @@ def _first_come(request: Queued, now: float) -> tuple[Rank, float]:
 def _least_slack(request: Queued, now: float) -> tuple[Rank, float]:
     """Rank by the latest moment to begin at which a request alone would meet its target (ModServe §4.3, EPD §3.3.3).
 
-    That moment stays when it has begun, so that two requests do not take turns. One that cannot meet its target any
-    more goes behind those that can, as if it had a target several times as long.
+    What is done of it counts in its favour, so that requests which are much alike do not take turns: all would be late.
+    One that cannot meet its target any more goes behind those that can, as if it had a target several times as long.
     """
     ticket = request.ticket
-    last = ticket.due - ticket.work * request.left
+    done, last = ticket.work * (1 - request.left), ticket.due - ticket.work * request.left
     if now < last:
-        return (False, ticket.priority, ticket.due - ticket.work, ticket.uid), last
+        return (False, ticket.priority, ticket.due - ticket.work - done, ticket.uid), last
     patient = ticket.arrival + _PATIENCE * (ticket.due - ticket.arrival)
-    return (False, ticket.priority, patient, ticket.uid), float("inf")
+    return (False, ticket.priority, patient - done, ticket.uid), float("inf")
 
 
 def _shortest(request: Queued, now: float) -> tuple[Rank, float]:
