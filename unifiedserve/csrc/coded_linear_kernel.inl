@@ -85,11 +85,15 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
       }
     }
   }
+  // The hardware does not keep up with so many short tables beside the weights.
+  const std::int64_t next_panels = kVectors / kPanelVectors * at.table_stride;
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
     const std::int64_t from = v / kPanelVectors * at.table_stride + v % kPanelVectors * kWidth;
     const Int zeros = load_codes(at.zeros + from);
     const Float scales = load(at.scales + from);
+    __builtin_prefetch(at.zeros + from + next_panels);
+    __builtin_prefetch(at.scales + from + next_panels);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Int total = products[r][v] - zeros * at.x_sums[r * at.x_table_stride];
