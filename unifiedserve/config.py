@@ -87,7 +87,7 @@ _SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user 
 _PACE = 2.45  # lone decode steps between tokens while videos are worked on: streams keep over a third of their speed
 _REST = 0.8  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
 _LEAST_REST = 0.1  # the same if the user gives a target, which goes first
-_STRETCH = 1.8  # factor of the pace while others are about to join; readers would see a gap of five steps
+_STRETCH = 1.8  # factor of that beat while others are about to join: below a gap of five steps for few streams
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import (
     Budget,
+    Chunk,
     Costs,
     DecodeState,
+    EncodeWork,
     Pace,
+    Plan,
     PrefillState,
     State,
     Unit,
     continuous_batching,
     heavy_within_share,
+    joins_soon,
     learn_encode,
     learn_step,
     leaves_cores,
@@ -96,8 +100,8 @@ def test_a_stream_never_stalls_however_many_others_are_about_to_join(
         pace = Pace(now, now + step)
         now += step
     for (before, _), (after, stretched) in pairwise(starts):
-        target = 2 * TARGET if stretched else TARGET
-        assert abs(after - before - max(target, (1 + BUDGET.rest) * step)) < 1e-6
+        beat = max(TARGET, (1 + BUDGET.rest) * step)
+        assert abs(after - before - (2 * beat if stretched else beat)) < 1e-6
 
 
 def test_streams_keep_their_target_beside_as_many_who_wait() -> None:
@@ -106,6 +110,23 @@ def test_streams_keep_their_target_beside_as_many_who_wait() -> None:
         state = paced(0.05, Pace(0.0, 0.05, others_work=True, waiting=waiting))
         state.decodes = [DecodeState(Ticket(uid, 0.0), 0, 20, 2) for uid in range(4)]
         assert continuous_batching(state, budget).wait_until == until
+
+
+def test_streams_wait_for_those_who_join_by_this_step_or_the_next() -> None:
+    short, whole, long, begun = video(3), text(500), video(30), text(700)
+    begun.admit()
+    begun.prefill(600)
+    states = dict(enumerate([short, whole, long, begun]))
+    for plan, expected in (
+        (Plan(), False),
+        (Plan(prefill=[Chunk(1, 0, 500)]), True),
+        (Plan(prefill=[Chunk(1, 0, 400)]), False),
+        (Plan(prefill=[Chunk(3, 600, 700)]), False),
+        (Plan(encode=[EncodeWork(0, [0, 1, 2])]), True),
+        (Plan(encode=[EncodeWork(2, [0, 1])]), False),
+        (Plan(encode=[EncodeWork(2, [0])], prefill=[Chunk(1, 0, 500)]), True),
+    ):
+        assert joins_soon(plan, states.__getitem__, BUDGET) == expected
 
 
 def test_in_one_worker_a_step_takes_more_of_the_prompts_if_more_wait_than_stream() -> None:

@@ -35,7 +35,7 @@ class Status:
         return self._numbers[_place(stage, _WORKING)] != 0
 
     def set_waiting(self, stage: Stage, requests: int, joining: bool) -> None:
-        """Tell how many requests, wherever they are, have yet to leave `stage`; `joining`: some do with this step."""
+        """Tell how many requests, wherever they are, have yet to leave `stage`; `joining`: some do very soon."""
         self._numbers[_place(stage, _WAITING)] = requests
         self._numbers[_place(stage, _JOINING)] = joining
 

@@ -14,6 +14,7 @@ from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_in_
 from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import (
     heavy_within_share,
+    joins_soon,
     learn_encode,
     learn_step,
     leaves_cores,
@@ -68,6 +69,7 @@ __all__ = [
     "encode_prefill",
     "goes_between",
     "heavy_within_share",
+    "joins_soon",
     "largest_share",
     "learn_encode",
     "learn_step",

@@ -4,12 +4,13 @@ Apart, decode rests between its steps while others have work; together in one wo
 cut so that a mixed step ends in time. Either way streams come at the target, and the rest goes to what is heavy.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
 
 from unifiedserve.messages.costs import Costs
-from unifiedserve.scheduling.state import Budget, Pace
+from unifiedserve.scheduling.state import Budget, Pace, Plan, PrefillState
 
 _SMALLEST_CHUNK = 16  # prompt tokens; smaller ones are not worth reading the weights, and tell little about their cost
 _FIRST_TOKENS = 32  # a budget before anything was measured
@@ -22,21 +23,37 @@ def next_start(pace: Pace, budget: Budget, streams: int = 1) -> float:
     """Return when decode may take its next step (monotonic seconds): at once if nobody else wants the cores.
 
     Else one target after the last start, and after a rest in proportion to that step even if it took all of the target.
-    While whole prompts are prefilled, their sequences are waited for: a step costs much the same for few as for many.
+    That beat is stretched while others are about to join: a step costs much the same for few sequences as for many.
     """
     if not budget.slo_tbt or not pace.others_work:
         return pace.ended
-    budget = give_way(budget, pace.waiting, streams, pace.joining)
-    return max(pace.started + budget.slo_tbt, pace.ended + budget.rest * (pace.ended - pace.started))
+    beat = max(budget.slo_tbt, (1 + budget.rest) * (pace.ended - pace.started))
+    return pace.started + beat * _stretch(budget, pace.waiting, streams, pace.joining)
 
 
-def give_way(budget: Budget, waiting: int, streams: int, joining: bool = False) -> Budget:
-    """Return the budget, with `stretch` times the target if more requests wait for first tokens than there are streams.
+def give_way(budget: Budget, waiting: int, streams: int) -> Budget:
+    """Return the budget of a step that also prefills, with the target stretched while others are about to join."""
+    return replace(budget, slo_tbt=budget.slo_tbt * _stretch(budget, waiting, streams))
 
-    Or if some get it at any moment (`joining`). The target is never stretched further, however many come.
+
+def _stretch(budget: Budget, waiting: int, streams: int, joining: bool = False) -> float:
+    """Return `stretch` if more requests wait for first tokens than there are streams, or some get it very soon.
+
+    The beat is never stretched further, however many come.
     """
-    stretched = waiting > streams or joining
-    return replace(budget, slo_tbt=budget.slo_tbt * budget.stretch) if stretched else budget
+    return budget.stretch if waiting > streams or joining else 1.0
+
+
+def joins_soon(plan: Plan, state_of: Callable[[int], PrefillState], budget: Budget) -> bool:
+    """Tell whether requests get their first tokens by this step, which begins with them, or by the next.
+
+    The next step can take all of a short prompt when this one has encoded its media.
+    """
+    chunks = ((state_of(chunk.uid), chunk.stop) for chunk in plan.prefill)
+    encoded = (state_of(work.uid) for work in plan.encode)
+    return any(not state.admitted and stop == state.num_tokens for state, stop in chunks) or any(
+        not state.admitted and state.num_tokens <= budget.prefill_tokens for state in encoded
+    )
 
 
 def within_share(budget: Budget, share: float) -> Budget:

@@ -181,7 +181,7 @@ class DecodeState:
 
 class Pace(NamedTuple):
     """The last step that decoded (monotonic seconds), and what goes on elsewhere: whether stages have work for the
-    cores, how many requests wait for their first token, and whether whole prompts are prefilled, to join very soon.
+    cores, how many requests wait for their first token, and whether some are about to join the streams.
     """
 
     started: float = float("-inf")

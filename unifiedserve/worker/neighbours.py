@@ -26,7 +26,7 @@ class Neighbours:
 
     @property
     def joining(self) -> bool:
-        """Tell whether another worker's present step gives first tokens to requests that it began with this step."""
+        """Tell whether another worker's present step, or the next, gives first tokens to requests it has just begun."""
         return Stage.PREFILL in self._heavy and self._status.joining(Stage.PREFILL)
 
     @property
@@ -43,7 +43,7 @@ class Neighbours:
         self._status.set_working(stage, working)
 
     def tell_waiting(self, requests: int, joining: bool) -> None:
-        """Tell them how many requests wait here for their first token, and if some get it in this step."""
+        """Tell them how many requests wait here for their first token, and if some get it very soon."""
         self._status.set_waiting(Stage.PREFILL, requests, joining)
 
     def tell_used(self, stage: Stage, pages: int) -> None:

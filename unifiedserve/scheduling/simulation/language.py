@@ -29,7 +29,7 @@ class LanguageWorker:
         self._instance = instance
         self._hosted = hosted
         self._goes_between = goes_between(hosted, budget)
-        self._neighbours = Neighbours(system, hosted)
+        self._neighbours = Neighbours(system, hosted, budget)
         self._policy = policy_for(hosted)
         self._budget = budget
         self._system = system

@@ -3,9 +3,10 @@
 from collections.abc import Collection
 
 from unifiedserve.config import Stage
+from unifiedserve.scheduling.pacing import joins_soon
 from unifiedserve.scheduling.simulation.prompts import Prompts
 from unifiedserve.scheduling.simulation.system import System
-from unifiedserve.scheduling.state import Pace, Plan
+from unifiedserve.scheduling.state import Budget, Pace, Plan
 
 _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
@@ -13,9 +14,10 @@ _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 class Neighbours:
     """The other workers, as far as one paces itself by them, and what they may know of it."""
 
-    def __init__(self, system: System, hosted: Collection[Stage]) -> None:
+    def __init__(self, system: System, hosted: Collection[Stage], budget: Budget) -> None:
         self._system = system
         self._hosted = hosted
+        self._budget = budget
         self._heavy = [stage for stage in _HEAVY if stage not in hosted]
 
     @property
@@ -41,6 +43,5 @@ class Neighbours:
             status.working[Stage.ENCODE] = encoding or bool(plan.encode)
         if Stage.PREFILL in self._hosted:
             status.working[Stage.PREFILL] = bool(plan.prefill)
-            states = ((chunk, prompts[chunk.uid].state) for chunk in plan.prefill)
             status.waiting = len(prompts)
-            status.joining = any(not state.admitted and chunk.stop == state.num_tokens for chunk, state in states)
+            status.joining = joins_soon(plan, lambda uid: prompts[uid].state, self._budget)

@@ -30,6 +30,7 @@ from unifiedserve.scheduling import (
     TbtControl,
     goes_between,
     heavy_within_share,
+    joins_soon,
     policy_for,
     schedule_in_between,
     within_share,
@@ -249,8 +250,7 @@ class LanguageLane:
             neighbours.tell_working(Stage.ENCODE, encoding or bool(plan.encode))
         if Stage.PREFILL in self._hosted:
             neighbours.tell_working(Stage.PREFILL, bool(plan.prefill))
-            states = [(chunk, self._prompts[chunk.uid].state) for chunk in plan.prefill]
-            joining = any(not state.admitted and chunk.stop == state.num_tokens for chunk, state in states)
+            joining = joins_soon(plan, lambda uid: self._prompts[uid].state, self._budget)
             neighbours.tell_waiting(len(self._prompts), joining)
 
     def _preempt(self, keys: list[Key]) -> None:
