@@ -28,10 +28,10 @@ playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
 QUESTION = "What is the person doing?"
-LONG = "1500"  # tokens
+LONG = "6000"  # tokens
 
 pytestmark = pytest.mark.daemon(
-    "the page shows a real engine at work", compare=True, max_model_len=2048, max_media_mib=2
+    "the page shows a real engine at work", compare=True, max_model_len=8192, max_media_mib=2
 )
 
 
@@ -182,7 +182,7 @@ def test_a_file_above_the_limit_is_not_even_sent(page: Any, tmp_path: Path) -> N
 
 def test_more_frames_than_the_context_holds(page: Any) -> None:
     choose_sample(page)
-    card = ask(page, QUESTION, frames=200)
+    card = ask(page, QUESTION, frames=1000)
     playwright.expect(card.get_by_role("alert")).to_contain_text(re.compile(r"\d+ frames a video fit"))
     frames = re.search(r"(\d+) frames a video fit", card.get_by_role("alert").inner_text())
     assert frames

@@ -17,6 +17,7 @@ from unifiedserve.sampling.adjust import adjust
 
 _ROWS = 16  # whose whole vocabulary is sorted or scored at a time: more would take much fresh memory
 _UNDECIDED = -1
+_BLOCK = 1024  # logits, of which the highest is found first
 _UNIFORMS = 64  # drawn at once: making a generator takes as long as many numbers
 
 
@@ -127,10 +128,19 @@ def _choose(logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[
 
 
 def _likeliest(logits: Tensor) -> Tensor:
-    """Return the id of each row's highest logit, int64 [B]; of equal ones the lowest. On a CPU NumPy is the faster."""
-    if logits.device.type == "cpu":
-        return torch.from_numpy(logits.numpy().argmax(axis=-1))
-    return logits.argmax(dim=-1)
+    """Return the id of each row's highest logit, int64 [B]; of equal ones the lowest.
+
+    By the highest of each block: on a CPU torch finds a maximum ten times as fast as where it is.
+    """
+    blocks = logits.shape[1] // _BLOCK
+    if blocks < 2:
+        return logits.argmax(dim=-1)
+    cut = logits[:, : blocks * _BLOCK].reshape(len(logits), blocks, _BLOCK)
+    block = cut.amax(dim=-1).argmax(dim=-1)
+    highest = cut.gather(1, block[:, None, None].expand(-1, 1, _BLOCK))[:, 0]
+    rest = logits[:, blocks * _BLOCK :]
+    few = torch.cat((highest, rest), dim=1).argmax(dim=-1)
+    return few + torch.where(few < _BLOCK, block * _BLOCK, (blocks - 1) * _BLOCK)
 
 
 def _uniform(params: SamplingParams, index: int) -> float:
