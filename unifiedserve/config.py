@@ -61,7 +61,7 @@ class Placement(msgspec.Struct, frozen=True):
         return next(instance.name for instance in self.instances if stage in instance.stages)
 
 
-_VISION = Instance("vision", (Stage.VISION,), nice=15, client_priority=1)  # ahead of what is waited for
+_VISION = Instance("vision", (Stage.VISION,), nice=15, client_priority=1)  # works ahead of the others
 
 PLACEMENTS = {
     "shared": Placement(
@@ -87,7 +87,7 @@ _SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user 
 _PACE = 2.45  # lone decode steps between tokens while videos are worked on: streams keep over a third of their speed
 _REST = 0.8  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
 _LEAST_REST = 0.1  # the same if the user gives a target, which goes first
-_STRETCH = 1.8  # factor of that beat while others are about to join: below a gap of five steps for few streams
+_STRETCH = 1.8  # factor of the beat while others are about to join: few streams see no gap of five steps
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,18 +28,13 @@ def next_start(pace: Pace, budget: Budget, streams: int = 1) -> float:
     if not budget.slo_tbt or not pace.others_work:
         return pace.ended
     beat = max(budget.slo_tbt, (1 + budget.rest) * (pace.ended - pace.started))
-    return pace.started + beat * _stretch(budget, pace.waiting, streams, pace.joining)
+    return pace.started + beat * stretch(budget, pace.waiting, streams, pace.joining)
 
 
-def give_way(budget: Budget, waiting: int, streams: int) -> Budget:
-    """Return the budget of a step that also prefills, with the target stretched while others are about to join."""
-    return replace(budget, slo_tbt=budget.slo_tbt * _stretch(budget, waiting, streams))
+def stretch(budget: Budget, waiting: int, streams: int, joining: bool = False) -> float:
+    """Return the budget's `stretch` if more requests wait for first tokens than there are streams, or some join soon.
 
-
-def _stretch(budget: Budget, waiting: int, streams: int, joining: bool = False) -> float:
-    """Return `stretch` if more requests wait for first tokens than there are streams, or some get it very soon.
-
-    The beat is never stretched further, however many come.
+    Else 1. The beat is never stretched further, however many come.
     """
     return budget.stretch if waiting > streams or joining else 1.0
 

@@ -7,7 +7,7 @@ from functools import partial
 from unifiedserve.config import Stage
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
-from unifiedserve.scheduling.pacing import encode_within, give_way, next_start, prefill_within
+from unifiedserve.scheduling.pacing import encode_within, next_start, prefill_within, stretch
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, Plan, State
 
 Policy = Callable[[State, Budget], Plan]
@@ -67,7 +67,8 @@ def stage_level(
     run, preempt = schedule_decode(state.decodes, state.kv_free, budget.kv_page_tokens, budget.max_running)
     if preempt:
         return Plan(decode=run, preempt=preempt)
-    mixed = give_way(replace(budget, kv_reserve=budget.kv_reserve + len(run)), len(state.prefills), len(run))
+    target = budget.slo_tbt * stretch(budget, len(state.prefills), len(run))
+    mixed = replace(budget, kv_reserve=budget.kv_reserve + len(run), slo_tbt=target)
     limit = prefill_within(mixed, state.costs) if run else mixed
     prefill = prefill_chunks(state, limit, beside_decode=bool(run))
     running = {chunk.uid for chunk in prefill}
