@@ -87,7 +87,8 @@ _SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user 
 _PACE = 2.45  # lone decode steps between tokens while videos are worked on: streams keep over a third of their speed
 _REST = 0.8  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
 _LEAST_REST = 0.1  # the same if the user gives a target, which goes first
-_STRETCH = 1.8  # factor of the beat while others are about to join: few streams see no gap of five steps
+_STRETCH = 1.8  # factor of the beat while more wait than stream: few streams see no gap of five steps
+_JOINING = 3.0  # the same while short prompts are about to join, which is soon over; more than that gains little
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -411,8 +412,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def stretch(self) -> float:
-        """The most targets between tokens while others are about to join; 1 if the user gave the target."""
+        """The most targets between tokens while more requests wait than stream; 1 if the user gave the target."""
         return 1.0 if self.slo_tbt else _STRETCH
+
+    @property
+    def stretch_joining(self) -> float:
+        """The same while some are about to join the streams."""
+        return 1.0 if self.slo_tbt else _JOINING
 
     @property
     def compared(self) -> "EngineConfig | None":

@@ -40,12 +40,12 @@ def ask_both(
         workers = InlineWorkers(PLACEMENTS["shared"], checkpoint, processor, EngineConfig(order=order))
         started.append(workers)
         asked = questions(FAMILIES[family], clips)
-        take_requests, looked = Outbox.take_requests, []
+        take_requests, looked = Outbox.take_requests, list[bool]()
 
         def send_text_first(outbox: Outbox) -> list[PrefillRequest]:
             if len(looked) == 1:  # the encoder is past its first layer
                 workers.submit(TEXT, as_sent(asked["text"], processor, clips, tmp_path), GREEDY, target=0.5)
-            looked.append(outbox)
+            looked.append(workers.memory.status.joining(Stage.PREFILL))
             return take_requests(outbox)
 
         monkeypatch.setattr(Outbox, "take_requests", send_text_first)
@@ -55,6 +55,7 @@ def ask_both(
             workers.submit(TEXT, as_sent(asked["text"], processor, clips, tmp_path), GREEDY, target=0.5)
         expected = [hf.generate(asked[case].case, TOKENS) for case in ("image", "text")]
         assert [medium, workers.answer(TEXT)] == expected
+        assert all(looked), "streams wait for the medium's prompt, whatever goes in between"
         assert set(workers.used_pages().values()) == {0}
         return workers
 

@@ -87,7 +87,7 @@ def test_a_paced_stream_has_the_speed_of_its_target(step: float, steps: int) -> 
 def test_a_stream_never_stalls_however_many_others_are_about_to_join(
     step: float, elsewhere: list[tuple[int, bool]]
 ) -> None:
-    budget = replace(BUDGET, stretch=2.0)
+    budget = replace(BUDGET, stretch=2.0, stretch_joining=3.0)
     now, pace = 0.0, Pace()
     starts = []
     for waiting, joining in elsewhere:
@@ -96,12 +96,12 @@ def test_a_stream_never_stalls_however_many_others_are_about_to_join(
         if not plan.decode:
             now = plan.wait_until
             assert continuous_batching(paced(now, pace), budget).decode
-        starts.append((now, waiting > 1 or joining))
+        starts.append((now, 3 if joining else 2 if waiting > 1 else 1))
         pace = Pace(now, now + step)
         now += step
     for (before, _), (after, stretched) in pairwise(starts):
         beat = max(TARGET, (1 + BUDGET.rest) * step)
-        assert abs(after - before - (2 * beat if stretched else beat)) < 1e-6
+        assert abs(after - before - stretched * beat) < 1e-6
 
 
 def test_streams_keep_their_target_beside_as_many_who_wait() -> None:

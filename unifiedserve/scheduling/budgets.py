@@ -25,6 +25,7 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: b
         step_seconds=config.step_seconds,
         rest=config.rest_between_steps,
         stretch=config.stretch,
+        stretch_joining=config.stretch_joining,
         slo_tbt=slo_tbt,
         holds=slo_tbt > 0 and (config.slo_tbt > 0 or not rests),
         pace=config.pace,

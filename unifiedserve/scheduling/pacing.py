@@ -32,11 +32,13 @@ def next_start(pace: Pace, budget: Budget, streams: int = 1) -> float:
 
 
 def stretch(budget: Budget, waiting: int, streams: int, joining: bool = False) -> float:
-    """Return the budget's `stretch` if more requests wait for first tokens than there are streams, or some join soon.
+    """Return how far the beat is stretched: 1 if there is nobody to make room for, and never further for many.
 
-    Else 1. The beat is never stretched further, however many come.
+    Others wait long if they are more than the streams, and those who join soon make the same steps worth more.
     """
-    return budget.stretch if waiting > streams or joining else 1.0
+    if joining:
+        return budget.stretch_joining
+    return budget.stretch if waiting > streams else 1.0
 
 
 def joins_soon(plan: Plan, state_of: Callable[[int], PrefillState], budget: Budget) -> bool:

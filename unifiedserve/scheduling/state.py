@@ -222,7 +222,8 @@ class Budget:
     short_tokens: int = 0  # that are left of a request for which a share of each step is kept, at most; 0: for none
     step_seconds: float = float("inf")  # of a step that prefills, where a share is kept for short requests
     rest: float = 0.1  # of a step that decodes, at least, for others that have work
-    stretch: float = 1.0  # times `slo_tbt` while others are about to join
+    stretch: float = 1.0  # times `slo_tbt` while more requests wait for their first token than there are streams
+    stretch_joining: float = 1.0  # the same while some are about to join the streams
     holds: bool = False  # what is measured stays below `slo_tbt`: see TbtControl
     pace: float = 0.0  # times what a step takes with nothing beside it: what is held is not below that
     fills: bool = False  # the encoder's batches from all that is ready, for a small one takes as long as a full one

@@ -94,9 +94,8 @@ class LanguageWorker:
             self._compute(work, partial(self._run, plan._replace(prefill=[], decode=[])))
         elif plan.encode:
             self._streams.note_heavy()
-            uids = [work.uid for work in plan.encode]
             layers = self._system.costs.encoder_layers if self._goes_between else 1
-            self._batch = Batch(self._encode.begin(plan.encode), uids, layers)
+            self._batch = Batch(self._encode.begin(plan.encode), plan.encode, layers)
             self._go_on(self._batch)
         else:
             self._system.wake(self)
@@ -108,8 +107,8 @@ class LanguageWorker:
             batch.end()
             self._run(Plan())
         elif chunks := self._in_between(batch):
-            plan = Plan(prefill=chunks)
-            self._neighbours.tell(plan, self._prompts, encoding=True)
+            plan = Plan(encode=batch.scheduled, prefill=chunks)
+            self._neighbours.tell(plan, self._prompts)
             work = self._forward.begin(plan, others_work=False)
             self._compute(work, partial(self._went_between, batch, self._system.clock.now))
         else:
@@ -124,12 +123,13 @@ class LanguageWorker:
         for request in requests:
             self.accept(request)
         sharing = self._measured.encoder_shares(self._system.clock.now)
-        chunks = schedule_in_between(self._state(), self._budget, batch.uids, sharing)
+        uids = {work.uid for work in batch.scheduled}
+        chunks = schedule_in_between(self._state(), self._budget, uids, sharing)
         batch.looks = bool(chunks)
         return chunks
 
     def _went_between(self, batch: Batch, start: float) -> None:
-        self._neighbours.tell(Plan(), self._prompts, encoding=True)
+        self._neighbours.tell(Plan(encode=batch.scheduled), self._prompts)
         self._measured.went_between(self._system.clock.now - start)
         self._go_on(batch)
 

@@ -36,11 +36,11 @@ class Neighbours:
             joining=status.joining and elsewhere,
         )
 
-    def tell(self, plan: Plan, prompts: Prompts, *, encoding: bool = False) -> None:
+    def tell(self, plan: Plan, prompts: Prompts) -> None:
         """Let the other workers know what this one is about to do."""
         status = self._system.status
         if Stage.ENCODE in self._hosted:
-            status.working[Stage.ENCODE] = encoding or bool(plan.encode)
+            status.working[Stage.ENCODE] = bool(plan.encode)
         if Stage.PREFILL in self._hosted:
             status.working[Stage.PREFILL] = bool(plan.prefill)
             status.waiting = len(prompts)

@@ -73,7 +73,7 @@ class LanguageLane:
         self._rests = model.adapter.device.sharing.rests
         self._measured = Measured()
         self._streams = HeldStreams(budget, share)
-        self._encoding: frozenset[int] = frozenset()  # uids in the present batch of the encoder
+        self._encoding: list[EncodeWork] = []  # the present batch of the encoder
         self._looks_between = False
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
         shared = self._measured, self._freed, port
@@ -153,7 +153,8 @@ class LanguageLane:
         with self._guard(uid for uid, _ in work):
             for uid in self._encode_step.recall(work):
                 self._start_anew(uid)
-            self._encoding, self._looks_between = frozenset(uid for uid, _ in work), True
+            self._encoding = [each for each in work if each.uid in self._prompts]
+            self._looks_between = True
             self._encode_step.begin(work)
         if not self._encode_step.beside:
             self._finish_encoding()
@@ -171,17 +172,19 @@ class LanguageLane:
             self.accept(request)
         if not (requests or self._looks_between):
             return
-        chunks = schedule_in_between(self._state(), self._budget, self._encoding, self._measured.encoder_shares)
+        uids = {uid for uid, _ in self._encoding}
+        chunks = schedule_in_between(self._state(), self._budget, uids, self._measured.encoder_shares)
         self._looks_between = bool(chunks)
         if not chunks:
             return
-        start, plan = time.monotonic(), Plan(prefill=chunks)
-        self._tell(plan, encoding=True)
+        start, encoder = time.monotonic(), Plan(encode=self._encoding)
+        plan = encoder._replace(prefill=chunks)
+        self._tell(plan)
         with self._guard(chunk.uid for chunk in chunks):
             self._forward_step.run(plan)
         self._report_caches()
         self._port.reporter.flush(self.counts())
-        self._tell(Plan(), encoding=True)
+        self._tell(encoder)
         self._measured.went_between(time.monotonic() - start)
 
     def _accept_request(self, request: PrefillRequest) -> None:
