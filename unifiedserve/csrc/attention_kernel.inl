@@ -63,15 +63,28 @@ Block<Stored> find_keys(const AttentionTile<T, Stored>& tile, std::int64_t first
   return block;
 }
 
-// Pages are scattered and seen once a step: waiting for each row would take longer than all the rest.
+// Fetches keys or values of a block, a few at a time while those of the block before are packed: pages are scattered,
+// so that waiting for each row would take longer than all the rest. Into the second-level cache, for which processors
+// have many more lines on their way than for the first.
 template <class Stored>
-void prefetch(const Block<Stored>& block, std::int64_t head_dim, std::int64_t offset, std::int64_t scale_offset) {
-  constexpr std::int64_t kLine = 64 / sizeof(Stored);
-  for (int i = 0; i < block.count; ++i) {
-    for (std::int64_t at = 0; at < head_dim; at += kLine) __builtin_prefetch(block.rows[i] + offset + at);
-    if constexpr (kCoded<Stored>) __builtin_prefetch(block.scales[i] + scale_offset);
+struct BlockFetch {
+  const Block<Stored>& block;
+  std::int64_t head_dim;
+  std::int64_t offset;  // from a key
+  std::int64_t scale_offset;
+  int done = 0;
+
+  void operator()(int count) {
+    constexpr std::int64_t kLine = 64 / sizeof(Stored);
+    const int stop = done + count < block.count ? done + count : block.count;
+    for (; done < stop; ++done) {
+      for (std::int64_t at = 0; at < head_dim; at += kLine) __builtin_prefetch(block.rows[done] + offset + at, 0, 2);
+      if constexpr (kCoded<Stored>) __builtin_prefetch(block.scales[done] + scale_offset, 0, 2);
+    }
   }
-}
+
+  void all() { (*this)(kBlockKeys); }
+};
 
 template <class T, class Stored>
 auto factors_of(const AttentionTile<T, Stored>& tile, const Block<Stored>& block) {
@@ -116,18 +129,22 @@ void attend(const AttentionTile<T, Stored>& tile, const AttentionTile<T, Stored>
   std::memset(tile.out, 0, static_cast<std::size_t>(work.rows * work.width) * sizeof(float));
   pack_queries(tile, work);
   Block<Stored> next = find_keys(tile, tile.first_key);
-  prefetch(next, tile.head_dim, 0, 0);
+  BlockFetch<Stored> keys{next, tile.head_dim, 0, 0};
+  BlockFetch<Stored> values{next, tile.head_dim, tile.values, tile.value_scales};
+  keys.all();  // which are there already if another tile came before
+  values.all();
   for (std::int64_t first = tile.first_key; first < tile.last_key; first += kBlockKeys) {
     const Block<Stored>& block = work.block = next;
-    prefetch(block, tile.head_dim, tile.values, tile.value_scales);
-    pack_keys<T>(block.rows, block.count, tile.head_dim, work.keys);
-    multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
-                work.rows, whole_vectors(block.count));
     const bool last = first + kBlockKeys >= tile.last_key;
     next = last ? find_keys(following, following.first_key) : find_keys(tile, first + kBlockKeys);
-    prefetch(next, tile.head_dim, 0, 0);
+    keys.done = values.done = 0;
+    pack_keys<T>(block.rows, block.count, tile.head_dim, work.keys, [&](int count) { keys(count); });
+    keys.all();
+    multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
+                work.rows, whole_vectors(block.count));
     soften(tile, first, work);
-    pack_values<T>(block.rows, tile.values, block.count, tile.head_dim, work.values);
+    pack_values<T>(block.rows, tile.values, block.count, tile.head_dim, work.values, [&](int count) { values(count); });
+    values.all();
     multiply<T>(
         {work.scores, kBlockKeys, work.values, work.width, lanes_of<T>(block.count), tile.out, work.width, true},
         work.rows, work.width);

@@ -39,21 +39,30 @@ inline Half load_bits(const BFloat16* from) {
   return bits;
 }
 
-inline Word widen_bits(Half bits) { return __builtin_convertvector(bits, Word); }
-inline Float load(const BFloat16* from) { return as_float(widen_bits(load_bits(from)) << 16); }
-
-using Code __attribute__((vector_size(SIMD_WIDTH))) = std::uint8_t;
-using SignedCode __attribute__((vector_size(SIMD_WIDTH))) = std::int8_t;
-
 #if SIMD_WIDTH == 16
 // Without a mask, GCC 12 warns of what its own headers leave undefined.
 constexpr std::uint16_t kAllLanes = 0xffff;
 #endif
 
+// What compilers make of a conversion between integers goes through halves of the vector, or through all elements.
+inline Word widen_bits(Half bits) {
+#if SIMD_WIDTH == 16 && defined(__AVX512F__)
+  return __builtin_bit_cast(Word, _mm512_maskz_cvtepu16_epi32(kAllLanes, __builtin_bit_cast(__m256i, bits)));
+#elif SIMD_WIDTH == 8 && defined(__AVX2__)
+  return __builtin_bit_cast(Word, _mm256_cvtepu16_epi32(__builtin_bit_cast(__m128i, bits)));
+#else
+  return __builtin_convertvector(bits, Word);
+#endif
+}
+
+inline Float load(const BFloat16* from) { return as_float(widen_bits(load_bits(from)) << 16); }
+
+using Code __attribute__((vector_size(SIMD_WIDTH))) = std::uint8_t;
+using SignedCode __attribute__((vector_size(SIMD_WIDTH))) = std::int8_t;
+
 inline Int load_codes(const std::uint8_t* from) {
   Code codes;
   std::memcpy(&codes, from, sizeof codes);
-  // What compilers make of a conversion goes through all elements.
 #if SIMD_WIDTH == 16 && defined(__AVX512F__)
   return __builtin_bit_cast(Int, _mm512_maskz_cvtepu8_epi32(kAllLanes, __builtin_bit_cast(__m128i, codes)));
 #elif SIMD_WIDTH == 8 && defined(__AVX2__)
