@@ -87,6 +87,24 @@ def test_no_shared_memory() -> None:
     assert system.shared_memory("/nowhere").blocks
 
 
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        (
+            "model name : AMD EPYC\ncpu family : 25\nmodel : 17\nflags : avx2 avx512f avx512_bf16",
+            "AMD EPYC, family 25 model 17 (avx2, avx512, avx512_bf16)",
+        ),
+        ("model name : Neoverse-V1\nFeatures : asimd sve", "Neoverse-V1 (neon, sve)"),
+    ],
+)
+def test_the_processor_is_told_with_its_generation(
+    info: str, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cpuinfo").write_text(info)
+    monkeypatch.setattr(system, "CPUINFO", tmp_path / "cpuinfo")
+    assert system.cpu().value == expected
+
+
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     check = system.compiler()

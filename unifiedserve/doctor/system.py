@@ -9,7 +9,15 @@ from pathlib import Path
 
 from unifiedserve.doctor.check import Check, Status, gibibytes
 
-FEATURES = {"avx2": "avx2", "avx512f": "avx512", "amx_tile": "amx", "asimd": "neon", "sve": "sve"}
+CPUINFO = Path("/proc/cpuinfo")
+FEATURES = {
+    "avx2": "avx2",
+    "avx512f": "avx512",
+    "avx512_bf16": "avx512_bf16",
+    "amx_tile": "amx",
+    "asimd": "neon",
+    "sve": "sve",
+}
 SHM_REQUIRED = 2**30  # bytes that the default buffers take
 SHM_COMFORTABLE = 2 * 2**30
 OLDEST_PYTHON = (3, 11)
@@ -20,8 +28,10 @@ def probe() -> list[Check]:
 
 
 def cpu() -> Check:
-    info = _cpuinfo()
+    info = _fields(CPUINFO)
     model = info.get("model name") or platform.processor() or platform.machine()
+    if "cpu family" in info:  # names as short as "AMD EPYC" do not tell the generation
+        model += f", family {info['cpu family']} model {info.get('model')}"
     flags = set((info.get("flags") or info.get("Features") or "").split())
     found = [name for flag, name in FEATURES.items() if flag in flags]
     return Check("CPU", f"{model} ({', '.join(found) or 'no wide vectors'})", details={"features": found})
@@ -88,10 +98,6 @@ def nvcc() -> Check:
     lines = _output(path, "--version").splitlines()
     release = next((line.split("release ")[1].split(",")[0] for line in lines if "release " in line), "?")
     return Check("nvcc", f"{release} ({path})", details={"version": release, "path": path})
-
-
-def _cpuinfo() -> dict[str, str]:
-    return _fields(Path("/proc/cpuinfo"))
 
 
 def _fields(path: Path) -> dict[str, str]:
