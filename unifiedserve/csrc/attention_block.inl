@@ -16,17 +16,11 @@ constexpr std::int64_t lane_stride_of(std::int64_t head_dim) {
 
 inline int whole_vectors(int count) { return static_cast<int>((count + kWidth - 1) / kWidth * kWidth); }
 
-// What is fetched while keys or values are packed: nothing.
-struct NoFetch {
-  void operator()(int /*keys*/) const {}
-};
-
-// Vectors of n elements each to lanes [lane_stride_of(n), kBlockKeys]. Calls fetch(keys) before some are packed.
-template <class T, class Stored, class Fetch = NoFetch>
-void pack_keys(const Stored* const* keys, int count, std::int64_t n, float* out, Fetch fetch = {}) {
+// Vectors of n elements each to lanes [lane_stride_of(n), kBlockKeys].
+template <class T, class Stored>
+void pack_keys(const Stored* const* keys, int count, std::int64_t n, float* out) {
   const std::int64_t lanes = lanes_of<T>(n);
   for (int key = 0; key < count; key += kWidth) {
-    fetch(kWidth);
     for (std::int64_t lane = 0; lane < lanes; lane += kWidth) {
       Float square[kWidth];
 #pragma GCC unroll 16
@@ -53,12 +47,10 @@ Float value_lanes(const Stored* const* keys, std::int64_t distance, int count, s
   }
 }
 
-// Values of n elements each to lanes [lanes_of(count), padded(n)]. Calls fetch(values) before some are packed.
-template <class T, class Stored, class Fetch = NoFetch>
-void pack_values(const Stored* const* keys, std::int64_t distance, int count, std::int64_t n, float* out,
-                 Fetch fetch = {}) {
+// Values of n elements each to lanes [lanes_of(count), padded(n)].
+template <class T, class Stored>
+void pack_values(const Stored* const* keys, std::int64_t distance, int count, std::int64_t n, float* out) {
   for (int key = 0; key < count; key += Product<T>::kValues, out += padded(n)) {
-    fetch(Product<T>::kValues);
     std::int64_t i = 0;
     for (; i < n; i += kWidth) store(out + i, value_lanes<T>(keys + key, distance, count - key, n, i));
     for (; i < padded(n); i += kWidth) store(out + i, Float{});

@@ -63,9 +63,9 @@ Block<Stored> find_keys(const AttentionTile<T, Stored>& tile, std::int64_t first
   return block;
 }
 
-// Fetches keys or values of a block, a few at a time while those of the block before are packed: pages are scattered,
-// so that waiting for each row would take longer than all the rest. Into the second-level cache, for which processors
-// have many more lines on their way than for the first.
+// Fetches keys or values of a block, one by one while those of the block before are multiplied: pages are scattered, so
+// that waiting for each row would take longer than all the rest. Into the second-level cache, for which processors have
+// many more lines on their way than for the first.
 template <class Stored>
 struct BlockFetch {
   const Block<Stored>& block;
@@ -74,16 +74,17 @@ struct BlockFetch {
   std::int64_t scale_offset;
   int done = 0;
 
-  void operator()(int count) {
+  void lane() {
     constexpr std::int64_t kLine = 64 / sizeof(Stored);
-    const int stop = done + count < block.count ? done + count : block.count;
-    for (; done < stop; ++done) {
-      for (std::int64_t at = 0; at < head_dim; at += kLine) __builtin_prefetch(block.rows[done] + offset + at, 0, 2);
-      if constexpr (kCoded<Stored>) __builtin_prefetch(block.scales[done] + scale_offset, 0, 2);
-    }
+    if (done >= block.count) return;
+    for (std::int64_t at = 0; at < head_dim; at += kLine) __builtin_prefetch(block.rows[done] + offset + at, 0, 2);
+    if constexpr (kCoded<Stored>) __builtin_prefetch(block.scales[done] + scale_offset, 0, 2);
+    ++done;
   }
 
-  void all() { (*this)(kBlockKeys); }
+  void all() {
+    while (done < block.count) lane();
+  }
 };
 
 template <class T, class Stored>
@@ -138,16 +139,16 @@ void attend(const AttentionTile<T, Stored>& tile, const AttentionTile<T, Stored>
     const bool last = first + kBlockKeys >= tile.last_key;
     next = last ? find_keys(following, following.first_key) : find_keys(tile, first + kBlockKeys);
     keys.done = values.done = 0;
-    pack_keys<T>(block.rows, block.count, tile.head_dim, work.keys, [&](int count) { keys(count); });
-    keys.all();
+    pack_keys<T>(block.rows, block.count, tile.head_dim, work.keys);
     multiply<T>({work.queries, work.lane_stride, work.keys, kBlockKeys, work.lanes, work.scores, kBlockKeys, false},
-                work.rows, whole_vectors(block.count));
+                work.rows, whole_vectors(block.count), keys);
+    keys.all();
     soften(tile, first, work);
-    pack_values<T>(block.rows, tile.values, block.count, tile.head_dim, work.values, [&](int count) { values(count); });
-    values.all();
+    pack_values<T>(block.rows, tile.values, block.count, tile.head_dim, work.values);
     multiply<T>(
         {work.scores, kBlockKeys, work.values, work.width, lanes_of<T>(block.count), tile.out, work.width, true},
-        work.rows, work.width);
+        work.rows, work.width, values);
+    values.all();
   }
 }
 

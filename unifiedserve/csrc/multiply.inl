@@ -22,8 +22,13 @@ inline Float splat_lane(const float* lane) {
   return splat_bits(bits);
 }
 
-template <class T, int kRows, int kColumns>
-void multiply_tile(const Multiplication& m, int row, std::int64_t column) {
+// What is fetched meanwhile: nothing.
+struct NoFetch {
+  void lane() const {}
+};
+
+template <class T, int kRows, int kColumns, class Fetch>
+void multiply_tile(const Multiplication& m, int row, std::int64_t column, Fetch& fetch) {
   const float* const left = m.left + row * m.left_stride;
   const float* right = m.right + column;
   float* const out = m.out + row * m.out_stride + column;
@@ -36,6 +41,7 @@ void multiply_tile(const Multiplication& m, int row, std::int64_t column) {
     }
   }
   for (std::int64_t i = 0; i < m.depth; ++i, right += m.right_stride) {
+    fetch.lane();
     Float values[kColumns];
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) values[c] = load(right + c * kWidth);
@@ -53,24 +59,25 @@ void multiply_tile(const Multiplication& m, int row, std::int64_t column) {
   }
 }
 
-template <class T, int kRows = kMostRows>
-void multiply_rows(const Multiplication& m, int row, int rows, std::int64_t columns) {
+template <class T, int kRows = kMostRows, class Fetch>
+void multiply_rows(const Multiplication& m, int row, int rows, std::int64_t columns, Fetch& fetch) {
   if constexpr (kRows > 0) {
-    if (rows < kRows) return multiply_rows<T, kRows - 1>(m, row, rows, columns);
+    if (rows < kRows) return multiply_rows<T, kRows - 1>(m, row, rows, columns, fetch);
     std::int64_t column = 0;
     for (; column + kVectors * kWidth <= columns; column += kVectors * kWidth) {
-      multiply_tile<T, kRows, kVectors>(m, row, column);
+      multiply_tile<T, kRows, kVectors>(m, row, column, fetch);
     }
-    for (; column < columns; column += kWidth) multiply_tile<T, kRows, 1>(m, row, column);
+    for (; column < columns; column += kWidth) multiply_tile<T, kRows, 1>(m, row, column, fetch);
   }
 }
 
-template <class T>
-void multiply(const Multiplication& m, int rows, std::int64_t columns) {
+// Calls fetch.lane() for each of the depth's lanes and tile of rows.
+template <class T, class Fetch = const NoFetch>
+void multiply(const Multiplication& m, int rows, std::int64_t columns, Fetch& fetch = NoFetch{}) {
   const int tiles = (rows + kMostRows - 1) / kMostRows;
   for (int i = 0; i < tiles; ++i) {
     const int first = rows * i / tiles;
-    multiply_rows<T>(m, first, rows * (i + 1) / tiles - first, columns);
+    multiply_rows<T>(m, first, rows * (i + 1) / tiles - first, columns, fetch);
   }
 }
 
