@@ -188,11 +188,13 @@ def restrict_calls(unix_sockets: bool) -> bool:
     Raises RuntimeError if it refuses.
     """
 
-def restrict_files(readable: collections.abc.Sequence[str], writable: collections.abc.Sequence[str]) -> int:
+def restrict_files(
+    readable: collections.abc.Sequence[str], writable: collections.abc.Sequence[str], unix_sockets: bool
+) -> int:
     """Leave this thread, and those it starts, the files at and below these paths only; none can be executed.
 
-    TCP and signals to other processes are refused, too, where the kernel knows how. Returns the version of Landlock that
-    was used, 0 if the kernel has none. Raises RuntimeError if it refuses.
+    TCP, signals to other processes and, unless `unix_sockets`, abstract sockets of others are refused, too, where the kernel
+    knows how. Returns the version of Landlock that was used, 0 if the kernel has none. Raises RuntimeError if it refuses.
     """
 
 def rms_norm(pool: ThreadPool, x: torch.Tensor, weight: torch.Tensor, epsilon: float, out: torch.Tensor) -> None:

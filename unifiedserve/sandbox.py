@@ -50,10 +50,11 @@ def missing() -> list[str]:
 def give_up(*, readable: Iterable[str], writable: Iterable[str] = (), unix_sockets: bool = False) -> None:
     """Leave this process, for good, the files at and below these paths, and no network, programs and other processes.
 
-    Call it while there is one thread. `unix_sockets`: but for sockets of this machine. Raises RuntimeError if the
+    Call it while there is one thread. `unix_sockets` leaves the sockets of this machine, abstract ones too: CUDA
+    listens on one from cuInit on, and connects to those of processes whose memory it opens. Raises RuntimeError if the
     kernel refuses; what it does not know of is left out (`missing`).
     """
-    _core.restrict_files([*_SYSTEM, *readable], [_NULL, *writable])
+    _core.restrict_files([*_SYSTEM, *readable], [_NULL, *writable], unix_sockets)
     _core.restrict_calls(unix_sockets)
 
 

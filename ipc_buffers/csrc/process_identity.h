@@ -14,7 +14,8 @@ struct ProcessIdentity {
 
   static ProcessIdentity current();
 
-  // A process of another pid namespace cannot be looked up from here, and counts as alive.
+  // A process of another pid namespace cannot be looked up from here, and counts as alive. So does one whose status a
+  // sandbox hides.
   bool is_alive() const;
 };
 

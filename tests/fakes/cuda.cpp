@@ -1,10 +1,12 @@
 // A stand-in for libcuda: GPUs whose memory is files in $FAKE_CUDA_FOLDER, so that processes can share it as they share
 // a GPU's. It is strict where the real one is: calls need a context that is current in their thread, nothing works in a
-// fork, a handle is opened once and never by its exporter, and memory goes with the process that took it.
+// fork, a handle is opened once and never by its exporter, and memory goes with the process that took it. A process
+// that may not use sockets (cuda_sockets.h) cannot use CUDA.
 //
-// $FAKE_CUDA_GPUS names the GPUs that this process sees, a letter each; each has $FAKE_CUDA_MEMORY bytes, and the
-// compute capability $FAKE_CUDA_CAPABILITY. $FAKE_CUDA_DRIVER is the driver's CUDA version, as the driver writes it.
-// $FAKE_CUDA_FAULT names a call that fails, or "crash", "hang", "no device" or "private copy".
+// $FAKE_CUDA_GPUS names the machine's GPUs, a letter each, of which a process sees some (cuda_devices.h); each has
+// $FAKE_CUDA_MEMORY bytes, and the compute capability $FAKE_CUDA_CAPABILITY. $FAKE_CUDA_DRIVER is the driver's CUDA
+// version, as the driver writes it. $FAKE_CUDA_FAULT names a call that fails, or "crash", "hang", "no device" or
+// "private copy".
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,6 +14,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
@@ -25,6 +28,9 @@
 #include <string_view>
 #include <vector>
 
+#include "cuda_devices.h"
+#include "cuda_sockets.h"
+
 namespace {
 
 enum Result {
@@ -37,6 +43,7 @@ enum Result {
   kInvalidContext = 201,
   kMapFailed = 205,
   kAlreadyMapped = 208,
+  kOperatingSystem = 304,
   kInvalidHandle = 400,
   kNotSupported = 801
 };
@@ -73,7 +80,7 @@ std::string variable(const char* name, const char* otherwise) {
 }
 
 bool fault(std::string_view call) { return variable("FAKE_CUDA_FAULT", "") == call; }
-std::string gpus() { return fault("no device") ? "" : variable("FAKE_CUDA_GPUS", "A"); }
+std::string gpus() { return fault("no device") ? "" : fake_cuda::visible_gpus(variable("FAKE_CUDA_GPUS", "A")); }
 std::size_t memory_of_a_gpu() { return std::stoull(variable("FAKE_CUDA_MEMORY", "85899345920")); }
 std::string capability() { return variable("FAKE_CUDA_CAPABILITY", "9.0"); }
 std::filesystem::path folder() { return variable("FAKE_CUDA_FOLDER", "/nonexistent"); }
@@ -85,11 +92,16 @@ Context* current() { return stack.empty() || stack.back() == nullptr ? nullptr :
 Result state() { return !is_ready() ? kNotInitialized : current() == nullptr ? kInvalidContext : kSuccess; }
 
 // A block's file is memory-<gpu>-<pid>-<number>.
-bool is_alive(std::string_view name) {
+pid_t owner_of(std::string_view name) {
   pid_t owner = 0;
   const auto digits = name.substr(std::strlen("memory-A-"));
   std::from_chars(digits.data(), digits.data() + digits.size(), owner);
-  return owner > 0 && ::kill(owner, 0) == 0;
+  return owner;
+}
+
+bool is_alive(std::string_view name) {
+  const pid_t owner = owner_of(name);
+  return owner > 0 && (::kill(owner, 0) == 0 || errno == EPERM);
 }
 
 std::size_t used_bytes(char gpu) {
@@ -150,6 +162,8 @@ const char* name_of(int error) {
       return "CUDA_ERROR_INVALID_CONTEXT";
     case kAlreadyMapped:
       return "CUDA_ERROR_ALREADY_MAPPED";
+    case kOperatingSystem:
+      return "CUDA_ERROR_OPERATING_SYSTEM";
     case kInvalidHandle:
       return "CUDA_ERROR_INVALID_HANDLE";
     case kNotSupported:
@@ -178,6 +192,7 @@ int cuInit(unsigned flags) {
   register_mps_client();
   if (flags != 0) return kInvalidValue;
   if (fault("cuInit")) return kNoDevice;
+  if (!fake_cuda::serve_peers()) return kOperatingSystem;
   initialised_by = ::getpid();
   return kSuccess;
 }
@@ -326,6 +341,7 @@ int cuIpcOpenMemHandle_v2(Address* address, IpcHandle handle, unsigned flags) {
   }
   struct stat status {};
   if (::stat((folder() / name).c_str(), &status) != 0 || !is_alive(name)) return kInvalidHandle;
+  if (!fake_cuda::take_descriptor_of(owner_of(name))) return kOperatingSystem;
   const auto size = static_cast<std::size_t>(status.st_size);
   return add(address, map(name, size, 0, fault("private copy") ? MAP_PRIVATE : MAP_SHARED), {name, size, true});
 }

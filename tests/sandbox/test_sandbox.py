@@ -95,9 +95,25 @@ def test_it_has(tried: str, paths: tuple[str, str, str]) -> None:
     assert outcome(tried, paths).endswith("done")
 
 
-def test_sockets_of_this_machine_where_they_are_needed(paths: tuple[str, str, str]) -> None:
-    assert outcome("socket.socket(socket.AF_UNIX)", paths, unix_sockets=True) == "done"
-    assert outcome("socket.socket(socket.AF_INET)", paths, unix_sockets=True).startswith("refused")
+LISTENS = (
+    "listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET); listener.bind({address}); listener.listen(); "
+    "socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect({address}); listener.accept()"
+)
+
+
+@pytest.mark.parametrize(
+    ("tried", "outcomes"),
+    [
+        ("socket.socket(socket.AF_UNIX)", "done"),
+        (LISTENS.format(address="f'\\0test-{os.getpid()}'"), "done"),
+        (LISTENS.format(address="writable + '/socket'"), "done"),
+        (LISTENS.format(address="readable + '/socket'"), "refused"),
+        ("socket.socket(socket.AF_INET)", "refused"),
+        ("socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", "refused"),
+    ],
+)
+def test_sockets_of_this_machine_where_they_are_needed(tried: str, outcomes: str, paths: tuple[str, str, str]) -> None:
+    assert outcome(tried, paths, unix_sockets=True).split()[0] == outcomes
 
 
 def test_paths_that_there_are_not_are_passed_over(paths: tuple[str, str, str]) -> None:

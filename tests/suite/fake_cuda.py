@@ -24,7 +24,7 @@ def cxx() -> str:
 
 def build(folder: Path, *flags: str) -> Path:
     """Compile the stand-in for libcuda into a folder, for `use`."""
-    _compile(folder / LIBRARY, "cuda.cpp", "cuda_launch.cpp", *flags)
+    _compile(folder / LIBRARY, "cuda.cpp", "cuda_launch.cpp", "cuda_devices.cpp", "cuda_sockets.cpp", *flags)
     return folder
 
 

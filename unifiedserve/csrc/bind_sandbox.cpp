@@ -8,11 +8,12 @@ namespace py = pybind11;
 namespace unified {
 
 void bind_sandbox(py::module_& module) {
-  module.def("restrict_files", &restrict_files, py::arg("readable"), py::arg("writable"), Release(),
+  module.def("restrict_files", &restrict_files, py::arg("readable"), py::arg("writable"), py::arg("unix_sockets"),
+             Release(),
              R"(Leave this thread, and those it starts, the files at and below these paths only; none can be executed.
 
-TCP and signals to other processes are refused, too, where the kernel knows how. Returns the version of Landlock that
-was used, 0 if the kernel has none. Raises RuntimeError if it refuses.)");
+TCP, signals to other processes and, unless `unix_sockets`, abstract sockets of others are refused, too, where the kernel
+knows how. Returns the version of Landlock that was used, 0 if the kernel has none. Raises RuntimeError if it refuses.)");
   module.def("restrict_calls", &restrict_calls, py::arg("unix_sockets"), Release(),
              R"(Have sockets, new processes and what is for administrators refused to all threads of this process.
 

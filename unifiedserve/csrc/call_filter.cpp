@@ -33,12 +33,6 @@ using Program = std::vector<sock_filter>;
 
 // Calls that are refused whatever they are given.
 constexpr std::array kRefused = {
-    // the network
-    SYS_connect,
-    SYS_bind,
-    SYS_listen,
-    SYS_accept,
-    SYS_accept4,
     // other programs, and other processes
     SYS_execve,
     SYS_execveat,
@@ -126,6 +120,9 @@ constexpr std::array kRefused = {
 #endif
 };
 
+// Sockets of the network cannot be made, and a process with a filter has inherited none: these are left to AF_UNIX.
+constexpr std::array kOfSockets = {SYS_connect, SYS_bind, SYS_listen, SYS_accept, SYS_accept4};
+
 constexpr std::uint32_t refused(int error) { return SECCOMP_RET_ERRNO | (static_cast<std::uint32_t>(error)); }
 
 void load(Program& program, std::size_t offset) {
@@ -173,15 +170,14 @@ Program program_for(bool unix_sockets) {
   constexpr std::uint32_t kTypeIntoTerminal = 0x5412, kPasteIntoTerminal = 0x541C;  // TIOCSTI, TIOCLINUX
   Program program;
   refuse_foreign_calls(program);
-  for (const long call : kRefused) {
-    if (!(unix_sockets && call == SYS_connect)) refuse(program, call, EPERM);
-  }
+  for (const long call : kRefused) refuse(program, call, EPERM);
   refuse(program, SYS_clone3, ENOSYS);  // its flags cannot be seen: the C library takes clone then
   refuse_by(program, SYS_clone, 0, BPF_JSET, CLONE_THREAD, true);
   if (unix_sockets) {
     refuse_by(program, SYS_socket, 0, BPF_JEQ, AF_UNIX, true);
   } else {
     refuse(program, SYS_socket, EPERM);
+    for (const long call : kOfSockets) refuse(program, call, EPERM);
   }
   refuse_by(program, SYS_tgkill, 0, BPF_JEQ, static_cast<std::uint32_t>(::getpid()), true);
   refuse_by(program, SYS_prlimit64, 0, BPF_JEQ, 0, true);

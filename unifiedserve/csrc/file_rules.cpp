@@ -46,13 +46,13 @@ struct Descriptor {
 
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
-Ruleset ruleset_of(int version) {
+Ruleset ruleset_of(int version, bool unix_sockets) {
   Ruleset rules{kOfFirstVersion, 0, 0};
   if (version >= 2) rules.files |= kRefer;
   if (version >= 3) rules.files |= kTruncate;
   if (version >= 4) rules.ports = kBindTcp | kConnectTcp;
   if (version >= 5) rules.files |= kDeviceCalls;
-  if (version >= 6) rules.scope = kAbstractSockets | kSignals;
+  if (version >= 6) rules.scope = unix_sockets ? kSignals : kSignals | kAbstractSockets;
   return rules;
 }
 
@@ -78,15 +78,17 @@ int file_rules_version() {
   return static_cast<int>(std::max(found, 0L));
 }
 
-int restrict_files(const std::vector<std::string>& readable, const std::vector<std::string>& writable) {
+int restrict_files(const std::vector<std::string>& readable, const std::vector<std::string>& writable,
+                   bool unix_sockets) {
   const int known = file_rules_version();
   if (known == 0) return 0;
-  const Ruleset rules = ruleset_of(known);
+  const Ruleset rules = ruleset_of(known, unix_sockets);
   const auto made = ::syscall(SYS_landlock_create_ruleset, &rules, size_for(known), 0);
   if (made < 0) fail("landlock_create_ruleset");
   const Descriptor ruleset(static_cast<int>(made));
   for (const auto& path : readable) allow(ruleset.number, path, kRead & rules.files);
-  for (const auto& path : writable) allow(ruleset.number, path, kWrite & rules.files);
+  const Rights write = unix_sockets ? kWrite | LANDLOCK_ACCESS_FS_MAKE_SOCK : kWrite;
+  for (const auto& path : writable) allow(ruleset.number, path, write & rules.files);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("PR_SET_NO_NEW_PRIVS");
   if (::syscall(SYS_landlock_restrict_self, ruleset.number, 0) != 0) fail("landlock_restrict_self");
   return known;

@@ -1,15 +1,19 @@
 """The vision worker without what it does not need: it runs decoders over whatever strangers send."""
 
 import glob
+import logging
 import os
 import resource
 from pathlib import Path
 
 from unifiedserve.config import MIB, Stage
 from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
+from unifiedserve.errors import ConfigError
 from unifiedserve.sandbox import code_paths, give_up
+from unifiedserve.worker.fork_obstacles import further_threads
 from unifiedserve.worker.spec import WorkerSpec
 
+_log = logging.getLogger(__name__)
 _SHARED_MEMORY = "/dev/shm"
 _GPU_FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")
 _OWN_MIB = 4096  # of the libraries and of videos' decoders, beside images
@@ -17,20 +21,33 @@ _BYTES_A_PIXEL = 16  # of an image on its way: decoded, turned, resized
 
 
 def confine(spec: WorkerSpec) -> None:
-    """Give up what is not needed, if this is a worker that decodes and does nothing else; before it has threads."""
+    """Give up what is not needed, if this is a worker that decodes and does nothing else; before it has threads.
+
+    Raises ConfigError if an import has started some and `--sandbox require` forbids that.
+    """
     config = spec.config
     if spec.instance.stages != (Stage.VISION,) or config.sandbox == "off":
         return
+    _check_threads(required=config.sandbox == "require")
     on_gpu = spec.device == "cuda"
     media = config.allowed_local_media_path
     give_up(
         readable=[*code_paths(), *([str(Path(media).resolve())] if media else [])],
         writable=[_SHARED_MEMORY, *(_gpu_paths() if on_gpu else [])],
-        unix_sockets=on_gpu,  # of MPS
+        unix_sockets=on_gpu,  # of CUDA and MPS
     )
     if not on_gpu:  # whose driver maps more than it takes
         threads = config.vision_threads or len(os.sched_getaffinity(0))
         _limit_memory(_OWN_MIB * MIB + threads * config.max_image_pixels * _BYTES_A_PIXEL)
+
+
+def _check_threads(*, required: bool) -> None:
+    """Warn of threads that there are already: Landlock confines only the calling one and those to come."""
+    if threads := further_threads():
+        reason = f"the sandbox leaves files to what runs already in the vision worker: {', '.join(threads)}"
+        if required:
+            raise ConfigError(f"--sandbox require: {reason}")
+        _log.warning("%s", reason)
 
 
 def _gpu_paths() -> list[str]:

@@ -1,0 +1,31 @@
+"""What keeps a process from being forked, or from being confined: its further threads, and a GPU in use."""
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+
+def fork_obstacles() -> list[str]:
+    """Return why a process forked from this one would not work, each in words; nothing if it would."""
+    gpus = sorted({name for name in _open_files() if name.startswith("/dev/nvidia")})
+    return [f"{thread} runs" for thread in further_threads()] + [f"{name} is open" for name in gpus]
+
+
+def further_threads() -> list[str]:
+    """Return the threads of this process but its first one, each in words."""
+    names = {thread.native_id: thread.name for thread in threading.enumerate()}
+    others = [int(task.name) for task in Path("/proc/self/task").iterdir() if int(task.name) != os.getpid()]
+    return [f"thread {names.get(task, 'of a library')} ({_comm(task)}, {task})" for task in others]
+
+
+def _comm(task: int) -> str:
+    return Path(f"/proc/self/task/{task}/comm").read_text().strip()
+
+
+def _open_files() -> list[str]:
+    names = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that listed them is closed again
+            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return names
