@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fake_cuda
 import psutil
 import pytest
 
@@ -28,6 +29,26 @@ daemon.start()
 print(daemon.environment["CUDA_MPS_PIPE_DIRECTORY"], flush=True)
 time.sleep(600)
 """
+#: an engine and a client of its daemon, who say which GPUs they see
+ENGINE_AND_CLIENT = """
+import os, subprocess, sys
+from unifiedserve.config import PLACEMENTS, EngineConfig
+from unifiedserve.device.cuda.sharing import Mps, stay_outside
+SEES = "from ipc_buffers import list_gpus; print(*[gpu.uuid for gpu in list_gpus()], flush=True)"
+stay_outside()
+exec(SEES)
+sharing = Mps(EngineConfig(share="mps"))
+sharing.start()
+client = os.environ | sharing.environment(PLACEMENTS["shared"].instances[0])
+subprocess.run([sys.executable, "-c", SEES], env=client, check=True)
+sharing.stop()
+"""
+UUID_A, UUID_B = (f"GPU-{2 * byte}{2 * byte}-{2 * byte}-{2 * byte}-{2 * byte}-{6 * byte}" for byte in ("41", "42"))
+
+
+@pytest.fixture(scope="module")
+def fake_libcuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_cuda.build(tmp_path_factory.mktemp("fake-cuda"))
 
 
 @pytest.fixture
@@ -202,6 +223,33 @@ def test_without_mps_workers_take_turns_and_the_log_says_so_once(
     assert "workers take turns on the GPU, as MPS cannot be used" in record.message
     with pytest.raises(ConfigError, match=r"--share mps: .*ended with code 1"):
         Mps(EngineConfig(share="mps")).start()
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [
+        (None, [UUID_A, UUID_B]),
+        ("1", [UUID_B]),
+        ("1,0", [UUID_B, UUID_A]),
+        (UUID_B[:8], [UUID_B]),
+    ],
+)
+def test_clients_see_the_gpus_that_the_engine_sees_in_its_order(
+    visible: str | None,
+    seen: list[str],
+    orders: Callable[[], list[str]],
+    fake_libcuda: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake_cuda.use(fake_libcuda, tmp_path, monkeypatch)
+    monkeypatch.setenv("FAKE_CUDA_GPUS", "AB")
+    monkeypatch.setenv("TMPDIR", str(mps_daemon.tempfile.tempdir))
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    done = subprocess.run([sys.executable, "-c", ENGINE_AND_CLIENT], capture_output=True, text=True, check=True)
+    engine, client = (line.split() for line in done.stdout.splitlines())
+    assert engine == client == seen
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,14 @@
-"""The zygote forks workers, says how they ended, and leaves nothing behind, whoever dies."""
+"""The zygote starts workers, says how they ended, and leaves nothing behind, whoever dies."""
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,12 +17,10 @@ import pytest
 from daemon import Daemon
 
 from unifiedserve.config import EngineConfig, Stage
-from unifiedserve.engine.zygote import WorkerProcess, Zygote, ZygoteError
+from unifiedserve.engine.zygote import Zygote, ZygoteError
 from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.messages.wire import Ready, Shutdown, pack, unpack
 from unifiedserve.worker.spec import WorkerSpec
-
-Fork = Callable[..., WorkerProcess]
 
 CONFIG = EngineConfig(placement="shared")
 VISION = next(instance for instance in CONFIG.workers.instances if instance.stages == (Stage.VISION,))
@@ -31,6 +30,13 @@ import threading
 from unifiedserve.worker import zygote
 threading.Thread(target=threading.Event().wait, name="stranger", daemon=True).start()
 zygote.main()
+"""
+WITH_A_GPU = """
+import os
+from unifiedserve.worker.fork_obstacles import fork_obstacles
+print(fork_obstacles())
+os.readlink = lambda name: "/dev/nvidiactl"
+print(fork_obstacles())
 """
 #: Its workers end with a code that their environment names.
 WITH_ITS_OWN_WORKERS = """
@@ -46,7 +52,7 @@ import msgspec
 from unifiedserve.engine.zygote import shared_zygote
 from unifiedserve.worker.spec import WorkerSpec
 zygote = shared_zygote()
-worker = zygote.fork(msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSpec))
+worker = zygote.start(msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSpec))
 print(worker.pid, flush=True)
 time.sleep(1000)
 """
@@ -107,7 +113,7 @@ def await_end(*pids: int) -> None:
 
 
 def test_a_worker_that_is_told_to_end_ends_with_code_0(zygote: Zygote, spec: WorkerSpec, memory: SharedMemory) -> None:
-    worker = zygote.fork(spec)
+    worker = zygote.start(spec)
     await_ready(memory)
     assert worker.wait(timeout=0) is None
     memory.inboxes[VISION.name].send(pack(Shutdown()))
@@ -115,7 +121,7 @@ def test_a_worker_that_is_told_to_end_ends_with_code_0(zygote: Zygote, spec: Wor
 
 
 def test_a_killed_worker_s_code_is_minus_the_signal(zygote: Zygote, spec: WorkerSpec, memory: SharedMemory) -> None:
-    workers = [zygote.fork(spec) for _ in range(3)]
+    workers = [zygote.start(spec) for _ in range(3)]
     assert len({worker.pid for worker in workers}) == 3
     for _ in workers:
         await_ready(memory)
@@ -131,7 +137,7 @@ def test_a_worker_that_fails_ends_with_code_1_and_its_traceback(
     zygote: Zygote, spec: WorkerSpec, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lost = msgspec.structs.replace(spec, patch_row_bytes=-1)
-    assert zygote.fork(lost).wait(SECONDS) == 1
+    assert zygote.start(lost).wait(SECONDS) == 1
     assert "Traceback" in capfd.readouterr().err
 
 
@@ -139,7 +145,7 @@ def test_a_worker_has_its_own_name_environment_and_directory(
     zygote: Zygote, spec: WorkerSpec, memory: SharedMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    worker = zygote.fork(spec)
+    worker = zygote.start(spec)
     await_ready(memory)
     process = psutil.Process(worker.pid)
     assert process.name() == f"us:{VISION.name}"
@@ -157,7 +163,7 @@ def is_socket(pid: int, descriptor: str) -> bool:
 
 def test_workers_end_with_the_zygote_and_that_is_noticed(spec: WorkerSpec, memory: SharedMemory) -> None:
     zygote = Zygote()
-    workers = [zygote.fork(spec) for _ in range(2)]
+    workers = [zygote.start(spec) for _ in range(2)]
     for _ in workers:
         await_ready(memory)
     parent = psutil.Process(workers[0].pid).parent()
@@ -167,7 +173,7 @@ def test_workers_end_with_the_zygote_and_that_is_noticed(spec: WorkerSpec, memor
     assert all(has_ended(worker.pid) for worker in workers)
     assert not zygote.alive
     with pytest.raises(ZygoteError, match="has ended"):
-        zygote.fork(spec)
+        zygote.start(spec)
     zygote.close()
 
 
@@ -188,16 +194,41 @@ def test_everything_ends_with_the_engine_s_process(
     await_end(worker, parent)
 
 
-def test_a_process_with_a_second_thread_refuses_to_fork(spec: WorkerSpec) -> None:
+def test_where_a_fork_would_not_work_workers_import_anew_and_nothing_else_tells_them_apart(
+    spec: WorkerSpec,
+    memory: SharedMemory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     zygote = Zygote(("-c", WITH_A_THREAD))
-    with pytest.raises(ZygoteError, match=r"cannot be forked: thread stranger \(.+, \d+\) runs"):
-        zygote.fork(spec)
+    monkeypatch.chdir(tmp_path)
+    first = zygote.start(spec)
+    await_ready(memory)
+    memory.inboxes[VISION.name].send(pack(Shutdown()))
+    assert first.wait(SECONDS) == 0
+    second = zygote.start(spec, {"WHO": "second"})
+    await_ready(memory)
+    about = psutil.Process(second.pid)
+    assert (about.name(), about.cwd(), about.environ()["WHO"]) == (f"us:{VISION.name}", str(tmp_path), "second")
+    assert [file for file in os.listdir(f"/proc/{about.pid}/fd") if is_socket(about.pid, file)] == []
+    (record,) = caplog.records
+    assert re.search(r"slower than a fork, because thread stranger \(.+, \d+\) runs", record.message)
+    parent = about.parent()
+    assert parent is not None
+    parent.kill()
+    assert second.wait(SECONDS) == -signal.SIGKILL
     zygote.close()
+
+
+def test_a_gpu_that_an_import_opened_is_an_obstacle() -> None:
+    done = subprocess.run([sys.executable, "-c", WITH_A_GPU], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]", "['/dev/nvidiactl is open']"]
 
 
 def test_a_worker_s_environment_is_the_zygote_s_and_what_it_is_given(spec: WorkerSpec) -> None:
     zygote = Zygote(("-c", WITH_ITS_OWN_WORKERS))
-    workers = [zygote.fork(spec, {"CODE": code}) for code in ("7", "8")]
+    workers = [zygote.start(spec, {"CODE": code}) for code in ("7", "8")]
     assert [worker.wait(SECONDS) for worker in workers] == [7, 8]
     zygote.close()
 
@@ -205,7 +236,7 @@ def test_a_worker_s_environment_is_the_zygote_s_and_what_it_is_given(spec: Worke
 def test_a_zygote_that_cannot_start_says_so(spec: WorkerSpec) -> None:
     zygote = Zygote(("-c", "raise SystemExit(3)"))
     with pytest.raises(ZygoteError, match="ended with code 3"):
-        zygote.fork(spec)
+        zygote.start(spec)
     zygote.close()
 
 

@@ -70,7 +70,7 @@ def rehearse(
     share = known.find(key)
     before = _free(device)
     try:
-        process = shared_zygote().fork(spec, device.sharing.environment(spec.instance))
+        process = shared_zygote().start(spec, device.sharing.environment(spec.instance))
     except ZygoteError as error:
         raise ConfigError(str(error)) from error
     try:

@@ -36,7 +36,7 @@ class WorkerProcesses:
         """
         for spec in specs:
             name = spec.instance.name
-            self._running[name] = process = _fork(spec, environment(spec.instance))
+            self._running[name] = process = _start(spec, environment(spec.instance))
             watched = (name, process, generation, on_exit)
             threading.Thread(target=self._watch, args=watched, name="watch", daemon=True).start()
 
@@ -77,8 +77,8 @@ def _kill(processes: list[WorkerProcess], prepare: Callable[[list[int]], None]) 
         process.wait()
 
 
-def _fork(spec: WorkerSpec, environment: dict[str, str]) -> WorkerProcess:
+def _start(spec: WorkerSpec, environment: dict[str, str]) -> WorkerProcess:
     try:
-        return shared_zygote().fork(spec, environment)
+        return shared_zygote().start(spec, environment)
     except ZygoteError as error:
         raise ConfigError(str(error)) from error

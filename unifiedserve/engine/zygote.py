@@ -4,6 +4,7 @@ Nothing heavy is imported here: a command starts the zygote before its own impor
 """
 
 import atexit
+import logging
 import os
 import queue
 import select
@@ -21,22 +22,23 @@ from unifiedserve.sandbox import environment_without_secrets
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.zygote_messages import (
     Exited,
-    Fork,
-    Forked,
     FromZygote,
     Preload,
     Refused,
+    Start,
+    Started,
     ToZygote,
     receive,
 )
 
+_log = logging.getLogger(__name__)
 _MODULE = "unifiedserve.worker.zygote"
 _STDERR = 2
 _LAST_SECONDS = 0.5  # for a zygote that closed its socket
 
 
 class ZygoteError(Exception):
-    """No worker can be forked: the zygote is gone, or refuses."""
+    """No worker can be started: the zygote is gone, or refuses."""
 
 
 class WorkerProcess:
@@ -77,12 +79,13 @@ class WorkerProcess:
 
 
 class Zygote:
-    """A zygote process, and the workers that it forked. Safe to use from several threads."""
+    """A zygote process, and the workers that it started. Safe to use from several threads."""
 
     def __init__(self, program: tuple[str, ...] = ("-m", _MODULE)) -> None:
         """Start the process; returns at once. `program` is what Python runs, with the socket's descriptor appended."""
         self.alive = True
         self._closing = False
+        self._told_of_obstacles = False
         self._program = program
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._workers: dict[int, WorkerProcess] = {}
@@ -96,9 +99,9 @@ class Zygote:
         with suppress(OSError):  # it is gone, as who asks for a worker will learn
             self._send(Preload(str(model_dir.absolute())))
 
-    def fork(self, spec: WorkerSpec, environment: dict[str, str] | None = None) -> WorkerProcess:
+    def start(self, spec: WorkerSpec, environment: dict[str, str] | None = None) -> WorkerProcess:
         """Start a worker with these additions to its environment. Raises ZygoteError."""
-        request = Fork(spec, os.getcwd(), environment or {})
+        request = Start(spec, os.getcwd(), environment or {})
         with self._asking:
             if not self.alive:
                 raise ZygoteError("the process that starts workers has ended")
@@ -158,13 +161,19 @@ class Zygote:
 
     def _handle(self, message: FromZygote, descriptors: list[int]) -> None:
         match message:
-            case Forked(pid):
+            case Started(pid, obstacles):
+                self._tell_of(obstacles)
                 self._workers[pid] = process = WorkerProcess(pid, *descriptors)
                 self._replies.put(process)
             case Refused(reason):
                 self._replies.put(ZygoteError(reason))
             case Exited(pid, code):
                 self._workers.pop(pid).end(code)
+
+    def _tell_of(self, obstacles: str) -> None:
+        if obstacles and not self._told_of_obstacles:
+            _log.warning("each worker imports all that it needs, seconds slower than a fork, because %s", obstacles)
+            self._told_of_obstacles = True
 
     def _bury(self, reason: str) -> None:
         self.alive = False

@@ -2,39 +2,35 @@
 
 `python -m unifiedserve.worker.zygote FD` talks with the engine over a socket of packets that it inherits as
 descriptor FD (worker/zygote_messages.py). It ends, and its workers with it, when the engine's process does.
-It must stay a process of one thread that never touched a GPU: threads and CUDA do not survive a fork.
+It should stay a process of one thread that never touched a GPU, because threads and CUDA do not survive a fork. Where
+an import starts a thread or opens a GPU, each worker gets an interpreter of its own, which imports again.
 """
 
-import ctypes
 import gc
-import logging
 import os
 import selectors
 import signal
 import socket
 import sys
-import threading
-import warnings
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
-from unifiedserve.config import LARGE_IMAGE_WARNING
-from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.registry import preload
-from unifiedserve.worker import loop
-from unifiedserve.worker.assembly import DAMAGED_WEIGHTS, DamagedWeightsError
-from unifiedserve.worker.zygote_messages import Exited, Fork, Forked, FromZygote, Preload, Refused, ToZygote, receive
+from unifiedserve.worker.fork_obstacles import fork_obstacles
+from unifiedserve.worker.new_interpreter import start_interpreter
+from unifiedserve.worker.process import become_worker, end_with_parent, prepare_interpreter, rename
+from unifiedserve.worker.zygote_messages import Exited, FromZygote, Preload, Refused, Start, Started, ToZygote, receive
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_NAME = 15
 _STDERR = 2
 
 
 class Zygote:
-    """The loop that forks workers for the engine and tells it how they ended."""
+    """The loop that starts workers for the engine and tells it how they ended."""
 
     def __init__(self, engine: socket.socket) -> None:
         self._engine = engine
@@ -46,7 +42,7 @@ class Zygote:
         while True:
             for key, _ in self._selector.select():
                 if key.fileobj is not self._engine:
-                    self._report_exit(key.fd, key.data)
+                    self._report_exit(key.fd, *key.data)
                 elif not self._handle_request():
                     return
 
@@ -58,50 +54,43 @@ class Zygote:
         match msgspec.msgpack.decode(data, type=ToZygote):
             case Preload(model_dir):
                 _preload(model_dir)
-            case Fork() as request:
-                self._fork(request, descriptors)
+            case Start() as request:
+                self._start(request, descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         return True
 
-    def _fork(self, request: Fork, descriptors: list[int]) -> None:
+    def _start(self, request: Start, descriptors: list[int]) -> None:
         _preload(request.spec.model_dir, request.directory)
-        if reasons := fork_obstacles():
-            self._refuse("; ".join(reasons))
+        obstacles = "; ".join(fork_obstacles())
+        try:
+            if obstacles:
+                process = start_interpreter(request, next(iter(descriptors), None))
+                pid, wait = process.pid, process.wait
+            else:
+                pid = self._fork(request, descriptors)
+                wait = partial(_wait, pid)
+        except OSError as error:  # no memory, or too many processes
+            self._send(Refused(f"workers cannot be started: {error}"))
             return
+        pidfd = os.pidfd_open(pid)
+        self._selector.register(pidfd, selectors.EVENT_READ, (pid, wait))
+        self._send(Started(pid, obstacles), pidfd)
+
+    def _fork(self, request: Start, descriptors: list[int]) -> int:
         gc.freeze()  # a collection in a worker must not copy the pages that all share
         zygote = os.getpid()
-        try:
-            pid = os.fork()
-        except OSError as error:  # no memory, or too many processes
-            self._refuse(str(error))
-            return
+        pid = os.fork()
         if pid == 0:
             self._become_worker(request, descriptors, zygote)
-        pidfd = os.pidfd_open(pid)
-        self._selector.register(pidfd, selectors.EVENT_READ, pid)
-        self._send(Forked(pid), pidfd)
+        return pid
 
-    def _refuse(self, reason: str) -> None:
-        self._send(Refused(f"workers cannot be forked: {reason}"))
+    def _become_worker(self, request: Start, descriptors: list[int], zygote: int) -> NoReturn:
+        def prepare() -> None:
+            self._forget_engine()
+            _apply(request, descriptors)
 
-    def _become_worker(self, request: Fork, descriptors: list[int], zygote: int) -> NoReturn:
-        code = 1
-        try:
-            end_with_parent()
-            if os.getppid() == zygote:  # else it died before the line above took hold
-                self._forget_engine()
-                _apply(request, descriptors)
-                loop.run(request.spec)
-                code = 0
-        except DamagedWeightsError as error:
-            logging.error("%s", error)
-            code = DAMAGED_WEIGHTS
-        except BaseException:
-            logging.exception("the worker cannot go on")
-        finally:
-            logging.shutdown()
-            os._exit(code)
+        become_worker(zygote, prepare, request.spec)
 
     def _forget_engine(self) -> None:
         """Close what belongs to the zygote: a worker that held it would hide the engine's end."""
@@ -110,41 +99,20 @@ class Zygote:
         self._engine.detach()
         self._selector.close()
 
-    def _report_exit(self, pidfd: int, pid: int) -> None:
+    def _report_exit(self, pidfd: int, pid: int, wait: Callable[[], int]) -> None:
         self._selector.unregister(pidfd)
         os.close(pidfd)
-        _, status = os.waitpid(pid, 0)
-        self._send(Exited(pid, os.waitstatus_to_exitcode(status)))
+        self._send(Exited(pid, wait()))
 
     def _send(self, message: FromZygote, *descriptors: int) -> None:
         with suppress(BrokenPipeError):  # the engine is gone, as the next read will say
             socket.send_fds(self._engine, [msgspec.msgpack.encode(message)], descriptors)
 
 
-def fork_obstacles() -> list[str]:
-    """Return why a process forked from this one would not work: its further threads, and a GPU in use."""
-    names = {thread.native_id: thread.name for thread in threading.enumerate()}
-    others = [int(task.name) for task in Path("/proc/self/task").iterdir() if int(task.name) != os.getpid()]
-    threads = [f"thread {names.get(task, 'of a library')} ({_comm(task)}, {task})" for task in others]
-    gpus = sorted({name for name in _open_files() if name.startswith("/dev/nvidia")})
-    return [f"{thread} runs" for thread in threads] + [f"{name} is open" for name in gpus]
-
-
-def end_with_parent() -> None:
-    """Have the kernel kill this process when its parent, or the thread of it that started it, ends."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _comm(task: int) -> str:
-    return Path(f"/proc/self/task/{task}/comm").read_text().strip()
-
-
-def _open_files() -> list[str]:
-    names = []
-    for descriptor in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # the one that listed them is closed again
-            names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
-    return names
+def _wait(pid: int) -> int:
+    """Return the exit code of a forked process that has ended, minus the signal that killed it."""
+    _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 def _preload(model_dir: str, directory: str = "") -> None:
@@ -152,18 +120,12 @@ def _preload(model_dir: str, directory: str = "") -> None:
         preload(Path(directory, model_dir))
 
 
-def _apply(request: Fork, descriptors: list[int]) -> None:
+def _apply(request: Start, descriptors: list[int]) -> None:
     for descriptor in descriptors:
         os.dup2(descriptor, _STDERR)
         os.close(descriptor)
     os.chdir(request.directory)
     os.environ.update(request.environment)
-    _rename(f"us:{request.spec.instance.name}")
-
-
-def _rename(name: str) -> None:
-    """Set the name (at most 15 characters are kept) that `ps -o comm` and `top` show."""
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
 
 
 def _ignore_signals() -> None:
@@ -178,9 +140,8 @@ def main() -> None:
     """Run the process."""
     end_with_parent()
     _ignore_signals()
-    _rename("us:zygote")
-    warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
-    load_transformers()
+    rename("us:zygote")
+    prepare_interpreter()
     Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()
     os._exit(0)  # at once: somebody waits
 

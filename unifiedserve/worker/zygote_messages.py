@@ -15,7 +15,7 @@ class Preload(msgspec.Struct, frozen=True, tag=True):
     model_dir: str  # absolute
 
 
-class Fork(msgspec.Struct, frozen=True, tag=True):
+class Start(msgspec.Struct, frozen=True, tag=True):
     """Request for a worker, which starts in `directory` with `environment` added to the zygote's.
 
     The descriptor of its standard error travels beside the message.
@@ -26,14 +26,18 @@ class Fork(msgspec.Struct, frozen=True, tag=True):
     environment: dict[str, str]
 
 
-class Forked(msgspec.Struct, frozen=True, tag=True):
-    """Answer to `Fork`: the process id. A descriptor of the process (pidfd) travels beside the message."""
+class Started(msgspec.Struct, frozen=True, tag=True):
+    """Answer to `Start`: the process id. A descriptor of the process (pidfd) travels beside the message.
+
+    `obstacles` says why the worker was not forked but got an interpreter of its own; it is empty after a fork.
+    """
 
     pid: int
+    obstacles: str = ""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """Answer to `Fork` if a forked process would not work."""
+    """Answer to `Start` if the system starts no process."""
 
     reason: str
 
@@ -45,8 +49,8 @@ class Exited(msgspec.Struct, frozen=True, tag=True):
     code: int
 
 
-ToZygote = Preload | Fork
-FromZygote = Forked | Refused | Exited
+ToZygote = Preload | Start
+FromZygote = Started | Refused | Exited
 
 
 def receive(peer: socket.socket) -> tuple[bytes, list[int]]:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from unifiedserve.doctor.mps import CONTROL
 
 _log = logging.getLogger(__name__)
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 PREFIX = "unifiedserve-mps-"
 _OWNER = "owner"  # file: process id and start time
 _START_SECONDS, _ORDER_SECONDS, _STOP_SECONDS = 30.0, 3.0, 5.0
@@ -33,9 +34,15 @@ class MpsError(Exception):
 
 
 class MpsDaemon:
-    """The daemon's process, its folder, and its clients' environment. Whether it is well is told by the process."""
+    """The daemon's process, its folder, and its clients' environment. Whether it is well is told by the process.
 
-    def __init__(self) -> None:
+    CUDA_VISIBLE_DEVICES applies twice, to the daemon and to what it shows to a client, which numbers it from 0. So the
+    daemon is given UUIDs, and clients are given numbers.
+    """
+
+    def __init__(self, gpus: Sequence[str] = ()) -> None:
+        """Name the GPUs that clients see, by UUID and in this order; without any, the daemon shows what it finds."""
+        self._gpus = gpus
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
 
@@ -46,7 +53,9 @@ class MpsDaemon:
     @property
     def environment(self) -> dict[str, str]:
         """What a process must have in its environment to be a client; nothing before `start`."""
-        return {} if self._folder is None else _environment(self._folder)
+        if self._folder is None:
+            return {}
+        return _environment(self._folder) | self._visible([str(number) for number in range(len(self._gpus))])
 
     def start(self) -> None:
         """Start it, and end what daemons have left behind whose owners are gone. Raises MpsError."""
@@ -60,7 +69,7 @@ class MpsDaemon:
                 # a group of its own: Ctrl-C is for the engine, and all of it can be killed
                 self._process = subprocess.Popen(
                     [program, "-f"],
-                    env=os.environ | self.environment,
+                    env=os.environ | _environment(self._folder) | self._visible(self._gpus),
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -104,6 +113,9 @@ class MpsDaemon:
             process.wait()
         if folder is not None:
             _end(folder)
+
+    def _visible(self, names: Sequence[str]) -> dict[str, str]:
+        return {VISIBLE: ",".join(names)} if names else {}
 
     def _ask(self, order: str) -> str:
         if self._folder is None:

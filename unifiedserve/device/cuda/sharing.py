@@ -8,6 +8,7 @@ import torch
 
 from unifiedserve.config import EngineConfig, Instance
 from unifiedserve.device.cuda.mps_daemon import PIPES, MpsDaemon, MpsError
+from unifiedserve.device.cuda.support import visible_uuids
 from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Mps(TimeSlices):
     def start(self) -> None:
         """Start the daemon, a new one if there was one already. Raises ConfigError if MPS is required and cannot be."""
         self.stop()
-        daemon = MpsDaemon()
+        daemon = MpsDaemon(visible_uuids())
         try:
             daemon.start()
         except MpsError as error:

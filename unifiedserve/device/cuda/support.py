@@ -49,6 +49,15 @@ def first_gpu() -> Gpu:
     return list_gpus()[0]
 
 
+def visible_uuids() -> list[str]:
+    """Return the GPUs that this process sees, in its order, as CUDA_VISIBLE_DEVICES may name them."""
+    try:
+        gpus = list_gpus()
+    except ArenaError:
+        return []
+    return [gpu.uuid.replace("GPU-", "MIG-") if " MIG " in gpu.name else gpu.uuid for gpu in gpus]
+
+
 def multiplies_bfloat16(gpu: Gpu) -> bool:
     """Return whether a GPU computes with bfloat16 itself."""
     return gpu.capability >= OLDEST_FOR_BFLOAT16

@@ -1,0 +1,47 @@
+"""A worker in an interpreter of its own, started where the zygote cannot fork.
+
+`python -m unifiedserve.worker.new_interpreter FD PARENT` runs the worker whose `WorkerSpec`, as MessagePack, is in the
+file of descriptor FD. PARENT is the zygote's process id.
+"""
+
+import os
+import subprocess
+import sys
+
+import msgspec
+
+from unifiedserve.worker.process import become_worker, prepare_interpreter
+from unifiedserve.worker.spec import WorkerSpec
+from unifiedserve.worker.zygote_messages import Start
+
+_MODULE = "unifiedserve.worker.new_interpreter"
+_MOST_BYTES = 1 << 16
+
+
+def start_interpreter(request: Start, standard_error: int | None) -> "subprocess.Popen[bytes]":
+    """Start a worker, a child of this process. Raises OSError if it cannot be."""
+    file = os.memfd_create("worker-spec")
+    try:
+        os.write(file, msgspec.msgpack.encode(request.spec))
+        return subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(file), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stderr=standard_error,
+            cwd=request.directory,
+            env=os.environ | request.environment,
+            pass_fds=[file],
+        )
+    finally:
+        os.close(file)
+
+
+def main() -> None:
+    """Run the process."""
+    file, parent = map(int, sys.argv[1:])
+    spec = msgspec.msgpack.decode(os.pread(file, _MOST_BYTES, 0), type=WorkerSpec)
+    os.close(file)
+    become_worker(parent, prepare_interpreter, spec)
+
+
+if __name__ == "__main__":
+    main()
