@@ -77,6 +77,8 @@ class Done:
 class AtOnce:
     """A decoder that keeps its rows as a GPU does, and computes nothing."""
 
+    eager_steps = 0
+
     def __init__(self, rows: int, tokens: int, page_size: int) -> None:
         self.rows = rows
         self.drawing: list[float] = []
@@ -92,6 +94,9 @@ class AtOnce:
 
     def forget(self, row: int) -> None:
         self._state.forget(row)
+
+    def prepare(self) -> None:
+        """Do nothing: nothing is recorded."""
 
 
 class Kernels(CpuKernels):

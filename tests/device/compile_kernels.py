@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 import triton
-from paged_batches import Sizes, random_case
+from paged_batches import Sizes, random_case, uploading_to
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
@@ -67,7 +67,7 @@ def launch_all(launches: Launches) -> None:
         launches.variant = f"{str(dtype).removeprefix('torch.')}, head_dim {head_dim}"
         sizes = Sizes(14, 2, head_dim, 16)
         case = random_case([(2 * PART_KEYS, 1)], [False], sizes, dtype, torch.Generator())
-        plan = AttentionPlan.of_batch(case.batch(), 7, CPU)
+        plan = AttentionPlan.of_batch(case.batch(), 7, uploading_to(CPU))
         paged_attention(case.q, case.keys, case.values, plan, 1.0)
         qkv, rotation = torch.zeros(1, 18 * head_dim, dtype=dtype), torch.zeros(1, head_dim)
         weight = torch.ones(head_dim, dtype=dtype)

@@ -1,5 +1,6 @@
 """Random ragged batches over a cache that holds NaN wherever no token's keys and values lie."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -7,6 +8,11 @@ from torch import Tensor
 
 from unifiedserve.attention import RaggedBatch, reference
 from unifiedserve.attention.base import Span
+
+
+def uploading_to(device: torch.device) -> Callable[[Tensor], Tensor]:
+    """Return what brings a host tensor to a device."""
+    return lambda host: host.to(device)
 
 
 class Sizes(NamedTuple):

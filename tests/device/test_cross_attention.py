@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from paged_batches import uploading_to
 
 from unifiedserve import attention
 from unifiedserve.attention import CrossSpan
@@ -33,7 +34,7 @@ def test_equals_plain_torch(
     buffer[unused] = torch.nan
     q = torch.randn(sum(n for n, _ in lengths), q_heads, 16, generator=random)
     expected = attention.cross_attention(q, buffer[:, 0], buffer[:, 1], spans, 0.25)
-    attend = operators.TritonAttention(device).of_spans(spans, q_heads // kv_heads)
+    attend = operators.TritonAttention(uploading_to(device)).of_spans(spans, q_heads // kv_heads)
     keys, values = buffer.to(device)[:, None].unbind(2)
     out = attend(q.to(device), keys, values, 0.25)
     torch.testing.assert_close(out.cpu(), expected, rtol=2e-5, atol=2e-5)

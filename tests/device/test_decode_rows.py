@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from unifiedserve.device.base import DecodeRow
 from unifiedserve.device.cpu import CPU
-from unifiedserve.device.cuda.decode_graphs import FIRST_CONTEXT, context_bucket, row_bucket, row_buckets
 from unifiedserve.device.cuda.decode_rows import EMPTY, DecodeRows
+from unifiedserve.device.cuda.step_graphs import FIRST_CONTEXT, context_bucket, row_bucket, row_buckets
 
 ROWS, PAGES, PAGE = 5, 6, 4
 

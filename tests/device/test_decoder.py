@@ -2,12 +2,12 @@
 
 import random
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from deferred import DeferredDevice
+from deferred import DeferredDevice, DeferredStream
 from reference import transformers
 from torch import Tensor
 
@@ -15,9 +15,10 @@ from ipc_buffers import PagePool
 from unifiedserve.attention import RaggedBatch, Span
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
-from unifiedserve.device.base import Decoder, DecodeRow
+from unifiedserve.device.base import Decoder, DecodeRow, DecodeStep
 from unifiedserve.device.cpu import CPU
-from unifiedserve.device.cuda import CudaDevice
+from unifiedserve.device.cuda import CudaDevice, step_graphs
+from unifiedserve.device.cuda.decode_graphs import DecodeGraphs
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 
 PAGE, PAGES, ROWS, LONGEST, VOCAB = 4, 200, 9, 60, 97
@@ -153,6 +154,167 @@ def test_too_few_pages_are_refused(model: Any, device: Device, kv: KVCache) -> N
     assert decoder is not None
     with pytest.raises(ValueError, match="1 pages of 4 cannot hold 5 tokens"):
         decoder.launch([DecodeRow(0, 3, 4, 0, [1])], lambda logits: logits.argmax(-1))
+
+
+def test_what_grows_with_contexts_is_foretold(model: Any, device: Device, kv: KVCache) -> None:
+    """Page tables and partial results: all that a decoder keeps but what depends on its rows alone."""
+
+    def kept(rows: int, tokens: int) -> int:
+        decoder = device.kernels.decoder(model, kv, rows, tokens, 1)
+        assert isinstance(decoder, DecodeGraphs)
+        held = [*vars(decoder).values(), *vars(decoder._state).values()]
+        storages = [each.untyped_storage() for each in held if isinstance(each, Tensor)]
+        return sum({each.data_ptr(): each.nbytes() for each in storages}.values())
+
+    for rows, tokens in ((1, 300), (ROWS, 3000)):
+        foretold = [device.decode_bytes(model.config, rows, each, PAGE) for each in (tokens, LONGEST)]
+        assert kept(rows, tokens) - kept(rows, LONGEST) == foretold[0] - foretold[1] > 0
+
+
+class Recorder:
+    """Notes what is recorded in the stand-in's place, and never lets it be within a launch."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.recorded = 0
+        self.fails: Exception | None = None
+        self._launching = False
+        self._record, self._launch = DeferredStream.record, DecodeGraphs.launch
+        patch.setattr(DeferredStream, "record", lambda stream, work: self.record(stream, work))
+        patch.setattr(DecodeGraphs, "launch", lambda *arguments: self.launch(*arguments))
+
+    def record(self, stream: DeferredStream, work: Callable[[], object]) -> Callable[[], object]:
+        assert not self._launching
+        replay = self._record(stream, work)
+        if self.fails:
+            raise self.fails
+        self.recorded += 1
+        return replay
+
+    def launch(self, *arguments: Any) -> DecodeStep:
+        self._launching = True
+        try:
+            return self._launch(*arguments)
+        finally:
+            self._launching = False
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """Let graphs be for contexts of 8, 16, 32 and 60 tokens, the first two of them from the start."""
+    monkeypatch.setattr(step_graphs, "FIRST_CONTEXT", 8)
+    monkeypatch.setattr(step_graphs, "TIMES", 2)
+    monkeypatch.setattr(step_graphs, "AHEAD", 3)
+    return Recorder(monkeypatch)
+
+
+@pytest.fixture
+def on_stand_in(device: Device) -> None:
+    if not isinstance(device, DeferredDevice):
+        pytest.skip("only the stand-in tells what is recorded")
+
+
+def prefilled(model: Any, device: Device, kv: KVCache, tokens: int, number: int = 0) -> Sequence:
+    """Return a sequence in the row of its number."""
+    pages = list(range(15 * number, 15 * (number + 1)))
+    sequence = Sequence([(7 * place + number) % VOCAB for place in range(tokens)], pages)
+    sequence.row = number
+    planned(model, device, kv, [Sequence(sequence.tokens[:-1], pages)], [0])
+    device.fence()
+    return sequence
+
+
+@pytest.mark.usefixtures("on_stand_in")
+def test_most_steps_are_recorded_at_the_start(model: Any, device: Device, kv: KVCache, recorder: Recorder) -> None:
+    """Those of all numbers of rows, for the first two contexts, as far as the model's length goes."""
+    rows = len(list(step_graphs.row_buckets(ROWS)))
+    for tokens, contexts in ((LONGEST, 2), (16, 2), (9, 2), (8, 1), (3, 1)):
+        recorder.recorded = 0
+        device.kernels.decoder(model, kv, ROWS, tokens, 1)
+        assert recorder.recorded == contexts * rows
+
+
+@pytest.mark.usefixtures("on_stand_in")
+def test_a_step_that_is_not_recorded_goes_on_all_the_same(
+    model: Any, device: Device, kv: KVCache, recorder: Recorder
+) -> None:
+    decoder = device.kernels.decoder(model, kv, ROWS, LONGEST, 1)
+    assert decoder is not None
+    sequences = [prefilled(model, device, kv, 20, 0), prefilled(model, device, kv, 5, 1)]
+    before = recorder.recorded
+    for steps in (1, 2):
+        _step(model, device, kv, decoder, sequences)
+        assert decoder.eager_steps == steps
+    assert recorder.recorded == before
+    decoder.prepare()
+    assert recorder.recorded == before + 1
+    for _ in range(3):
+        _step(model, device, kv, decoder, sequences)
+    assert decoder.eager_steps == 2
+    _step(model, device, kv, decoder, sequences[:1])  # as many rows as one graph, fewer than another
+    assert decoder.eager_steps == 3
+
+
+@pytest.mark.usefixtures("on_stand_in")
+def test_longer_contexts_are_recorded_before_they_are_there(
+    model: Any, device: Device, kv: KVCache, recorder: Recorder
+) -> None:
+    """Nothing is as long as a step's worker prepares between its steps, whatever else decodes."""
+    decoder = device.kernels.decoder(model, kv, ROWS, LONGEST, 1)
+    assert decoder is not None
+    sequences = [prefilled(model, device, kv, 6, 0), prefilled(model, device, kv, 3, 1)]
+    for _ in range(LONGEST - 6):
+        decoder.prepare()
+        _step(model, device, kv, decoder, sequences)
+    assert decoder.eager_steps == 0
+
+
+@pytest.mark.usefixtures("on_stand_in")
+def test_what_is_recorded_between_two_steps_under_way_changes_nothing(
+    model: Any, device: Device, kv: KVCache, recorder: Recorder
+) -> None:
+    """The second step goes on with the first one's token."""
+    decoder = device.kernels.decoder(model, kv, ROWS, LONGEST, 1)
+    assert decoder is not None
+    sequence, other = prefilled(model, device, kv, 18, 0), prefilled(model, device, kv, 18, 1)
+    steps = []
+    for number in range(4):
+        token = sequence.tokens[-1] if number == 0 else None
+        rows = [DecodeRow(0, token, 17 + number, 0, sequence.pages[: 5 + number // 3])]
+        if number % 2:
+            rows.append(DecodeRow(1, other.tokens[-1], 17, 0, other.pages[:5]))
+        steps.append(decoder.launch(rows, lambda logits: logits.argmax(-1)))
+        decoder.prepare()
+    for step in steps:
+        expected = planned(model, device, kv, [sequence], [0])
+        assert step.tokens()[0] == int(expected.argmax())
+        sequence.tokens.append(int(expected.argmax()))
+
+
+@pytest.mark.usefixtures("on_stand_in")
+@pytest.mark.parametrize("error", [RuntimeError("not permitted when capturing"), torch.OutOfMemoryError("full")])
+@pytest.mark.parametrize("at_the_start", [False, True])
+def test_what_cannot_be_recorded_is_done_without(
+    model: Any,
+    device: Device,
+    kv: KVCache,
+    recorder: Recorder,
+    error: Exception,
+    at_the_start: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is counted, and said once; nothing else is tried, but what has been recorded stays in use."""
+    recorder.fails = error if at_the_start else None
+    decoder = device.kernels.decoder(model, kv, ROWS, LONGEST, 1)
+    assert decoder is not None
+    recorder.fails = error
+    sequence = prefilled(model, device, kv, 12)
+    for tokens in range(12, 40):
+        decoder.prepare()
+        _step(model, device, kv, decoder, [sequence])
+        assert decoder.eager_steps == (tokens - 11 if at_the_start else max(0, tokens - 16))
+    assert [record.message for record in caplog.records if "could not be recorded" in record.message] == [
+        f"a step of decode could not be recorded; without a CUDA graph it is slower: {error}"
+    ]
 
 
 def test_the_processor_is_told_of_steps_as_they_are(model: Any, kv: KVCache) -> None:

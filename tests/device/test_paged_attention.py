@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from paged_batches import Case, Sizes, random_case
+from paged_batches import Case, Sizes, random_case, uploading_to
 from torch import Tensor
 
 paged = pytest.importorskip("unifiedserve.device.triton.paged_attention", reason="no Triton")
@@ -28,7 +28,7 @@ def dtype(request: pytest.FixtureRequest, device: torch.device) -> torch.dtype:
 def attend(case: Case, device: torch.device, window: int | None, *chosen: int) -> Tensor:
     """Run the kernel on all or the chosen sequences."""
     groups = case.q.shape[1] // case.keys.shape[2]
-    plan = plans.AttentionPlan.of_batch(case.batch(*chosen), groups, device)
+    plan = plans.AttentionPlan.of_batch(case.batch(*chosen), groups, uploading_to(device))
     q = torch.cat([case.q[case.rows(number)] for number in chosen]) if chosen else case.q
     keys, values = case.keys.to(device), case.values.to(device)
     assert keys.stride() == case.keys.stride() or device.type != "cpu"
@@ -119,20 +119,20 @@ def test_tokens_that_are_not_wanted_are_left_out(device: torch.device) -> None:
     case = random_case([(5, 30), (20, 1), (0, 7)], [False] * 3, Sizes(6, 2, 16, 16), torch.float32, torch.Generator())
     expected = case.expected(scale(case), None)
     batch = dataclasses.replace(case.batch(), qo_indptr=torch.tensor([0, 2, 2, 3], dtype=torch.int32))
-    plan = plans.AttentionPlan.of_batch(batch, 3, device)
+    plan = plans.AttentionPlan.of_batch(batch, 3, uploading_to(device))
     rows = [28, 29, 37]
     q, keys, values = (tensor.to(device) for tensor in (case.q[rows], case.keys, case.values))
     out = paged.paged_attention(q, keys, values, plan, scale(case))
     torch.testing.assert_close(out.cpu(), expected[rows], rtol=1e-5, atol=1e-5)
 
     batch = dataclasses.replace(batch, qo_indptr=torch.zeros(4, dtype=torch.int32))
-    plan = plans.AttentionPlan.of_batch(batch, 3, device)
+    plan = plans.AttentionPlan.of_batch(batch, 3, uploading_to(device))
     assert paged.paged_attention(q[:0], keys, values, plan, scale(case)).shape == (0, 6, 16)
 
 
 def test_what_does_not_fit_is_refused(device: torch.device) -> None:
     case = random_case([(0, 3)], [False], Sizes(4, 2, 16, 16), torch.float32, torch.Generator())
-    plan = plans.AttentionPlan.of_batch(case.batch(), 2, device)
+    plan = plans.AttentionPlan.of_batch(case.batch(), 2, uploading_to(device))
     q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
     for bad in ((q.half(), keys, values), (q[:2], keys, values), (q[:, :2], keys, values), (q, keys, values[:, :8])):
         with pytest.raises(ValueError, match=r"must be one float|do not fit|must be contiguous"):

@@ -13,7 +13,7 @@ from test_life_of_requests import tokens
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine import resources
 from unifiedserve.engine.resources import check_sandbox
-from unifiedserve.engine.zygote import _environment as environment_of_workers
+from unifiedserve.engine.zygote import environment_of_workers
 from unifiedserve.errors import ConfigError
 from unifiedserve.sandbox import missing
 

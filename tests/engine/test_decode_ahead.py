@@ -4,24 +4,26 @@ The device does a step only when its tokens are waited for; pages that come free
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 from checkpoints import find_checkpoint
-from deferred import DeferredDevice
+from deferred import DeferredDevice, DeferredStream
 from inline_workers import Asked, apart
 from test_late_device import POISON, taken_at_once
 
 from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
+from unifiedserve.device.cuda import step_graphs
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Abort
 from unifiedserve.sampling import sample
 from unifiedserve.sampling.grammar import regex_grammar
 from unifiedserve.scheduling.tbt_control import LEAST_SHARE
-from unifiedserve.worker.language.decode_ahead import DecodeAhead
+from unifiedserve.worker.language.decode_ahead import Collected, DecodeAhead
+from unifiedserve.worker.language.sampler import Key
 
 SOON = tuple(range(0, 1000, 6))  # stop tokens: a random model meets one before long
 KINDS = {
@@ -112,6 +114,36 @@ def test_so_they_are_when_tokens_turn_out_to_be_undecided(
     expected = ask(CPU, kinds, 2, "shared")
     assert ask(DeferredDevice(), kinds, 2, "shared") == expected
     assert 1 in launches
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_so_they_are_where_steps_are_not_recorded_yet(
+    ask: Callable[..., Answers], launches: list[int], monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """Contexts grow beyond those that are recorded at the start; what is to be recorded then may fail."""
+    monkeypatch.setattr(step_graphs, "FIRST_CONTEXT", 8)
+    monkeypatch.setattr(step_graphs, "TIMES", 2)
+    monkeypatch.setattr(step_graphs, "AHEAD", 1)
+    record, recorded, eager = DeferredStream.record, list[object](), list[bool]()
+
+    def some_are_recorded(stream: DeferredStream, work: Callable[[], object]) -> Callable[[], object]:
+        recorded.append(work)
+        if fails and len(recorded) > at_the_start:
+            raise RuntimeError("no memory is left")
+        return record(stream, work)
+
+    def collected(ahead: DecodeAhead, running: Collection[Key]) -> Collected:
+        found = collect(ahead, running)
+        eager.append(found.eager)
+        return found
+
+    at_the_start, collect = 2 * len(list(step_graphs.row_buckets(CONFIG.max_running))), DecodeAhead.collect
+    monkeypatch.setattr(DeferredStream, "record", some_are_recorded)
+    monkeypatch.setattr(DecodeAhead, "collect", collected)
+    kinds = [*KINDS.values(), *KINDS.values()]
+    assert ask(DeferredDevice(), kinds, 3, "shared") == ask(CPU, kinds, 3, "shared")
+    assert {False, True} == set(eager)
+    assert len(recorded) > at_the_start if not fails else len(recorded) == at_the_start + 1
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -11,6 +11,7 @@ from deferred import DeferredDevice
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Room
 from unifiedserve.device.cpu import CPU
+from unifiedserve.device.cuda.unseen import decode_bytes
 from unifiedserve.engine import rehearsal, supervisor
 from unifiedserve.engine.device_room import RoomError
 from unifiedserve.engine.engine_memory import EngineMemory
@@ -24,6 +25,7 @@ from unifiedserve.models.registry import load_processor
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
 
+DECODE = "scratch of decode"
 SMALL = {"patch_buffer_mib": 4, "visual_buffer_mib": 4, "visual_cache_mib": 0}
 
 
@@ -47,11 +49,14 @@ def processor(checkpoint: Path) -> Processor:
     return load_processor(checkpoint)
 
 
-def memory_on(gpu: Gpu, checkpoint: Path, processor: Processor, **given: int) -> EngineMemory:
+def memory_on(
+    gpu: Gpu, checkpoint: Path, processor: Processor, videos_mib: int = 0, placement: str = "shared", **given: int
+) -> EngineMemory:
     """Take an engine's memory on a GPU where a worker takes 10 MiB, and one with the language model 30."""
-    config = EngineConfig(**{**SMALL, **given}, gpu_memory_utilization=0.5)
+    config = EngineConfig(**{**SMALL, **given}, gpu_memory_utilization=0.5, placement=placement)
     footprint = Footprint(10 * MIB, 30 * MIB)
-    return EngineMemory(config, checkpoint, processor, DeferredDevice(gpu.room), lambda memory, dtype: footprint)
+    device = DeferredDevice(gpu.room, videos_mib * MIB)
+    return EngineMemory(config, checkpoint, processor, device, lambda memory, dtype: footprint)
 
 
 def test_the_kv_cache_takes_what_is_left(
@@ -62,11 +67,39 @@ def test_the_kv_cache_takes_what_is_left(
     memory = memory_on(Gpu(400, others_mib=20), checkpoint, processor)
     try:
         layout = memory.shared.layout
-        left = (200 - 20 - 10 - 2 * 30) * MIB - layout.patch.bytes - layout.visual.bytes
+        left = (200 - 20 - 10 - 2 * 30) * MIB - layout.patch.bytes - layout.visual.bytes - memory.uses[DECODE]
         assert left - layout.kv.page_bytes < memory.uses["KV cache"] <= left
         assert memory.shared.pools["kv"].num_pages == memory.shared.layout.kv.pages
-        assert "a GPU: KV cache 10" in caplog.text
+        assert f"a GPU: KV cache {memory.uses['KV cache'] // MIB} MiB, " in caplog.text
         assert memory.uses.keys() >= {"weights", "patch buffer", "visual buffer", "vision", "encode-prefill", "decode"}
+    finally:
+        memory.free()
+
+
+@pytest.mark.parametrize(("placement", "workers"), [("shared", 10 + 2 * 30), ("monolithic", 10 + 30)])
+@pytest.mark.parametrize("max_model_len", [0, 500])
+def test_what_no_step_before_requests_shows_is_counted_and_named(
+    checkpoint: Path,
+    processor: Processor,
+    caplog: pytest.LogCaptureFixture,
+    placement: str,
+    workers: int,
+    max_model_len: int,
+) -> None:
+    """Decode is prepared for contexts that a model, the user or the KV cache allows: the fewest tokens count."""
+    caplog.set_level("INFO")
+    memory = memory_on(Gpu(800), checkpoint, processor, 55, placement, max_model_len=max_model_len, max_running=5)
+    try:
+        layout, text = memory.shared.layout, processor.config.get_text_config()
+        left = (400 - 55 - workers) * MIB - layout.patch.bytes - layout.visual.bytes
+        held = left // layout.kv.page_bytes * 16
+        tokens = min(max_model_len or text.max_position_embeddings, held)
+        assert tokens < held if max_model_len else tokens > 500
+        assert memory.uses[DECODE] == decode_bytes(text, 5, tokens, 16) > 0
+        assert memory.uses["decoders of videos"] == 55 * MIB
+        left -= memory.uses[DECODE]
+        assert left - layout.kv.page_bytes < memory.uses["KV cache"] <= left
+        assert f", {DECODE} {memory.uses[DECODE] // MIB} MiB, decoders of videos 55 MiB; " in caplog.text
     finally:
         memory.free()
 
@@ -101,6 +134,8 @@ def test_pages_stay_when_pools_are_renewed(checkpoint: Path, processor: Processo
             r"of its 400 MiB 10 are free, .* 0.5 leaves 0; a model of up to 0 MiB would fit",
         ),
         (Gpu(60), {}, r"vision 10 \+ encode-prefill 30 \+ decode 30"),
+        (Gpu(400), {"videos_mib": 150}, r"decode 30 \+ decoders of videos 150 ="),
+        (Gpu(400), {"kv_cache_mib": 100, "max_running": 5000}, rf"decode 30 \+ {DECODE} \d+ ="),
         (Gpu(400), {"kv_cache_mib": 300}, r"KV cache 300 .* ask for smaller buffers"),
         (Gpu(200), {"max_model_len": 1_000_000}, r"--max-model-len 1000000: .* holds [\d,]+ tokens; ask for that"),
     ],
@@ -174,7 +209,7 @@ def try_out(
         gpu.used = 70 * MIB
         return gpu.room()
 
-    monkeypatch.setattr(rehearsal, "shared_zygote", lambda: type("Zygote", (), {"fork": staticmethod(first)}))
+    monkeypatch.setattr(rehearsal, "shared_zygote", lambda: type("Zygote", (), {"start": staticmethod(first)}))
     config = EngineConfig(**SMALL, prefill_chunk_tokens=32, max_running=3, encode_budget_tokens=16)
     memory = memory_on(Gpu(400), checkpoint, processor)
 

@@ -46,6 +46,7 @@ def test_what_the_engine_reports_is_counted() -> None:
     metrics.stage_time("encode", "queue", 0.1)
     metrics.stage_time("encode", "run", 0.3)
     metrics.decode_host(0.0002)
+    metrics.decoded_eagerly()
     metrics.preempted()
     metrics.aborted()
     metrics.looked_up("kv", 100, 64)
@@ -61,6 +62,7 @@ def test_what_the_engine_reports_is_counted() -> None:
     assert values["request_queue_time_seconds_sum", ("encode",)] == 0.1
     assert values["request_stage_time_seconds_sum", ("encode",)] == 0.3
     assert values["decode_host_seconds_sum", ()] == 0.0002
+    assert values["decode_eager_steps_total", ()] == 1
     assert values["num_preemptions_total", ()] == 1
     assert values["num_aborted_requests_total", ()] == 1
     assert values["prefix_cache_queries_total", ()] == 100

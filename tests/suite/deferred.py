@@ -20,6 +20,8 @@ from unifiedserve.device.cuda.kernels import CudaKernels
 from unifiedserve.device.cuda.operators import PlannedAttention
 from unifiedserve.device.cuda.products import check_products
 from unifiedserve.device.cuda.sharing import TimeSlices
+from unifiedserve.device.cuda.unseen import decode_bytes
+from unifiedserve.device.triton.attention_plan import scratch_of_rows
 
 
 class PlainAttention:
@@ -34,9 +36,14 @@ class PlainAttention:
 
         return attend
 
-    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int) -> PlannedAttention:
+    scratch_of_rows = staticmethod(scratch_of_rows)
+
+    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor) -> PlannedAttention:
         def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
             assert q.shape[1] == groups * keys.shape[2]
+            needed = scratch_of_rows(len(q), context, *q.shape[1:])
+            assert needed <= len(scratch)
+            scratch[:needed].fill_(torch.nan)
             out = torch.empty_like(q)
             deferred_device.launch(_attend_rows, q, keys, values, lengths, table, out, scale, window, context)
             return out
@@ -87,7 +94,7 @@ class PlainPointwise:
 
 
 class DeferredStream:
-    """A `SideStream` whose work is done when its values are waited for, no further; recorded work is issued again."""
+    """A `SideStream` whose work is done when its values are waited for, no further."""
 
     def __init__(self) -> None:
         self._name = uuid.uuid4().hex
@@ -99,7 +106,8 @@ class DeferredStream:
             yield
 
     def record(self, work: Callable[[], object]) -> Callable[[], object]:
-        return work
+        work()
+        return deferred_device.record(work)
 
     def mark(self) -> Mark:
         return BatchMark(self._name)
@@ -150,12 +158,13 @@ class DeferredDevice:
     place = "host"
     frames = "cpu"
 
-    def __init__(self, room: Callable[[], Room] | None = None) -> None:
+    def __init__(self, room: Callable[[], Room] | None = None, video_bytes: int = 0) -> None:
         deferred_device.install()
         self.torch = torch.device("deferred", 0)
         self.synchronous = False
         self.sharing: Sharing = TimeSlices()
         self.kernels: Kernels = CudaKernels(self, PlainAttention(), PlainPointwise(), DeferredStream)
+        self._video_bytes = video_bytes
         self._room = room or (lambda: Room("a stand-in", 1 << 30, 1 << 30))
 
     def best_dtype(self) -> str:
@@ -172,6 +181,12 @@ class DeferredDevice:
 
     def panels(self, dtype: str) -> bool:
         return False
+
+    def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
+        return decode_bytes(text, rows, tokens, page_size)
+
+    def video_bytes(self) -> int:
+        return self._video_bytes
 
     def slowness(self) -> str | None:
         return None

@@ -101,6 +101,10 @@ class Decoder(Protocol):
     #: how many rows it keeps
     rows: int
 
+    @property
+    def eager_steps(self) -> int:
+        """How many steps were issued operation by operation, because what would repeat them was not recorded."""
+
     def launch(self, rows: Sequence[DecodeRow], draw: Callable[[Tensor], Tensor]) -> DecodeStep:
         """Have the step done behind all that was issued so far; return at once.
 
@@ -111,6 +115,9 @@ class Decoder(Protocol):
 
     def forget(self, row: int) -> None:
         """Let a row be another sequence's from the next step on."""
+
+    def prepare(self) -> None:
+        """Record what the next steps need; call it between steps, because it may take as long as some of them."""
 
 
 class Mark(Protocol):
@@ -130,7 +137,10 @@ class SideStream(Protocol):
         """Issue to it what is issued meanwhile, behind all that was issued elsewhere before, and fence it."""
 
     def record(self, work: Callable[[], object]) -> Callable[[], object]:
-        """Return what does the work again, on the same tensors, whatever their values; call it within `use`."""
+        """Return what does the work again, on the same tensors, whatever their values; call it within `use`.
+
+        Raises RuntimeError if it cannot be recorded; nothing should be recorded after that.
+        """
 
     def mark(self) -> Mark:
         """Return a mark behind what was issued; within `use`."""
@@ -255,6 +265,15 @@ class Device(Protocol):
 
     def room(self) -> Room | None:
         """Return what there is of its own memory now, all processes' use counted; None if it computes in the host's."""
+
+    def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
+        """Return what decode takes of its own memory that no step before there are requests shows.
+
+        It is to decode so many sequences of up to so many tokens with a text model of this config.
+        """
+
+    def video_bytes(self) -> int:
+        """Return what the decoders of videos take of its own memory when all are in use."""
 
     def slowness(self) -> str | None:
         """Say why it is slower than it should be, for a warning at the start; None if it is not."""

@@ -23,8 +23,18 @@ def workers_bytes(placement: Placement, footprint: Footprint) -> dict[str, int]:
     }
 
 
+def unseen_bytes(placement: Placement, decode: int, videos: int) -> dict[str, int]:
+    """Return what workers take beside that, by use: what decode and what decoders of videos take in one of them."""
+    stages = [stage for instance in placement.instances for stage in instance.stages]
+    found = {
+        "scratch of decode": decode * stages.count(Stage.DECODE),
+        "decoders of videos": videos * stages.count(Stage.VISION),
+    }
+    return {use: size for use, size in found.items() if size}
+
+
 def describe(room: Room, layout: MemoryLayout, workers: Mapping[str, int], tokens: int) -> str:
-    """Say in a line what the memory is used for."""
+    """Say in a line what the memory is used for; `workers` is what they take, by use."""
     parts = {"KV cache": layout.kv.bytes, **layout.buffers(), **workers}
     sizes = ", ".join(f"{name} {size // MIB:,} MiB" for name, size in parts.items())
     return f"{room.name}: {sizes}; the KV cache holds {tokens:,} tokens"

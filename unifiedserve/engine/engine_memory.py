@@ -12,7 +12,7 @@ import torch
 
 from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
 from unifiedserve.device import Device
-from unifiedserve.engine.device_room import check_context, check_room, describe, workers_bytes
+from unifiedserve.engine.device_room import check_context, check_room, describe, unseen_bytes, workers_bytes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory
 from unifiedserve.engine.weight_source import weight_source
@@ -139,22 +139,39 @@ class EngineMemory:
             return self._layout
         footprint = rehearse_alone(self._layout, lambda memory: rehearse(memory, self.dtype))
         self.share = footprint.share
-        workers = workers_bytes(self._config.workers, footprint)
-        self.uses |= workers
-        layout = self._layout
-        if self._config.kv_cache_mib:
-            check_room(room, self._config, {"KV cache": layout.kv.bytes, **layout.buffers(), **workers})
+        layout, config = self._layout, self._config
+        workers = workers_bytes(config.workers, footprint)
+        videos = self._device.video_bytes()
+        if not config.kv_cache_mib:  # as if decode took nothing: what it takes depends on how much the cache holds
+            left = check_room(room, config, {**layout.buffers(), **workers, **unseen_bytes(config.workers, 0, videos)})
+            layout = _with_kv_bytes(layout, left)
+        workers |= unseen_bytes(config.workers, self._decode_bytes(layout), videos)
+        if config.kv_cache_mib:
+            check_room(room, config, {"KV cache": layout.kv.bytes, **layout.buffers(), **workers})
         else:
-            left = check_room(room, self._config, {**layout.buffers(), **workers})
-            kv = PoolSize(left // layout.kv.page_bytes, layout.kv.page_bytes)
-            layout = msgspec.structs.replace(layout, kv=kv)
-        tokens = (layout.kv.pages - layout.state_pages) * self._config.kv_page_tokens
-        check_context(room, self._config, tokens)
+            layout = _with_kv_bytes(layout, check_room(room, config, {**layout.buffers(), **workers}))
+        self.uses |= workers
+        tokens = self._tokens_held(layout)
+        check_context(room, config, tokens)
         _log.info("%s", describe(room, layout, workers, tokens))
         return layout
 
+    def _tokens_held(self, layout: MemoryLayout) -> int:
+        return (layout.kv.pages - layout.state_pages) * self._config.kv_page_tokens
+
+    def _decode_bytes(self, layout: MemoryLayout) -> int:
+        """Return what a worker's decode takes beside such a KV cache."""
+        config, text = self._config, self._processor.config.get_text_config()
+        tokens = min(config.max_model_len or text.max_position_embeddings, self._tokens_held(layout))
+        return self._device.decode_bytes(text, config.max_running, tokens, config.kv_page_tokens)
+
     def _free_shared(self) -> None:
         self.shared.unlink()
+
+
+def _with_kv_bytes(layout: MemoryLayout, size: int) -> MemoryLayout:
+    kv = PoolSize(size // layout.kv.page_bytes, layout.kv.page_bytes)
+    return msgspec.structs.replace(layout, kv=kv)
 
 
 def _pool(option: str, mib: int, page_bytes: int) -> PoolSize:

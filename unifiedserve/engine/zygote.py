@@ -141,7 +141,7 @@ class Zygote:
             [sys.executable, *self._program, str(descriptor)],
             stdin=subprocess.DEVNULL,
             pass_fds=[descriptor],
-            env=_environment(),
+            env=environment_of_workers(),
         )
 
     def _end(self, process: "subprocess.Popen[bytes]") -> int:
@@ -219,7 +219,7 @@ def _forget_shared() -> None:
     _shared = _Shared()  # the old one's socket closes with it
 
 
-def _environment() -> dict[str, str]:
+def environment_of_workers() -> dict[str, str]:
     """Return that of this process, with what libraries read when they are imported."""
     return {
         "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads take the cores of other workers

@@ -39,6 +39,9 @@ class Metrics:
             "queue": self._stage_histogram("request_queue_time_seconds", "Time waiting for a stage"),
             "run": self._stage_histogram("request_stage_time_seconds", "Time being served by a stage"),
         }
+        self._eager = self._counter(
+            "decode_eager_steps_total", "Steps that a GPU decoded without a CUDA graph, because none was recorded"
+        )
         self._arrived = self._counter("requests_total", "Requests received")
         self._prompt_tokens = self._counter("prompt_tokens_total", "Prompt tokens of finished requests")
         self._generated_tokens = self._counter("generation_tokens_total", "Tokens generated")
@@ -85,6 +88,10 @@ class Metrics:
     def decode_host(self, seconds: float) -> None:
         """Note the seconds that the host spent on a step of decode which a device did meanwhile."""
         self._host.observe(seconds)
+
+    def decoded_eagerly(self) -> None:
+        """Count a step of decode for which a device had no recorded one."""
+        self._eager.inc()
 
     def request_finished(self, reason: str, e2e_s: float, prompt_tokens: int, generated_tokens: int) -> None:
         """Count an answer that is complete, `e2e_s` seconds after its request's arrival."""

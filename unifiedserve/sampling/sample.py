@@ -14,8 +14,9 @@ from torch import Tensor
 
 from unifiedserve.messages.sampling_params import CANDIDATES, MAX_LOGPROBS, SEED_LIMIT, SamplingParams
 from unifiedserve.sampling.adjust import adjust
+from unifiedserve.sampling.pick import Pick, pick_one_of_few
 
-_ROWS = 16  # whose whole vocabulary is sorted or scored at a time: more would take much fresh memory
+_ROWS = 16  # whose whole vocabulary is worked on at a time: more would take much fresh memory
 _UNDECIDED = -1
 _BLOCK = 1024  # logits, of which the highest is found first
 _UNIFORMS = 64  # drawn at once: making a generator takes as long as many numbers
@@ -90,7 +91,8 @@ class Draw:
         return _report(self._logits, self._params, tokens)
 
     def _draw_again(self, rows: Sequence[int]) -> Tensor:
-        return _draw_truncated(_Drawn.of(self._adjusted, self._params, self._indices, rows), self._adjusted.shape[1])
+        drawn = _Drawn.of(self._adjusted, self._params, self._indices, rows)
+        return _draw_truncated(drawn.scaled(self._adjusted), drawn, self._adjusted.shape[1])
 
 
 class _Drawn(NamedTuple):
@@ -98,7 +100,7 @@ class _Drawn(NamedTuple):
 
     params: Sequence[SamplingParams]
     rows: Tensor  # int64 [n]
-    logits: Tensor  # float32 [n, vocab], divided by the temperatures
+    temperatures: Tensor  # float32 [n, 1]
     uniforms: Tensor  # float64 [n], in [0, 1)
 
     @classmethod
@@ -109,21 +111,27 @@ class _Drawn(NamedTuple):
         columns = [[p.temperature for p in own], [_uniform(params[row], indices[row]) for row in rows]]
         temperatures, uniforms = _upload(columns, torch.float64, logits.device)
         at = _upload(rows, torch.int64, logits.device)
-        some = logits if len(rows) == len(logits) else logits[at]
-        return cls(own, at, some / temperatures.float()[:, None], uniforms)
+        return cls(own, at, temperatures.float()[:, None], uniforms)
+
+    def scaled(self, logits: Tensor, part: slice = slice(None)) -> Tensor:
+        """Return a part of the rows' logits [n, vocab], divided by the temperatures; `logits` are those of all rows."""
+        own = logits[part] if len(self.rows) == len(logits) else logits[self.rows[part]]
+        return own if all(p.temperature == 1 for p in self.params[part]) else own / self.temperatures[part]
 
 
 def _choose(logits: Tensor, params: Sequence[SamplingParams], indices: Sequence[int]) -> Tensor:
     """Return a token for each row of adjusted logits, int64 [B] on their device; _UNDECIDED where others matter."""
-    chosen = _likeliest(logits)
     plain = [row for row, p in enumerate(params) if not p.greedy and not p.truncated]
     truncated = [row for row, p in enumerate(params) if not p.greedy and p.truncated]
+    all_drawn = len(plain) + len(truncated) == len(params)
+    chosen = logits.new_empty(len(params), dtype=torch.int64) if all_drawn else _likeliest(logits)
     if plain:
         drawn = _Drawn.of(logits, params, indices, plain)
-        chosen[drawn.rows] = _pick(drawn.logits.softmax(-1), drawn.uniforms)
+        chosen[drawn.rows] = _draw_plain(logits, drawn)
     if truncated:
         drawn = _Drawn.of(logits, params, indices, truncated)
-        chosen[drawn.rows] = _draw_truncated(drawn, CANDIDATES + 1)  # one more shows whether top_k cuts between equals
+        # one more shows whether top_k cuts between equals
+        chosen[drawn.rows] = _draw_truncated(drawn.scaled(logits), drawn, CANDIDATES + 1)
     return chosen
 
 
@@ -158,10 +166,16 @@ def _uniforms(key: int, first: int) -> list[float]:
     return numbers
 
 
-def _draw_truncated(drawn: _Drawn, candidates: int) -> Tensor:
+def _draw_plain(logits: Tensor, drawn: _Drawn) -> Tensor:
+    """Draw token ids [n] by inverse CDF among all tokens."""
+    pick = Pick(min(_ROWS, len(drawn.rows)), logits.shape[1], logits.device)
+    parts = [slice(first, first + _ROWS) for first in range(0, len(drawn.rows), _ROWS)]
+    return torch.cat([pick(drawn.scaled(logits, part).softmax(-1), drawn.uniforms[part]) for part in parts])
+
+
+def _draw_truncated(logits: Tensor, drawn: _Drawn, candidates: int) -> Tensor:
     """Draw token ids [n] by inverse CDF among the `candidates` highest logits; _UNDECIDED where others matter."""
-    logits, device = drawn.logits, drawn.logits.device
-    vocab = logits.shape[1]
+    device, vocab = logits.device, logits.shape[1]
     count = min(vocab, candidates)
     limits = [p.top_k if 0 < p.top_k < vocab else vocab for p in drawn.params]
     columns = [limits, [p.top_p for p in drawn.params], [p.min_p for p in drawn.params]]
@@ -179,7 +193,7 @@ def _draw_truncated(drawn: _Drawn, candidates: int) -> Tensor:
     probabilities = (inside - total[:, None]).exp()
     before = probabilities.cumsum(-1) - probabilities
     weights = probabilities * (kept & ((before < top_p) | (rank == 0)))
-    tokens = ids.gather(1, _pick(weights, drawn.uniforms)[:, None])[:, 0]
+    tokens = ids.gather(1, pick_one_of_few(weights, drawn.uniforms)[:, None])[:, 0]
     if count == vocab:
         return tokens
     tied = ((weights > 0) & (values == values[:, -1:])).any(-1)  # and so might be others, with lower ids
@@ -197,15 +211,6 @@ def _highest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     ids = logits.topk(count, sorted=False).indices.sort().values
     values, order = logits.gather(1, ids).sort(descending=True, stable=True)
     return values, ids.gather(1, order)
-
-
-def _pick(weights: Tensor, uniforms: Tensor) -> Tensor:
-    """Return the index [B] of the entry of weights [B, n] in which uniform × total falls; never one of weight 0."""
-    bounds = weights.cumsum(-1, dtype=torch.float64)
-    total = bounds[:, -1]
-    target = (uniforms * total).minimum(torch.nextafter(total, torch.zeros_like(total)))
-    index = torch.searchsorted(bounds, target[:, None], right=True)[:, 0]
-    return index.clamp_(max=weights.shape[1] - 1)  # NaN logits must not index out of range
 
 
 def _report(logits: Tensor, params: Sequence[SamplingParams], tokens: Sequence[int]) -> list[SampledToken]:

@@ -6,7 +6,7 @@ import os
 import resource
 from pathlib import Path
 
-from unifiedserve.config import MIB, Stage
+from unifiedserve.config import MIB, EngineConfig, Stage
 from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
 from unifiedserve.errors import ConfigError
 from unifiedserve.sandbox import code_paths, give_up
@@ -25,11 +25,13 @@ def confine(spec: WorkerSpec) -> None:
 
     Raises ConfigError if an import has started some and `--sandbox require` forbids that.
     """
-    config = spec.config
-    if spec.instance.stages != (Stage.VISION,) or config.sandbox == "off":
-        return
+    if spec.instance.stages == (Stage.VISION,) and spec.config.sandbox != "off":
+        leave_decoding(spec.config, on_gpu=spec.device == "cuda")
+
+
+def leave_decoding(config: EngineConfig, *, on_gpu: bool) -> None:
+    """Leave this process what decoding media takes, on cores or on a GPU."""
     _check_threads(required=config.sandbox == "require")
-    on_gpu = spec.device == "cuda"
     media = config.allowed_local_media_path
     give_up(
         readable=[*code_paths(), *([str(Path(media).resolve())] if media else [])],

@@ -22,6 +22,7 @@ __all__ = [
     "mark",
     "pending",
     "process",
+    "record",
     "reset",
     "synchronize",
     "uploads",
@@ -59,6 +60,16 @@ def mark() -> Callable[[], None]:
     """Return what does the work that is queued by now, of this process."""
     place = stream.mark()
     return lambda: stream.run(place)
+
+
+def record(work: Callable[[], object]) -> Callable[[], None]:
+    """Keep what the work would queue, and return what queues it: the same operations on the same memory.
+
+    Raises RuntimeError if the host waits, marks or copies to the device within the work.
+    """
+    with stream.recording() as recorded:
+        work()
+    return lambda: stream.repeat(recorded)
 
 
 def pending() -> int:

@@ -145,6 +145,7 @@ def copy(operation: Operation, target: Tensor, source: Tensor, non_blocking: boo
     if not isinstance(target, DeferredTensor):
         return _download(operation, target, source, non_blocking)
     if not isinstance(source, DeferredTensor):
+        stream.check_not_recording(str(operation))
         stream.uploads += not non_blocking
         source = wrap(source if non_blocking else source.clone())
     result: Tensor = queue(operation, (target, source), {})

@@ -19,6 +19,7 @@ class Stream:
     """Keeps work until the host waits. Threads may share it; work is done in the thread that waits."""
 
     def __init__(self) -> None:
+        self._recorded: dict[int, list[Work]] = {}  # by the thread that records
         self._queues: defaultdict[str, deque[Work]] = defaultdict(deque)
         self._pending = self._queues[""]
         self._running = threading.RLock()
@@ -45,15 +46,36 @@ class Stream:
         return len(self._pending)
 
     def queue(self, name: str, run: Callable[[], object]) -> None:
-        self._pending.append(Work(name, run))
+        self._recorded.get(threading.get_ident(), self._pending).append(Work(name, run))
+
+    @contextmanager
+    def recording(self) -> Iterator[list[Work]]:
+        """Keep this thread's work in a list instead of doing it; meanwhile nothing can be waited for."""
+        self.check_not_recording("recording")
+        self._recorded[threading.get_ident()] = recorded = list[Work]()
+        try:
+            yield recorded
+        finally:
+            del self._recorded[threading.get_ident()]
+
+    def repeat(self, recorded: list[Work]) -> None:
+        """Queue work that was recorded."""
+        self._pending.extend(recorded)
+
+    def check_not_recording(self, name: str) -> None:
+        """Raise RuntimeError, as a GPU does, for what this thread cannot do while it records."""
+        if threading.get_ident() in self._recorded:
+            raise RuntimeError(f"{name}: operation not permitted when stream is capturing")
 
     def wait(self, name: str) -> None:
         """Do all work for an operation that needs values on the host, and count it."""
+        self.check_not_recording(name)
         self.waits.append(name)
         self.run()
 
     def mark(self) -> Work:
         """Queue a place to which work can be done."""
+        self.check_not_recording("mark")
         self._pending.append(work := Work(f"mark {next(self._marks)}", lambda: None))
         return work
 
@@ -62,6 +84,7 @@ class Stream:
 
         Raises RuntimeError for the first that fails; what was queued behind it is never done.
         """
+        self.check_not_recording("synchronize")
         with self._running, torch.inference_mode():
             while self._pending and (mark is None or mark in self._pending):
                 work = self._pending.popleft()

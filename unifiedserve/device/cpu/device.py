@@ -66,6 +66,14 @@ class CpuDevice:
     def room(self) -> None:
         """Return None: its memory is the host's."""
 
+    def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
+        """Return 0: it has no memory of its own."""
+        return 0
+
+    def video_bytes(self) -> int:
+        """Return 0: it has no memory of its own."""
+        return 0
+
     def slowness(self) -> str | None:
         return slowness()
 

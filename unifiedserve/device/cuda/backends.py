@@ -22,7 +22,7 @@ def attention_backend(name: AttentionBackend, device: Device) -> Attention:
     from unifiedserve.device.triton.operators import TritonAttention
 
     check_attention_backend(name)
-    triton = TritonAttention(device.torch)
+    triton = TritonAttention(device.upload)
     if name != "flashinfer":
         return triton
     from unifiedserve.device.cuda.flashinfer import FlashInferAttention

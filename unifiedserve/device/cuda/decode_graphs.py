@@ -4,9 +4,7 @@ A graph is recorded for a number of rows and a length of contexts, and serves al
 and tokens are in the GPU's memory (`DecodeRows`), where a step finds what the last one left.
 """
 
-import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,14 +16,7 @@ from unifiedserve.device.base import DecodeRow, DecodeStep, Device, SideStream
 from unifiedserve.device.cuda.decode_rows import DecodeRows
 from unifiedserve.device.cuda.decoder import CudaDecoder
 from unifiedserve.device.cuda.operators import Attention, PlannedAttention
-
-_log = logging.getLogger(__name__)
-#: rows of the smaller graphs; beyond, there is one for each multiple of the last
-SMALL_BUCKETS = (1, 2, 4, 8)
-#: tokens of context of the first graphs; the next ones are for so many times as many
-FIRST_CONTEXT, TIMES = 4096, 4
-
-Shape = tuple[int, int]  # rows, tokens of context
+from unifiedserve.device.cuda.step_graphs import StepGraphs
 
 
 class DecodeGraphs:
@@ -44,7 +35,7 @@ class DecodeGraphs:
         tokens: int,
         position_rows: int,
     ) -> None:
-        """Make room for so many rows of sequences of so many tokens, and record the graphs for short contexts.
+        """Make room for so many rows of sequences of so many tokens, and record the graphs that most steps need.
 
         `position_rows` are those of the model's positions, which are all alike in decode.
         """
@@ -56,10 +47,18 @@ class DecodeGraphs:
         self._position_rows = position_rows
         self._state = DecodeRows(rows, -(-tokens // kv.page_size), device)
         self._logits = torch.empty(rows, len(self._head.weight), dtype=torch.float32, device=device.torch)
-        self._tokens = tokens
-        self._replays: dict[Shape, Callable[[], object]] = {}
+        # all steps write their partial results to the same memory, because they are done one after another
+        scratch = attention.scratch_of_rows(rows, tokens, layers.heads, kv.k(0).shape[3])
+        self._scratch = torch.empty(scratch, dtype=torch.float32, device=device.torch)
         self._last_places: tuple[tuple[int, ...], Tensor] = (), torch.empty(0)
-        self._record_first()
+        self._graphs = StepGraphs(self._step, lambda: self._state.tell(()), stream, rows, tokens)
+        with torch.inference_mode(), stream.use():
+            self._graphs.record_first()
+
+    @property
+    def eager_steps(self) -> int:
+        """How many steps were issued operation by operation."""
+        return self._graphs.eager_steps
 
     def launch(self, rows: Sequence[DecodeRow], draw: Callable[[Tensor], Tensor]) -> DecodeStep:
         numbers = tuple(row.number for row in rows)
@@ -68,10 +67,8 @@ class DecodeGraphs:
             if len(row.pages) * self._kv.page_size <= row.length:
                 raise ValueError(f"{len(row.pages)} pages of {self._kv.page_size} cannot hold {row.length + 1} tokens")
         with torch.inference_mode(), self._stream.use():
-            shape = row_bucket(max(numbers) + 1, self.rows), context_bucket(longest, self._tokens)
-            replay = self._replays.get(shape) or self._record(shape)
             self._state.tell(rows)
-            replay()
+            self._graphs.run(max(numbers) + 1, longest)
             places = self._places(numbers)
             tokens = draw(self._logits[: len(rows)] if places is None else self._logits.index_select(0, places))
             drawn = tokens.int()
@@ -84,6 +81,11 @@ class DecodeGraphs:
     def forget(self, row: int) -> None:
         self._state.forget(row)
 
+    def prepare(self) -> None:
+        if self._graphs.wants:
+            with torch.inference_mode(), self._stream.use():
+                self._graphs.record_next()
+
     def _places(self, numbers: tuple[int, ...]) -> Tensor | None:
         """Return the rows' numbers, int64 [n] on the device; None if they are the first ones in order."""
         if numbers == tuple(range(len(numbers))):
@@ -92,27 +94,13 @@ class DecodeGraphs:
             self._last_places = numbers, self._device.upload(torch.tensor(numbers))
         return self._last_places[1]
 
-    def _record_first(self) -> None:
-        start = time.monotonic()
-        context = context_bucket(1, self._tokens)
-        with torch.inference_mode(), self._stream.use():
-            for rows in sorted(row_buckets(self.rows), reverse=True):  # the largest takes the memory of all
-                self._record((rows, context))
-        _log.info("recorded %d steps of decode in %.1f s", len(self._replays), time.monotonic() - start)
-
-    def _record(self, shape: Shape) -> Callable[[], object]:
-        """Record a step while no row has a sequence; then what is computed goes nowhere."""
-        self._state.tell(())
-        replay = self._replays[shape] = self._stream.record(lambda: self._step(*shape))
-        return replay
-
     def _step(self, rows: int, context: int) -> None:
         """Do a step of the first `rows` rows, whose contexts are no longer, up to their logits."""
         state = self._state
         places = state.lengths[:rows].clamp(min=0)
         positions = (places + state.offsets[:rows]).long().expand(self._position_rows, rows)
         slots = state.slots(rows, self._kv.page_size)
-        attention = _RowsAttention(state, rows, context, slots, self._kv, self._attention)
+        attention = _RowsAttention(state, rows, context, slots, self._kv, self._attention, self._scratch)
         embeds = self._embed(state.tokens[:rows].clamp(min=0))
         hidden = self._layers.run(embeds, positions, attention, self._kv, None)
         self._logits[:rows].copy_(linear(hidden, self._head.weight, self._head.bias))
@@ -123,38 +111,25 @@ class _RowsAttention:
     """A `StoredAttention` of one new token a row."""
 
     def __init__(
-        self, state: DecodeRows, rows: int, context: int, slots: Tensor, kv: PagedKV, kernels: Attention
+        self,
+        state: DecodeRows,
+        rows: int,
+        context: int,
+        slots: Tensor,
+        kv: PagedKV,
+        kernels: Attention,
+        scratch: Tensor,
     ) -> None:
         self.slots = slots
         self._lengths = state.lengths[:rows] + 1
         self._table = state.table[:rows]
-        self._context, self._kv, self._kernels = context, kv, kernels
+        self._context, self._kv, self._kernels, self._scratch = context, kv, kernels, scratch
         self._plans: dict[int, PlannedAttention] = {}
 
     def attend_stored(self, q: Tensor, layer: int, scale: float) -> Tensor:
         keys, values = self._kv.k(layer), self._kv.v(layer)
         groups = q.shape[1] // keys.shape[2]
         if groups not in self._plans:
-            self._plans[groups] = self._kernels.of_rows(self._lengths, self._table, self._context, groups)
+            shape = self._context, groups, self._scratch
+            self._plans[groups] = self._kernels.of_rows(self._lengths, self._table, *shape)
         return self._plans[groups](q, keys, values, scale)
-
-
-def row_buckets(most: int) -> Iterator[int]:
-    """Yield the numbers of rows for which there are graphs, up to `most`, ascending."""
-    yield from (bucket for bucket in SMALL_BUCKETS if bucket < most)
-    step = SMALL_BUCKETS[-1]
-    yield from range(2 * step, most, step)
-    yield most
-
-
-def row_bucket(rows: int, most: int) -> int:
-    """Return the smallest of them that has room for so many rows."""
-    return next(bucket for bucket in row_buckets(most) if bucket >= rows)
-
-
-def context_bucket(tokens: int, most: int) -> int:
-    """Return for how long contexts a graph is recorded that takes one of so many tokens, of `most` at most."""
-    bucket = FIRST_CONTEXT
-    while bucket < tokens:
-        bucket *= TIMES
-    return min(bucket, most)

@@ -13,6 +13,11 @@ EMPTY = -1
 _UNKNOWN = -2  # what the device has of a row is of no use
 
 
+def numbers_of_rows(rows: int, pages: int) -> int:
+    """Return how many int32 a device keeps for so many sequences of up to so many pages."""
+    return rows * (3 + pages)
+
+
 class DecodeRows:
     """Newest tokens, lengths, offsets and page tables of `rows` sequences, in one buffer of the device.
 
@@ -26,7 +31,7 @@ class DecodeRows:
 
     def __init__(self, rows: int, pages: int, device: Device) -> None:
         self._device, self._rows, self._pages = device, rows, pages
-        self._buffer = torch.zeros(rows * (3 + pages), dtype=torch.int32, device=device.torch)
+        self._buffer = torch.zeros(numbers_of_rows(rows, pages), dtype=torch.int32, device=device.torch)
         self.tokens, self.lengths, self.offsets = self._buffer[: 3 * rows].view(3, rows).unbind()
         self.table = self._buffer[3 * rows :].view(rows, pages)
         self.lengths.fill_(EMPTY)

@@ -24,6 +24,8 @@ class CudaDecoder:
         self._epsilon: float = model.norm.variance_epsilon
         self._scale: float = model.layers[0].self_attn.scaling
         self._hidden: int = model.config.hidden_size
+        #: of queries, in each layer
+        self.heads: int = model.config.num_attention_heads
 
     def __call__(self, embeds: Tensor, positions: Tensor, batch: RaggedBatch, kv: PagedKV) -> Tensor:
         attention = CudaAttention(batch, kv, self._device, self._attention)

@@ -15,6 +15,7 @@ from unifiedserve.device.cuda.products import check_products
 from unifiedserve.device.cuda.sharing import Mps, TimeSlices
 from unifiedserve.device.cuda.side_stream import NORMAL, CudaStream
 from unifiedserve.device.cuda.support import first_gpu, multiplies_bfloat16
+from unifiedserve.device.cuda.unseen import decode_bytes, decoders_bytes, nvdec_units
 from unifiedserve.errors import ConfigError
 
 
@@ -28,6 +29,8 @@ class CudaDevice:
     def __init__(self, config: EngineConfig) -> None:
         self._attention: AttentionBackend = config.attention_backend
         self._coded_cache = config.kv_cache_dtype == "int8"
+        self._decodes_videos = config.video_decoder == "flashcodec" and config.decode_on != "cpu"
+        self._video_threads = config.vision_threads
         self.torch = torch.device(self.place)
         self.sharing: Sharing = TimeSlices() if config.share == "none" else Mps(config)
 
@@ -63,6 +66,12 @@ class CudaDevice:
     def panels(self, dtype: str) -> bool:
         """Return False: its libraries read matrices row by row."""
         return False
+
+    def decode_bytes(self, text: Any, rows: int, tokens: int, page_size: int) -> int:
+        return decode_bytes(text, rows, tokens, page_size)
+
+    def video_bytes(self) -> int:
+        return decoders_bytes(nvdec_units(), self._video_threads) if self._decodes_videos else 0
 
     def slowness(self) -> str | None:
         """Return None: it is as fast as it is."""

@@ -43,8 +43,11 @@ class FlashInferAttention:
         self._device.fence()  # a wrapper's next plan overwrites the host memory that its last one is copied from
         return _StepAttention(batch, groups, self._wrappers, self._fallback)
 
-    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int) -> PlannedAttention:
-        return self._fallback.of_rows(lengths, table, context, groups)
+    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor) -> PlannedAttention:
+        return self._fallback.of_rows(lengths, table, context, groups, scratch)
+
+    def scratch_of_rows(self, rows: int, context: int, heads: int, head_dim: int) -> int:
+        return self._fallback.scratch_of_rows(rows, context, heads, head_dim)
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
         return self._fallback.of_spans(spans, groups)

@@ -49,7 +49,7 @@ class CudaKernels:
         return lambda hidden: linear(hidden, module.weight, module.bias).float()
 
     def decoder(self, model: Any, kv: PagedKV, rows: int, tokens: int, position_rows: int) -> Decoder | None:
-        """Return what decodes a llama-like model by graphs; None for another, or where none can be recorded."""
+        """Return what decodes a llama-like model by graphs; None for another, or where there is no memory for it."""
         text = model.get_decoder()
         layers = self.runner(text, kv.pages.dtype)
         if not isinstance(layers, CudaDecoder) or getattr(text.rotary_emb, "rope_type", None) in WAITING_ROTATIONS:
@@ -58,5 +58,5 @@ class CudaKernels:
         try:
             return DecodeGraphs(model, layers, self._attention, kv, self._side_stream(), self._device, **shape)
         except RuntimeError as error:
-            _log.warning("decoding without CUDA graphs, which could not be recorded: %s", error)
+            _log.warning("decoding without CUDA graphs: %s", error)
             return None

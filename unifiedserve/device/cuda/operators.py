@@ -21,12 +21,16 @@ class Attention(Protocol):
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
         """Plan attention within the sequences of a batch, as `AttentionStep.attend` has it."""
 
-    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int) -> PlannedAttention:
+    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor) -> PlannedAttention:
         """Plan attention of one new token a row by work on the device, which may be recorded, whatever the values.
 
         lengths: int32 [R], tokens of context with the new one, 0: no sequence, whose result may be anything; table:
-        int32 [R, pages], contiguous, their pages. No length is above `context`.
+        int32 [R, pages], contiguous, their pages. No length is above `context`. `scratch`, float32, is overwritten; as
+        much is needed as `scratch_of_rows` says.
         """
+
+    def scratch_of_rows(self, rows: int, context: int, heads: int, head_dim: int) -> int:
+        """Return how many float32 of scratch `of_rows` needs at most for queries of so many heads."""
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
         """Plan attention across: each span's tokens attend to all of its rows, which are pages of one key."""

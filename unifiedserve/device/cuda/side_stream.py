@@ -1,7 +1,7 @@
 """A stream of CUDA as a `SideStream`."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import torch
@@ -27,11 +27,19 @@ class CudaStream:
     def record(self, work: Callable[[], object]) -> Callable[[], object]:
         """Do the work once as it is, as kernels and libraries are loaded when first used, and then record it."""
         work()
-        self._stream.synchronize()
         graph = torch.cuda.CUDAGraph()
-        # other threads may use CUDA meanwhile
-        with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-            work()
+        # not by torch.cuda.graph: it waits for all that the GPU does, and empties torch's caches; other threads may use
+        # CUDA meanwhile
+        graph.capture_begin(self._pool, capture_error_mode="thread_local")
+        try:
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        except BaseException:
+            with suppress(RuntimeError):  # torch has not gone on to do so if it was CUDA that could not end the capture
+                torch._C._cuda_endAllocateToPool(self._stream.device_index, self._pool)
+            raise
         return graph.replay
 
     def mark(self) -> Mark:

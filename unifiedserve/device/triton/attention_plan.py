@@ -1,6 +1,6 @@
 """The plan of an attention step: which program takes which queries and which of their keys."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,8 +16,11 @@ TILE_ROWS = 64
 #: keys of a part: few enough that one long sequence fills many multiprocessors, and so many that writing and merging a
 #: part's outputs costs little beside reading its keys and values
 PART_KEYS = 256
+#: numbers of 16 bytes: Triton compiles a kernel anew for arrays that begin elsewhere
+ALIGNED = 4
 
 Ints = npt.NDArray[np.integer]
+Upload = Callable[[Tensor], Tensor]  # of a host tensor, to where the kernels compute
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,8 @@ class AttentionPlan:
                           none: nothing to merge
     limits  int32 [T]     the first key that each token does not see
     pages   int32 [P]     page numbers
+
+    Partial outputs go to `scratch` (see `scratch_of_rows`), or to memory of their own.
     """
 
     parts: Tensor
@@ -43,9 +48,10 @@ class AttentionPlan:
     pages: Tensor
     partial_rows: int
     groups: int
+    scratch: Tensor | None = None
 
     @staticmethod
-    def of_batch(batch: RaggedBatch, groups: int, device: torch.device) -> "AttentionPlan":
+    def of_batch(batch: RaggedBatch, groups: int, upload: Upload, part_keys: int = PART_KEYS) -> "AttentionPlan":
         """Plan self-attention of a batch, whose arrays are in host memory; sequences may have no rows in it."""
         rows, kv_lens = batch.qo_indptr.numpy(), batch.kv_lens.numpy()
         counts = np.diff(rows)
@@ -54,16 +60,19 @@ class AttentionPlan:
             if own is not None:
                 limits[rows[sequence] : rows[sequence + 1]] = own.numpy()
         first_pages = batch.kv_page_indptr.numpy()[:-1]
-        return _plan(counts, kv_lens, first_pages, limits, batch.kv_page_indices.numpy(), groups, device)
+        pages = batch.kv_page_indices.numpy()
+        return _plan(counts, kv_lens, first_pages, limits, pages, groups, upload, part_keys)
 
     @staticmethod
-    def of_rows(lengths: Tensor, table: Tensor, context: int, groups: int) -> "AttentionPlan":
+    def of_rows(
+        lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor | None = None
+    ) -> "AttentionPlan":
         """Plan one new token a row, the last of `lengths` int32 [R], by work on their device alone.
 
         table: int32 [R, P], contiguous. Each row has programs for all parts of `context` tokens, of which those beyond
         its length do nothing; the others are what `of_batch` plans. A length of 0 is no sequence.
         """
-        parts = -(-context // PART_KEYS)
+        parts = parts_of(context)
         rows = torch.arange(len(lengths), dtype=torch.int32, device=lengths.device)
         part = torch.arange(parts, dtype=torch.int32, device=lengths.device)
         split = (lengths + (PART_KEYS - 1)) // PART_KEYS
@@ -87,15 +96,16 @@ class AttentionPlan:
             pages=table.view(-1),
             partial_rows=len(rows) * parts,
             groups=groups,
+            scratch=scratch,
         )
 
     @staticmethod
-    def of_spans(spans: Sequence[CrossSpan], groups: int, device: torch.device) -> "AttentionPlan":
+    def of_spans(spans: Sequence[CrossSpan], groups: int, upload: Upload) -> "AttentionPlan":
         """Plan cross-attention: each span is a sequence all of whose keys are seen, and each key is a page."""
         counts = np.array([span.last - span.first for span in spans])
         lengths = np.array([len(span.rows) for span in spans])
         pages = np.concatenate([span.rows.numpy() for span in spans])
-        return _plan(counts, lengths, np.cumsum(lengths) - lengths, np.repeat(lengths, counts), pages, groups, device)
+        return _plan(counts, lengths, np.cumsum(lengths) - lengths, np.repeat(lengths, counts), pages, groups, upload)
 
 
 def tokens_of_tile(groups: int) -> int:
@@ -103,8 +113,30 @@ def tokens_of_tile(groups: int) -> int:
     return max(1, TILE_ROWS // groups)
 
 
+def parts_of(context: int) -> int:
+    """Return into how many parts the keys of a row are split, if it may have so many tokens of context."""
+    return -(-context // PART_KEYS)
+
+
+def partial_floats(rows: int, heads: int, head_dim: int) -> int:
+    """Return how many float32 so many rows of partial outputs take: what each head gives, and its log-sum-exp."""
+    return rows * heads * (head_dim + 1)
+
+
+def scratch_of_rows(rows: int, context: int, heads: int, head_dim: int) -> int:
+    """Return how many float32 the partial outputs of `of_rows` take at most."""
+    return partial_floats(rows * parts_of(context), heads, head_dim)
+
+
 def _plan(
-    counts: Ints, kv_lens: Ints, first_pages: Ints, limits: Ints, pages: Ints, groups: int, device: torch.device
+    counts: Ints,
+    kv_lens: Ints,
+    first_pages: Ints,
+    limits: Ints,
+    pages: Ints,
+    groups: int,
+    upload: Upload,
+    part_keys: int = PART_KEYS,
 ) -> AttentionPlan:
     """Plan sequences of so many new tokens back to back, the last of `kv_lens` ones."""
     size = tokens_of_tile(groups)
@@ -114,7 +146,7 @@ def _plan(
     first = (np.cumsum(counts) - counts)[sequence] + done
     tokens = np.minimum(counts[sequence] - done, size)
     end = np.maximum.reduceat(limits, first) if len(first) else first
-    split = np.where(tiles[sequence] == 1, np.maximum(-(-end // PART_KEYS), 1), 1)
+    split = np.where(tiles[sequence] == 1, np.maximum(-(-end // part_keys), 1), 1)
     rows = np.where(split > 1, split * tokens, 0)
     base = np.cumsum(rows) - rows
 
@@ -125,25 +157,27 @@ def _plan(
         tokens[tile],
         (kv_lens - counts)[sequence[tile]] + done[tile],
         first_pages[sequence[tile]],
-        part * PART_KEYS,
-        np.where(whole, end[tile], np.minimum((part + 1) * PART_KEYS, end[tile])),
+        part * part_keys,
+        np.where(whole, end[tile], np.minimum((part + 1) * part_keys, end[tile])),
         np.where(whole, -1, base[tile] + part * tokens[tile]),
     )
     merged = tokens * (split > 1)
     tile, token = np.repeat(np.arange(len(first)), merged), _within(merged)
     merges = (first[tile] + token, base[tile] + token, tokens[tile], split[tile])
 
-    def put(array: Ints) -> Tensor:
-        return torch.from_numpy(array.astype(np.int32)).to(device)
+    arrays = np.stack(parts, axis=1), np.stack(merges, axis=1), limits, pages
+    return AttentionPlan(*_uploaded(arrays, upload), int(rows.sum()), groups)
 
-    return AttentionPlan(
-        parts=put(np.stack(parts, axis=1)),
-        merges=put(np.stack(merges, axis=1)),
-        limits=put(limits),
-        pages=put(pages),
-        partial_rows=int(rows.sum()),
-        groups=groups,
-    )
+
+def _uploaded(arrays: tuple[Ints, Ints, Ints, Ints], upload: Upload) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return arrays as int32 on the device, by one copy of all."""
+    starts = np.cumsum([0, *(-(-array.size // ALIGNED) * ALIGNED for array in arrays)])
+    host = np.zeros(starts[-1], np.int32)
+    for array, start in zip(arrays, starts, strict=False):
+        host[start : start + array.size] = array.reshape(-1)
+    there = upload(torch.from_numpy(host))
+    views = [there[start : start + array.size].view(array.shape) for array, start in zip(arrays, starts, strict=False)]
+    return views[0], views[1], views[2], views[3]
 
 
 def _within(counts: Ints) -> Ints:

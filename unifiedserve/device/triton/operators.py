@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from unifiedserve.attention import CrossSpan, RaggedBatch
 from unifiedserve.device.cuda.operators import PlannedAttention
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
-from unifiedserve.device.triton.attention_plan import AttentionPlan
+from unifiedserve.device.triton.attention_plan import AttentionPlan, Upload, scratch_of_rows
 from unifiedserve.device.triton.paged_attention import paged_attention
 from unifiedserve.device.triton.silu_mul import silu_mul
 from unifiedserve.device.triton.store_kv import store_kv
@@ -17,17 +16,19 @@ from unifiedserve.device.triton.store_kv import store_kv
 class TritonAttention:
     """`Attention` by one kernel for prefill and decode."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
+    scratch_of_rows = staticmethod(scratch_of_rows)
+
+    def __init__(self, upload: Upload) -> None:
+        self._upload = upload
 
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
-        return _planned(AttentionPlan.of_batch(batch, groups, self._device))
+        return _planned(AttentionPlan.of_batch(batch, groups, self._upload))
 
-    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int) -> PlannedAttention:
-        return _planned(AttentionPlan.of_rows(lengths, table, context, groups))
+    def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor) -> PlannedAttention:
+        return _planned(AttentionPlan.of_rows(lengths, table, context, groups, scratch))
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
-        return _planned(AttentionPlan.of_spans(spans, groups, self._device))
+        return _planned(AttentionPlan.of_spans(spans, groups, self._upload))
 
 
 def _planned(plan: AttentionPlan) -> PlannedAttention:

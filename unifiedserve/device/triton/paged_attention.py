@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from unifiedserve.device.triton.attention_plan import TILE_ROWS, AttentionPlan
+from unifiedserve.device.triton.attention_plan import TILE_ROWS, AttentionPlan, partial_floats
 
 #: elements of a block of keys: of 16 bits, two blocks of keys and of values and the queries fit into the 99 KiB of
 #: shared memory of sm_86, sm_89 and sm_120 (sm_80, 90, 100 have more); of float32, a product's factors into registers
@@ -33,8 +33,7 @@ def paged_attention(
     _check(q, keys, values, plan)
     q_heads, head_dim = q.shape[1:]
     out = torch.empty_like(q)
-    partial_out = q.new_empty(plan.partial_rows, q_heads, head_dim, dtype=torch.float32)
-    partial_lse = q.new_empty(plan.partial_rows, q_heads, dtype=torch.float32)
+    partial_out, partial_lse = _partials(q, plan)
     block_dim = max(16, triton.next_power_of_2(head_dim))
     head_bytes = block_dim * q.itemsize
     if len(plan.parts):
@@ -74,6 +73,16 @@ def paged_attention(
     return out
 
 
+def _partials(q: Tensor, plan: AttentionPlan) -> tuple[Tensor, Tensor]:
+    """Return memory for partial outputs [rows, q_heads, head_dim] and their log-sum-exps [rows, q_heads], float32."""
+    heads, head_dim = q.shape[1:]
+    outputs, needed = plan.partial_rows * heads * head_dim, partial_floats(plan.partial_rows, heads, head_dim)
+    scratch = q.new_empty(needed, dtype=torch.float32) if plan.scratch is None else plan.scratch
+    if len(scratch) < needed:
+        raise ValueError(f"partial outputs take {needed} numbers, but the plan's scratch has {len(scratch)}")
+    return scratch[:outputs], scratch[outputs:needed]
+
+
 def _check(q: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan) -> None:
     if not q.dtype == keys.dtype == values.dtype or q.dtype not in BLOCK_ELEMENTS:
         raise ValueError(f"queries are {q.dtype}, keys {keys.dtype}, values {values.dtype}: must be one float type")
@@ -111,6 +120,9 @@ def _attend(
 ):
     """Let one tile attend to one part of its keys with the heads of one key/value head; `scale` is for powers of 2."""
     part = parts + tl.program_id(0) * 7
+    tokens = tl.load(part + 1)
+    if tokens == 0:  # beyond a row's length; nobody merges what is not stored here
+        return
     kv_head = tl.program_id(1)
     q_heads = tl.num_programs(1) * GROUPS
     first_row = tl.load(part)
@@ -123,7 +135,7 @@ def _attend(
     token = lanes // GROUPS
     head = kv_head * GROUPS + lanes % GROUPS
     dims = tl.arange(0, BLOCK_DIM)
-    in_tile = token < tl.load(part + 1)
+    in_tile = token < tokens
     in_head = dims < HEAD_DIM
     used = in_tile[:, None] & in_head[None, :]
     rows = (first_row + token).to(tl.int64) * q_heads + head

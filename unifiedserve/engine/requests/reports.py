@@ -62,6 +62,8 @@ class Reports:
             self._metrics.stage_time(span.stage.value, "queue" if span.name == "queue" else "run", seconds)
             if span.host:
                 self._metrics.decode_host(span.host)
+            if span.eager:
+                self._metrics.decoded_eagerly()
             if span.drafted:
                 self._metrics.speculated(span.drafted, span.accepted)
 

@@ -96,6 +96,11 @@ class DecodeStage:
         if self.ahead is not None and sequences:
             self.ahead.launch(sequences)
 
+    def prepare(self) -> None:
+        """Record between steps what the next ones need, where steps are launched ahead."""
+        if self.ahead is not None:
+            self.ahead.prepare()
+
     def collect(self) -> Collected:
         """Wait for the oldest step under way; sequences that end release their pages, if no later one uses them.
 

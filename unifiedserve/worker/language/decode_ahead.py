@@ -29,6 +29,7 @@ class _Flight:
     drawing: Drawing
     launched: float  # monotonic seconds
     host: float  # seconds it took to launch
+    eager: bool  # the device had no recorded step for it
     void: set[Key] = field(default_factory=set)
 
 
@@ -40,6 +41,7 @@ class Collected:
     tokens: list[Token]
     launched: float  # monotonic seconds
     host: float  # seconds that the host spent on it, beside those it waited
+    eager: bool  # the device had no recorded step for it
 
 
 class DecodeAhead:
@@ -85,10 +87,15 @@ class DecodeAhead:
             drawing.append(self._sampler.draw(several, logits, indices, keep=True))
             return drawing[0].draw.tokens
 
-        launched = time.monotonic()
+        launched, eager_steps = time.monotonic(), self._decoder.eager_steps
         step = self._decoder.launch(rows, draw)
-        self._flights.append(_Flight(sequences, step, drawing[0], launched, time.monotonic() - launched))
+        host, eager = time.monotonic() - launched, self._decoder.eager_steps > eager_steps
+        self._flights.append(_Flight(sequences, step, drawing[0], launched, host, eager))
         self.pending = set(sequences)
+
+    def prepare(self) -> None:
+        """Let the device record what the next steps need; it may take as long as some of them."""
+        self._decoder.prepare()
 
     def collect(self, running: Collection[Key]) -> Collected:
         """Wait for the oldest step, and append its tokens to those sequences that are still `running`."""
@@ -105,7 +112,7 @@ class DecodeAhead:
                     self._void(key)
                 tokens.append(self._sampler.append(sequence, sampled[row], errors.get(row)))
         host = flight.host + time.monotonic() - done
-        return Collected(flight.sequences, tokens, flight.launched, host)
+        return Collected(flight.sequences, tokens, flight.launched, host, flight.eager)
 
     def uses(self, key: Key) -> bool:
         """Tell whether a step under way writes to a sequence's pages."""

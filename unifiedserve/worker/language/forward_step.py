@@ -71,6 +71,7 @@ class ForwardStep:
 
     def _run_ahead(self, plan: Plan) -> None:
         """Launch a step of decode, and see to what the one before has given meanwhile."""
+        self._decode.prepare()  # here, all tokens that came with the last step have been sent
         if self._decode.must_wait(plan.decode):
             self.settle()
         before = len(self._decode.ahead or ())
@@ -107,7 +108,8 @@ class ForwardStep:
     def _collect(self) -> None:
         collected = self._decode.collect()
         start = max(collected.launched, self._measured.pace.ended)  # it began when the one before it was done
-        self._finish_decode(collected.tokens, list(collected.sequences), start, host=collected.host)
+        keys = list(collected.sequences)
+        self._finish_decode(collected.tokens, keys, start, host=collected.host, eager=collected.eager)
         self._measured.stepped(len(collected.sequences), 0, start, time.monotonic())
 
     def _begin(self, plan: Plan) -> None:
@@ -132,6 +134,7 @@ class ForwardStep:
         heavy: bool = False,
         *,
         host: float = 0.0,
+        eager: bool = False,
         drafted: int = 0,
     ) -> None:
         self._streams.came(keys, time.monotonic(), heavy or self._port.neighbours.work)
@@ -148,6 +151,7 @@ class ForwardStep:
                 requests=[uid for uid, _ in keys],
                 tokens=len(keys) + accepted,
                 host=host,
+                eager=eager,
                 drafted=drafted,
                 accepted=accepted,
             )
