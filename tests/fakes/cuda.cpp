@@ -1,7 +1,8 @@
 // A stand-in for libcuda: GPUs whose memory is files in $FAKE_CUDA_FOLDER, so that processes can share it as they share
 // a GPU's. It is strict where the real one is: calls need a context that is current in their thread, nothing works in a
 // fork, a handle is opened once and never by its exporter, and memory goes with the process that took it. A process
-// that may not use sockets (cuda_sockets.h) cannot use CUDA.
+// that may not use sockets (cuda_sockets.h) cannot use CUDA. Work is done as late as the real one may do it
+// (cuda_streams.h).
 //
 // $FAKE_CUDA_GPUS names the machine's GPUs, a letter each, of which a process sees some (cuda_devices.h); each has
 // $FAKE_CUDA_MEMORY bytes, and the compute capability $FAKE_CUDA_CAPABILITY. $FAKE_CUDA_DRIVER is the driver's CUDA
@@ -30,6 +31,7 @@
 
 #include "cuda_devices.h"
 #include "cuda_sockets.h"
+#include "cuda_streams.h"
 
 namespace {
 
@@ -177,10 +179,10 @@ const char* name_of(int error) {
 
 extern "C" {
 
-// How much this process holds: contexts, each as often as it is retained, memory and registrations.
+// How much this process holds: contexts, each as often as it is retained, memory, registrations, streams and events.
 int fake_cuda_live() {
   const std::lock_guard held(lock);
-  int live = static_cast<int>(blocks.size() + registered.size());
+  int live = static_cast<int>(blocks.size() + registered.size()) + fake_cuda::live_streams();
   for (const auto& [device, context] : contexts) live += context.retained;
   return live;
 }
@@ -276,7 +278,15 @@ int cuCtxSetCurrent(void* context) {
   return kSuccess;
 }
 
-int cuCtxSynchronize() { return state(); }
+int cuCtxGetCurrent(void** context) {
+  *context = current();
+  return is_ready() ? kSuccess : kNotInitialized;
+}
+
+int cuCtxSynchronize() {
+  if (state() == kSuccess) fake_cuda::finish_all();
+  return state();
+}
 
 int cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   if (state() != kSuccess) return state();
@@ -297,27 +307,50 @@ int cuMemAlloc_v2(Address* address, std::size_t size) {
   return add(address, base, {name, size, false});
 }
 
-int cuMemFree_v2(Address address) { return remove(address, false); }
+// Waits for all work, as the real one does.
+int cuMemFree_v2(Address address) {
+  if (state() == kSuccess) fake_cuda::finish_all();
+  return remove(address, false);
+}
 
 int cuMemsetD8_v2(Address address, unsigned char value, std::size_t count) {
-  if (state() == kSuccess) std::memset(reinterpret_cast<void*>(address), value, count);
+  if (state() == kSuccess) {
+    fake_cuda::give(nullptr, [=] { std::memset(reinterpret_cast<void*>(address), value, count); });
+  }
   return state();
 }
 
 int cuMemsetD32_v2(Address address, unsigned word, std::size_t count) {
   if (fault("cuMemsetD32_v2")) return kNotSupported;
-  std::fill_n(reinterpret_cast<unsigned*>(address), count, word);
+  if (state() == kSuccess) {
+    fake_cuda::give(nullptr, [=] { std::fill_n(reinterpret_cast<unsigned*>(address), count, word); });
+  }
   return state();
 }
 
+// As from memory that is not page-locked: it returns once the bytes are on their way.
 int cuMemcpyHtoD_v2(Address to, const void* from, std::size_t size) {
-  if (state() == kSuccess) std::memcpy(reinterpret_cast<void*>(to), from, size);
+  if (state() != kSuccess) return state();
+  fake_cuda::finish(nullptr);
+  const auto* bytes = static_cast<const char*>(from);
+  fake_cuda::give(nullptr, [to, sent = std::vector<char>(bytes, bytes + size)] {
+    std::memcpy(reinterpret_cast<void*>(to), sent.data(), sent.size());
+  });
+  return kSuccess;
+}
+
+int cuMemcpyHtoDAsync_v2(Address to, const void* from, std::size_t size, void* stream) {
+  if (state() == kSuccess) {
+    fake_cuda::give(stream, [=] { std::memcpy(reinterpret_cast<void*>(to), from, size); });
+  }
   return state();
 }
 
 int cuMemcpyDtoH_v2(void* to, Address from, std::size_t size) {
-  if (state() == kSuccess) std::memcpy(to, reinterpret_cast<const void*>(from), size);
-  return state();
+  if (state() != kSuccess) return state();
+  fake_cuda::finish(nullptr);
+  std::memcpy(to, reinterpret_cast<const void*>(from), size);
+  return kSuccess;
 }
 
 int cuIpcGetMemHandle(IpcHandle* handle, Address address) {

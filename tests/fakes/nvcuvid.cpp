@@ -1,9 +1,11 @@
 // A stand-in for libnvcuvid with two NVDEC units of an H100's kind, over FFmpeg's decoders in software. It calls back
 // in the order that makes a user's life hardest: pictures are shown before the next one is decoded to their surface.
+// The parser exchanges timestamps (nvcuvid_times.h). What is mapped is there when its stream has been waited for.
 //
 // $FAKE_CUVID_FAULT names a call that fails ("create", "map", "decode"), or what the stream does to it ("damage": a
-// picture is found damaged; "fields": pictures come in fields; "silence": packets have no pictures); a number behind
-// it, "decode 7", says after how many calls.
+// picture is found damaged; "fields": pictures come in fields; "silence": packets have no pictures; "twice": packets
+// have two; "stamps": the parser takes timestamps that it was not told to take); a number behind it, "decode 7", says
+// after how many calls.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -24,6 +27,7 @@ extern "C" {
 }
 
 #include "engines/nvdec/cuvid_abi.h"
+#include "nvcuvid_times.h"
 
 namespace {
 
@@ -33,6 +37,7 @@ enum Result { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext
 
 constexpr int kH264 = 4;
 constexpr int kHevc = 8;
+constexpr int kVp8 = 9;
 constexpr int k420 = 1;
 constexpr int kSurfaces = 16;  // that the parser takes for any stream
 constexpr int kErrorStatus = 8;
@@ -43,41 +48,68 @@ struct FreeFrame {
 struct FreeContext {
   void operator()(AVCodecContext* context) const { avcodec_free_context(&context); }
 };
-using Frames = std::map<long long, std::unique_ptr<AVFrame, FreeFrame>>;  // by timestamp
+using Frames = std::map<long long, std::unique_ptr<AVFrame, FreeFrame>>;  // by the packet that they come from
 
 // What the parser tells the decoder of a picture, behind what any user may know.
 struct Picture {
   CuvidPicture head;
-  long long timestamp;
+  long long packet;
   const Frames* frames;
 };
 
 struct Parser {
   CuvidParserInfo info;
-  std::unique_ptr<AVCodecContext, FreeContext> software;
-  std::vector<uint8_t> header;
-  bool begun = false;
-  std::set<int> busy;                   // surfaces of pictures that are to be shown
-  std::map<long long, int> surface_of;  // by timestamp
-  std::deque<long long> to_show;
-  Frames frames;
+  Times times;
+  std::unique_ptr<AVCodecContext, FreeContext> software{};
+  std::vector<uint8_t> header{};
+  long long packet = -1;                  // at hand
+  std::set<int> busy{};                   // surfaces of pictures that are to be shown or referred to
+  std::map<long long, int> surface_of{};  // by packet
+  std::deque<long long> to_show{};
+  int hidden = -1;  // surface of the last picture that is only referred to
+  Frames frames{};
+};
+
+// Memory that pictures are copied to, which others are copied to later.
+struct Output {
+  std::vector<uint8_t> bytes{};
+  bool mapped = false;
 };
 
 struct Decoder {
   CuvidCreateInfo info;
   std::map<int, Picture> surfaces;
   std::set<int> damaged;
-  std::map<unsigned long long, std::vector<uint8_t>> mapped;
+  std::vector<Output> outputs;
 };
 
 std::mutex lock;
 std::map<std::string, int, std::less<>> counts;
 int live = 0;
 
+template <class Function>
+Function* of_driver(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
+}
+
 bool is_current() {
-  static const auto synchronize =
-      reinterpret_cast<int (*)()>(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuCtxSynchronize"));
-  return synchronize() == kSuccess;
+  static const auto get = of_driver<int(void**)>("cuCtxGetCurrent");
+  void* context = nullptr;
+  return get(&context) == kSuccess && context != nullptr;
+}
+
+// Copy bytes when the stream comes to it.
+int copy_later(std::vector<uint8_t> from, uint8_t* to, void* stream) {
+  struct Copy {
+    std::vector<uint8_t> from;
+    uint8_t* to;
+  };
+  static const auto launch = of_driver<int(void*, void (*)(void*), void*)>("cuLaunchHostFunc");
+  const auto run = [](void* data) {
+    const std::unique_ptr<Copy> copy(static_cast<Copy*>(data));
+    std::ranges::copy(copy->from, copy->to);
+  };
+  return launch(stream, run, new Copy{std::move(from), to});
 }
 
 // Count a call; true if it is to fail.
@@ -92,11 +124,10 @@ bool fails(std::string_view call) {
 
 int show(Parser& parser, size_t held_back) {
   while (parser.to_show.size() > held_back) {
-    const long long timestamp = parser.to_show.front();
+    const int surface = parser.surface_of.at(parser.to_show.front());
     parser.to_show.pop_front();
-    const int surface = parser.surface_of.at(timestamp);
     parser.busy.erase(surface);
-    CuvidShown shown{surface, 1, 0, 0, timestamp};
+    CuvidShown shown{surface, 1, 0, 0, parser.times.shown(surface)};
     if (parser.info.on_display(parser.info.user, &shown) == 0) return kUnknown;
   }
   return kSuccess;
@@ -106,11 +137,18 @@ void collect(Parser& parser) {
   for (;;) {
     std::unique_ptr<AVFrame, FreeFrame> frame(av_frame_alloc());
     if (avcodec_receive_frame(parser.software.get(), frame.get()) < 0) return;
-    const long long timestamp = frame->pts;
-    if (!parser.surface_of.contains(timestamp)) continue;
-    parser.to_show.push_back(timestamp);
-    parser.frames[timestamp] = std::move(frame);
+    const long long packet = frame->pts;
+    if (!parser.surface_of.contains(packet)) continue;
+    parser.to_show.push_back(packet);
+    parser.frames[packet] = std::move(frame);
   }
+}
+
+// A picture of VP8 that does not come out at once never does; it is referred to until there is another one.
+void note_hidden(Parser& parser) {
+  if (parser.info.codec != kVp8 || parser.frames.contains(parser.packet)) return;
+  parser.busy.erase(parser.hidden);
+  parser.hidden = parser.surface_of.at(parser.packet);
 }
 
 int tell_of_sequence(Parser& parser) {
@@ -129,14 +167,15 @@ int tell_of_sequence(Parser& parser) {
   return parser.info.on_sequence(parser.info.user, &format);
 }
 
-int decode(Parser& parser, long long timestamp) {
+int decode(Parser& parser, std::optional<long long> timestamp) {
   int surface = 0;
   while (parser.busy.contains(surface)) ++surface;
   if (surface >= kSurfaces) return kUnknown;
   parser.busy.insert(surface);
-  parser.surface_of[timestamp] = surface;
+  parser.surface_of[parser.packet] = surface;
+  parser.times.decoded(surface, timestamp);
   const int fields = fails("fields") ? 1 : 0;
-  Picture picture{{0, 0, surface, fields}, timestamp, &parser.frames};
+  Picture picture{{0, 0, surface, fields}, parser.packet, &parser.frames};
   return parser.info.on_decode(parser.info.user, &picture.head) == 0 ? kUnknown : kSuccess;
 }
 
@@ -178,7 +217,7 @@ int fake_cuvid_live() { return live; }
 int fake_cuvid_count(const char* call) { return counts[call]; }
 
 int cuvidGetDecoderCaps(CuvidCaps* caps) {
-  const bool known = caps->codec == kH264 || caps->codec == kHevc;
+  const bool known = caps->codec == kH264 || caps->codec == kHevc || caps->codec == kVp8;
   caps->supported = known && caps->chroma == k420 && caps->bit_depth_minus_8 <= (caps->codec == kHevc ? 4U : 0U);
   if (caps->supported == 0) return kSuccess;
   caps->engines = 2;
@@ -191,9 +230,10 @@ int cuvidGetDecoderCaps(CuvidCaps* caps) {
 
 int cuvidCreateVideoParser(void** parser, CuvidParserInfo* info) {
   fails("parser");
-  const AVCodec* codec = avcodec_find_decoder(info->codec == kH264 ? AV_CODEC_ID_H264 : AV_CODEC_ID_HEVC);
-  auto made = std::make_unique<Parser>();
-  made->info = *info;
+  const AVCodec* codec = avcodec_find_decoder(info->codec == kH264   ? AV_CODEC_ID_H264
+                                              : info->codec == kHevc ? AV_CODEC_ID_HEVC
+                                                                     : AV_CODEC_ID_VP8);
+  auto made = std::make_unique<Parser>(Parser{.info = *info, .times = Times(info->clock_rate)});
   made->software.reset(avcodec_alloc_context3(codec));
   made->software->thread_count = 1;
   made->software->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
@@ -218,10 +258,11 @@ int cuvidParseVideoData(void* handle, CuvidPacket* packet) {
     if (status == kSuccess) parser.info.on_display(parser.info.user, nullptr);
     return status;
   }
-  if ((packet->flags & kCuvidTimestamp) == 0) {
+  if (parser.packet < 0 && packet->flags == 0) {
     parser.header.assign(packet->data, packet->data + packet->bytes);
     return kSuccess;
   }
+  ++parser.packet;
   if (fails("silence")) return kSuccess;
   std::vector<uint8_t> bytes = std::move(parser.header);
   parser.header.clear();
@@ -231,15 +272,19 @@ int cuvidParseVideoData(void* handle, CuvidPacket* packet) {
   AVPacket* coded = av_packet_alloc();
   coded->data = bytes.data();
   coded->size = static_cast<int>(size);
-  coded->pts = packet->timestamp;
+  coded->pts = parser.packet;
   avcodec_send_packet(parser.software.get(), coded);
   av_packet_free(&coded);
-  if (!parser.begun && tell_of_sequence(parser) == 0) return kUnknown;
-  parser.begun = true;
+  if (parser.packet == 0 && tell_of_sequence(parser) == 0) return kUnknown;
   if (show(parser, parser.info.display_delay) != kSuccess) return kUnknown;
-  const int status = decode(parser, packet->timestamp);
+  const bool stamped = (packet->flags & kCuvidTimestamp) != 0 || fails("stamps");
+  const auto timestamp = stamped ? std::optional(packet->timestamp) : std::nullopt;
+  if (decode(parser, timestamp) != kSuccess || (fails("twice") && decode(parser, timestamp) != kSuccess)) {
+    return kUnknown;
+  }
   collect(parser);
-  return status;
+  note_hidden(parser);
+  return kSuccess;
 }
 
 int cuvidCreateDecoder(void** decoder, CuvidCreateInfo* info) {
@@ -247,7 +292,8 @@ int cuvidCreateDecoder(void** decoder, CuvidCreateInfo* info) {
   if (fails("create")) return kOutOfMemory;
   if (info->surfaces < kSurfaces || info->target_width % 2 != 0 || info->mapped_surfaces == 0) return kInvalidValue;
   ++live;
-  *decoder = new Decoder{.info = *info, .surfaces = {}, .damaged = {}, .mapped = {}};
+  *decoder =
+      new Decoder{.info = *info, .surfaces = {}, .damaged = {}, .outputs = std::vector<Output>(info->mapped_surfaces)};
   return kSuccess;
 }
 
@@ -255,8 +301,8 @@ int cuvidReconfigureDecoder(void* handle, CuvidReconfigureInfo* info) {
   Decoder& decoder = *static_cast<Decoder*>(handle);
   fails("reconfigure");
   if (!is_current()) return kInvalidContext;
-  if (info->width > decoder.info.max_width || info->height > decoder.info.max_height || !decoder.mapped.empty())
-    return kInvalidValue;
+  const bool mapped = std::ranges::any_of(decoder.outputs, &Output::mapped);
+  if (info->width > decoder.info.max_width || info->height > decoder.info.max_height || mapped) return kInvalidValue;
   decoder.info.target_width = info->target_width;
   decoder.info.target_height = info->target_height;
   decoder.surfaces.clear();
@@ -292,27 +338,31 @@ int cuvidMapVideoFrame64(void* handle, int surface, unsigned long long* address,
   if (!is_current()) return kInvalidContext;
   if (fails("map")) return kOutOfMemory;
   Decoder& decoder = *static_cast<Decoder*>(handle);
-  if (decoder.mapped.size() >= decoder.info.mapped_surfaces || mapping->unpaired_field != 0) return kInvalidValue;
+  const auto output = std::ranges::find(decoder.outputs, false, &Output::mapped);
+  if (output == decoder.outputs.end() || mapping->unpaired_field != 0) return kInvalidValue;
   const Picture& picture = decoder.surfaces.at(surface);
-  const auto frame = picture.frames->find(picture.timestamp);
+  const auto frame = picture.frames->find(picture.packet);
   if (frame == picture.frames->end()) return kInvalidValue;  // not decoded: the surface was given to another picture
   const auto width = static_cast<int>(decoder.info.target_width);
   *pitch = static_cast<unsigned>(width * 2 + 255) / 256 * 256;
   std::vector<uint8_t> bytes =
       interleave(*frame->second, static_cast<int>(*pitch), width, static_cast<int>(decoder.info.target_height));
-  *address = reinterpret_cast<unsigned long long>(bytes.data());
-  decoder.mapped[*address] = std::move(bytes);
+  output->bytes.assign(bytes.size(), 0x5A);
+  output->mapped = true;
+  *address = reinterpret_cast<unsigned long long>(output->bytes.data());
   ++live;
-  return kSuccess;
+  return copy_later(std::move(bytes), output->bytes.data(), mapping->stream);
 }
 
 int cuvidUnmapVideoFrame64(void* handle, unsigned long long address) {
   if (!is_current()) return kInvalidContext;
-  auto& mapped = static_cast<Decoder*>(handle)->mapped;
-  const auto found = mapped.find(address);
-  if (found == mapped.end()) return kInvalidValue;
-  std::ranges::fill(found->second, 0xAA);  // whoever still reads it will notice
-  mapped.erase(found);
+  Decoder& decoder = *static_cast<Decoder*>(handle);
+  const auto found = std::ranges::find_if(decoder.outputs, [&](const Output& output) {
+    return output.mapped && reinterpret_cast<unsigned long long>(output.bytes.data()) == address;
+  });
+  if (found == decoder.outputs.end()) return kInvalidValue;
+  std::ranges::fill(found->bytes, 0xAA);  // whoever still reads it will notice
+  found->mapped = false;
   --live;
   return kSuccess;
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import fake_cuda
 import pytest
-from flashcodec_clips import CLIPS, FFMPEG, FORMATS, HIDDEN, ClipMaker, run_ffmpeg
+from flashcodec_clips import CLIPS, FFMPEG, FORMATS, HIDDEN, SAME_TIMES, ClipMaker, run_ffmpeg
 from once import once, run_folder
 
 
@@ -20,7 +20,7 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> ClipMaker:
 
 def encode_clip(path: Path) -> None:
     """Encode the clip of that name."""
-    source, arguments = (CLIPS | FORMATS | HIDDEN)[path.name]
+    source, arguments = (CLIPS | FORMATS | HIDDEN | SAME_TIMES)[path.name]
     command = ["-f", "lavfi", "-i", source, "-threads", "1", *arguments]
     # libvpx makes alternate references only of what it has seen before.
     passes = [[]] if "-auto-alt-ref" not in arguments else [["-pass", n, "-passlogfile", str(path)] for n in "12"]
@@ -42,4 +42,4 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypat
 
 def build_gpu(folder: Path) -> None:
     folder.mkdir()
-    fake_cuda.build_decoders(fake_cuda.build(folder))
+    fake_cuda.build_jpeg(fake_cuda.build_decoders(fake_cuda.build(folder)))

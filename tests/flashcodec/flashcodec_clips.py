@@ -148,6 +148,11 @@ HIDDEN = {
     "av1_hidden.mp4": (_TEST, _AV1_SPLIT),
 }
 
+# As CLIPS: frames that have a time together, of which the first one to be decoded is not the first one to be shown.
+SAME_TIMES = {
+    "h264_same_times.mp4": (_TEST, [*X264, "-g", "25", "-bf", "3", "-bsf:v", "setts=pts=floor(PTS/1024)*1024+1024"]),
+}
+
 ClipMaker = Callable[[str], Path]  # the `clip` fixture
 
 

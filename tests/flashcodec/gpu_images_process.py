@@ -1,11 +1,17 @@
 """Decode JPEGs by a stand-in for a GPU's hardware, in a process of its own; prints "the same" if each is laid out as
 the stand-in's picture is on the host, and what it does not decode is left to Pillow.
+
+gpu_images_process.py COUNT [NUMBER:KIND...]: so many at once, of which those numbers are "cut" short or "progressive";
+prints as JSON the sizes of the batches, and what became of each: "the same", "another" or "left to Pillow".
 """
 
 import ctypes
 import gc
 import io
+import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from flashcodec.image import GpuImages
@@ -60,10 +66,34 @@ def decode_all() -> None:
     refused(images)
 
 
+def decode_at_once(count: int, kinds: dict[int, str]) -> dict[str, list[Any]]:
+    images, layout = GpuImages(), RGBLayout(40, 60)
+
+    def decode(number: int) -> str:
+        width = 64 + number
+        kind = kinds.get(number)
+        data = encoded(width, 48, 1, progressive=kind == "progressive")
+        found = images.image_in_layout(data[:-2] if kind == "cut" else data, layout)
+        if found is None:
+            return "left to Pillow"
+        return "the same" if bytes_of(found) == expected(width, 48, 1, layout) else "another"
+
+    with ThreadPoolExecutor(count) as pool:
+        results = list(pool.map(decode, range(count)))
+    library = ctypes.CDLL("libnvjpeg.so.13")
+    batches = [library.fake_nvjpeg_batch(number) for number in range(library.fake_nvjpeg_batches())]
+    return {"batches": batches, "results": results}
+
+
 def main() -> None:
+    if sys.argv[1:]:
+        kinds = [argument.split(":") for argument in sys.argv[2:]]
+        print(json.dumps(decode_at_once(int(sys.argv[1]), {int(number): kind for number, kind in kinds})))
+        return
     decode_all()
     gc.collect()
     assert ctypes.CDLL("libnvjpeg.so.13").fake_nvjpeg_live() == 0
+    assert ctypes.CDLL("libnvjpeg.so.13").fake_nvjpeg_in_software() == 0
     assert ctypes.CDLL("libcuda.so.1").fake_cuda_live() == 0
     print("the same")
 

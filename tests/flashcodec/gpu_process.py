@@ -19,14 +19,19 @@ DATA_OFFSET = 32  # of DLManagedTensorVersioned's tensor: version, manager_ctx, 
 CALLS = ("parser", "create", "reconfigure", "decode", "map")  # of the stand-in for libnvcuvid
 
 
-def bytes_of(array: Any) -> bytes:
-    """Return the bytes of an array on a GPU whose memory is the host's, as that of the stand-in is."""
+def address_of(array: Any) -> int:
+    """Return where an array lies."""
     capsule = array.__dlpack__(max_version=(1, 0))
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     data = ctypes.c_void_p.from_address(pointer(capsule, VERSIONED) + DATA_OFFSET).value
     assert data is not None
-    return ctypes.string_at(data, int(np.prod(array.shape)))
+    return data
+
+
+def bytes_of(array: Any) -> bytes:
+    """Return the bytes of an array on a GPU whose memory is the host's, as that of the stand-in is."""
+    return ctypes.string_at(address_of(array), int(np.prod(array.shape)))
 
 
 def decode(codec: flashcodec.FlashCodec, path: str, frames: list[int], options: dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +80,8 @@ def left_behind() -> dict[str, Any]:
     if not hasattr(cuda, "fake_cuda_live"):
         return {}
     live = [cuda.fake_cuda_live(), cuvid.fake_cuvid_live()]
-    return {"live": live, "calls": {call: cuvid.fake_cuvid_count(call.encode()) for call in CALLS}}
+    calls = {call: cuvid.fake_cuvid_count(call.encode()) for call in CALLS}
+    return {"live": live, "calls": calls, "behind_default": cuda.fake_cuda_streams_behind_default()}
 
 
 def main() -> None:

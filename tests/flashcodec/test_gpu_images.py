@@ -1,5 +1,6 @@
 """JPEGs by a GPU's hardware, over stand-ins for its libraries: what is laid out, and what is left to Pillow."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,37 @@ def test_pictures_are_laid_out_as_on_the_host() -> None:
     pytest.importorskip("PIL")
     done = run(str(PROCESS))
     assert (done.stdout, done.returncode) == ("the same\n", 0), done.stderr
+
+
+@pytest.mark.usefixtures("hardware")
+@pytest.mark.parametrize(
+    ("others", "batches"),
+    [([], [1, 5]), (["0:progressive", "3:progressive"], [1, 3]), (["1:cut", "4:cut"], None)],
+    ids=["sound", "progressive", "damaged"],
+)
+def test_what_is_at_hand_at_the_same_time_is_decoded_together(
+    monkeypatch: pytest.MonkeyPatch, others: list[str], batches: list[int] | None
+) -> None:
+    """The first picture alone, and those that come meanwhile at once; what is left to Pillow spoils no other."""
+    pytest.importorskip("PIL")
+    monkeypatch.setenv("FAKE_NVJPEG_GATHER", "6")
+    done = run(str(PROCESS), "6", *others)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    left = {int(other[0]) for other in others}
+    assert found["results"] == ["left to Pillow" if number in left else "the same" for number in range(6)]
+    if batches is not None:
+        assert found["batches"] == batches
+
+
+@pytest.mark.usefixtures("hardware")
+def test_nvjpeg_is_found_where_pip_puts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packages = tmp_path / "packages/nvidia/cu13/lib"
+    packages.mkdir(parents=True)
+    (tmp_path / "libraries" / fake_cuda.JPEG).rename(packages / fake_cuda.JPEG)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+    done = run("-c", "from flashcodec.image import GpuImages; GpuImages(0); print('found')")
+    assert done.stdout == "found\n", done.stderr
 
 
 @pytest.mark.usefixtures("hardware")

@@ -29,6 +29,7 @@ def test_short_clips_are_decoded_by_cores(clip: ClipMaker) -> None:
         "decoded_on": ["cpu"],
         "live": [0, 0],
         "calls": dict.fromkeys(CALLS, 0),
+        "behind_default": 0,
     }
 
 

@@ -1,5 +1,6 @@
 """NVDEC by its own library, over a stand-in that decodes in software: what is fed, copied out, kept and given up."""
 
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,14 @@ CLIPS = [
     "h264_opengop.ts",
     "h264_pyramid.flv",
     "h264_edit_list.mp4",
+    "h264_same_times.mp4",
     "h264_tagged.mp4",
     "rotated.mp4",
     "hevc_opengop.mp4",
     "hevc_pyramid.mkv",
     "hevc_closed_gop.ts",
     "hevc_10bit_layers.mp4",
+    "vp8_hidden.webm",
 ]
 LONG = "h264_long.mp4"  # 800 frames, a key frame every 50
 SOME = list(range(0, 800, 9))
@@ -45,6 +48,33 @@ def test_frames_are_those_that_cores_decode(clip: ClipMaker, name: str) -> None:
         found = run(clip(name), "cuda:0", frames, "gpu")
         check(found, clip(name), frames)
         assert (found["decoded_on"], found["fallbacks"]) == (["gpu"], 0)
+
+
+def with_an_end(path: Path, milliseconds: int) -> bytes:
+    """Return a file of one track whose edit list ends there."""
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">I", data, data.index(b"elst") + 12, milliseconds)
+    return bytes(data)
+
+
+def test_a_picture_that_an_edit_list_hides_is_not_taken_for_one_before_it(clip: ClipMaker, tmp_path: Path) -> None:
+    """The last picture, shown after all others, is referred to by them and decoded before them."""
+    path = tmp_path / "ends_early.mp4"
+    path.write_bytes(with_an_end(clip("h264_bframes.mp4"), 64 * 40))
+    frames = [60, 61, 62, 63]
+    assert Bitstream(path).num_frames == 64
+    found = run(path, "cuda:0", frames, "gpu")
+    check(found, path, frames)
+    assert (found["decoded_on"], found["fallbacks"]) == (["gpu"], 0)
+
+
+def test_cores_decode_where_timestamps_are_exchanged(clip: ClipMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of VP8 tell pictures apart: the parser gives one that is shown that of one that is not."""
+    monkeypatch.setenv("FAKE_CUVID_FAULT", "stamps")
+    name = "vp8_hidden.webm"
+    frames = list(range(Bitstream(clip(name)).num_frames))
+    error = run(clip(name), "cuda:0", frames, "gpu")["error"]
+    assert "NVDEC exchanges timestamps" in error
 
 
 def test_only_what_is_wanted_is_copied_out_and_only_what_it_needs_decoded(clip: ClipMaker) -> None:
@@ -73,6 +103,7 @@ def test_decoders_are_kept_for_the_next_video_and_told_of_a_smaller_size(clip: C
         ("damage 30", "NVDEC finds damage"),
         ("fields 5", "interlaced"),
         ("silence", "NVDEC finds no picture"),
+        ("twice 5", "NVDEC finds several pictures"),
     ],
 )
 def test_cores_take_over_where_nvdec_cannot_go_on(

@@ -13,7 +13,7 @@ import fake_cuda
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FUNCTION = re.compile(r"(Function<[^;{]*>) \w+{library_?, \"(\w+)\"}")
+FUNCTION = re.compile(r"(Function<[^;{]*>) \w+{\s*library_?,\s*\"(\w+)\"}")
 NVJPEG = "nvidia/**/nvjpeg.h"  # where pip puts it, beside the library
 NVCUVID = Path("/usr/include/ffnvcodec/dynlink_cuviddec.h")
 # Ours, theirs, and the fields that are not where they are by their neighbours' sizes alone: theirs by ours.
@@ -146,8 +146,9 @@ def test_the_driver_s_functions_are_as_its_header_says(tmp_path: Path) -> None:
     assert len(functions) > 25
     lines = [
         "#include <cuda.h>",
-        '#include "native/cuda/driver.h"',
+        '#include "engines/nvdec/gpu.h"',
         "using namespace native::cuda;",
+        "using flashcodec::kNonBlocking, flashcodec::kNoTiming;",
         "template <typename... Ours, typename... Theirs>",
         "constexpr bool agree(const Function<Ours...>*, CUresult (*)(Theirs...)) {",
         "  if constexpr (sizeof...(Ours) != sizeof...(Theirs)) return false;",
@@ -158,12 +159,13 @@ def test_the_driver_s_functions_are_as_its_header_says(tmp_path: Path) -> None:
         "static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY);",
         "static_assert(kIpcLazyEnablePeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);",
         "static_assert(kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);",
+        "static_assert(kNonBlocking == CU_STREAM_NON_BLOCKING && kNoTiming == CU_EVENT_DISABLE_TIMING);",
         "static_assert(kMultiprocessors == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);",
         "static_assert(kComputeMode == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);",
         "static_assert(kCapabilityMajor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);",
         "static_assert(kCapabilityMinor == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);",
     ]
-    check(tmp_path, lines, cuda_header().parent, ROOT)
+    check(tmp_path, lines, cuda_header().parent, ROOT / "flashcodec/csrc", ROOT)
 
 
 def test_structures_and_functions_of_the_video_library_are_as_its_headers_say(tmp_path: Path) -> None:
@@ -209,7 +211,7 @@ def nvjpeg_header() -> Path:
 
 def test_the_jpeg_library_s_functions_are_as_its_header_says(tmp_path: Path) -> None:
     functions = FUNCTION.findall((ROOT / "flashcodec/csrc/engines/nvjpeg/nvjpeg_library.h").read_text())
-    assert len(functions) == 6
+    assert len(functions) == 11
     lines = [
         "#include <cstddef>",
         "#include <nvjpeg.h>",

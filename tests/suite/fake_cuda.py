@@ -24,7 +24,8 @@ def cxx() -> str:
 
 def build(folder: Path, *flags: str) -> Path:
     """Compile the stand-in for libcuda into a folder, for `use`."""
-    _compile(folder / LIBRARY, "cuda.cpp", "cuda_launch.cpp", "cuda_devices.cpp", "cuda_sockets.cpp", *flags)
+    sources = ("cuda.cpp", "cuda_streams.cpp", "cuda_launch.cpp", "cuda_devices.cpp", "cuda_sockets.cpp")
+    _compile(folder / LIBRARY, *sources, *flags)
     return folder
 
 
@@ -54,6 +55,7 @@ def _ffmpeg_flags() -> list[str]:
 
 def _compile(library: Path, *arguments: str) -> None:
     options = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", str(FLASHCODEC)]
+    options.append(f"-Wl,-soname,{library.name}")
     subprocess.run([cxx(), *options, "-o", library, *arguments], check=True, cwd=FAKES)
 
 

@@ -225,7 +225,7 @@ void Bitstream::list_packets(Input& input) {
     simple = simple && simple_order(bytes_of(*packet), format_);
     if (format_.independent) format_.independent = independent(bytes_of(*packet), format_);
     const bool key = (packet->flags & AV_PKT_FLAG_KEY) != 0;
-    table_.packets.push_back({packet->pts, packet->dts, packet->duration, packet->pos, packet->size, -1, key,
+    table_.packets.push_back({packet->pts, packet->dts, packet->duration, packet->pos, packet->size, -1, -1, key,
                               (packet->flags & AV_PKT_FLAG_DISCARD) != 0,
                               !scanned_ || shows(bytes_of(*packet), headers), key && scanned_ && gradual(*packet)});
     if (av_packet_get_side_data(packet.get(), AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr) {
@@ -244,26 +244,37 @@ void Bitstream::list_packets(Input& input) {
 void Bitstream::order_frames(bool restart_at_keys) {
   int64_t offset = 0;
   int64_t end = INT64_MIN;
-  std::vector<std::pair<int64_t, int32_t>> shown;
-  shown.reserve(table_.packets.size());
+  int64_t next = 0;  // for what has no timestamp at all
+  std::vector<std::pair<int64_t, int32_t>> times;
+  times.reserve(table_.packets.size());
   for (int32_t i = 0; i < static_cast<int32_t>(table_.packets.size()); ++i) {
     const Packet& packet = table_.packets[i];
-    if (packet.discard || !packet.shown) continue;
-    ordered_ = ordered_ && packet.pts != AV_NOPTS_VALUE;
     int64_t pts = packet.pts != AV_NOPTS_VALUE ? packet.pts : packet.dts;
-    if (pts == AV_NOPTS_VALUE) pts = shown.empty() ? 0 : av_sat_add64(shown.back().first, 1);
+    if (pts == AV_NOPTS_VALUE) pts = next;
     pts = av_sat_add64(pts, offset);
-    if (restart_at_keys && packet.key && pts < end && end != INT64_MIN) {
-      offset = av_sat_add64(offset, av_sat_sub64(end, pts));
-      pts = end;
+    if (packet.is_frame()) {
+      ordered_ = ordered_ && packet.pts != AV_NOPTS_VALUE;
+      if (restart_at_keys && packet.key && pts < end && end != INT64_MIN) {
+        offset = av_sat_add64(offset, av_sat_sub64(end, pts));
+        pts = end;
+      }
+      end = std::max(end, av_sat_add64(pts, std::max<int64_t>(packet.duration, 1)));
+      next = av_sat_add64(pts, 1);
     }
-    end = std::max(end, av_sat_add64(pts, std::max<int64_t>(packet.duration, 1)));
-    shown.emplace_back(pts, i);
+    times.emplace_back(pts, i);
   }
-  std::stable_sort(shown.begin(), shown.end(), [](auto& a, auto& b) { return a.first < b.first; });
-  for (const auto& [pts, packet] : shown) {
-    table_.packets[packet].frame = static_cast<int32_t>(frames_.size());
-    frames_.push_back(packet);
+  number_frames(std::move(times));
+}
+
+// `times`: of each packet.
+void Bitstream::number_frames(std::vector<std::pair<int64_t, int32_t>> times) {
+  std::ranges::sort(times);
+  for (int32_t order = 0; const auto& [pts, number] : times) {
+    Packet& packet = table_.packets[number];
+    packet.order = order++;
+    if (!packet.is_frame()) continue;
+    packet.frame = static_cast<int32_t>(frames_.size());
+    frames_.push_back(number);
     frame_pts_.push_back(pts);
   }
 }

@@ -88,6 +88,7 @@ class Bitstream {
   void list_packets(Input& input);
   bool gradual(const AVPacket& key) const;
   void order_frames(bool restart_at_keys);
+  void number_frames(std::vector<std::pair<int64_t, int32_t>> times);
   void find_gops();
 
   PacketTable table_;

@@ -18,10 +18,13 @@ struct Packet {
   int64_t position;  // in the source, -1 if unknown
   int32_t size;
   int32_t frame;  // its place in presentation order, -1 if it is none
+  int32_t order;  // the same among all packets, those of frames that are hidden, too
   bool key;
   bool discard;  // an edit list hides its frame
   bool shown;    // a frame comes out for it: it is not only referred to
   bool gradual;  // a key packet that was seen to be a recovery point in the middle of an intra refresh
+
+  bool is_frame() const { return shown && !discard; }
 };
 
 // What must be known of a stream to read its packets.

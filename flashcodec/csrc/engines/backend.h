@@ -26,12 +26,11 @@ struct EngineError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A packet on its way to a decoder. `frame` is its place in presentation order, -1 if it has none. If it is not
-// `wanted`, its picture is only referred to, and need not come out; if it is `rough`, either, it may be decoded without
-// the loop filter.
+// A packet on its way to a decoder, and what is known of it. If it is not `wanted`, its picture is only referred to,
+// and need not come out; if it is `rough`, either, it may be decoded without the loop filter.
 struct PacketToDecode {
   AVPacket* packet;
-  int64_t frame;
+  const Packet& known;
   bool wanted;
   bool rough;
 };

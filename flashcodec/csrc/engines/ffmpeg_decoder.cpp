@@ -77,7 +77,7 @@ void FfmpegDecoder::flush() {
 }
 
 void FfmpegDecoder::send(const PacketToDecode& packet) {
-  packet.packet->pts = packet.frame >= 0 ? packet.frame : AV_NOPTS_VALUE;
+  packet.packet->pts = packet.known.frame >= 0 ? packet.known.frame : AV_NOPTS_VALUE;
   packet.packet->dts = AV_NOPTS_VALUE;
   context_->skip_loop_filter = packet.rough ? AVDISCARD_ALL : AVDISCARD_DEFAULT;
   count_damage(avcodec_send_packet(context_.get(), packet.packet));

@@ -102,13 +102,13 @@ void SegmentDecoder::feed(int32_t number) {
     mark_damaged(number);
     return;
   }
-  const int32_t frame = stream_->packets()[number].frame;
-  const bool wanted = is_wanted(frame);
+  const Packet& known = stream_->packets()[number];
+  const bool wanted = is_wanted(known.frame);
   const bool unused = disposable(bytes_of(*packet), format_);
   if (unused && !wanted && stream_->ordered()) return;
   // A damaged packet is no reason to stop: the decoder goes on, too, and the frames wanted may be intact.
   const int damaged_before = decoder_->damaged_packets();
-  decoder_->send({packet, frame, wanted, fast_ && !wanted});
+  decoder_->send({packet, known, wanted, fast_ && !wanted});
   if (decoder_->damaged_packets() > damaged_before) mark_damaged(number);
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace flashcodec {
 
@@ -36,7 +37,7 @@ microseconds time_together(std::vector<Estimate> kinds) {
 std::vector<size_t> choose_kinds(std::span<const Estimate> kinds) {
   std::vector<size_t> by_time(kinds.size());
   std::iota(by_time.begin(), by_time.end(), 0);
-  std::ranges::stable_sort(by_time, {}, [&](size_t i) { return kinds[i].opening + kinds[i].decoding; });
+  std::ranges::sort(by_time, {}, [&](size_t i) { return std::pair(kinds[i].opening + kinds[i].decoding, i); });
   std::vector<size_t> chosen;
   std::vector<Estimate> team;
   for (const size_t next : by_time) {

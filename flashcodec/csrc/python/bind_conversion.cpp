@@ -116,8 +116,7 @@ void write_on_gpu(Picture picture, Orientation orientation, const Layout& layout
     picture.planes[i] = reinterpret_cast<const uint8_t*>(planes.back().get());
   }
   const std::shared_ptr<uint8_t[]> group = gpu->take(out.size());
-  write_points(points, picture, orientation, layout, group.get());
-  points.fence();
+  points.finish([&] { write_points(points, picture, orientation, layout, group.get()); });
   const auto now = gpu->current();
   const auto& driver = gpu->driver();
   driver.call(driver.copy_to_host, out.data(), reinterpret_cast<native::cuda::Address>(group.get()), out.size());

@@ -87,7 +87,7 @@ native::NamedObject<"numpy.typing.NDArray[numpy.uint8]"> take_data(Output& outpu
   uint8_t* data = output.data.get();
   const py::capsule owner(new Bytes(std::move(output.data)),
                           [](void* p) { std::default_delete<Bytes>()(static_cast<Bytes*>(p)); });
-  return py::array_t<uint8_t>({size}, data, owner);
+  return py::array_t<uint8_t>(size, data, owner);
 }
 
 // The bytes of an output on a GPU as an array of this shape that owns them.

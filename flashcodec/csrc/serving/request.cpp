@@ -35,8 +35,7 @@ void Request::order_groups(const std::vector<int64_t>& frames) {
   const auto frame = [&](int32_t place) { return frames[std::min(place, count_ - 1)]; };
   order_.resize(groups_left_);
   std::iota(order_.begin(), order_.end(), 0);
-  std::stable_sort(order_.begin(), order_.end(),
-                   [&](int32_t a, int32_t b) { return frame(a * size) < frame(b * size); });
+  std::ranges::sort(order_, {}, [&](int32_t group) { return std::pair(frame(group * size), group); });
   frames_.reserve(order_.size() * size);
   for (const int32_t group : order_) {
     for (int32_t i = 0; i < size; ++i) frames_.push_back(frame(group * size + i));

@@ -9,7 +9,7 @@ SegmentJob::SegmentJob(RequestPtr request, Segment segment)
     : request_(std::move(request)), segment_(std::move(segment)) {
   for (int32_t place = segment_.first; place < segment_.last; ++place)
     slots_.push_back({request_->frames()[place], place});
-  std::stable_sort(slots_.begin(), slots_.end(), [](const Slot& a, const Slot& b) { return a.frame < b.frame; });
+  std::ranges::sort(slots_, {}, [](const Slot& slot) { return std::pair(slot.frame, slot.place); });
   groups_.resize((segment_.last - segment_.first) / group_frames());
   for (Group& group : groups_) group.missing = group_frames();
 }

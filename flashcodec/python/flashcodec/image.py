@@ -4,13 +4,15 @@ Needs Pillow (`pip install pillow`), which is imported when first used. JPEGs ta
 simplejpeg.
 """
 
+import ctypes
 import io
 import os
-import threading
+import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,15 +97,16 @@ def image_in_layout(source: ImageSource, layout: Layout, max_pixels: int = MAX_P
 class GpuImages:
     """JPEGs decoded by a GPU's hardware for them, into its memory; any number of threads may use it.
 
+    What threads ask for while the hardware is at work is decoded together afterwards.
+
     Its pixels are not quite Pillow's: the transform is another, and so is what is made of shared chroma.
 
     Raises RuntimeError if the GPU has no such hardware, or it cannot be used.
     """
 
     def __init__(self, gpu: int = 0) -> None:
-        self._gpu = gpu
-        self._of_thread = threading.local()
-        self._decoder()
+        _load_nvjpeg()
+        self._decoder = _core.JpegDecoder(gpu)
 
     def image_in_layout(
         self, source: ImageSource, layout: Layout, max_pixels: int = MAX_PIXELS
@@ -120,13 +123,14 @@ class GpuImages:
         data = _bytes_or_path(source)
         data = memoryview(data.read_bytes()) if isinstance(data, Path) else data
         sized = layout.sized(*size)
-        return self._decoder().decode(data, *turn, sized.to_core(), list(sized.group_shape(1)))
+        return self._decoder.decode(data, *turn, sized.to_core(), list(sized.group_shape(1)))
 
-    def _decoder(self) -> "_core.JpegDecoder":
-        if not hasattr(self._of_thread, "decoder"):
-            self._of_thread.decoder = _core.JpegDecoder(self._gpu)
-        decoder: _core.JpegDecoder = self._of_thread.decoder
-        return decoder
+
+def _load_nvjpeg() -> None:
+    """Load nvJPEG from where pip puts it, if it is there: the core finds what is loaded by its name."""
+    for library in chain.from_iterable(Path(folder).glob("nvidia/*/lib/libnvjpeg.so.1[23]") for folder in sys.path):
+        with suppress(OSError):  # the core says what is wrong
+            ctypes.CDLL(str(library))
 
 
 def _decode(source: ImageSource, max_pixels: int, kept: bool) -> npt.NDArray[np.uint8]:

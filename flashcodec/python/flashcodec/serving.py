@@ -31,7 +31,8 @@ class DecodingOutput:
     Attributes:
         data: uint8 of the layout's `group_shape(1)` (the last group of the list is filled up by repeating its last
             frame); None with an error, and on a GPU.
-        gpu_data: the same on a GPU, for `from_dlpack` of an array library; all of it is written.
+        gpu_data: the same on a GPU, for `from_dlpack` of an array library; all of it is written. Whoever lets go of it
+            has waited for what reads it on another stream than the default one.
         done: nothing more comes of this request.
         engine: which engine decoded it, from 0.
         decoded_on: what that engine is: a core ("cpu"), or units of a GPU ("gpu").

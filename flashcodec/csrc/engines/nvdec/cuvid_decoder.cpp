@@ -17,13 +17,13 @@ constexpr int kDisplayDelay = 4;
 constexpr unsigned kFirstSurfaces = 1;
 constexpr int kUnspecified = 2;  // of the matrices of ITU-T H.273; 0 is RGB, which NVDEC does not decode
 
-// The parser waits for the packet after that to know that a picture ends, unless it is told.
-bool ends_with_packet(AVCodecID codec) { return codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC; }
+bool packets_are_pictures(AVCodecID codec) { return codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC; }
 
 }  // namespace
 
 CuvidDecoder::CuvidDecoder(const Bitstream& stream, int codec, GpuPtr gpu, DecoderPool& pool)
     : codec_(codec),
+      one_picture_(packets_are_pictures(stream.parameters().codec_id)),
       max_pixels_(stream.limits().max_pixels),
       gpu_(std::move(gpu)),
       pool_(pool),
@@ -88,6 +88,9 @@ void CuvidDecoder::destroy_parser() {
 void CuvidDecoder::flush() {
   current_.reset();
   due_.clear();
+  newest_ = -1;
+  frames_.clear();
+  orders_.clear();
   wanted_.clear();
   unchecked_.clear();
   filter_.flush();
@@ -100,23 +103,30 @@ void CuvidDecoder::flush() {
 }
 
 void CuvidDecoder::parse(std::span<const uint8_t> data, unsigned long flags) {
-  CuvidPacket packet{flags, static_cast<unsigned long>(data.size()), data.data(), frame_};
+  CuvidPacket packet{flags, static_cast<unsigned long>(data.size()), data.data(), order_};
   const native::cuda::Result result = CuvidLibrary::get().parse.pointer(parser_, &packet);
   if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
   gpu_->driver().check("cuvidParseVideoData", result);
 }
 
+// The parser waits for the packet after that to know that a picture ends, unless it is told. A picture that is not
+// shown has no timestamp that one shown could be given.
+unsigned long CuvidDecoder::flags_of(const PacketToDecode& packet) const {
+  return (packet.known.shown ? kCuvidTimestamp : 0) | (one_picture_ ? kCuvidEndOfPicture : 0);
+}
+
 void CuvidDecoder::send(const PacketToDecode& packet) {
-  frame_ = packet.frame;
-  heard_ = false;
-  if (packet.wanted) wanted_.insert(packet.frame);
-  const unsigned long flags = kCuvidTimestamp | (ends_with_packet(parameters_->codec_id) ? kCuvidEndOfPicture : 0UL);
+  bool sound = true;
   on_gpu([&] {
     if (!begun_ && !filter_.header().empty()) parse(filter_.header(), 0);
     begun_ = true;
-    if (!filter_.filter(*packet.packet, [&](std::span<const uint8_t> data) { parse(data, flags); })) heard_ = false;
+    order_ = packet.known.order;
+    pictures_ = 0;
+    frames_[order_] = packet.known.frame;
+    if (packet.wanted) wanted_.insert(packet.known.frame);
+    sound = filter_.filter(*packet.packet, [&](std::span<const uint8_t> data) { parse(data, flags_of(packet)); });
   });
-  if (!heard_) throw EngineError("NVDEC finds no picture in packets of this stream");
+  if (!sound || (one_picture_ && pictures_ == 0)) throw EngineError("NVDEC finds no picture in packets of this stream");
 }
 
 void CuvidDecoder::drain() {
@@ -172,16 +182,28 @@ int CuvidDecoder::on_decode(CuvidPicture& picture) {
     if (due.shown.surface == picture.surface && due.mapped == nullptr) due.mapped = decoder_->map(due.shown);
   }
   if (unchecked_.contains(picture.surface)) check(picture.surface);
+  if (++pictures_ > 1 && one_picture_) throw EngineError("NVDEC finds several pictures in a packet of this stream");
   decoder_->decode(picture);
   unchecked_.insert(picture.surface);
-  heard_ = true;
+  orders_[picture.surface] = order_;
   return 1;
 }
 
 int CuvidDecoder::on_display(CuvidShown& shown) {
-  heard_ = true;
-  if (wanted_.erase(shown.timestamp) > 0) due_.push_back({shown, nullptr});
+  const int64_t frame = frames_.at(order_of(shown));
+  if (wanted_.erase(frame) > 0) due_.push_back({shown, frame, nullptr});
   return 1;
+}
+
+int64_t CuvidDecoder::order_of(const CuvidShown& shown) {
+  const auto decoded = orders_.find(shown.surface);
+  if (decoded == orders_.end()) throw EngineError("NVDEC shows a picture that it has not decoded");
+  if (one_picture_) return decoded->second;
+  const int64_t order = shown.timestamp;
+  if (order < decoded->second || order <= newest_ || !frames_.contains(order)) {
+    throw EngineError("NVDEC exchanges timestamps of this stream");
+  }
+  return newest_ = order;
 }
 
 void CuvidDecoder::check(int surface) const {
@@ -201,7 +223,7 @@ const DecodedPicture* CuvidDecoder::receive() {
   const DecoderShape& shape = decoder_->shape();
   const SurfaceFormat surface{shape.chroma, shape.bit_depth};
   decoded_ = {.picture = surface.picture(format_, current_->data(), current_->pitch(), shape.width, shape.height),
-              .frame = due.shown.timestamp};
+              .frame = due.frame};
   return &decoded_;
 }
 

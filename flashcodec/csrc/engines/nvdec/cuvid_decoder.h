@@ -1,4 +1,8 @@
 // NVDEC by its own library: only pictures that are wanted leave the decoder.
+//
+// Which packet a picture comes from must not rest on the parser's timestamps alone. Where those of the first pictures
+// do not rise as pictures are shown, the parser takes them for decoding times and exchanges them from then on
+// (VulkanVideoDecoder.cpp of NVIDIA's Vulkan-Video-Samples); pictures that are never shown count.
 #pragma once
 
 #include <deque>
@@ -35,6 +39,7 @@ class CuvidDecoder : public PictureDecoder {
   // A picture to come out, that has been copied out already if its surface is needed for another one.
   struct Due {
     CuvidShown shown;
+    int64_t frame;
     std::unique_ptr<MappedPicture> mapped;
   };
 
@@ -45,15 +50,21 @@ class CuvidDecoder : public PictureDecoder {
   void make_parser();
   void destroy_parser();
   void parse(std::span<const uint8_t> data, unsigned long flags);
+  unsigned long flags_of(const PacketToDecode& packet) const;
   int on_sequence(CuvidFormat& format);
   int on_decode(CuvidPicture& picture);
   int on_display(CuvidShown& shown);
+  // Return the place in presentation order, hidden frames included, of what the parser shows.
+  int64_t order_of(const CuvidShown& shown);
   DecoderShape shape_of(const CuvidFormat& format) const;
   PictureFormat format_of_pictures(const CuvidFormat& format) const;
   // Throws EngineError if a picture decoded to a surface is known to be damaged.
   void check(int surface) const;
 
   const int codec_;
+  // Each packet is one picture, and pictures are shown in another order; else they are shown in the order of packets,
+  // some of which show one that an earlier packet has brought.
+  const bool one_picture_;
   const int64_t max_pixels_;
   GpuPtr gpu_;
   DecoderPool& pool_;
@@ -67,11 +78,14 @@ class CuvidDecoder : public PictureDecoder {
 
   // Since the flush:
   bool begun_ = false;
-  bool heard_ = false;        // the parser has called back for the packet at hand
-  int64_t frame_ = -1;        // of that packet
-  std::set<int64_t> wanted_;  // frames that have not come out of the parser
-  std::set<int> unchecked_;   // surfaces with pictures that may be damaged
-  std::deque<Due> due_;       // in presentation order
+  int64_t order_ = -1;                 // in presentation order, of the packet at hand
+  int pictures_ = 0;                   // of that packet
+  int64_t newest_ = -1;                // that was shown
+  std::map<int64_t, int64_t> frames_;  // of the packets, by their order
+  std::map<int, int64_t> orders_;      // of the pictures that surfaces hold
+  std::set<int64_t> wanted_;           // frames that have not come out of the parser
+  std::set<int> unchecked_;            // surfaces with pictures that may be damaged
+  std::deque<Due> due_;                // in presentation order
   std::unique_ptr<MappedPicture> current_;
   DecodedPicture decoded_;
 };

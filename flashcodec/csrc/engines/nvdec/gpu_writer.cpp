@@ -15,18 +15,14 @@ void GpuWriter::write(const Picture& picture, Orientation orientation, const Lay
   if (!surface) throw EngineError("NVDEC gave pictures of a format that is not known");
   const PictureFormat format = planar_format(picture.format);
   if (!writer_.fits(format, picture.height, picture.width)) throw EngineError("a GPU does not write such pictures");
-  writer_.write(*surface, format, orientation, layout, places);
-  points_.fence();
+  points_.finish([&] { writer_.write(*surface, format, orientation, layout, places); });
 }
 
 std::shared_ptr<uint8_t[]> UploadingWriter::finish(std::shared_ptr<uint8_t[]> group, size_t bytes, uint8_t* out) {
   if (group == nullptr) return nullptr;
-  std::shared_ptr<uint8_t[]> copy = out == nullptr ? gpu_->take(bytes) : nullptr;
-  const auto to = reinterpret_cast<native::cuda::Address>(out == nullptr ? copy.get() : out);
-  const auto now = gpu_->current();
-  const native::cuda::Driver& driver = gpu_->driver();
-  driver.call(driver.copy_to_device, to, group.get(), bytes);
-  driver.call(gpu_->functions().stream_synchronize, nullptr);  // bytes that are not page-locked may be on their way
+  std::shared_ptr<uint8_t[]> copy = out == nullptr ? stream_.gpu()->take(bytes) : nullptr;
+  stream_.copy(out == nullptr ? copy.get() : out, std::as_bytes(std::span(group.get(), bytes)));
+  stream_.fence();
   return copy;
 }
 

@@ -10,7 +10,7 @@ namespace flashcodec {
 // Writes what NVDEC has decoded, by the GPU's threads, from its memory to its memory.
 class GpuWriter : public GroupWriter {
  public:
-  explicit GpuWriter(GpuPtr gpu) : points_(std::move(gpu)), writer_(points_) {}
+  GpuWriter(GpuPtr gpu, StreamOrder order) : points_(std::move(gpu), order), writer_(points_) {}
 
   std::optional<int> gpu() const override { return points_.gpu()->number(); }
   std::shared_ptr<uint8_t[]> take(size_t bytes) override { return points_.gpu()->take(bytes); }
@@ -30,14 +30,14 @@ class GpuWriter : public GroupWriter {
 // Writes what cores have decoded, in their memory, and copies each group that is complete.
 class UploadingWriter : public CpuWriter {
  public:
-  explicit UploadingWriter(GpuPtr gpu) : gpu_(std::move(gpu)) {}
+  explicit UploadingWriter(GpuPtr gpu) : stream_(std::move(gpu)) {}
 
-  std::optional<int> gpu() const override { return gpu_->number(); }
+  std::optional<int> gpu() const override { return stream_.gpu()->number(); }
   bool in_place() const override { return false; }
   std::shared_ptr<uint8_t[]> finish(std::shared_ptr<uint8_t[]> group, size_t bytes, uint8_t* out) override;
 
  private:
-  GpuPtr gpu_;
+  GpuStream stream_;
 };
 
 }  // namespace flashcodec

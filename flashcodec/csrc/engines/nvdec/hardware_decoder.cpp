@@ -8,8 +8,6 @@ using native::cuda::CudaError;
 
 namespace {
 
-constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING: no other engine's work delays it
-
 int16_t narrow(int value) { return static_cast<int16_t>(value); }
 
 CuvidArea<int16_t> shown_area(const DecoderShape& shape) {
@@ -18,14 +16,14 @@ CuvidArea<int16_t> shown_area(const DecoderShape& shape) {
 
 }  // namespace
 
-MappedPicture::MappedPicture(const GpuPtr& gpu, void* decoder, const CuvidShown& shown, void* stream)
-    : gpu_(gpu), decoder_(decoder) {
+MappedPicture::MappedPicture(GpuStream& stream, void* decoder, const CuvidShown& shown)
+    : gpu_(stream.gpu()), decoder_(decoder) {
   CuvidMapping mapping{};
   mapping.progressive = shown.progressive;
   mapping.top_field_first = shown.top_field_first;
   mapping.unpaired_field = shown.repeat_first_field < 0 ? 1 : 0;
-  mapping.stream = stream;
-  gpu->driver().call(CuvidLibrary::get().map, decoder, shown.surface, &address_, &pitch_, &mapping);
+  mapping.stream = stream.handle();
+  gpu_->driver().call(CuvidLibrary::get().map, decoder, shown.surface, &address_, &pitch_, &mapping);
 }
 
 MappedPicture::~MappedPicture() {
@@ -41,8 +39,8 @@ const uint8_t* MappedPicture::data() const {
 }
 
 HardwareDecoder::HardwareDecoder(GpuPtr gpu, const DecoderShape& shape)
-    : gpu_(std::move(gpu)), shape_(shape), max_width_(shape.coded_width), max_height_(shape.coded_height) {
-  const auto now = gpu_->current();
+    : stream_(std::move(gpu)), shape_(shape), max_width_(shape.coded_width), max_height_(shape.coded_height) {
+  const auto now = stream_.gpu()->current();
   CuvidCreateInfo info{};
   info.width = info.max_width = static_cast<unsigned long>(shape.coded_width);
   info.height = info.max_height = static_cast<unsigned long>(shape.coded_height);
@@ -56,21 +54,14 @@ HardwareDecoder::HardwareDecoder(GpuPtr gpu, const DecoderShape& shape)
   info.target_width = static_cast<unsigned long>(shape.width);
   info.target_height = static_cast<unsigned long>(shape.height);
   info.mapped_surfaces = kMostMapped;
-  gpu_->driver().call(gpu_->functions().stream_create, &stream_, kNonBlocking);
-  try {
-    gpu_->driver().call(CuvidLibrary::get().create_decoder, &decoder_, &info);
-  } catch (const CudaError&) {
-    gpu_->functions().stream_destroy.pointer(stream_);
-    throw;
-  }
+  stream_.gpu()->driver().call(CuvidLibrary::get().create_decoder, &decoder_, &info);
 }
 
 HardwareDecoder::~HardwareDecoder() {
-  if (!gpu_->driver().is_usable()) return;
+  if (!gpu()->driver().is_usable()) return;
   try {
-    const auto now = gpu_->current();
+    const auto now = gpu()->current();
     CuvidLibrary::get().destroy_decoder.pointer(decoder_);
-    gpu_->functions().stream_destroy.pointer(stream_);
   } catch (const CudaError&) {  // the driver has shut down
   }
 }
@@ -89,25 +80,25 @@ void HardwareDecoder::become(const DecoderShape& shape) {
   info.target_height = static_cast<unsigned>(shape.height);
   info.surfaces = static_cast<unsigned>(shape.surfaces);
   info.display = shown_area(shape);
-  const auto now = gpu_->current();
-  gpu_->driver().call(CuvidLibrary::get().reconfigure, decoder_, &info);
+  const auto now = gpu()->current();
+  gpu()->driver().call(CuvidLibrary::get().reconfigure, decoder_, &info);
   shape_ = shape;
 }
 
 void HardwareDecoder::decode(CuvidPicture& picture) {
-  const auto now = gpu_->current();
-  gpu_->driver().call(CuvidLibrary::get().decode, decoder_, &picture);
+  const auto now = gpu()->current();
+  gpu()->driver().call(CuvidLibrary::get().decode, decoder_, &picture);
 }
 
 std::unique_ptr<MappedPicture> HardwareDecoder::map(const CuvidShown& shown) {
-  const auto now = gpu_->current();
-  auto mapped = std::make_unique<MappedPicture>(gpu_, decoder_, shown, stream_);
-  gpu_->driver().call(gpu_->functions().stream_synchronize, stream_);
+  const auto now = gpu()->current();
+  auto mapped = std::make_unique<MappedPicture>(stream_, decoder_, shown);
+  stream_.fence();
   return mapped;
 }
 
 bool HardwareDecoder::failed(int surface) const {
-  const auto now = gpu_->current();
+  const auto now = gpu()->current();
   CuvidStatus status{};
   // Some codecs do not tell: that call fails.
   return CuvidLibrary::get().get_status.pointer(decoder_, surface, &status) == 0 && status.status >= kCuvidError;

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "engines/nvdec/cuvid_library.h"
-#include "engines/nvdec/gpu.h"
+#include "engines/nvdec/gpu_stream.h"
 
 namespace flashcodec {
 
@@ -27,7 +27,7 @@ struct DecoderShape {
 // A picture copied out of a decoder, in the GPU's memory as long as this is here.
 class MappedPicture {
  public:
-  MappedPicture(const GpuPtr& gpu, void* decoder, const CuvidShown& shown, void* stream);
+  MappedPicture(GpuStream& stream, void* decoder, const CuvidShown& shown);
   ~MappedPicture();
   MappedPicture(const MappedPicture&) = delete;
   MappedPicture& operator=(const MappedPicture&) = delete;
@@ -66,12 +66,13 @@ class HardwareDecoder {
   static constexpr int kMostMapped = 4;
 
  private:
-  GpuPtr gpu_;
+  const GpuPtr& gpu() const { return stream_.gpu(); }
+
+  GpuStream stream_;  // on which pictures are copied out
   DecoderShape shape_;
   int max_width_;
   int max_height_;
   void* decoder_ = nullptr;
-  void* stream_ = nullptr;  // on which pictures are copied out
 };
 
 }  // namespace flashcodec

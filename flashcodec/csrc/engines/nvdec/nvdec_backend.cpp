@@ -46,6 +46,16 @@ AVBufferRef* make_device(int gpu) {
   throw EngineError("this FFmpeg cannot use cuda:" + std::to_string(gpu) + ": " + log.explain(error_text(status)));
 }
 
+// Make a writer; that it cannot be made is a reason to leave its work to another kind of engine.
+template <class Writer, class... Arguments>
+std::unique_ptr<GroupWriter> make_writer(Arguments... arguments) {
+  try {
+    return std::make_unique<Writer>(arguments...);
+  } catch (const native::cuda::CudaError& error) {
+    throw EngineError(error.what());
+  }
+}
+
 }  // namespace
 
 void NvdecBackend::Unref::operator()(AVBufferRef* buffer) const { av_buffer_unref(&buffer); }
@@ -92,17 +102,13 @@ AVBufferRef* NvdecBackend::device() const {
 }
 
 std::unique_ptr<GroupWriter> NvdecBackend::writer() const {
-  try {
-    return std::make_unique<GpuWriter>(gpu_);
-  } catch (const native::cuda::CudaError& error) {
-    throw EngineError(error.what());
-  }
+  return make_writer<GpuWriter>(gpu_, by_ffmpeg() ? StreamOrder::kBehindDefault : StreamOrder::kAlone);
 }
 
 std::string UploadingBackend::name() const { return "cores for cuda:" + std::to_string(gpu_->number()); }
 
 int UploadingBackend::engines(int wanted) const { return std::max(1, CpuBackend::engines(wanted) / gpus_); }
 
-std::unique_ptr<GroupWriter> UploadingBackend::writer() const { return std::make_unique<UploadingWriter>(gpu_); }
+std::unique_ptr<GroupWriter> UploadingBackend::writer() const { return make_writer<UploadingWriter>(gpu_); }
 
 }  // namespace flashcodec

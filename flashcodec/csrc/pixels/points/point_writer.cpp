@@ -1,6 +1,7 @@
 #include "pixels/points/point_writer.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace flashcodec {
 
@@ -93,9 +94,11 @@ void PointWriter::draw(const UprightView& picture, const Canvas& canvas, Interpo
 
 FilterView PointWriter::Table::get(PointDevice& device, Interpolation interpolation, int in, int out) {
   if (!filter_.made_for(interpolation, in, out)) {
-    filter_ = Filter(interpolation, in, out);
-    first_ = device.upload(std::as_bytes(filter_.starts()));
-    weights_ = device.upload(std::as_bytes(filter_.all_weights()));
+    Filter filter(interpolation, in, out);
+    std::shared_ptr<const std::byte> first = device.upload(std::as_bytes(filter.starts()));
+    weights_ = device.upload(std::as_bytes(filter.all_weights()));
+    first_ = std::move(first);
+    filter_ = std::move(filter);
   }
   FilterView view = filter_.view();
   view.first = reinterpret_cast<const int32_t*>(first_.get());
