@@ -14,6 +14,8 @@ REFERENCES := torchcodec==0.13.0 torchvision==0.28.0
 # --system-site-packages lets a machine keep the torch that it already has.
 VENV_FLAGS ?=
 JOBS ?= 2
+# ON: a compiler's warnings are not errors.
+LENIENT ?= OFF
 MODEL ?=
 ARGS ?=
 # pytest's workers; a single file is faster without them.
@@ -26,7 +28,9 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 BUILD := build/native
-EDITABLE = $(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) --editable
+EDITABLE = $(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) \
+  --config-settings=cmake.define.UNIFIED_LENIENT=$(LENIENT) --editable
+WHEN_WARNED := { echo 'If a warning of your compiler was in the way, make LENIENT=ON builds in spite of it.' >&2; false; }
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 CORES := native flashcodec/csrc ipc_buffers/csrc unifiedserve/csrc
@@ -144,11 +148,11 @@ $(VENV)/.environment: pyproject.toml
 	$(PY) -c 'import torch' 2>/dev/null || \
 	  $(PIP) torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(PY) -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >$(VENV)/constraints.txt
-	$(EDITABLE) '.$(if $(EXTRAS),[$(EXTRAS)])' --constraint $(VENV)/constraints.txt
+	$(EDITABLE) '.$(if $(EXTRAS),[$(EXTRAS)])' --constraint $(VENV)/constraints.txt || $(WHEN_WARNED)
 	$(PIP) --no-deps $(REFERENCES) || echo 'Some tests will be skipped: no $(REFERENCES)'
 	touch $@
 
 $(VENV)/.native: $(VENV)/.environment $(NATIVE)
 	@echo 'Building the C++ cores'
-	$(EDITABLE) . --no-deps
+	$(EDITABLE) . --no-deps || $(WHEN_WARNED)
 	touch $@

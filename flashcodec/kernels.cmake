@@ -29,5 +29,5 @@ add_custom_command(OUTPUT ${embedded}
 add_library(flashcodec_gpu STATIC ${embedded} ../native/cuda/driver.cpp ../native/cuda/primary_context.cpp
   ../native/cuda/visible_gpus.cpp)
 target_include_directories(flashcodec_gpu PRIVATE csrc ${PROJECT_SOURCE_DIR})
-target_compile_options(flashcodec_gpu PRIVATE -Wall -Wextra -Werror -fvisibility=hidden)
+target_compile_options(flashcodec_gpu PRIVATE ${UNIFIED_WARNINGS} -fvisibility=hidden)
 target_link_libraries(flashcodec_gpu PUBLIC ${CMAKE_DL_LIBS})
