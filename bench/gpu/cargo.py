@@ -18,11 +18,15 @@ THERE = {"httpx", "jinja2", "pillow", "prometheus-client", "psutil", "rich", "sa
 THERE |= {"torch", "transformers", "numpy"}
 #: what serves beside these, and what that needs itself
 PACKAGES = ("cachetools", "llguidance>=1.9,<2", "msgspec", "python-multipart", "simplejpeg", "starlette", "uvicorn")
+PROCESSORS = ("num2words",)  # SmolVLM's needs it
 #: what runs tests, small and pure: they need not be there
 TESTING: tuple[str, ...] = ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")
 TESTING += ("pytest-asyncio", "pytest-timeout", "pytest-xdist", "execnet")
-#: other decoders for a GPU
-PEERS = ("torchcodec==0.17.0", "PyNvVideoCodec==2.2.4")
+#: other decoders for a GPU, and which of their files nothing needs: samples, other FFmpegs, the same file again
+PEERS = {
+    "torchcodec==0.17.0": ("**/*_core[45689].so", "**/*_ops[45689].so", "**/*.cpp", "**/*.h", "**/licenses"),
+    "PyNvVideoCodec==2.2.4": ("samples", "benchmarks", "*.data", "*/libav*.so", "*/libav*.so.*.*"),
+}
 PYTHON = "3.12"
 TARGET = ("--python-version", PYTHON, "--implementation", "cp", "--only-binary=:all:", "--no-deps")
 #: pip takes these literally: a wheel for an older glibc is not found under a newer one's name
@@ -32,7 +36,9 @@ FFMPEG_LIBRARIES = ("avformat", "avcodec", "avutil", "swscale")
 SWSCALE = apt.Package("libswscale-dev", suite="trixie")  # FFmpeg 7.1, as the wheel
 CLIPS = ("telescope.mp4", "shapes-motion.mp4")
 
-__all__ = ["CARRIED", "assemble"]
+COMMIT, CONTENTS = "commit", "packages"
+
+__all__ = ["CARRIED", "COMMIT", "CONTENTS", "assemble", "contents"]
 
 
 def assemble(out: Path, limit_mib: float) -> int:
@@ -59,13 +65,19 @@ def assemble(out: Path, limit_mib: float) -> int:
             print(f"{name:<12} left out: {error}", flush=True)
     for package in sorted((out / f"python{PYTHON}").glob("[!_]*"), key=_size, reverse=True)[:8]:
         print(f"  {package.name:<40} {_size(package) / MIB:6.2f} MiB")
-    (out / "commit").write_text(commit() or "unknown")
+    (out / COMMIT).write_text(commit() or "unknown")
+    (out / CONTENTS).write_text(contents())
     tree, carried = _tracked(), _size(out)
     print(f"{carried / MIB:.1f} MiB, and the repository's {tree / MIB:.1f}: {(carried + tree) / MIB:.1f} MiB")
     if carried + tree > limit_mib * MIB:
         print(f"that is more than the {limit_mib:g} MiB that may travel")
         return 1
     return 1 if failed else 0
+
+
+def contents() -> str:
+    """Return what is downloaded, a line each, to tell an old folder by."""
+    return "\n".join((*PACKAGES, *PROCESSORS, *TESTING, *PEERS, FFMPEG, SWSCALE.name))
 
 
 def _serving() -> set[str]:
@@ -80,7 +92,7 @@ def _name(requirement: str) -> str:
 
 def _packages(site: Path) -> None:
     with tempfile.TemporaryDirectory() as wheels:
-        _unpack(_download(Path(wheels), *PACKAGES, *TESTING), site)
+        _unpack(_download(Path(wheels), *PACKAGES, *PROCESSORS, *TESTING), site)
 
 
 def _ffmpeg(prefix: Path) -> None:
@@ -104,14 +116,14 @@ def _clips(folder: Path) -> None:
 
 
 def _peers(folder: Path) -> None:
-    """Put each into an archive, without samples, to be unpacked where it is compared: it is twice as large then."""
+    """Put each into an archive, to be unpacked where it is compared: it is twice as large then."""
     folder.mkdir()
-    for package in PEERS:
+    for package, needless in PEERS.items():
         with tempfile.TemporaryDirectory() as scratch:
             unpacked = Path(scratch, "unpacked")
             _unpack(_download(Path(scratch), package), unpacked)
-            for samples in ("samples", "benchmarks", *(path.name for path in unpacked.glob("*.data"))):
-                shutil.rmtree(unpacked / samples, ignore_errors=True)
+            for path in [path for pattern in needless for path in unpacked.glob(pattern)]:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
             shutil.make_archive(str(folder / _name(package)), "zip", unpacked)
 
 

@@ -16,14 +16,14 @@ def main() -> int:
         getattr(importlib.import_module(module), function)(figures, *arguments)
     except Skip as reason:
         figures.end(skipped=str(reason))
-    except Exception as error:
+    except BaseException as error:  # also a test's way to skip
         traceback.print_exc()
         figures.end(error=_one_line(error))
         return 1
     return 0
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
 
 

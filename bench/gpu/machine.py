@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CARRIED = ROOT / "bench/gpu/carry"
 #: tells items where the carried folder is
 CARRIED_VARIABLE = "GPU_BENCH_CARRIED"
+#: tells items that serve how: "auto" or "off"
+SANDBOX_VARIABLE = "GPU_BENCH_SANDBOX"
 BUILD = ROOT / "build/gpu"
 SOURCES = (ROOT, ROOT / "flashcodec/python", ROOT / "ipc_buffers/python")
 #: of what was carried, for the Python that runs
@@ -56,7 +58,7 @@ def describe(items_environment: Mapping[str, str]) -> dict[str, Any]:
         "driver": gpu.driver_release(),
         "cuda": devices["cuda"],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
+        "commit": commit(Path(items_environment[CARRIED_VARIABLE])),
         "python": platform.python_version(),
         **{name: _version(name) for name in PACKAGES},
         "cores": len(os.sched_getaffinity(0)),
@@ -71,11 +73,11 @@ def _version(package: str) -> str | None:
     return None
 
 
-def commit() -> str | None:
+def commit(carried: Path = CARRIED) -> str | None:
     """Return the commit, with a plus if files were changed since; where git knows none, that of what was carried."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"]
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(git, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     with contextlib.suppress(OSError):
-        return (CARRIED / "commit").read_text().strip()
+        return (carried / "commit").read_text().strip()
     return None

@@ -1,16 +1,17 @@
 """What items may need of the machine, each looked for in a process of its own: a driver may hang."""
 
 import shutil
-import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.gpu import machine
+from bench.gpu import machine, processes
 from unifiedserve.doctor.libraries import find_program
 
-PATIENCE = 60.0  # seconds for one condition
+LONGEST = 300  # characters of a reason
+PATIENCE = 180.0  # seconds for one condition: packages may come from a cold disk
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ CONDITIONS = {
         "import flashcodec._core", "FlashCodec's core is not built: see the log of item build_flashcodec", True
     ),
     "server": Condition(
-        "import msgspec, llguidance, starlette, uvicorn, cachetools, python_multipart, transformers",
+        "import msgspec, llguidance, starlette, uvicorn, cachetools, python_multipart, simplejpeg, transformers",
         "packages that serve are missing: carry.py assembles them",
     ),
     "engine": Condition(
@@ -58,7 +59,7 @@ PROGRAMS = {
 
 
 class Needs:
-    """Remembers which conditions hold."""
+    """Remembers which conditions hold, and which do not; one that gave no answer in time is looked for again."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -71,30 +72,33 @@ class Needs:
     def _reason(self, name: str, patience: float) -> str | None:
         if name in self._known:
             return self._known[name]
-        reason = self._looked_for(name, patience)
-        if reason is None or name not in CONDITIONS or not CONDITIONS[name].built:
+        if name in CONDITIONS:
+            return self._tried(name, min(PATIENCE, patience))
+        self._known[name] = self._program(name) if name in PROGRAMS else FILES[name](self._carried)
+        return self._known[name]
+
+    def _tried(self, name: str, patience: float) -> str | None:
+        condition = CONDITIONS[name]
+        command = [sys.executable, "-P", "-c", condition.code]
+        with tempfile.TemporaryFile() as log:
+            code = processes.run(command, self._environment, machine.ROOT, log, patience)
+            log.seek(0)
+            last = log.read().decode(errors="replace").strip().splitlines()[-1:]
+        if code is None:
+            return f"{condition.reason} (no answer within {patience:.3g} s)"
+        reason = ": ".join([condition.reason, *last])[:LONGEST] if code else None
+        if reason is None or not condition.built:
             self._known[name] = reason
         return reason
 
-    def _looked_for(self, name: str, patience: float) -> str | None:
-        if name in PROGRAMS:
-            program = PROGRAMS[name]
-            found = shutil.which(program, path=self._environment["PATH"]) or find_program(program)
-            return None if found else f"no {program}"
-        if name in FILES:
-            return FILES[name](Path(self._environment[machine.CARRIED_VARIABLE]))
-        condition = CONDITIONS[name]
-        try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-c", condition.code],
-                env=dict(self._environment),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=min(PATIENCE, patience),
-            )
-        except subprocess.TimeoutExpired:
-            return f"{condition.reason} (no answer in time)"
-        return condition.reason if done.returncode else None
+    def _program(self, name: str) -> str | None:
+        program = PROGRAMS[name]
+        found = shutil.which(program, path=self._environment["PATH"]) or find_program(program)
+        return None if found else f"no {program}"
+
+    @property
+    def _carried(self) -> Path:
+        return Path(self._environment[machine.CARRIED_VARIABLE])
 
 
 def _ffmpeg(carried: Path) -> str | None:

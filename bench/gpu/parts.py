@@ -1,40 +1,80 @@
 """All items in their order, by part."""
 
-from collections.abc import Sequence
-
 from bench.gpu.item import Item
 
 _AT = "bench.gpu.items."
 
 BUILD = Item(
-    "build", f"{_AT}build:build", "the C++ cores without FlashCodec", 240, ("g++",), ("ipc_buffers,unifiedserve",)
+    "build", f"{_AT}build:build", "the C++ cores without FlashCodec", 240, ("g++",), ("ipc_buffers,unifiedserve", "-O1")
 )
 
 BUILD_FLASHCODEC = Item(
-    "build_flashcodec", f"{_AT}build:build", "FlashCodec's core", 180, ("g++", "ffmpeg"), ("flashcodec",)
+    "build_flashcodec", f"{_AT}build:build", "FlashCodec's core", 180, ("g++", "ffmpeg"), ("flashcodec", "-O3")
 )
+
+IMPORTS = Item("imports", f"{_AT}machine:imports", "torch, triton, transformers from a cold disk", 180)
+
+SANDBOX = Item("sandbox", f"{_AT}sandbox:cuda_inside", "CUDA, NVDEC, nvJPEG in the sandbox", 60, ("driver", "cores"))
 
 _MODELS = ("cores", "flashcodec", "server", "pytest", "references")
 _SHAPE = "qwen2.5-vl-7b"
 _SERVER = ("cores", "flashcodec", "server", "engine")
 
 PROBE = (
+    IMPORTS,
     Item("doctor", f"{_AT}machine:doctor", "the doctor's report, NVDEC's capabilities", 240),
     Item("toolchain", f"{_AT}machine:toolchain", "compilers, Python.h, a CUDA C++ program", 90),
-    Item("contexts", f"{_AT}contexts:contexts", "a context's time and memory", 60, ("driver",)),
+    Item(
+        "contexts",
+        f"{_AT}contexts:contexts",
+        "a context's time and memory",
+        60,
+        ("driver",),
+        columns=("context_ms", "mib"),
+    ),
     Item("host_memory", f"{_AT}host_memory:rates", "copies from pageable, shared, pinned memory", 60, ("driver",)),
-    Item("ipc_opening", f"{_AT}ipc:opening", "time to open memory of 2 MiB to 8 GiB", 60, ("driver",)),
+    Item(
+        "ipc_opening",
+        f"{_AT}ipc:opening",
+        "time to open memory of 2 MiB to 8 GiB",
+        60,
+        ("driver",),
+        columns=("open_ms",),
+    ),
     Item("ipc_blocks", f"{_AT}ipc:blocks", "what a handle of a small allocation opens", 30, ("driver",)),
     Item("ipc_after_the_end", f"{_AT}ipc:after_the_end", "opened memory, freed or its owner killed", 60, ("driver",)),
-    Item("mps_contexts", f"{_AT}contexts:contexts_under_mps", "contexts and UUIDs under MPS", 60, ("driver", "mps")),
+    Item(
+        "mps_contexts",
+        f"{_AT}contexts:contexts_under_mps",
+        "contexts and UUIDs under MPS",
+        60,
+        ("driver", "mps"),
+        columns=("context_ms", "mib"),
+    ),
     Item("mps_memory", f"{_AT}mps:memory", "memory shared across MPS' border", 60, ("driver", "mps")),
     Item("mps_overlap", f"{_AT}mps:overlap", "two processes at once, with and without MPS", 60, ("driver", "mps")),
     BUILD,
+    SANDBOX,
+    Item("zygote", f"{_AT}sandbox:zygote", "what keeps workers from being forked", 60, ("cores", "server")),
     Item(
         "triton_compile", f"{_AT}compilation:kernels", "each variant's compile time", 120, ("triton", "cores", "server")
     ),
-    Item("sharing", f"{_AT}sharing:without_mps", "decode beside prefill: streams, processes", 90, ("torch",)),
-    Item("mps_sharing", f"{_AT}sharing:under_mps", "decode beside prefill under MPS", 120, ("torch", "mps")),
+    Item(
+        "sharing",
+        f"{_AT}sharing:without_mps",
+        "decode beside prefill: streams, processes",
+        90,
+        ("torch",),
+        columns=("decode_ms", "prefill_ms"),
+    ),
+    Item(
+        "mps_sharing",
+        f"{_AT}sharing:under_mps",
+        "decode beside prefill under MPS",
+        120,
+        ("torch", "mps"),
+        columns=("decode_ms", "prefill_ms"),
+    ),
     Item("mps_products", f"{_AT}sharing:limited_products", "products under limits on threads", 120, ("torch", "mps")),
     # last, as what comes after a fault may suffer from it
     Item("mps_kill", f"{_AT}mps:kill", "clients killed idle and busy", 90, ("driver", "mps")),
@@ -48,10 +88,11 @@ CORE = (
     Item(
         "memory_tests",
         f"{_AT}suites:pytest",
-        "tests/ipc_buffers, those for a GPU too",
+        "tests of memory on a GPU",
         120,
         ("driver", "cores", "pytest"),
-        ("tests/ipc_buffers", "tests/doctor/test_gpu_probes.py"),
+        ("-m", "gpu", "tests/ipc_buffers", "tests/doctor/test_gpu_probes.py"),
+        columns=("why",),
     ),
     Item("memory_rates", f"{_AT}memory_rates:views", "Memory in torch, pinned copies", 60, ("torch", "cores")),
     Item(
@@ -60,12 +101,40 @@ CORE = (
         "kernels beside torch and the floor",
         120,
         ("torch", "triton", "cores", "server"),
+        columns=("of_floor",),
     ),
-    Item("families", f"{_AT}families:tokens", "float32 tokens of every family", 180, (*_MODELS, "engine"), ("cuda",)),
-    Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
-    Item("stage_times", f"{_AT}engine:stage_times", "each stage's time for a clip", 60, _SERVER, ("cuda",)),
-    Item("kill_workers", f"{_AT}engine:kill_workers", "each worker killed under load", 150, _SERVER, ("cuda",)),
-    Item("dummy_7b", f"{_AT}engine:dummy", "a 7B shape, 64 frames", 180, _SERVER, ("cuda", _SHAPE)),
+    Item(
+        "families",
+        f"{_AT}families:tokens",
+        "float32 tokens of every family",
+        180,
+        (*_MODELS, "engine"),
+        ("cuda",),
+        ("left_out",),
+    ),
+    Item(
+        "bf16_logits",
+        f"{_AT}families:bf16_logits",
+        "bfloat16 logits",
+        120,
+        (*_MODELS, "engine"),
+        ("cuda",),
+        ("left_out",),
+    ),
+    Item(
+        "stage_times", f"{_AT}engine:stage_times", "each stage's time for a clip", 60, _SERVER, ("cuda",), serves=True
+    ),
+    Item(
+        "kill_workers",
+        f"{_AT}engine:kill_workers",
+        "each worker killed under load",
+        150,
+        _SERVER,
+        ("cuda",),
+        serves=True,
+        columns=("same", "healthy_after_s"),
+    ),
+    Item("dummy_7b", f"{_AT}engine:dummy", "a 7B shape, 64 frames", 180, _SERVER, ("cuda", _SHAPE), serves=True),
     Item(
         "decode_floor",
         f"{_AT}model_steps:measure",
@@ -73,6 +142,7 @@ CORE = (
         150,
         _SERVER,
         ("cuda", _SHAPE),
+        columns=("of_floor", "tokens_s"),
     ),
     Item(
         "kernel_tests",
@@ -81,8 +151,17 @@ CORE = (
         240,
         ("torch", "triton", "cores", "server", "pytest"),
         ("tests/device", "--numprocesses", "8", "--dist", "load"),
+        columns=("why",),
     ),
-    Item("families_on_cpu", f"{_AT}families:tokens", "the references on this processor", 150, _MODELS, ("cpu",)),
+    Item(
+        "families_on_cpu",
+        f"{_AT}families:tokens",
+        "the references on this processor",
+        150,
+        _MODELS,
+        ("cpu",),
+        ("left_out",),
+    ),
     Item(
         "memcheck",
         f"{_AT}sanitizer:check",
@@ -122,6 +201,7 @@ NVDEC = (
         120,
         ("driver", "flashcodec", "pytest"),
         ("tests/flashcodec/test_gpu_outputs.py", "tests/flashcodec/test_gpu_decoder.py"),
+        columns=("why",),
     ),
 )
 
@@ -135,6 +215,8 @@ SERVE = (
         420,
         _SERVER,
         ("cuda", _SHAPE),
+        serves=True,
+        columns=("tbt_p99_ms", "video_ttft_s", "requests_s"),
     ),
     Item(
         "interference",
@@ -143,22 +225,34 @@ SERVE = (
         150,
         (*_SERVER, "mps"),
         ("cuda", _SHAPE),
+        columns=("slowdown",),
     ),
-    Item("kills", f"{_AT}engine:kill_often", "20 SIGKILLs under load", 240, _SERVER, ("cuda",)),
-    Item("faults", f"{_AT}engine:fault_often", "3 illegal accesses under load", 120, (*_SERVER, "mps"), ("cuda",)),
+    Item(
+        "kills",
+        f"{_AT}engine:kill_often",
+        "20 SIGKILLs under load",
+        240,
+        _SERVER,
+        ("cuda",),
+        serves=True,
+        columns=("same", "healthy_after_s"),
+    ),
+    Item(
+        "faults",
+        f"{_AT}engine:fault_often",
+        "3 illegal accesses under load",
+        120,
+        (*_SERVER, "mps"),
+        ("cuda",),
+        serves=True,
+        columns=("same", "healthy_after_s"),
+    ),
 )
 
-PARTS: dict[str, tuple[Item, ...]] = {"probe": PROBE, "core": CORE, "nvdec": NVDEC, "serve": SERVE}
+PARTS = {"probe": PROBE, "core": CORE, "nvdec": NVDEC, "serve": SERVE}
+ITEMS = {item.name: item for items in PARTS.values() for item in items}
 
 
-def chosen(part: str, only: Sequence[str]) -> list[tuple[str, Item]]:
-    """Return the items of a part, or of all, each with the part that it is of; in `only`'s names if it has any.
-
-    An item of several parts is in the first.
-    """
-    parts = PARTS if part == "all" else {part: PARTS[part]}
-    named: dict[str, tuple[str, Item]] = {}
-    for name, items in parts.items():
-        for item in items:
-            named.setdefault(item.name, (name, item))
-    return [found for name, found in named.items() if not only or name in only]
+def of_part(part: str) -> list[Item]:
+    """Return the items of a part, or of all: an item of several parts is in the first."""
+    return list(ITEMS.values() if part == "all" else PARTS[part])

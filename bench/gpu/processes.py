@@ -5,11 +5,13 @@ import ctypes
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 PR_SET_CHILD_SUBREAPER = 36
+GRACE = 5.0  # seconds to die in: what hangs in a driver may outlive SIGKILL
 
 
 def adopt_orphans() -> None:
@@ -22,7 +24,8 @@ def run(
 ) -> int | None:
     """Run a command in a process group of its own; return its exit code, or None if its time was up.
 
-    Whatever way it ends, also by an exception here, the group and what has left it are killed.
+    Whatever way it ends, also by an exception here, the group and what has left it are killed. What cannot be killed
+    is left behind.
     """
     child = subprocess.Popen(
         command,
@@ -40,18 +43,21 @@ def run(
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(GRACE)
         _end_orphans()
 
 
 def _end_orphans() -> None:
     """Kill children of this process until there are none: those that it adopted, and then theirs."""
-    while orphans := _children():
+    end = time.monotonic() + GRACE
+    while (orphans := _children()) and time.monotonic() < end:
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, 0)
+                os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01)
 
 
 def _children() -> list[int]:

@@ -1,6 +1,7 @@
 """Try everything that a machine with a GPU can tell, in minutes and without a network.
 
-python bench/gpu/run_all.py --part probe|core|nvdec|all --out FOLDER --deadline 540
+python bench/gpu/run_all.py --visit first|second|third --out FOLDER
+python bench/gpu/run_all.py --part probe|core|nvdec|serve|all --only ITEM --out FOLDER --deadline SECONDS
 
 Needs nothing but the standard library to begin; what else an item needs is said where it is missing.
 """

@@ -1,5 +1,6 @@
 """A daemon on a device, and requests to it, for items: what it answers, when, and what its trace says."""
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from bench.gpu import machine
 from unifiedserve.cli.daemon import daemon
 
 PATIENCE = 120.0  # seconds for an answer
@@ -74,8 +76,9 @@ class Served:
 
 @contextmanager
 def served(model: str | Path, device: str, *options: str) -> Iterator[Served]:
-    """Start a daemon on a device, and end it."""
-    with daemon(model, "--device", device, *options) as started:
+    """Start a daemon on a device, with its sandbox or without as items are told, and end it."""
+    sandbox = os.environ.get(machine.SANDBOX_VARIABLE, "auto")
+    with daemon(model, "--device", device, "--sandbox", sandbox, *options) as started:
         yield Served(started.url, started.process.pid)
 
 

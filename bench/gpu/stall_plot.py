@@ -1,4 +1,4 @@
-"""Draw what streams did while videos were asked about: `python -m bench.gpu.stall_plot FOLDER`, of `--part serve`.
+"""Draw what streams did while videos were asked about: `python -m bench.gpu.stall_plot FOLDER`, of `serve_beside`.
 
 A row is a way of sharing, a tick a token; what is coloured are the gaps of more than five idle ones.
 """
@@ -8,6 +8,8 @@ import statistics
 import sys
 from itertools import pairwise
 from pathlib import Path
+
+from bench.gpu.results import DATA
 
 LONG = 5.0  # idle gaps
 
@@ -38,9 +40,8 @@ def draw(streams: dict[str, list[list[float]]], path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Draw `serve.jsonl` of a folder beside it."""
-    for line in (folder / "serve.jsonl").read_text().splitlines():
-        record = json.loads(line)
+    """Draw the streams in a folder of results beside these."""
+    for record in json.loads((folder / DATA).read_text())["items"]:
         if record.get("item") == "serve_beside" and record.get("figures", {}).get("streams"):
             draw(record["figures"]["streams"], folder / "stalls.png")
 

@@ -6,6 +6,9 @@ import subprocess
 import sys
 import time
 
+import pytest
+
+from bench.gpu import machine
 from bench.gpu.figures import Figures, Skip
 
 
@@ -20,6 +23,10 @@ def skips(figures: Figures) -> None:
 def raises(figures: Figures) -> None:
     figures.add(half=1)
     raise ValueError("so it\nis")
+
+
+def skips_as_tests_do(figures: Figures) -> None:
+    pytest.skip("no such package")
 
 
 def crashes(figures: Figures) -> None:
@@ -53,3 +60,18 @@ def interrupts_the_runner(figures: Figures) -> None:
 
 def kills_the_runner(figures: Figures) -> None:
     os.kill(os.getppid(), signal.SIGKILL)
+
+
+def terminates_the_runner(figures: Figures) -> None:
+    figures.add(half=1)
+    os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(600)
+
+
+def talks(figures: Figures, size: str) -> None:
+    """Write a log of so many random bytes between a first and a last line."""
+    sys.stdout.buffer.write(b"first\n" + os.urandom(int(size)) + b"\nlast\n")
+
+
+def tells_its_sandbox(figures: Figures) -> None:
+    figures.add(sandbox=os.environ[machine.SANDBOX_VARIABLE])

@@ -3,37 +3,60 @@
 import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tarfile
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bench.gpu import needs, report
-from bench.gpu.parts import PARTS, chosen
+from bench.gpu import cargo, luggage, machine, needs, processes, report
+from bench.gpu.brief import brief
+from bench.gpu.item import Item, allowance
+from bench.gpu.parts import ITEMS, PARTS, of_part
+from bench.gpu.results import Results
+from bench.gpu.runner import MARGIN
+from bench.gpu.visits import VISITS, of_visit
 
 REPOSITORY = Path(__file__).parents[2]
 DRIVER = Path(__file__).with_name("gpu_driver.py")
+FILES = {"results.json", "report.md", "results.tar.gz"}
+MOST_BYTES = 16 << 20  # of a file that is brought back
 Records = dict[str, dict[str, Any]]
 
 
-def run(out: Path, *items: dict[str, Any], deadline: float = 600, part: str = "probe") -> tuple[int, Records]:
-    """Run items whose targets are in gpu_items.py; return the exit code and the records on disk, by name."""
-    out.mkdir(exist_ok=True)
-    given = [(part, item | {"target": f"gpu_items:{item['target']}"}) for item in items]
+def run(out: Path, *items: dict[str, Any], deadline: float = 600) -> tuple[subprocess.CompletedProcess[str], Records]:
+    """Run items whose targets are in gpu_items.py; return the finished process and the records on disk, by name."""
+    given = [item | {"target": f"gpu_items:{item['target']}"} for item in items]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(DRIVER.parent)])}
-    code = subprocess.run(
-        [sys.executable, str(DRIVER), str(out), str(deadline), json.dumps(given)], env=environment, timeout=60
-    ).returncode
-    header, *records = [json.loads(line) for line in (out / f"{part}.jsonl").read_text().splitlines()]
-    assert header == {"device": "a GPU", "commit": "abc"}
-    return code, {record["item"]: record for record in records}
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(out), str(deadline), json.dumps(given)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    return done, {record["item"]: record for record in json.loads((out / "results.json").read_text())["items"]}
 
 
 def item(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "target": name, **more}
+
+
+def found(name: str = "finds") -> dict[str, Any]:
+    return item(name, target="finds", arguments=["it"])
+
+
+def in_archive(out: Path) -> dict[str, bytes]:
+    """Return the files of the archive by their names."""
+    with tarfile.open(out / "results.tar.gz") as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
 
 
 def is_gone(pid: int) -> bool:
@@ -45,30 +68,34 @@ def is_gone(pid: int) -> bool:
 
 
 def test_an_item_s_end_is_its_own(tmp_path: Path) -> None:
-    code, records = run(
+    done, records = run(
         tmp_path,
         item("crashes"),
         item("raises"),
         item("skips"),
+        item("skips_as_tests_do"),
         item("needs_what_is_not_there", target="finds", needs=["references"]),
-        item("finds", arguments=["it"]),
+        found(),
     )
-    assert code == 0
+    assert done.returncode == 1
     assert {name: record["status"] for name, record in records.items()} == {
         "crashes": "failed",
         "raises": "failed",
         "skips": "skipped",
+        "skips_as_tests_do": "failed",
         "needs_what_is_not_there": "skipped",
         "finds": "ok",
     }
     assert records["crashes"]["error"] == f"ended by signal {signal.SIGSEGV.value}"
     assert records["crashes"]["figures"] == records["raises"]["figures"] == {"half": 1}
     assert "last words" in records["crashes"]["tail"]
-    assert "last words" in (tmp_path / records["crashes"]["log"]).read_text()
+    assert b"last words" in in_archive(tmp_path)[f"first/{records['crashes']['log']}"]
     assert records["raises"]["error"] == "ValueError: so it is"
     assert records["skips"]["error"] == "nothing to do here"
+    assert records["skips_as_tests_do"]["error"] == "Skipped: no such package"
     assert records["needs_what_is_not_there"]["error"].startswith("no references in /nonexistent")
     assert records["finds"]["figures"] == {"found": "it"}
+    assert done.stdout.splitlines()[0].startswith("/nonexistent is not there")
 
 
 def test_what_hangs_or_stays_is_ended(tmp_path: Path) -> None:
@@ -81,46 +108,153 @@ def test_what_hangs_or_stays_is_ended(tmp_path: Path) -> None:
     assert is_gone(records["leaves_a_daemon"]["figures"]["pid"])
 
 
+def test_what_cannot_be_killed_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that hangs in a driver outlives SIGKILL."""
+    children: list[subprocess.Popen[bytes]] = []
+    start = subprocess.Popen
+
+    def started(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        children.append(start(*arguments, **options))
+        return children[-1]
+
+    monkeypatch.setattr(processes, "GRACE", 0.1)
+    with (tmp_path / "log").open("wb") as log, monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", started)
+        patch.setattr(os, "killpg", lambda *_: None)
+        patch.setattr(os, "kill", lambda *_: None)
+        patch.setattr(processes, "_children", lambda: [children[0].pid])
+        assert processes.run(["sleep", "600"], os.environ, tmp_path, log, 0.1) is None
+    children[0].kill()
+    assert children[0].wait() == -signal.SIGKILL
+
+
 def test_the_deadline_is_for_all(tmp_path: Path) -> None:
-    _, records = run(tmp_path, item("hangs"), item("finds", arguments=["it"]), deadline=5)
-    assert records["hangs"]["error"] == "not done within 2 s (deadline)"
+    _, records = run(tmp_path, item("hangs"), found(), deadline=MARGIN + 4)
+    assert records["hangs"]["error"].endswith(" s (deadline)")
     assert (records["finds"]["status"], records["finds"]["error"]) == ("skipped", "deadline")
 
 
-def test_records_are_on_disk_when_the_runner_dies(tmp_path: Path) -> None:
-    code, records = run(tmp_path, item("finds", arguments=["it"]), item("kills_the_runner"))
-    assert code == -signal.SIGKILL
-    assert list(records) == ["finds"]
+def test_what_hangs_does_not_take_what_is_reserved_for_later_items(tmp_path: Path) -> None:
+    _, records = run(tmp_path, item("hangs"), found("later") | {"reserved": 20}, deadline=MARGIN + 24)
+    assert records["hangs"]["error"].endswith(" s (deadline)")
+    assert records["later"]["status"] == "ok"
 
 
-def test_an_interrupt_leaves_what_is_known(tmp_path: Path) -> None:
-    code, records = run(tmp_path, item("interrupts_the_runner"), item("finds", arguments=["it"]))
-    assert code == 130
-    assert list(records) == ["interrupts_the_runner"]
-    assert records["interrupts_the_runner"]["error"] == "interrupted"
-    assert records["interrupts_the_runner"]["figures"] == {"half": 1}
+@given(
+    st.lists(st.tuples(st.floats(0, 200), st.floats(0, 100), st.floats(0, 1)), min_size=1, max_size=20),
+    st.floats(0, 100),
+)
+def test_each_item_gets_what_is_reserved_for_it_whatever_others_take(
+    turns: list[tuple[float, float, float]], spare: float
+) -> None:
+    items = [Item("", "", "", limit=max(limit, reserved), reserved=reserved) for limit, reserved, _ in turns]
+    left = sum(item.reserved for item in items) + spare
+    for number, (item, (_, _, share)) in enumerate(zip(items, turns, strict=True)):
+        allowed = allowance(item.limit, left, items[number + 1 :])
+        assert item.reserved - 1e-6 <= allowed <= item.limit
+        left -= share * allowed
+    assert left >= -1e-6
 
 
-def test_the_report_shows_parts_that_are_there(tmp_path: Path) -> None:
-    run(tmp_path, item("finds", arguments=["it"]))
-    run(tmp_path, item("raises"), part="core")
-    with (tmp_path / "core.jsonl").open("a") as journal:
-        journal.write('{"item": "cut o')
-    text, records = report.of_folder(tmp_path)
-    lines = text.splitlines()
-    assert lines[0] == "a GPU, commit abc"
-    assert lines[1].split()[:2] == ["finds", "ok"]
-    assert lines[1].endswith("found it")
-    assert lines[4].split()[:2] == ["raises", "failed"]
-    assert lines[4].endswith("ValueError: so it is")
-    assert lines[-1] == "1 ok, 1 failed"
-    page = report.as_markdown(records)
+@pytest.mark.parametrize("killer", ["kills_the_runner", "terminates_the_runner", "interrupts_the_runner"])
+def test_results_are_whole_when_the_runner_ends_in_mid_item(tmp_path: Path, killer: str) -> None:
+    done, records = run(tmp_path, found("first_one"), item(killer), found("last_one"))
+    killed = killer == "kills_the_runner"
+    assert done.returncode == (-signal.SIGKILL if killed else 130)
+    assert [record["status"] for record in records.values()] == ["ok", "running" if killed else "failed", "not run"]
+    files = in_archive(tmp_path)
+    assert {"first/results.json", "first/report.md", "first/logs/first_one.log"} <= files.keys()
+    assert files["first/results.json"] == (tmp_path / "results.json").read_bytes()
+    assert len(list(tmp_path.iterdir())) <= 8
+    assert all(path.is_file() for path in tmp_path.iterdir())
+    if killed:
+        return
+    assert records[killer]["error"] == "interrupted"
+    assert records[killer]["figures"] == {"half": 1}
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+    assert [line.split()[0] for line in done.stdout.splitlines()[-5:-2]] == ["first_one", killer, "last_one"]
+
+
+def test_a_folder_of_a_killed_run_is_used_again(tmp_path: Path) -> None:
+    """What an earlier run was about to find is nobody's of this one."""
+    run(tmp_path, item("kills_the_runner"))
+    _, records = run(tmp_path, item("skipped", target="finds", needs=["references"]), found())
+    assert "figures" not in records["skipped"]
+    assert "log" not in records["skipped"]
+    assert {path.name for path in tmp_path.iterdir()} == FILES
+
+
+def test_long_logs_are_cut_in_the_middle(tmp_path: Path) -> None:
+    _, records = run(tmp_path, item("talks", arguments=[str(3 << 20)]))
+    log = in_archive(tmp_path)[f"first/{records['talks']['log']}"]
+    assert log.startswith(b"first\n")
+    assert log.endswith(b"\nlast\n")
+    assert len(log) * len(ITEMS) < 0.75 * MOST_BYTES  # the rest is for figures
+
+
+def test_served_engines_do_without_the_sandbox_where_its_probe_fails(tmp_path: Path) -> None:
+    served = item("serves", target="tells_its_sandbox", serves=True)
+    _, records = run(tmp_path, served, item("sandbox", target="raises"), served | {"name": "serves_later"})
+    assert records["serves"]["figures"] == {"sandbox": "auto"}
+    assert "note" not in records["serves"]
+    assert records["serves_later"]["figures"] == {"sandbox": "off"}
+    assert records["serves_later"]["note"] == "served with --sandbox off"
+
+
+def test_a_condition_that_gave_no_answer_in_time_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_children", list)  # those of the tests are to live on
+    monkeypatch.setitem(needs.CONDITIONS, "cold", needs.Condition("import time; time.sleep(600)", "no torch"))
+    looking = needs.Needs(os.environ)
+    assert looking.lacking(["cold"], 0.1) == "no torch (no answer within 0.1 s)"
+    monkeypatch.setitem(needs.CONDITIONS, "cold", needs.Condition("", "no torch"))
+    assert looking.lacking(["cold"], 600) is None
+
+
+def test_what_a_condition_lacks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_children", list)  # those of the tests are to live on
+    monkeypatch.setitem(needs.CONDITIONS, "absent", needs.Condition("import xyzzy", "packages are missing"))
+    told = needs.Needs(os.environ).lacking(["absent"], 600)
+    assert told == "packages are missing: ModuleNotFoundError: No module named 'xyzzy'"
+
+
+def test_the_table_fits_into_what_is_kept_of_the_output(tmp_path: Path) -> None:
+    results = Results(tmp_path, "first", {"device": "a GPU", "notes": ["a note"]}, list(ITEMS))
+    for name in ITEMS:
+        results.put(name, {"status": "failed", "seconds": 1.0, "error": "x" * 5000, "brief": "y" * 5000})
+    text = report.as_text(results.content)
+    assert len(text) < 12_000
+    assert [line.split()[0] for line in text.splitlines()[2:-1]] == list(ITEMS)
+
+
+def test_the_report_shows_what_was_found(tmp_path: Path) -> None:
+    run(tmp_path, found(), item("raises"))
+    shown = subprocess.run(
+        [sys.executable, "-m", "bench.gpu.report", str(tmp_path)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert shown[0] == "a GPU, commit abc"
+    assert shown[2].split()[:2] == ["finds", "ok"]
+    assert shown[2].endswith("found it")
+    assert shown[3].split()[:2] == ["raises", "failed"]
+    assert shown[3].endswith("ValueError: so it is; half 1")
+    assert shown[-1] == "1 ok, 1 failed"
+    page = (tmp_path / "report.md").read_text()
     assert "| `raises` | failed |" in page
     assert "## finds\n\n* found: it" in page
 
 
+def test_the_most_telling_figures_are_in_a_line() -> None:
+    rows = [{"step": "decode 1", "ms": 6.0, "of_floor": 1.2987}, {"step": "decode 8", "error": "no memory"}]
+    figures = {"copy_gb_s": 3012.77, "same": True, "steps": rows, "kernels": [{"kernel": "a", "ms": 1}]}
+    assert brief(figures, ["of_floor"]) == "copy_gb_s 3013, same True, decode 1 1.299, decode 8 no memory"
+    assert brief({"rates": {"1": 100, "2": 150.5}}, []) == "rates 1 100, rates 2 150.5"
+
+
 def test_every_item_names_what_there_is() -> None:
-    for _, found in chosen("all", []):
+    for found in of_part("all"):
         module, _, function = found.target.partition(":")
         tree = ast.parse((REPOSITORY / f"{module.replace('.', '/')}.py").read_text())
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -128,11 +262,52 @@ def test_every_item_names_what_there_is() -> None:
         assert set(found.needs) <= {*needs.CONDITIONS, *needs.PROGRAMS, *needs.FILES}, found
 
 
-@pytest.mark.parametrize("part", [*PARTS, "all"])
-def test_what_can_be_run_is_listed(part: str) -> None:
-    command = [sys.executable, "bench/gpu/run_all.py", "--part", part]
+def test_the_page_says_of_every_item_whether_it_is_confirmed() -> None:
+    page = (REPOSITORY / "docs/gpu.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(ITEMS)
+
+
+@pytest.mark.parametrize("visit", VISITS)
+def test_a_visit_s_reserved_times_fit_into_it(visit: str) -> None:
+    """A cold import may take all that it needs, and whatever hangs, each item has its share."""
+    items = of_visit(visit)
+    assert allowance(needs.PATIENCE, 580 - MARGIN, items[1:]) >= 120
+    assert all(0 <= item.reserved <= item.limit for item in items)
+    names = [item.name for item in items]
+    assert names.index("build") < names.index("sandbox") < min(names.index(item.name) for item in items if item.serves)
+    dangerous = [name in ("faults", "mps_fault", "racecheck") for name in names]
+    assert dangerous == list(accumulate(dangerous, max))
+
+
+@pytest.mark.parametrize("chosen", [*(("part", part) for part in (*PARTS, "all")), *(("visit", v) for v in VISITS)])
+def test_what_can_be_run_is_listed(chosen: tuple[str, str]) -> None:
+    kind, name = chosen
+    command = [sys.executable, "bench/gpu/run_all.py", f"--{kind}", name]
     listed = subprocess.run([*command, "--list"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert [line.split()[1] for line in listed.stdout.splitlines()] == [found.name for _, found in chosen(part, [])]
+    expected = of_part(name) if kind == "part" else of_visit(name)
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == [item.name for item in expected]
     refused = subprocess.run([*command, "--only", "nothing"], cwd=REPOSITORY, capture_output=True, text=True)
     assert refused.returncode == 2
-    assert f"no item nothing in part {part}" in refused.stderr
+    assert f"no item nothing in {kind} {name}" in refused.stderr
+
+
+def test_what_is_wrong_with_the_luggage_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "ROOT", tmp_path)
+    monkeypatch.setattr(machine, "commit", lambda carried: "abc")
+    (tmp_path / ".venv").symlink_to("/nowhere")
+    carried = tmp_path / "carry"
+    assert [line.split()[1:4] for line in luggage.complaints(carried)] == [
+        ["is", "a", "link:"],
+        ["is", "not", "there:"],
+    ]
+    (tmp_path / ".venv").unlink()
+    (carried / machine.PACKAGES_FOLDER).mkdir(parents=True)
+    (carried / "commit").write_text("abc")
+    (carried / "packages").write_text(cargo.contents())
+    assert luggage.complaints(carried) == []
+    (carried / "commit").write_text("def")
+    (carried / "packages").write_text("something else")
+    of_another, old = luggage.complaints(carried)
+    assert "of commit def, and this tree of abc" in of_another
+    assert old.endswith("carry.py would assemble other packages today")

@@ -1,15 +1,19 @@
 """What the GPU bench measures of a daemon, on the processor with a tiny model: it runs, and its figures make sense."""
 
 import json
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from bench.gpu import machine, stall_plot
+from bench.gpu import machine, served, stall_plot
 from bench.gpu.figures import Figures
 from bench.gpu.items import interference, serving
 from bench.gpu.shapes import make_folder
+from unifiedserve.cli.daemon import Daemon
 
 SIZES = serving.Sizes(streams=2, stream_tokens=1500, settle=10, videos=2, waves=1, frames=8, tokens=4)
 
@@ -38,9 +42,26 @@ def test_streams_beside_videos_are_measured_and_drawn(tmp_path: Path, monkeypatc
         assert row["handoff_us"] >= 0
     assert [len(streams) for streams in figures["streams"].values()] == [2]
     record = {"item": "serve_beside", "figures": figures}
-    (tmp_path / "serve.jsonl").write_text(json.dumps({"part": "serve"}) + "\n" + json.dumps(record) + "\n")
+    (tmp_path / "results.json").write_text(json.dumps({"machine": {}, "items": [record]}))
     stall_plot.main(tmp_path)
     assert (tmp_path / "stalls.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+def test_daemons_have_the_sandbox_that_items_are_told(sandbox: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    @contextmanager
+    def daemon(model: str, *options: str) -> Iterator[Daemon]:
+        given.extend(options)
+        with subprocess.Popen(["true"], text=True) as process:
+            yield Daemon("http://localhost", process)
+
+    monkeypatch.setenv(machine.SANDBOX_VARIABLE, sandbox)
+    monkeypatch.setattr(served, "daemon", daemon)
+    with served.served("", "cuda"):
+        pass
+    assert given[given.index("--sandbox") + 1] == sandbox
 
 
 def test_each_victim_is_measured_beside_each_other_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,8 @@
 """Each Triton kernel beside the same in torch, and beside the copy bandwidth measured in the same run.
 
+Decode's attention is measured by three plans: the host's, one with parts twice as long, and that of a recorded step for
+contexts four times as long, most of whose programs have nothing to do.
+
 Shapes are those of a 7B language model: hidden 3584, 28 query heads, 4 of keys, 128 wide; pages of 16 tokens, bfloat16.
 """
 
@@ -12,10 +15,11 @@ from torch.nn import functional
 from torch.nn.attention.bias import causal_lower_right
 
 from bench.gpu.figures import Figures
+from bench.gpu.row_product import row_product
 from bench.gpu.stopwatch import copy_bandwidth, seconds
 from unifiedserve.attention.base import RaggedBatch, Span
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
-from unifiedserve.device.triton.attention_plan import AttentionPlan
+from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
 from unifiedserve.device.triton.paged_attention import paged_attention
 from unifiedserve.device.triton.silu_mul import silu_mul
 from unifiedserve.device.triton.store_kv import store_kv
@@ -70,7 +74,8 @@ def measure(figures: Figures) -> None:
     attention(report, "prefill 512 after 4k", 1, 512)
     for tokens in (1, 64, 512):
         pointwise(report, tokens)
-        product(report, tokens)
+        product(report, "gate and up", tokens, HIDDEN, 2 * INTERMEDIATE)
+        product(report, "down", tokens, INTERMEDIATE, HIDDEN)
 
 
 def attention(report: Report, case: str, sequences: int, new: int) -> None:
@@ -82,12 +87,14 @@ def attention(report: Report, case: str, sequences: int, new: int) -> None:
     cache = torch.randn(sequences * count, layers, 2, PAGE, KV_HEADS, HEAD_DIM, dtype=DTYPE, device=CUDA)
     tables = torch.randperm(sequences * count).view(sequences, count)
     batch = RaggedBatch.build([Span(table, CONTEXT, length) for table in tables.tolist()], PAGE)
-    plan = AttentionPlan.of_batch(batch, GROUPS, CUDA)
     q = torch.randn(sequences * new, Q_HEADS, HEAD_DIM, dtype=DTYPE, device=CUDA)
 
-    def ours(number: int) -> Tensor:
-        layer = cache[:, number % layers]
-        return paged_attention(q, layer[:, 0], layer[:, 1], plan, SCALE)
+    def by(plan: AttentionPlan) -> Callable[[int], Tensor]:
+        def ours(number: int) -> Tensor:
+            layer = cache[:, number % layers]
+            return paged_attention(q, layer[:, 0], layer[:, 1], plan, SCALE)
+
+        return ours
 
     # what torch gets is contiguous: it need not look at a page table
     keys, values = (
@@ -105,9 +112,24 @@ def attention(report: Report, case: str, sequences: int, new: int) -> None:
             queries, keys[layer], values[layer], mask, scale=SCALE, enable_gqa=True
         )
 
-    error = float((ours(0) - theirs(0).transpose(1, 2).flatten(0, 1)).abs().max())
     flops = 4 * sequences * Q_HEADS * HEAD_DIM * (new * CONTEXT + new * (new + 1) // 2)
-    report.row("paged_attention", case, ours, theirs, layer_bytes + 2 * q.nbytes, flops, error)
+    for name, plan in plans(batch, tables).items():
+        error = float((by(plan)(0) - theirs(0).transpose(1, 2).flatten(0, 1)).abs().max())
+        report.row("paged_attention", case + name, by(plan), theirs, layer_bytes + 2 * q.nbytes, flops, error)
+
+
+def plans(batch: RaggedBatch, tables: Tensor) -> dict[str, AttentionPlan]:
+    """Return the plans to measure, by what a row's case says of them; but for decode there is one."""
+    found = {"": AttentionPlan.of_batch(batch, GROUPS, upload)}
+    if len(batch.kv_lens) == int(batch.qo_indptr[-1]):
+        lengths, rows = upload(batch.kv_lens.int()), upload(tables.int())
+        found[f", parts of {2 * PART_KEYS}"] = AttentionPlan.of_batch(batch, GROUPS, upload, 2 * PART_KEYS)
+        found[f", recorded for {4 * CONTEXT}"] = AttentionPlan.of_rows(lengths, rows, 4 * CONTEXT, GROUPS)
+    return found
+
+
+def upload(host: Tensor) -> Tensor:
+    return host.to(CUDA)
 
 
 def pointwise(report: Report, tokens: int) -> None:
@@ -172,15 +194,21 @@ def pointwise(report: Report, tokens: int) -> None:
     )
 
 
-def product(report: Report, tokens: int) -> None:
-    """Measure cuBLAS on the largest product of a layer, as torch calls it: the rest of a step."""
+def product(report: Report, name: str, tokens: int, inputs: int, outputs: int) -> None:
+    """Measure cuBLAS on one of a layer's large products, as torch calls it, and of one token a kernel beside it."""
     copies = 4
-    weights = torch.randn(copies, 2 * INTERMEDIATE, HIDDEN, dtype=DTYPE, device=CUDA)
-    x = torch.randn(tokens, HIDDEN, dtype=DTYPE, device=CUDA)
+    weights = torch.randn(copies, outputs, inputs, dtype=DTYPE, device=CUDA)
+    x = torch.randn(tokens, inputs, dtype=DTYPE, device=CUDA)
 
     def multiply(number: int) -> Tensor:
         return functional.linear(x, weights[number % copies])
 
-    moved = weights[0].nbytes + x.nbytes + tokens * 2 * INTERMEDIATE * DTYPE.itemsize
-    flops = 2 * tokens * HIDDEN * 2 * INTERMEDIATE
-    report.row("cuBLAS gate and up", f"{tokens} tokens", multiply, multiply, moved, flops)
+    def by_rows(number: int) -> Tensor:
+        return row_product(x, weights[number % copies])
+
+    moved = weights[0].nbytes + x.nbytes + tokens * outputs * DTYPE.itemsize
+    flops = 2 * tokens * inputs * outputs
+    report.row(f"cuBLAS {name}", f"{tokens} tokens", multiply, multiply, moved, flops)
+    if tokens == 1:
+        error = float((by_rows(0) - multiply(0)).abs().max())
+        report.row(f"row_product {name}", "1 token", by_rows, multiply, moved, flops, error)

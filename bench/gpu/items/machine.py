@@ -1,5 +1,6 @@
 """What the machine is: the doctor's report and the compilers."""
 
+import importlib
 import json
 import os
 import re
@@ -10,7 +11,7 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-from bench.gpu.figures import Figures
+from bench.gpu.figures import Figures, Skip
 from unifiedserve.doctor.libraries import find_program
 
 KERNEL = """
@@ -26,6 +27,7 @@ int main() {
   return y != 42;
 }
 """
+IMPORTED = ("torch", "triton", "transformers.modeling_utils")
 PROGRAMS = (
     "g++",
     "gcc",
@@ -41,6 +43,20 @@ PROGRAMS = (
 )
 
 
+def imports(figures: Figures) -> None:
+    """Import large packages and time it, so that later items find them in memory."""
+    absent = []
+    for name in IMPORTED:
+        start = time.perf_counter()
+        try:
+            importlib.import_module(name)
+            figures.add(**{f"{name.split('.')[0]}_s": time.perf_counter() - start})
+        except Exception as error:  # a package that does not fit another one raises anything
+            absent.append(f"{name}: {error}")
+    if absent:
+        raise Skip("; ".join(absent))
+
+
 def doctor(figures: Figures) -> None:
     """Run the doctor; its figures are its checks, those of NVDEC with their capabilities."""
     command = [sys.executable, "-m", "unifiedserve.doctor", "--json"]
@@ -49,7 +65,8 @@ def doctor(figures: Figures) -> None:
     print(done.stdout)
     checks = [{key: check[key] for key in ("name", "value", "status")} for check in report["checks"]]
     caps = [check["details"]["caps"] for check in report["checks"] if "caps" in check["details"]]
-    figures.add(serves_on_cpu=report["ok"], checks=checks, nvdec=caps)
+    lacks = ", ".join(check["name"] for check in checks if check["status"] == "missing")
+    figures.add(serves_on_cpu=report["ok"], lacks=lacks, checks=checks, nvdec=caps)
 
 
 def toolchain(figures: Figures) -> None:

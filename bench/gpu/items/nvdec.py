@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,10 @@ def rates(figures: Figures, name: str) -> None:
     """Decode several requests for all frames at once, on NVDEC and on cores: frames a second of all together."""
     stream = analyse_bitstream(machine.carried_clip(name))
     size = {"width": stream.width, "height": stream.height, "frames": stream.num_frames}
-    figures.add(clip=size, rates={kind: _rates(stream, kind) for kind in ("gpu", "cpu")})
+    figures.add(clip=size)
+    for kind in ("gpu", "cpu"):
+        for rates in _rates(stream, kind):
+            figures.add(**{f"rates_{kind}": rates})
 
 
 def engines(figures: Figures, name: str) -> None:
@@ -64,7 +68,7 @@ def engines(figures: Figures, name: str) -> None:
     wanted = range(stream.num_frames)
     with FlashCodec(device="cuda") as codec:
         most = next(kind.engines for kind in codec.estimate(stream, [0], decode_on="gpu"))
-    for count in sorted({1, 2, most // 2, most}):
+    for count in sorted({1, 2, 4, most // 2, most}):
         with FlashCodec(count, device="cuda") as codec:
             _decoded(codec, stream, [0, stream.num_frames - 1])
             start = time.perf_counter()
@@ -143,23 +147,27 @@ def _seconds(codec: FlashCodec, stream: Bitstream) -> float:
 
 
 def rates_under_mps(figures: Figures, name: str) -> None:
-    """Measure `rates` in a process that is a client of MPS."""
+    """Measure NVDEC's `rates` in a process that is a client of MPS."""
     with tempfile.TemporaryDirectory() as folder, mps_daemon(Path(folder)) as environment:
         code = f"from bench.gpu.items import nvdec; nvdec.print_rates({name!r})"
-        done = subprocess.run(
-            [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=80
-        )
-        if done.returncode != 0:
-            raise RuntimeError(done.stderr[-2000:])
-        figures.add(rates=json.loads(done.stdout.splitlines()[-1]))
+        with subprocess.Popen(
+            [sys.executable, "-P", "-c", code], env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
+        ) as client:
+            assert client.stdout is not None
+            for line in client.stdout:
+                figures.add(rates=json.loads(line))
+        if client.returncode != 0:
+            raise RuntimeError(f"the client of MPS ended with code {client.returncode}: see its log")
 
 
 def print_rates(name: str) -> None:
-    """Print the frames a second of NVDEC as JSON."""
-    print(json.dumps(_rates(analyse_bitstream(machine.carried_clip(name)), "gpu")))
+    """Print the frames a second of NVDEC so far as JSON, a line for each number of requests."""
+    for rates in _rates(analyse_bitstream(machine.carried_clip(name)), "gpu"):
+        print(json.dumps(rates), flush=True)
 
 
-def _rates(stream: Bitstream, kind: Any) -> dict[int, float]:
+def _rates(stream: Bitstream, kind: Any) -> Iterator[dict[int, float]]:
+    """Yield the frames a second by the number of requests at once, as soon as another one is measured."""
     found = {}
     with FlashCodec(device="cuda") as codec:
         _decoded(codec, stream, [0], kind)
@@ -169,7 +177,7 @@ def _rates(stream: Bitstream, kind: Any) -> dict[int, float]:
                 codec.add_decoding_request(stream, range(stream.num_frames), LAYOUT, decode_on=kind)
             _take(codec, count)
             found[count] = count * stream.num_frames / (time.perf_counter() - start)
-    return found
+            yield found
 
 
 def _decoded(codec: FlashCodec, stream: Bitstream, wanted: list[int], kind: Any = "gpu") -> dict[int, Tensor]:

@@ -27,7 +27,7 @@ def main(device: str = "cuda") -> None:
     for dtype, head_dim, window in ((torch.bfloat16, 128, None), (torch.bfloat16, 80, 100), (torch.float32, 64, None)):
         sizes, random = batches.Sizes(14, 2, head_dim, 16), torch.Generator().manual_seed(0)
         case = batches.random_case(LENGTHS, LIMITED, sizes, dtype, random)
-        plan = AttentionPlan.of_batch(case.batch(), 7, torch.device(device))
+        plan = AttentionPlan.of_batch(case.batch(), 7, batches.uploading_to(torch.device(device)))
         q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
         out = paged_attention(q, keys, values, plan, head_dim**-0.5, window)
         close(out, case.expected(head_dim**-0.5, window), dtype)
