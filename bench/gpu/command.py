@@ -62,6 +62,10 @@ def _parse() -> argparse.Namespace:
     if unknown := set(options.only) - {item.name for item in items}:
         named = f"visit {options.visit}" if options.visit else f"part {options.part}"
         parser.error(f"no item {', '.join(sorted(unknown))} in {named}; --list shows them")
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out {options.out}: {error.strerror}")
     options.items = [item for item in items if not options.only or item.name in options.only]
     return options
 

@@ -10,7 +10,7 @@ class Item:
 
     `target` is "module:function", called with `Figures` to fill and then `arguments`. `limit` is in seconds, as is
     `reserved`, the time that no item before it can take. `needs` are names of conditions (needs.py), looked at just
-    before it starts. The table shows `columns` of the rows among its figures. An item that `serves` starts daemons.
+    before it starts. An item that `serves` starts daemons.
     """
 
     name: str
@@ -19,7 +19,6 @@ class Item:
     limit: float = 60.0
     needs: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
     serves: bool = False
     reserved: float = 0.0
 

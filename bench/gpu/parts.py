@@ -24,33 +24,12 @@ PROBE = (
     IMPORTS,
     Item("doctor", f"{_AT}machine:doctor", "the doctor's report, NVDEC's capabilities", 240),
     Item("toolchain", f"{_AT}machine:toolchain", "compilers, Python.h, a CUDA C++ program", 90),
-    Item(
-        "contexts",
-        f"{_AT}contexts:contexts",
-        "a context's time and memory",
-        60,
-        ("driver",),
-        columns=("context_ms", "mib"),
-    ),
+    Item("contexts", f"{_AT}contexts:contexts", "a context's time and memory", 60, ("driver",)),
     Item("host_memory", f"{_AT}host_memory:rates", "copies from pageable, shared, pinned memory", 60, ("driver",)),
-    Item(
-        "ipc_opening",
-        f"{_AT}ipc:opening",
-        "time to open memory of 2 MiB to 8 GiB",
-        60,
-        ("driver",),
-        columns=("open_ms",),
-    ),
+    Item("ipc_opening", f"{_AT}ipc:opening", "time to open memory of 2 MiB to 8 GiB", 60, ("driver",)),
     Item("ipc_blocks", f"{_AT}ipc:blocks", "what a handle of a small allocation opens", 30, ("driver",)),
     Item("ipc_after_the_end", f"{_AT}ipc:after_the_end", "opened memory, freed or its owner killed", 60, ("driver",)),
-    Item(
-        "mps_contexts",
-        f"{_AT}contexts:contexts_under_mps",
-        "contexts and UUIDs under MPS",
-        60,
-        ("driver", "mps"),
-        columns=("context_ms", "mib"),
-    ),
+    Item("mps_contexts", f"{_AT}contexts:contexts_under_mps", "contexts and UUIDs under MPS", 60, ("driver", "mps")),
     Item("mps_memory", f"{_AT}mps:memory", "memory shared across MPS' border", 60, ("driver", "mps")),
     Item("mps_overlap", f"{_AT}mps:overlap", "two processes at once, with and without MPS", 60, ("driver", "mps")),
     BUILD,
@@ -59,22 +38,8 @@ PROBE = (
     Item(
         "triton_compile", f"{_AT}compilation:kernels", "each variant's compile time", 120, ("triton", "cores", "server")
     ),
-    Item(
-        "sharing",
-        f"{_AT}sharing:without_mps",
-        "decode beside prefill: streams, processes",
-        90,
-        ("torch",),
-        columns=("decode_ms", "prefill_ms"),
-    ),
-    Item(
-        "mps_sharing",
-        f"{_AT}sharing:under_mps",
-        "decode beside prefill under MPS",
-        120,
-        ("torch", "mps"),
-        columns=("decode_ms", "prefill_ms"),
-    ),
+    Item("sharing", f"{_AT}sharing:without_mps", "decode beside prefill: streams, processes", 90, ("torch",)),
+    Item("mps_sharing", f"{_AT}sharing:under_mps", "decode beside prefill under MPS", 120, ("torch", "mps")),
     Item("mps_products", f"{_AT}sharing:limited_products", "products under limits on threads", 120, ("torch", "mps")),
     # last, as what comes after a fault may suffer from it
     Item("mps_kill", f"{_AT}mps:kill", "clients killed idle and busy", 90, ("driver", "mps")),
@@ -92,7 +57,6 @@ CORE = (
         120,
         ("driver", "cores", "pytest"),
         ("-m", "gpu", "tests/ipc_buffers", "tests/doctor/test_gpu_probes.py"),
-        columns=("why",),
     ),
     Item("memory_rates", f"{_AT}memory_rates:views", "Memory in torch, pinned copies", 60, ("torch", "cores")),
     Item(
@@ -101,26 +65,9 @@ CORE = (
         "kernels beside torch and the floor",
         120,
         ("torch", "triton", "cores", "server"),
-        columns=("of_floor",),
     ),
-    Item(
-        "families",
-        f"{_AT}families:tokens",
-        "float32 tokens of every family",
-        180,
-        (*_MODELS, "engine"),
-        ("cuda",),
-        ("left_out",),
-    ),
-    Item(
-        "bf16_logits",
-        f"{_AT}families:bf16_logits",
-        "bfloat16 logits",
-        120,
-        (*_MODELS, "engine"),
-        ("cuda",),
-        ("left_out",),
-    ),
+    Item("families", f"{_AT}families:tokens", "float32 tokens of every family", 180, (*_MODELS, "engine"), ("cuda",)),
+    Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
     Item(
         "stage_times", f"{_AT}engine:stage_times", "each stage's time for a clip", 60, _SERVER, ("cuda",), serves=True
     ),
@@ -132,7 +79,6 @@ CORE = (
         _SERVER,
         ("cuda",),
         serves=True,
-        columns=("same", "healthy_after_s"),
     ),
     Item("dummy_7b", f"{_AT}engine:dummy", "a 7B shape, 64 frames", 180, _SERVER, ("cuda", _SHAPE), serves=True),
     Item(
@@ -142,7 +88,6 @@ CORE = (
         150,
         _SERVER,
         ("cuda", _SHAPE),
-        columns=("of_floor", "tokens_s"),
     ),
     Item(
         "kernel_tests",
@@ -151,17 +96,8 @@ CORE = (
         240,
         ("torch", "triton", "cores", "server", "pytest"),
         ("tests/device", "--numprocesses", "8", "--dist", "load"),
-        columns=("why",),
     ),
-    Item(
-        "families_on_cpu",
-        f"{_AT}families:tokens",
-        "the references on this processor",
-        150,
-        _MODELS,
-        ("cpu",),
-        ("left_out",),
-    ),
+    Item("families_on_cpu", f"{_AT}families:tokens", "the references on this processor", 150, _MODELS, ("cpu",)),
     Item(
         "memcheck",
         f"{_AT}sanitizer:check",
@@ -201,7 +137,6 @@ NVDEC = (
         120,
         ("driver", "flashcodec", "pytest"),
         ("tests/flashcodec/test_gpu_outputs.py", "tests/flashcodec/test_gpu_decoder.py"),
-        columns=("why",),
     ),
 )
 
@@ -216,7 +151,6 @@ SERVE = (
         _SERVER,
         ("cuda", _SHAPE),
         serves=True,
-        columns=("tbt_p99_ms", "video_ttft_s", "requests_s"),
     ),
     Item(
         "interference",
@@ -225,18 +159,8 @@ SERVE = (
         150,
         (*_SERVER, "mps"),
         ("cuda", _SHAPE),
-        columns=("slowdown",),
     ),
-    Item(
-        "kills",
-        f"{_AT}engine:kill_often",
-        "20 SIGKILLs under load",
-        240,
-        _SERVER,
-        ("cuda",),
-        serves=True,
-        columns=("same", "healthy_after_s"),
-    ),
+    Item("kills", f"{_AT}engine:kill_often", "20 SIGKILLs under load", 240, _SERVER, ("cuda",), serves=True),
     Item(
         "faults",
         f"{_AT}engine:fault_often",
@@ -245,7 +169,6 @@ SERVE = (
         (*_SERVER, "mps"),
         ("cuda",),
         serves=True,
-        columns=("same", "healthy_after_s"),
     ),
 )
 

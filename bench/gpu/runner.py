@@ -76,7 +76,7 @@ class Runner:
     def _record(self, item: Item, start: float, told: Record) -> None:
         """Write down an item's outcome and its log, and say it in a line."""
         seconds = round(time.monotonic() - start, 2)
-        record = {"seconds": seconds, **told, "brief": brief(told.get("figures", {}), item.columns)}
+        record = {"seconds": seconds, **told, "brief": brief(told.get("figures", {}))}
         self._results.put(item.name, record, trimmed(self._log) if self._log.exists() else None)
         reason = f": {record['error']}" if "error" in record else ""
         print(f"{item.name:<18} {record['status']:<8} {record['seconds']:6.1f} s{reason}", flush=True)
