@@ -53,6 +53,7 @@ CONDITIONS = {
 PROGRAMS = {
     "nvcc": "nvcc",
     "g++": "g++",
+    "cmake": "cmake",
     "compute-sanitizer": "compute-sanitizer",
     "mps": "nvidia-cuda-mps-control",
 }

@@ -5,11 +5,16 @@ from bench.gpu.item import Item
 _AT = "bench.gpu.items."
 
 BUILD = Item(
-    "build", f"{_AT}build:build", "the C++ cores without FlashCodec", 240, ("g++",), ("ipc_buffers,unifiedserve", "-O1")
+    "build",
+    f"{_AT}build:build",
+    "the C++ cores without FlashCodec",
+    240,
+    ("g++", "cmake"),
+    ("ipc_buffers,unifiedserve", "-O1"),
 )
 
 BUILD_FLASHCODEC = Item(
-    "build_flashcodec", f"{_AT}build:build", "FlashCodec's core", 180, ("g++", "ffmpeg"), ("flashcodec", "-O3")
+    "build_flashcodec", f"{_AT}build:build", "FlashCodec's core", 180, ("g++", "cmake", "ffmpeg"), ("flashcodec", "-O3")
 )
 
 IMPORTS = Item("imports", f"{_AT}machine:imports", "torch, triton, transformers from a cold disk", 180)
