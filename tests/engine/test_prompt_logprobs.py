@@ -1,6 +1,7 @@
 """Log probabilities of prompts are transformers' own, however the prompt was computed, and come once."""
 
 import concurrent.futures
+import copy
 import os
 import signal
 from functools import partial
@@ -24,15 +25,22 @@ SCORED = {"extra_body": {"prompt_logprobs": COUNT, "return_token_ids": True, "ig
 
 
 @pytest.fixture(scope="module")
-def expected(hf: Reference) -> tuple[list[int], torch.Tensor]:
+def exact(hf: Reference) -> Any:
+    """Return transformers' model in float64, from which its float32 is as far away as ours."""
+    return copy.deepcopy(hf.model).double()
+
+
+@pytest.fixture(scope="module")
+def expected(hf: Reference, exact: Any) -> tuple[list[int], torch.Tensor]:
     """Token ids of the question about the image, and log probabilities [n, vocab] after each."""
     inputs = hf.inputs(Case([{"role": "user", "content": [{"type": "image"}, PARTS[1]]}], images=[IMAGE]))
-    return inputs["input_ids"][0].tolist(), score(hf, inputs)
+    return inputs["input_ids"][0].tolist(), score(exact, inputs)
 
 
-def score(hf: Reference, inputs: Any) -> torch.Tensor:
+def score(exact: Any, inputs: Any) -> torch.Tensor:
+    doubled = {name: value.double() if value.is_floating_point() else value for name, value in inputs.items()}
     with torch.inference_mode():
-        return torch.as_tensor(hf.model(**inputs).logits[0].log_softmax(-1))
+        return torch.as_tensor(exact(**doubled).logits[0].log_softmax(-1))
 
 
 def check(scores: list[Any], token_ids: list[int], logprobs: torch.Tensor) -> None:
@@ -59,11 +67,11 @@ def test_alone_and_among_others(
     daemon.wait_idle()
 
 
-def test_echo_scores_texts_without_an_answer(daemon: Daemon, hf: Reference) -> None:
+def test_echo_scores_texts_without_an_answer(daemon: Daemon, exact: Any) -> None:
     tokenizer = daemon.engine.processor.tokenizer
     text = "The river runs through the valley and the town to the sea."
     ids = tokenizer(text)["input_ids"]
-    logprobs = score(hf, {"input_ids": torch.tensor([ids])})
+    logprobs = score(exact, {"input_ids": torch.tensor([ids])})
     computed = [float(row[token]) for row, token in zip(logprobs, ids[1:], strict=False)]
     for prompt in (text, ids):
         for _ in range(2):  # the second time, its pages are cached
