@@ -1,6 +1,7 @@
 #include "cuda_sockets.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -88,8 +89,10 @@ bool serve_peers() {
     if (listener < 0 || ::bind(listener, own.pointer(), own.size) != 0 || ::listen(listener, kWaiting) != 0) {
       return false;
     }
-    std::thread(serve, listener, ::open("/dev/null", O_RDWR | O_CLOEXEC)).detach();
-    return true;
+    std::thread server(serve, listener, ::open("/dev/null", O_RDWR | O_CLOEXEC));
+    const bool named = ::pthread_setname_np(server.native_handle(), "cuda-server") == 0;
+    server.detach();
+    return named;
   }();
   return serves;
 }

@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <linux/landlock.h>
+#include <linux/magic.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +46,12 @@ struct Descriptor {
   int number;
 };
 
+// A rule goes with its inode, and procfs drops an inode when memory is short unless somebody has it open.
+bool forgets(int file) {
+  struct statfs about {};
+  return ::fstatfs(file, &about) == 0 && about.f_type == PROC_SUPER_MAGIC;
+}
+
 [[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
 Ruleset ruleset_of(int version, bool unix_sockets) {
@@ -62,13 +70,14 @@ std::size_t size_for(int version) {
 }
 
 void allow(int ruleset, const std::string& path, Rights rights) {
-  const Descriptor file(::open(path.c_str(), O_PATH | O_CLOEXEC));  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  Descriptor file(::open(path.c_str(), O_PATH | O_CLOEXEC));  // NOLINT(cppcoreguidelines-pro-type-vararg)
   struct stat about {};
   if (file.number < 0 || ::fstat(file.number, &about) != 0) return;
   landlock_path_beneath_attr rule{};
   rule.allowed_access = S_ISDIR(about.st_mode) ? rights : rights & kOfFiles;
   rule.parent_fd = file.number;
   if (::syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) fail("landlock_add_rule");
+  if (forgets(file.number)) file.number = -1;  // stays open as long as the process lives
 }
 
 }  // namespace
@@ -87,8 +96,7 @@ int restrict_files(const std::vector<std::string>& readable, const std::vector<s
   if (made < 0) fail("landlock_create_ruleset");
   const Descriptor ruleset(static_cast<int>(made));
   for (const auto& path : readable) allow(ruleset.number, path, kRead & rules.files);
-  const Rights write = unix_sockets ? kWrite | LANDLOCK_ACCESS_FS_MAKE_SOCK : kWrite;
-  for (const auto& path : writable) allow(ruleset.number, path, write & rules.files);
+  for (const auto& path : writable) allow(ruleset.number, path, kWrite & rules.files);
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail("PR_SET_NO_NEW_PRIVS");
   if (::syscall(SYS_landlock_restrict_self, ruleset.number, 0) != 0) fail("landlock_restrict_self");
   return known;

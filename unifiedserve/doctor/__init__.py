@@ -38,10 +38,11 @@ def main(json: bool = False) -> int:
 
 def examine() -> Report:
     """Run every probe. A probe that fails becomes a warning of its own; nothing is raised."""
-    return list(_run())
+    return list(sections())
 
 
-def _run() -> Iterator[tuple[str, list[Check]]]:
+def sections() -> Iterator[tuple[str, list[Check]]]:
+    """Run the probes one after another, and yield each one's title and checks."""
     for title, probe in MACHINE:
         yield title, checked(title, probe)
     if gpu.has_device():

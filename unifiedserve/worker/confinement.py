@@ -16,6 +16,7 @@ from unifiedserve.worker.spec import WorkerSpec
 _log = logging.getLogger(__name__)
 _SHARED_MEMORY = "/dev/shm"
 _GPU_FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")
+_THREADS = "/proc/self/task"  # CUDA does not start where it cannot write its threads' names there
 _OWN_MIB = 4096  # of the libraries and of videos' decoders, beside images
 _BYTES_A_PIXEL = 16  # of an image on its way: decoded, turned, resized
 
@@ -53,9 +54,9 @@ def _check_threads(*, required: bool) -> None:
 
 
 def _gpu_paths() -> list[str]:
-    """Return the GPU's devices and the folders of MPS."""
+    """Return the GPU's devices, the folders of MPS and where threads get their names."""
     devices = [path for pattern in _GPU_FILES for path in glob.glob(pattern)]
-    return devices + [path for name in (PIPES, LOGS) if (path := os.environ.get(name))]
+    return [_THREADS, *devices] + [path for name in (PIPES, LOGS) if (path := os.environ.get(name))]
 
 
 def _limit_memory(size: int) -> None:

@@ -15,12 +15,14 @@ def fork_obstacles() -> list[str]:
 def further_threads() -> list[str]:
     """Return the threads of this process but its first one, each in words."""
     names = {thread.native_id: thread.name for thread in threading.enumerate()}
-    others = [int(task.name) for task in Path("/proc/self/task").iterdir() if int(task.name) != os.getpid()]
-    return [f"thread {names.get(task, 'of a library')} ({_comm(task)}, {task})" for task in others]
-
-
-def _comm(task: int) -> str:
-    return Path(f"/proc/self/task/{task}/comm").read_text().strip()
+    found = []
+    for folder in Path("/proc/self/task").iterdir():
+        task = int(folder.name)
+        if task != os.getpid():
+            with suppress(OSError):  # one that has ended meanwhile is in nobody's way
+                comm = (folder / "comm").read_text().strip()
+                found.append(f"thread {names.get(task, 'of a library')} ({comm}, {task})")
+    return found
 
 
 def _open_files() -> list[str]:

@@ -89,8 +89,8 @@ def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
     log_of_worker(spec.config.log_format, spec.instance.name)
     device = open_device(spec.device, spec.config)
+    confine(spec)  # before torch starts threads: those there are already would not be
     device.sharing.enter(spec.instance, spec.config.torch_threads)
-    confine(spec)
     worker = Worker(spec, device)
     give_back_at_rest()
     try:

@@ -54,6 +54,7 @@ class DecodeGraphs:
         self._graphs = StepGraphs(self._step, lambda: self._state.tell(()), stream, rows, tokens)
         with torch.inference_mode(), stream.use():
             self._graphs.record_first()
+            stream.mark().wait()  # a kernel that fails is found here, not by the first request
 
     @property
     def eager_steps(self) -> int:

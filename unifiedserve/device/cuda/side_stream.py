@@ -30,8 +30,8 @@ class CudaStream:
         graph = torch.cuda.CUDAGraph()
         # not by torch.cuda.graph: it waits for all that the GPU does, and empties torch's caches; other threads may use
         # CUDA meanwhile
-        graph.capture_begin(self._pool, capture_error_mode="thread_local")
         try:
+            graph.capture_begin(self._pool, capture_error_mode="thread_local")
             try:
                 work()
             finally:
