@@ -1,14 +1,19 @@
 """An item's own process: `python -m bench.gpu.child module:function FIGURES [ARGUMENTS]`."""
 
+import ctypes
 import importlib
+import signal
 import sys
 import traceback
 from pathlib import Path
 
 from bench.gpu.figures import Figures, Skip
 
+PR_SET_PDEATHSIG = 1
+
 
 def main() -> int:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a runner that is killed leaves nobody on the GPU
     target, path, *arguments = sys.argv[1:]
     figures = Figures(Path(path))
     module, _, function = target.partition(":")

@@ -6,7 +6,7 @@ from unifiedserve import _core
 from unifiedserve.config import EngineConfig
 from unifiedserve.worker.confinement import leave_decoding
 
-_SECONDS = 30.0
+_SECONDS = 8.0
 #: the half of the sandbox that is left out
 WITHOUT = {"files": "restrict_calls", "calls": "restrict_files"}
 

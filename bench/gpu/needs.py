@@ -3,6 +3,7 @@
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,8 @@ class Condition:
 
 CONDITIONS = {
     "driver": Condition(
-        "from unifiedserve.doctor import gpu; raise SystemExit(not gpu.has_device())", "no GPU answers to libcuda"
+        "from unifiedserve.doctor import gpu; raise SystemExit(not gpu.devices()['devices'])",
+        "no GPU answers to libcuda",
     ),
     "torch": Condition(
         "import torch; raise SystemExit(not torch.cuda.is_available())", "torch sees no GPU, or is not there"
@@ -67,8 +69,9 @@ class Needs:
         self._known: dict[str, str | None] = {}
 
     def lacking(self, names: Sequence[str], patience: float) -> str | None:
-        """Return why one of the conditions does not hold, or None if all do."""
-        return next(filter(None, (self._reason(name, patience) for name in names)), None)
+        """Return why one of the conditions does not hold, or None if all do; all are looked for in so many seconds."""
+        end = time.monotonic() + patience
+        return next(filter(None, (self._reason(name, max(0.1, end - time.monotonic())) for name in names)), None)
 
     def _reason(self, name: str, patience: float) -> str | None:
         if name in self._known:

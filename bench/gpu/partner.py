@@ -20,7 +20,8 @@ class PartnerError(Exception):
 class Partner:
     """One such process; it is killed when the `with` ends. Its standard error goes to the item's log.
 
-    PartnerError is raised if an answer takes more than `patience` seconds: a driver may hang.
+    PartnerError is raised if an answer takes more than `patience` seconds: a driver may hang. The process is killed
+    then, because a late answer would be taken for that of the next call.
     """
 
     def __init__(self, target: str, environment: Mapping[str, str] | None = None, patience: float = 60.0) -> None:
@@ -68,6 +69,7 @@ class Partner:
 
     def _answer(self) -> Any:
         if not select.select([self._answers], [], [], self._patience)[0]:
+            self._process.kill()
             raise PartnerError(f"no answer within {self._patience:g} s")
         line = self._answers.readline()
         if not line:

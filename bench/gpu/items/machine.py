@@ -1,18 +1,19 @@
 """What the machine is: the doctor's report and the compilers."""
 
 import importlib
-import json
 import os
 import re
 import subprocess
-import sys
 import sysconfig
 import time
 from importlib import metadata
 from pathlib import Path
 
 from bench.gpu.figures import Figures, Skip
+from unifiedserve.doctor import sections
+from unifiedserve.doctor.check import Status
 from unifiedserve.doctor.libraries import find_program
+from unifiedserve.doctor.report import cpu_path_works
 
 KERNEL = """
 #include <cstdio>
@@ -58,15 +59,16 @@ def imports(figures: Figures) -> None:
 
 
 def doctor(figures: Figures) -> None:
-    """Run the doctor; its figures are its checks, those of NVDEC with their capabilities."""
-    command = [sys.executable, "-m", "unifiedserve.doctor", "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
-    report = json.loads(done.stdout)
-    print(done.stdout)
-    checks = [{key: check[key] for key in ("name", "value", "status")} for check in report["checks"]]
-    caps = [check["details"]["caps"] for check in report["checks"] if "caps" in check["details"]]
-    lacks = ", ".join(check["name"] for check in checks if check["status"] == "missing")
-    figures.add(serves_on_cpu=report["ok"], lacks=lacks, checks=checks, nvdec=caps)
+    """Run the doctor; its figures are its checks, those of NVDEC with their capabilities, as each probe ends."""
+    report = []
+    for title, group in sections():
+        report.append((title, group))
+        print(title, *(f"  {check.name}: {check.status}, {check.value}" for check in group), sep="\n", flush=True)
+        found = [check for _, checked in report for check in checked]
+        checks = [{"name": check.name, "value": check.value, "status": check.status} for check in found]
+        caps = [check.details["caps"] for check in found if "caps" in check.details]
+        lacks = ", ".join(check.name for check in found if check.status is Status.MISSING)
+        figures.add(serves_on_cpu=cpu_path_works(report), lacks=lacks, checks=checks, nvdec=caps)
 
 
 def toolchain(figures: Figures) -> None:

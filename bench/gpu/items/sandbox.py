@@ -18,52 +18,62 @@ CLIENT, CONFINED = "bench.gpu.gpu_client:GpuClient", "bench.gpu.confined:Confine
 MIB = 2**20
 WORD = 0x5EED0020
 DONE = "done"
-#: what a confined worker needs: without these it cannot serve; NVDEC and nvJPEG are left to cores if need be
+#: a worker cannot serve without these; what NVDEC and nvJPEG cannot do is left to cores
 NEEDED = ("cuInit and a context", "memory of another process")
-PATIENCE = 40.0
+PATIENCE = 12.0
+
+Outcomes = dict[str, str]  # of each step: that it was done, or why it was not
 
 
 def cuda_inside(figures: Figures) -> None:
     """Try CUDA, memory of another process, NVDEC and nvJPEG in the vision worker's sandbox, also under MPS.
 
-    Where one fails, it is tried without the sandbox and in each half of it. Raises RuntimeError if CUDA cannot be used
-    inside.
+    Where one fails, it is tried without the sandbox and in each half of it. Raises RuntimeError if the sandbox is what
+    keeps CUDA from working.
     """
-    found = {"inside": _tried("both")}
-    figures.add(**found)
+    blamed = _blamed(figures, "inside")
     if find_program(CONTROL) is not None:
-        found["inside_under_mps"] = _tried_under_mps()
-        figures.add(**found)
-    if set(found["inside"].values()) != {DONE}:
-        for by in ("nothing", "files", "calls"):
-            figures.add(**{f"confined_by_{by}": _tried(by)})
-    steps = [(f"{where}, {step}", said[step]) for where, said in found.items() for step in NEEDED if step in said]
-    if failed := [f"{step}: {said}" for step, said in steps if said != DONE]:
-        raise RuntimeError(f"the sandbox keeps CUDA from working: {'; '.join(failed)}")
+        try:
+            with mps_daemon(Path("mps").resolve()) as environment:
+                blamed += _blamed(figures, "inside_under_mps", environment)
+        except (OSError, subprocess.SubprocessError) as error:
+            figures.add(mps=str(error))
+    if blamed:
+        raise RuntimeError(f"the sandbox keeps CUDA from working: {'; '.join(blamed)}")
 
 
-def _tried_under_mps() -> dict[str, str]:
-    try:
-        with mps_daemon(Path("mps").resolve()) as environment:
-            return _tried("both", environment)
-    except (OSError, subprocess.SubprocessError) as error:
-        return {"the daemon": str(error)}
+def _blamed(figures: Figures, name: str, environment: Mapping[str, str] | None = None) -> list[str]:
+    """Return which of the needed steps work without the sandbox only, and why they fail in it."""
+    inside = _tried(figures, name, "both", environment)
+    if set(inside.values()) == {DONE}:
+        return []
+    outside = _tried(figures, f"{name}_of_nothing", "nothing", environment)
+    blamed = [f"{step}: {inside[step]}" for step in NEEDED if outside[step] == DONE != inside[step]]
+    if blamed:
+        for by in ("files", "calls"):
+            _tried(figures, f"{name}_of_{by}", by, environment)
+    return blamed
 
 
-def _tried(by: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return for each step that it was done, or why it was not."""
+def _tried(figures: Figures, name: str, by: str, environment: Mapping[str, str] | None) -> Outcomes:
+    """Do all steps in a process that is confined so, and tell each as it ends."""
+    found: Outcomes = {}
     environment = environment_of_workers() | (environment or {})
     with Partner(CLIENT) as owner, Partner(CONFINED, environment, PATIENCE) as confined:
         owner.start()
         owner.allocate("m", 4 * MIB)
         owner.fill("m", WORD)
-        confined.confine(by)
-        return {
-            "cuInit and a context": _outcome(confined.start),
-            "memory of another process": _outcome(lambda: _shared(owner, confined)),
-            "NVDEC": _outcome(lambda: _without_fallbacks(confined.decode_video())),
-            "nvJPEG": _outcome(lambda: _taken(confined.decode_image())),
+        steps: dict[str, Callable[[], Any]] = {
+            "the sandbox": lambda: confined.confine(by),
+            "cuInit and a context": confined.start,
+            "memory of another process": lambda: _shared(owner, confined),
+            "NVDEC": lambda: _without_fallbacks(confined.decode_video()),
+            "nvJPEG": lambda: _taken(confined.decode_image()),
         }
+        for step, work in steps.items():
+            found[step] = _outcome(work)
+            figures.add(**{name: found})
+    return found
 
 
 def _outcome(step: Callable[[], Any]) -> str:

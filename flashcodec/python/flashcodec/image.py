@@ -94,6 +94,10 @@ def image_in_layout(source: ImageSource, layout: Layout, max_pixels: int = MAX_P
     return layout.group_of(_decode(source, max_pixels, kept=True)[None])
 
 
+#: where CUDA's toolkit lies if the dynamic linker does not know it
+_TOOLKITS = ("/usr/local/cuda", "/usr/local/nvidia", "/opt/cuda")
+
+
 class GpuImages:
     """JPEGs decoded by a GPU's hardware for them, into its memory; any number of threads may use it.
 
@@ -127,8 +131,10 @@ class GpuImages:
 
 
 def _load_nvjpeg() -> None:
-    """Load nvJPEG from where pip puts it, if it is there: the core finds what is loaded by its name."""
-    for library in chain.from_iterable(Path(folder).glob("nvidia/*/lib/libnvjpeg.so.1[23]") for folder in sys.path):
+    """Load nvJPEG from where pip or the toolkit puts it: the core finds what is loaded by its name."""
+    of_pip = chain.from_iterable(Path(folder).glob("nvidia/*/lib/libnvjpeg.so.1[23]") for folder in sys.path)
+    of_toolkit = chain.from_iterable(Path(folder).glob("lib64/libnvjpeg.so.1[23]") for folder in _TOOLKITS)
+    for library in chain(of_pip, of_toolkit):
         with suppress(OSError):  # the core says what is wrong
             ctypes.CDLL(str(library))
 

@@ -66,10 +66,10 @@ void Gpu::give_back(Block block, size_t bytes) {
   if (!driver().is_usable()) return;
   try {
     const auto now = current();
-    driver().call(functions_.event_record, block.idle, nullptr);
+    const bool recorded = functions_.event_record.pointer(block.idle, nullptr) == 0;
     {
       const std::lock_guard lock(mutex_);
-      if (free_bytes_ + bytes <= kMostFreeBytes) {
+      if (recorded && free_bytes_ + bytes <= kMostFreeBytes) {
         free_.emplace(bytes, block);
         free_bytes_ += bytes;
         return;
