@@ -37,10 +37,11 @@ def expected(hf: Reference, exact: Any) -> tuple[list[int], torch.Tensor]:
     return inputs["input_ids"][0].tolist(), score(exact, inputs)
 
 
-def score(exact: Any, inputs: Any) -> torch.Tensor:
-    doubled = {name: value.double() if value.is_floating_point() else value for name, value in inputs.items()}
+def score(model: Any, inputs: Any) -> torch.Tensor:
+    """Return log probabilities [n, vocab] after each token, by a model of transformers in its own type."""
+    typed = {name: value.to(model.dtype) if value.is_floating_point() else value for name, value in inputs.items()}
     with torch.inference_mode():
-        return torch.as_tensor(exact(**doubled).logits[0].log_softmax(-1))
+        return torch.as_tensor(model(**typed).logits[0].log_softmax(-1))
 
 
 def check(scores: list[Any], token_ids: list[int], logprobs: torch.Tensor) -> None:

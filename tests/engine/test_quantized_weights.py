@@ -31,7 +31,7 @@ def distance(answer: Any, hf: Reference) -> float:
     ours = [
         entry[str(token)]["logprob"] for entry, token in zip(answer.prompt_logprobs[1:], token_ids[1:], strict=True)
     ]
-    theirs = score(hf, inputs)[:-1].gather(1, torch.tensor(token_ids[1:])[:, None])[:, 0]
+    theirs = score(hf.model, inputs)[:-1].gather(1, torch.tensor(token_ids[1:])[:, None])[:, 0]
     return math.sqrt(float((torch.tensor(ours) - theirs).square().mean()))
 
 
