@@ -21,6 +21,7 @@ CLIPS = [
     "h264_opengop.mp4",
     "h264_opengop.ts",
     "h264_pyramid.flv",
+    "h264_pyramid.h264",  # without times
     "h264_edit_list.mp4",
     "h264_same_times.mp4",
     "h264_tagged.mp4",
@@ -125,7 +126,7 @@ def test_ffmpeg_s_way_falls_back_where_it_sees_no_gpu(clip: ClipMaker, monkeypat
     assert "this FFmpeg cannot use cuda:0" in run(clip(LONG), "cuda:0", SOME, "gpu")["error"]
 
 
-@pytest.mark.parametrize("name", ["vp9.webm", "h264_10bit_444.mp4", "h264_pyramid.h264"])  # the last: no timestamps
+@pytest.mark.parametrize("name", ["vp9.webm", "h264_10bit_444.mp4", "mpeg4_packed.avi"])
 def test_what_nvdec_does_not_decode_is_an_error_where_only_it_may(clip: ClipMaker, name: str) -> None:
     error = run(clip(name), "cuda:0", [0, 5], "gpu")["error"]
     assert error.startswith("UnsupportedError")

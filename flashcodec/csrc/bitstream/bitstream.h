@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "bitstream/doubt.h"
+#include "bitstream/frame_order.h"
+#include "bitstream/metadata.h"
 #include "bitstream/packets.h"
 #include "codecs/coded_format.h"
 #include "ffmpeg/packet.h"
@@ -27,21 +29,6 @@ struct Gop {
   int32_t last_frame;
 };
 
-struct Metadata {
-  std::string codec;
-  std::optional<std::string> pixel_format;
-  int width = 0;  // as displayed, after rotation
-  int height = 0;
-  std::optional<double> rotation;
-  std::optional<double> duration_from_header;
-  std::optional<double> begin_from_header;
-  std::optional<double> bit_rate;
-  std::optional<double> average_fps_from_header;
-  std::optional<int64_t> num_frames_from_header;
-  std::optional<std::pair<int, int>> pixel_aspect_ratio;
-  std::optional<std::string> color_primaries, color_space, color_transfer;
-};
-
 class Bitstream {
  public:
   // Analyses the stream: MP4/MOV from the sample tables, other containers by a scan of their packets.
@@ -53,7 +40,8 @@ class Bitstream {
   int stream_index() const { return table_.stream_index; }
   const AVCodecParameters& parameters() const { return *parameters_; }
   const Metadata& metadata() const { return metadata_; }
-  const CodedFormat& format() const { return format_; }
+  // How to read the headers of a packet and of those behind it.
+  const CodedFormat& format_of(int32_t packet) const { return formats_[table_.packets[packet].state]; }
   Orientation orientation() const { return orientation_; }
 
   const std::vector<Packet>& packets() const { return table_.packets; }
@@ -68,12 +56,14 @@ class Bitstream {
   bool contiguous() const { return table_.contiguous; }
   // There were no tables to tell where the packets are: all of the source was read to find them.
   bool scanned() const { return scanned_; }
-  // Timestamps tell which packet a decoded frame comes from. If not, frames are counted from the first packet.
+  // It is known which packet a decoded frame comes from. If not, frames are counted from the first packet.
   bool ordered() const { return ordered_; }
   // Shown before the key frame of its GOP, so it may need frames of the GOP before.
   bool leading(int32_t packet) const;
-  // Decoding may start at this GOP: its key packet is no recovery point in the middle of an intra refresh.
+  // Decoding may start at this GOP: its key packet has been looked at.
   bool starts_clean(int gop) const;
+  // What of the container is not believed, because the packets contradict it.
+  const std::vector<Doubt>& doubts() const { return doubts_; }
 
   [[noreturn]] void fail(const std::string& reason, ErrorKind kind = ErrorKind::kDamaged) const {
     table_.fail(reason, kind);
@@ -82,24 +72,23 @@ class Bitstream {
  private:
   void read_parameters(const Input& input);
   void check_decodable(const AVStream& stream) const;
-  void read_metadata(const AVStream& stream);
   void read_packets(Input& input, Deadline deadline);
   void check_count(int64_t packets) const;
-  void list_packets(Input& input);
-  bool gradual(const AVPacket& key) const;
-  void order_frames(bool restart_at_keys);
-  void number_frames(std::vector<std::pair<int64_t, int32_t>> times);
+  OrderEvidence list_packets(Input& input);
+  void order_frames(bool may_be_set_back, OrderEvidence evidence);
   void find_gops();
+  Start start_at(int32_t packet) const;
 
   PacketTable table_;
   ParametersPtr parameters_;
   AVRational time_base_{0, 1};
   Metadata metadata_;
-  CodedFormat format_;
+  std::vector<CodedFormat> formats_;  // by the number of the decoder's state
   Orientation orientation_;
   std::vector<int32_t> frames_;
   std::vector<int64_t> frame_pts_;
   std::vector<Gop> gops_;
+  std::vector<Doubt> doubts_;
   bool ordered_ = true;
   bool scanned_ = false;                            // the packets' bytes have been seen
   mutable std::vector<std::atomic<int8_t>> clean_;  // 0 unknown, 1 yes, -1 no

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "bitstream/decoder_state.h"
+#include "codecs/start.h"
 #include "source/decode_error.h"
 #include "source/source.h"
 #include "source/source_limits.h"
@@ -17,12 +19,14 @@ struct Packet {
   int64_t duration;
   int64_t position;  // in the source, -1 if unknown
   int32_t size;
-  int32_t frame;  // its place in presentation order, -1 if it is none
-  int32_t order;  // the same among all packets, those of frames that are hidden, too
-  bool key;
-  bool discard;  // an edit list hides its frame
-  bool shown;    // a frame comes out for it: it is not only referred to
-  bool gradual;  // a key packet that was seen to be a recovery point in the middle of an intra refresh
+  int32_t state;       // of the decoder before it, by number
+  bool key;            // the container says so, until analysis has looked at the packet
+  bool discard;        // an edit list hides its frame
+  bool shown = true;   // a frame comes out for it: it is not only referred to
+  bool torn = false;   // its picture may refer to one that is not there
+  Start start = Start::kUnknown;
+  int32_t frame = -1;  // its place in presentation order, -1 if it is none
+  int32_t order = -1;  // the same among all packets, those of frames that are hidden, too
 
   bool is_frame() const { return shown && !discard; }
 };
@@ -33,8 +37,17 @@ struct PacketTable {
   Limits limits;
   int stream_index = -1;
   std::vector<Packet> packets{};
+  std::vector<DecoderState> states{1};
   // A packet is its bytes [position, position + size) of the source, so that no demuxer is needed to read it.
   bool contiguous = false;
+
+  // Make a packet that is to be decoded carry what its decoder lacks; `state` is the number of what it has.
+  void prepare(int32_t index, int32_t& state, AVPacket& packet) const {
+    if (states.size() == 1) return;
+    av_packet_free_side_data(&packet);
+    if (packets[index].state != state) carry(states[packets[index].state], packet);
+    state = packets[index].state;
+  }
 
   // Throw a DecodeError about this stream.
   [[noreturn]] void fail(const std::string& reason, ErrorKind kind, int64_t position = -1) const {

@@ -145,6 +145,14 @@ bool frame_shows(const Obu& obu, const std::optional<Av1Sequence>& sequence) {
   return bits.flag() || bits.overrun();
 }
 
+// uncompressed_header(), 5.9.2, up to show_frame
+bool is_shown_key(const Obu& obu) {
+  BitReader bits(obu.payload);
+  if (bits.flag()) return false;  // show_existing_frame
+  const auto type = static_cast<FrameType>(bits.bits(2));
+  return type == kKey && bits.flag() && !bits.overrun();
+}
+
 }  // namespace
 
 std::optional<Av1Sequence> find_av1_sequence(Bytes obus) {
@@ -175,6 +183,16 @@ bool av1_shows(Bytes packet, std::optional<Av1Sequence>& sequence) {
     if (is_frame_header(*obu)) shown = shown || frame_shows(*obu, sequence);
   }
   return shown || !packet.empty();
+}
+
+Start av1_start(Bytes packet, std::optional<Av1Sequence>& sequence) {
+  while (const std::optional<Obu> obu = next_obu(packet)) {
+    if (obu->type == kSequenceHeader) sequence = read_sequence(obu->payload);
+    if (!is_frame_header(*obu)) continue;
+    if (!sequence || obu->spatial_id > 0) return Start::kNo;
+    return sequence->reduced_still_picture_header || is_shown_key(*obu) ? Start::kYes : Start::kNo;
+  }
+  return Start::kDamaged;
 }
 
 }  // namespace flashcodec

@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 
+#include "codecs/start.h"
+
 namespace flashcodec {
 
 // The fields of a sequence header that frame headers cannot be read without. Names are the AV1 specification's (5.5).
@@ -42,5 +44,9 @@ bool disposable_av1(std::span<const uint8_t> packet, std::optional<Av1Sequence>&
 // own where temporal units were taken apart. True also for what cannot be read. A sequence header in the packet
 // replaces `sequence`.
 bool av1_shows(std::span<const uint8_t> packet, std::optional<Av1Sequence>& sequence);
+
+// Whether the first frame of the packet is a key frame that is shown, which resets all (7.20, 7.21). A sequence header
+// in the packet replaces `sequence`.
+Start av1_start(std::span<const uint8_t> packet, std::optional<Av1Sequence>& sequence);
 
 }  // namespace flashcodec

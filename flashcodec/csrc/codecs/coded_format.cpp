@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+extern "C" {
+#include <libavcodec/codec_desc.h>
+}
+
 #include "codecs/mpeg.h"
 #include "codecs/vpx.h"
 
@@ -27,6 +31,41 @@ bool disposable_mpeg4(Bytes packet, CodedFormat& format) {
   return !format.interlaced && lone_b_vop(packet);
 }
 
+Start yes_or_no(bool yes) { return yes ? Start::kYes : Start::kNo; }
+
+Start start_of_type(PictureType type) {
+  return type == PictureType::kNone ? Start::kDamaged : yes_or_no(type == PictureType::kIntra);
+}
+
+Start start_by_type(Bytes packet, const CodedFormat& format) {
+  switch (format.codec) {
+    case AV_CODEC_ID_H263:
+      return yes_or_no(intra_h263(packet));
+    case AV_CODEC_ID_FLV1:
+      return yes_or_no(intra_flv1(packet));
+    case AV_CODEC_ID_THEORA:
+      return yes_or_no(intra_theora(packet));
+    case AV_CODEC_ID_FFV1:
+      return yes_or_no(intra_ffv1(packet));
+    case AV_CODEC_ID_MSMPEG4V2:
+    case AV_CODEC_ID_MSMPEG4V3:
+    case AV_CODEC_ID_WMV1:
+      return yes_or_no(intra_msmpeg4(packet));
+    case AV_CODEC_ID_WMV2:
+      return yes_or_no(intra_wmv2(packet));
+    case AV_CODEC_ID_WMV3:
+      return format.wmv3 ? yes_or_no(intra_wmv3(packet, *format.wmv3)) : Start::kUnknown;
+    case AV_CODEC_ID_VC1:
+      return yes_or_no(enters_vc1(packet));
+    case AV_CODEC_ID_RV30:
+      return yes_or_no(intra_rv30(packet));
+    case AV_CODEC_ID_RV40:
+      return yes_or_no(intra_rv40(packet));
+    default:
+      return Start::kUnknown;
+  }
+}
+
 }  // namespace
 
 CodedFormat CodedFormat::of(const AVCodecParameters& parameters) {
@@ -36,6 +75,7 @@ CodedFormat CodedFormat::of(const AVCodecParameters& parameters) {
   if (format.codec == AV_CODEC_ID_H264) format.nal = NalFormat::of_h264(extra);
   if (format.codec == AV_CODEC_ID_HEVC) format.nal = NalFormat::of_hevc(extra);
   if (format.codec == AV_CODEC_ID_AV1) format.av1 = av1_sequence(extra);
+  if (format.codec == AV_CODEC_ID_WMV3) format.wmv3 = Wmv3Format::of(extra);
   if (format.codec == AV_CODEC_ID_MPEG4) format.interlaced = mpeg4_interlaced(extra).value_or(true);
   return format;
 }
@@ -62,9 +102,33 @@ bool disposable(Bytes packet, CodedFormat& format) {
   }
 }
 
-bool simple_order(Bytes packet, const CodedFormat& format) {
-  if (format.codec == AV_CODEC_ID_MPEG4) return single_vop(packet);
-  return format.codec == AV_CODEC_ID_MPEG1VIDEO || format.codec == AV_CODEC_ID_MPEG2VIDEO;
+bool never_reorders(AVCodecID codec) {
+  const AVCodecDescriptor* descriptor = avcodec_descriptor_get(codec);
+  return descriptor != nullptr && (descriptor->props & AV_CODEC_PROP_REORDER) == 0;
+}
+
+Start start_of(Bytes packet, CodedFormat format) {
+  const AVCodecDescriptor* codec = avcodec_descriptor_get(format.codec);
+  if (codec != nullptr && (codec->props & AV_CODEC_PROP_INTRA_ONLY) != 0) return Start::kYes;
+  switch (format.codec) {
+    case AV_CODEC_ID_H264:
+      return inspect_h264(packet, format.nal).start;
+    case AV_CODEC_ID_HEVC:
+      return inspect_hevc(packet, format.nal).start;
+    case AV_CODEC_ID_AV1:
+      return av1_start(packet, format.av1);
+    case AV_CODEC_ID_VP8:
+      return vp8_start(packet);
+    case AV_CODEC_ID_VP9:
+      return vp9_start(packet);
+    case AV_CODEC_ID_MPEG1VIDEO:
+    case AV_CODEC_ID_MPEG2VIDEO:
+      return start_of_type(mpeg_picture_type(packet));
+    case AV_CODEC_ID_MPEG4:
+      return start_of_type(mpeg4_picture_type(packet));
+    default:
+      return start_by_type(packet, format);
+  }
 }
 
 bool shows(Bytes packet, CodedFormat& format) {

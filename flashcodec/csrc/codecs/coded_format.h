@@ -7,6 +7,8 @@
 
 #include "codecs/av1.h"
 #include "codecs/nal.h"
+#include "codecs/picture_types.h"
+#include "codecs/start.h"
 #include "ffmpeg/packet.h"
 
 namespace flashcodec {
@@ -17,6 +19,7 @@ struct CodedFormat {
   AVCodecID codec = AV_CODEC_ID_NONE;  // NONE: no packet can be left out
   NalFormat nal;                       // H.264, HEVC
   std::optional<Av1Sequence> av1;
+  std::optional<Wmv3Format> wmv3;
   bool interlaced = true;    // MPEG-4
   bool independent = false;  // VP8, VP9: all frames are (VpxFrame), as a scan has shown
 
@@ -27,9 +30,11 @@ struct CodedFormat {
 // asked of each packet that follows a key packet, in order, as headers in one packet hold for the next ones.
 bool disposable(std::span<const uint8_t> packet, CodedFormat& format);
 
-// Whether pictures of this stream leave the decoder in the order of MPEG-1, 2 and 4: B pictures at once, others when
-// the next of them comes. Not so if an MPEG-4 packet holds more or less than one picture.
-bool simple_order(std::span<const uint8_t> packet, const CodedFormat& format);
+// Whether pictures of this codec are shown in the order in which they are decoded.
+bool never_reorders(AVCodecID codec);
+
+// Whether decoding may start at the packet.
+Start start_of(std::span<const uint8_t> packet, CodedFormat format);
 
 // Whether a picture comes out for the packet. To be asked of all packets in order, as disposable().
 bool shows(std::span<const uint8_t> packet, CodedFormat& format);

@@ -17,9 +17,30 @@ constexpr int kFirstLayer = 0x20, kLastLayer = 0x2F, kVop = 0xB6;
 constexpr unsigned kExtendedAspect = 15, kRectangular = 0;
 
 // temporal_reference, picture_coding_type
-bool is_b_picture(Bytes part) { return part.size() > 2 && (part[2] >> 3 & 7) == 3; }
+PictureType type_of_picture(Bytes part) {
+  const int code = part.size() > 2 ? part[2] >> 3 & 7 : 0;
+  return code == 1 ? PictureType::kIntra : code == 3 ? PictureType::kBidirectional : PictureType::kPredicted;
+}
 
-bool is_b_vop(Bytes part) { return part.size() > 1 && part[1] >> 6 == 2; }
+bool is_b_picture(Bytes part) { return type_of_picture(part) == PictureType::kBidirectional; }
+
+// vop_coding_type
+PictureType type_of_vop(Bytes part) {
+  const int code = part.size() > 1 ? part[1] >> 6 : 1;
+  return code == 0 ? PictureType::kIntra : code == 2 ? PictureType::kBidirectional : PictureType::kPredicted;
+}
+
+bool is_b_vop(Bytes part) { return type_of_vop(part) == PictureType::kBidirectional; }
+
+template <class TypeOf>
+PictureType type_of_first(Bytes packet, int code, TypeOf type_of) {
+  PictureType type = PictureType::kNone;
+  visit_start_codes(packet, [&](Bytes part) {
+    if (part[0] == code) type = type_of(part);
+    return part[0] != code;
+  });
+  return type;
+}
 
 int bits_for(unsigned value) {
   int bits = 1;
@@ -47,6 +68,10 @@ bool interlaced_layer(Bytes part) {
 }
 
 }  // namespace
+
+PictureType mpeg_picture_type(Bytes packet) { return type_of_first(packet, kPicture, type_of_picture); }
+
+PictureType mpeg4_picture_type(Bytes packet) { return type_of_first(packet, kVop, type_of_vop); }
 
 bool lone_b_picture(Bytes packet) {
   int pictures = 0;

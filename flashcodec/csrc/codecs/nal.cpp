@@ -35,24 +35,8 @@ void visit_nals(Bytes data, int length_bytes, Visit visit) {
   }
 }
 
-// The payload without emulation prevention bytes (H.264 7.3.1), at most `limit` bytes of it.
-std::vector<uint8_t> unescape(Bytes nal, size_t limit) {
-  std::vector<uint8_t> out;
-  int zeros = 0;
-  for (const uint8_t byte : nal) {
-    if (out.size() >= limit) break;
-    if (zeros >= 2 && byte == 3) {
-      zeros = 0;
-      continue;
-    }
-    zeros = byte == 0 ? zeros + 1 : 0;
-    out.push_back(byte);
-  }
-  return out;
-}
-
-// recovery_frame_cnt of a recovery point SEI (H.264 D.1.8), or 0 if the NAL unit holds none.
-unsigned recovery_frames(Bytes sei) {
+// recovery_frame_cnt of a recovery point SEI (H.264 D.1.8), if the NAL unit holds one.
+std::optional<unsigned> recovery_frames(Bytes sei) {
   constexpr unsigned kRecoveryPoint = 6;
   const std::vector<uint8_t> data = unescape(sei.subspan(1), 4096);
   size_t at = 0;
@@ -68,7 +52,7 @@ unsigned recovery_frames(Bytes sei) {
     if (type_and_size[0] == kRecoveryPoint) return BitReader(Bytes(data).subspan(at)).exp_golomb();
     at += type_and_size[1];
   }
-  return 0;
+  return std::nullopt;
 }
 
 bool intra_slice(Bytes slice) {
@@ -79,10 +63,18 @@ bool intra_slice(Bytes slice) {
   return type == 2 || type == 4;  // I, SI
 }
 
+// Of a slice that is no IDR picture's.
+Start start_of_slice(Bytes slice, std::optional<unsigned> recovery) {
+  if (recovery.value_or(0) > 0) return Start::kGradual;
+  if (slice.size() < 2 || !intra_slice(slice)) return Start::kNo;
+  return recovery ? Start::kYes : Start::kIntra;
+}
+
 int hevc_type(Bytes nal) { return nal[0] >> 1 & 0x3F; }
 int hevc_layer(Bytes nal) { return (nal[0] & 1) << 5 | nal[1] >> 3; }
 int hevc_temporal_id(Bytes nal) { return (nal[1] & 7) - 1; }
 
+constexpr int kHevcFirstBla = 16, kHevcLastBla = 18, kHevcLastIdr = 20, kHevcLastIrap = 23;
 constexpr int kHevcVps = 32, kHevcSps = 33, kHevcPps = 34, kHevcEndOfSequence = 36, kHevcEndOfBitstream = 37;
 
 // sps_max_sub_layers_minus1 (HEVC 7.3.2.2.1)
@@ -116,6 +108,21 @@ bool outlasts_hevc(int type) {
 
 }  // namespace
 
+std::vector<uint8_t> unescape(Bytes nal, size_t limit) {
+  std::vector<uint8_t> out;
+  int zeros = 0;
+  for (const uint8_t byte : nal) {
+    if (out.size() >= limit) break;
+    if (zeros >= 2 && byte == 3) {
+      zeros = 0;
+      continue;
+    }
+    zeros = byte == 0 ? zeros + 1 : 0;
+    out.push_back(byte);
+  }
+  return out;
+}
+
 NalFormat NalFormat::of_h264(Bytes configuration) {
   if (configuration.size() <= 4 || configuration[0] != 1) return {};
   return {.length_bytes = (configuration[4] & 3) + 1};
@@ -139,18 +146,38 @@ H264Picture inspect_h264(Bytes packet, const NalFormat& format) {
   bool pictures = false;
   bool reference = false;
   bool parameters = false;
-  bool gradual = false;
+  std::optional<unsigned> recovery;
   visit_nals(packet, format.length_bytes, [&](Bytes nal) {
     const int type = nal[0] & 31;
-    if (type == kSei && nal.size() > 1) gradual = gradual || recovery_frames(nal) > 0;
+    if (type == kSei && nal.size() > 1 && !recovery) recovery = recovery_frames(nal);
     parameters = parameters || type == kSps || type == kPps || type == kSpsExtension || type == kSubsetSps;
     if (type != kSlice && type != kPartition && type != kIdr) return true;
-    if (!pictures) picture.random_access = type == kIdr || (!gradual && nal.size() > 1 && intra_slice(nal));
+    if (!pictures) {
+      picture.idr = type == kIdr;
+      picture.start = picture.idr ? Start::kYes : start_of_slice(nal, recovery);
+    }
     pictures = true;
     reference = (nal[0] >> 5 & 3) != 0;
     return !reference;
   });
   picture.needed = reference || parameters || !pictures;
+  return picture;
+}
+
+HevcPicture inspect_hevc(Bytes packet, const NalFormat& format) {
+  HevcPicture picture;
+  bool pictures = false;
+  visit_nals(packet, format.length_bytes, [&](Bytes nal) {
+    if (nal.size() < 2 || hevc_layer(nal) != 0) return true;
+    const int type = hevc_type(nal);
+    if (type == kHevcEndOfSequence || type == kHevcEndOfBitstream) picture.ends_sequence = true;
+    if (type >= kHevcVps || pictures) return true;
+    pictures = true;
+    picture.bla = type >= kHevcFirstBla && type <= kHevcLastBla;
+    picture.idr = type > kHevcLastBla && type <= kHevcLastIdr;
+    picture.start = type >= kHevcFirstBla && type <= kHevcLastIrap ? Start::kYes : Start::kNo;
+    return true;
+  });
   return picture;
 }
 
@@ -169,43 +196,6 @@ bool disposable_hevc(Bytes packet, NalFormat& format) {
     return !needed;
   });
   return pictures && !needed && format.highest_temporal_id >= 0;
-}
-
-bool plain_h264(std::span<const uint8_t> record) {
-  constexpr size_t kParameterSet = 8;  // behind the record's head, the length and the first byte is the NAL header
-  if (record.size() < kParameterSet + 4 || (record[5] & 31) == 0) return false;
-  const size_t length = static_cast<size_t>(record[6]) << 8 | record[7];
-  const std::vector<uint8_t> set = unescape(record.subspan(kParameterSet + 1), std::max<size_t>(length, 1) - 1);
-  BitReader bits(set);
-  constexpr std::array<uint32_t, 3> with_chroma{100, 110, 122};
-  const uint32_t profile = bits.bits(8);
-  bits.skip(16);
-  bits.exp_golomb();  // seq_parameter_set_id
-  if (std::find(with_chroma.begin(), with_chroma.end(), profile) != with_chroma.end()) {
-    for (int i = 0; i < 3; ++i) bits.exp_golomb();  // chroma_format_idc, which is not 3, and bit depths
-    bits.skip(1);
-    if (bits.flag()) return false;  // scaling matrices
-  } else if (profile > 100 || profile == 44 || profile == 83 || profile == 86) {
-    return false;
-  }
-  bits.exp_golomb();                         // log2_max_frame_num_minus4
-  if (bits.exp_golomb() != 0) return false;  // pic_order_cnt_type
-  bits.exp_golomb();
-  bits.exp_golomb();  // max_num_ref_frames
-  bits.skip(1);
-  bits.exp_golomb();               // width
-  bits.exp_golomb();               // height
-  if (!bits.flag()) bits.skip(1);  // frame_mbs_only_flag, mb_adaptive_frame_field_flag
-  bits.skip(1);
-  if (bits.flag()) {  // frame_cropping_flag
-    for (int i = 0; i < 4; ++i) bits.exp_golomb();
-  }
-  if (bits.flag()) {                // vui_parameters_present_flag
-    if (bits.flag()) return false;  // aspect_ratio_info_present_flag
-    if (bits.flag()) bits.skip(1);  // overscan_info_present_flag
-    if (bits.flag()) return false;  // video_signal_type_present_flag
-  }
-  return !bits.overrun();
 }
 
 }  // namespace flashcodec

@@ -2,9 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <vector>
+
+#include "codecs/start.h"
 
 namespace flashcodec {
+
+// The payload without emulation prevention bytes (H.264 7.3.1), at most `limit` bytes of it.
+std::vector<uint8_t> unescape(std::span<const uint8_t> nal, size_t limit);
 
 // How NAL units are told apart, and what the parameter sets say about temporal layers.
 struct NalFormat {
@@ -17,18 +24,24 @@ struct NalFormat {
 };
 
 struct H264Picture {
-  bool needed = true;          // a reference (nal_ref_idc of any slice != 0, 7.4.1), or with parameter sets beside it
-  bool random_access = false;  // IDR, or intra slices without a gradual refresh
+  bool needed = true;  // a reference (nal_ref_idc of any slice != 0, 7.4.1), or with parameter sets beside it
+  bool idr = false;
+  Start start = Start::kDamaged;
 };
 
 H264Picture inspect_h264(std::span<const uint8_t> packet, const NalFormat& format);
 
+struct HevcPicture {
+  Start start = Start::kDamaged;
+  bool idr = false;
+  bool bla = false;
+  bool ends_sequence = false;  // an end of sequence or bitstream behind it (7.4.2.4.4)
+};
+
+HevcPicture inspect_hevc(std::span<const uint8_t> packet, const NalFormat& format);
+
 // Whether the packet is a sub-layer non-reference picture of the highest temporal layer (HEVC 7.4.2.2), with nothing
 // beside it that later pictures need. An SPS in the packet may raise the highest layer.
 bool disposable_hevc(std::span<const uint8_t> packet, NalFormat& format);
-
-// Whether the first sequence parameter set of an AVCDecoderConfigurationRecord (ISO/IEC 14496-15, 5.3.3.1) says nothing
-// of colours and of the shape of pixels (H.264 7.3.2.1.1, E.1.1). Where that is not plain to see: false.
-bool plain_h264(std::span<const uint8_t> record);
 
 }  // namespace flashcodec

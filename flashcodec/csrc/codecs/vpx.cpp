@@ -1,6 +1,7 @@
 #include "codecs/vpx.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "codecs/bit_reader.h"
@@ -152,6 +153,24 @@ VpxFrame inspect_vp8(Bytes packet) {
   changes = bits.flag() || changes;                        // refresh_entropy_probs
   changes = bits.flag() || changes;                        // refresh_last
   return {.independent = independent, .refreshes_nothing = !changes && !bits.overrun()};
+}
+
+// RFC 6386, 9.1
+Start vp8_start(Bytes packet) {
+  constexpr std::array<uint8_t, 3> kStartCode{0x9D, 0x01, 0x2A};  // behind a key frame's tag
+  if (packet.size() <= 3) return Start::kDamaged;
+  if ((packet[0] & 1) != 0) return Start::kNo;
+  const Bytes code = packet.subspan(3, std::min(packet.size() - 3, kStartCode.size()));
+  return std::ranges::equal(code, kStartCode) ? Start::kYes : Start::kDamaged;
+}
+
+// uncompressed_header(), 6.2, up to frame_type
+Start vp9_start(Bytes packet) {
+  const std::vector<Bytes> frames = vp9_frames(packet);
+  if (frames.empty()) return Start::kDamaged;
+  BitReader bits(frames.front());
+  if (!read_vp9_profile(bits)) return Start::kDamaged;
+  return !bits.flag() && !bits.flag() && !bits.overrun() ? Start::kYes : Start::kNo;
 }
 
 // RFC 6386, 9.1

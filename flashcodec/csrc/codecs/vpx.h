@@ -5,6 +5,8 @@
 #include <optional>
 #include <span>
 
+#include "codecs/start.h"
+
 namespace flashcodec {
 
 // Beside reference pictures these codecs hand on state from each frame to the next, also from one that refreshes
@@ -22,6 +24,10 @@ struct VpxFrame {
 
 VpxFrame inspect_vp8(std::span<const uint8_t> packet);
 VpxFrame inspect_vp9(std::span<const uint8_t> packet);
+
+// Whether the packet begins with a key frame, from which on nothing is taken from the frames before.
+Start vp8_start(std::span<const uint8_t> packet);
+Start vp9_start(std::span<const uint8_t> packet);
 
 // Whether a frame of the packet is shown; frames that are not (alternate references) are only referred to. True also
 // for what cannot be read.

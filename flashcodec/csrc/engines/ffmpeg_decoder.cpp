@@ -24,7 +24,7 @@ bool same_parameters(const AVCodecParameters& a, const AVCodecParameters& b) {
 
 FfmpegDecoder::FfmpegDecoder(const Bitstream& stream, int threads, AVBufferRef* gpu)
     : ordered_(stream.ordered()),
-      private_(!stream.contiguous()),
+      private_(!stream.contiguous() || stream.table().states.size() > 1),
       max_pixels_(stream.limits().max_pixels),
       parameters_(owned<ParametersPtr>(avcodec_parameters_alloc())),
       frame_(owned<FramePtr>(av_frame_alloc())) {
@@ -67,7 +67,7 @@ void FfmpegDecoder::check_refused() const {
 }
 
 bool FfmpegDecoder::fits(const Bitstream& stream) const {
-  return !private_ && stream.contiguous() && stream.ordered() == ordered_ &&
+  return !private_ && stream.contiguous() && stream.table().states.size() == 1 && stream.ordered() == ordered_ &&
          stream.limits().max_pixels == max_pixels_ && same_parameters(stream.parameters(), *parameters_);
 }
 

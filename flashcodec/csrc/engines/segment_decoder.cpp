@@ -39,8 +39,8 @@ void SegmentDecoder::begin(std::vector<Run> runs, std::vector<int64_t> wanted, b
 void SegmentDecoder::start_run() {
   if (run_ == runs_.size()) return;
   decoder_->flush();
-  format_ = stream_->format();
   next_packet_ = runs_[run_].first;
+  state_ = state_of_format_ = -1;
   draining_ = false;
 }
 
@@ -103,9 +103,12 @@ void SegmentDecoder::feed(int32_t number) {
     return;
   }
   const Packet& known = stream_->packets()[number];
+  if (known.state != state_of_format_) format_ = stream_->format_of(number);
+  state_of_format_ = known.state;
   const bool wanted = is_wanted(known.frame);
   const bool unused = disposable(bytes_of(*packet), format_);
   if (unused && !wanted && stream_->ordered()) return;
+  stream_->table().prepare(number, state_, *packet);
   // A damaged packet is no reason to stop: the decoder goes on, too, and the frames wanted may be intact.
   const int damaged_before = decoder_->damaged_packets();
   decoder_->send({packet, known, wanted, fast_ && !wanted});

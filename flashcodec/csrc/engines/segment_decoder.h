@@ -75,7 +75,9 @@ class SegmentDecoder {
   size_t found_count_ = 0;
   bool fast_ = false;
   size_t run_ = 0;
-  CodedFormat format_;  // as the packets of the run have said so far
+  CodedFormat format_;            // as the packets of the run have said so far
+  int32_t state_of_format_ = -1;  // the number of the decoder's state
+  int32_t state_ = -1;            // that the decoder has been told in this run
   int32_t next_packet_ = 0;
   bool draining_ = false;
   int64_t counted_ = 0;                             // frames so far, where timestamps do not tell them apart

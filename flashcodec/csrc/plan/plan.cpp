@@ -96,9 +96,10 @@ PacketCount count_packets(const Bitstream& stream, std::span<const Run> runs, st
   PacketCount count;
   int64_t nanoseconds = 0;
   for (const Run& run : runs) {
-    CodedFormat format = stream.format();
+    CodedFormat format = stream.format_of(run.first);
     for (int32_t i = run.first; i < run.last; ++i) {
       reader.read(i, packet.get());
+      if (i > run.first && stream.packets()[i].state != stream.packets()[i - 1].state) format = stream.format_of(i);
       const bool unused = disposable(bytes_of(*packet), format);
       const bool skippable = unused && stream.ordered() && !wanted.contains(stream.packets()[i].frame);
       const bool needed = !skippable && !undecodable(stream, run, i);
@@ -170,7 +171,7 @@ std::vector<Segment> make_segments(const Bitstream& stream, std::span<const int6
   }
   cut(first, count, stream.ordered() ? cost : left);
   // FFmpeg's frame threads lose what interlaced B-VOPs need.
-  const bool exact = stream.format().codec != AV_CODEC_ID_MPEG4 || !stream.format().interlaced;
+  const bool exact = stream.format_of(0).codec != AV_CODEC_ID_MPEG4 || !stream.format_of(0).interlaced;
   if (exact) choose_wide(segments, engines);
   return segments;
 }

@@ -233,6 +233,14 @@ void bind_bitstream(py::module_& module) {
       .def_property_readonly("scanned", &Bitstream::scanned)
       .def_property_readonly("num_frames", [](const Bitstream& s) { return s.frames().size(); })
       .def_property_readonly("metadata", &Bitstream::metadata, py::return_value_policy::reference_internal)
+      .def_property_readonly("doubts",
+                             [](const Bitstream& s) {
+                               py::typing::List<py::typing::Tuple<py::str, py::str>> doubts;
+                               for (const Doubt& doubt : s.doubts()) {
+                                 doubts.append(py::make_tuple(doubt.claim, doubt.reason));
+                               }
+                               return doubts;
+                             })
       .def("pts_seconds", &pts_seconds)
       .def("durations_seconds", &durations_seconds)
       .def("end_seconds", [](const Bitstream& s) { return s.seconds(s.end_pts()); })

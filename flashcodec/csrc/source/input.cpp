@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "codecs/nal.h"
+#include "codecs/h264_sps.h"
 #include "ffmpeg/log.h"
 #include "source/mp4_tables.h"
 
@@ -65,7 +65,10 @@ std::vector<ByteRange> sample_ranges(const AVFormatContext& format) {
 bool described(const AVFormatContext& format, const AVStream& stream) {
   const AVCodecParameters& codec = *stream.codecpar;
   if (!is_mov(format) || codec.codec_id != AV_CODEC_ID_H264 || codec.width <= 0) return false;
-  return plain_h264({codec.extradata, static_cast<size_t>(std::max(codec.extradata_size, 0))});
+  constexpr std::array plain{66U, 77U, 88U, 100U, 110U, 122U};  // profiles of which the parser tells the pixel format
+  const auto sps = first_h264_sps({codec.extradata, static_cast<size_t>(std::max(codec.extradata_size, 0))});
+  return sps && !sps->tells_shape && !sps->tells_colours && sps->order_count_type == 0 &&
+         std::ranges::find(plain, sps->profile) != plain.end();
 }
 
 bool lacks_vp9_format(const AVStream* stream) {

@@ -3,6 +3,7 @@
 from flashcodec import image, samplers
 from flashcodec.bitstream import (
     Bitstream,
+    Doubt,
     Gop,
     Indices,
     Plan,
@@ -24,6 +25,7 @@ __all__ = [
     "DamagedError",
     "DecodeError",
     "DecodingOutput",
+    "Doubt",
     "FlashCodec",
     "Frame",
     "FrameBatch",

@@ -40,6 +40,17 @@ class Gop(NamedTuple):
     last_frame: int
 
 
+class Doubt(NamedTuple):
+    """A claim of the container that is not believed, because its packets contradict it.
+
+    `claim` is "key flags" (where decoding may start), "times" (the order of the frames) or "frames" (which packets
+    have one); `reason` says what the packets say instead.
+    """
+
+    claim: str
+    reason: str
+
+
 class Segment(NamedTuple):
     """What one engine decodes at a stretch: places [first, last) of the frame list, from the packet `runs`. `cost`
     is an estimate, in microseconds of CPU time; `wide`: by all engines together (frame threads) if nothing else is
@@ -58,12 +69,13 @@ class Segment(NamedTuple):
 class Plan:
     """Which packets are decoded for a list of frames. `packets_skipped` counts those inside of the runs that
     need no decoding (frames that no other frame refers to); packets outside of the runs are not even read. GOPs cut
-    by two segments are decoded by both, and count twice."""
+    by two segments are decoded by both, and count twice. `doubts`: what of the container is not believed."""
 
     segments: tuple[Segment, ...]
     packets_total: int = 0
     gops_total: int = 0
     gops_touched: int = 0
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def packets_needed(self) -> int:
@@ -158,6 +170,11 @@ class Bitstream:
         return [Gop(*gop) for gop in self.core.gops()]
 
     @cached_property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What of the container is not believed; empty for ordinary files."""
+        return tuple(Doubt(*doubt) for doubt in self.core.doubts)
+
+    @cached_property
     def metadata(self) -> VideoStreamMetadata:
         header = self.core.metadata
         begin, end = float(self.pts_seconds[0]), self.core.end_seconds()
@@ -197,14 +214,14 @@ class Bitstream:
         """
         frames = self.checked(indices)
         if frames.size == 0:
-            return Plan((), self.core.num_packets, len(self.gops))
+            return Plan((), self.core.num_packets, len(self.gops), doubts=self.doubts)
         segments = tuple(Segment(*s) for s in self.core.plan(frames, temporal_patch_size, engines))
         runs = np.array([run for segment in segments for run in segment.runs])
         starts = [gop.first_packet for gop in self.gops]
         first = np.searchsorted(starts, runs[:, 0], side="right") - 1
         last = np.searchsorted(starts, runs[:, 1], side="left")
         touched = {gop for begin, end in zip(first, last, strict=True) for gop in range(begin, end)}
-        return Plan(segments, self.core.num_packets, len(self.gops), len(touched))
+        return Plan(segments, self.core.num_packets, len(self.gops), len(touched), self.doubts)
 
     def snap(self, indices: Indices, tolerance_seconds: float | None = None) -> npt.NDArray[np.int64]:
         """int64 [n], the key frame nearest in time to each frame, or the frame itself if that is further away than

@@ -28,7 +28,7 @@ CuvidDecoder::CuvidDecoder(const Bitstream& stream, int codec, GpuPtr gpu, Decod
       gpu_(std::move(gpu)),
       pool_(pool),
       parameters_(owned<ParametersPtr>(avcodec_parameters_alloc())),
-      filter_(stream) {
+      filter_(stream.parameters()) {
   if (avcodec_parameters_copy(parameters_.get(), &stream.parameters()) < 0) throw std::bad_alloc();
   on_gpu([&] { make_parser(); });
 }
@@ -115,10 +115,23 @@ unsigned long CuvidDecoder::flags_of(const PacketToDecode& packet) const {
   return (packet.known.shown ? kCuvidTimestamp : 0) | (one_picture_ ? kCuvidEndOfPicture : 0);
 }
 
+bool CuvidDecoder::take_parameter_sets(AVPacket& packet) {
+  size_t size = 0;
+  const uint8_t* sets = av_packet_get_side_data(&packet, AV_PKT_DATA_NEW_EXTRADATA, &size);
+  if (sets == nullptr) return false;
+  filter_ = PacketFilter(*with_configuration(*parameters_, {sets, size}));
+  av_packet_free_side_data(&packet);
+  return true;
+}
+
 void CuvidDecoder::send(const PacketToDecode& packet) {
+  if (packet.known.torn && packet.known.shown) {
+    throw EngineError("NVDEC does not conceal as cores do what is missing of this stream");
+  }
   bool sound = true;
   on_gpu([&] {
-    if (!begun_ && !filter_.header().empty()) parse(filter_.header(), 0);
+    const bool changed = take_parameter_sets(*packet.packet);
+    if ((!begun_ || changed) && !filter_.header().empty()) parse(filter_.header(), 0);
     begun_ = true;
     order_ = packet.known.order;
     pictures_ = 0;
@@ -126,7 +139,8 @@ void CuvidDecoder::send(const PacketToDecode& packet) {
     if (packet.wanted) wanted_.insert(packet.known.frame);
     sound = filter_.filter(*packet.packet, [&](std::span<const uint8_t> data) { parse(data, flags_of(packet)); });
   });
-  if (!sound || (one_picture_ && pictures_ == 0)) throw EngineError("NVDEC finds no picture in packets of this stream");
+  const bool absent = one_picture_ && pictures_ == 0 && !packet.known.torn;
+  if (!sound || absent) throw EngineError("NVDEC finds no picture in packets of this stream");
 }
 
 void CuvidDecoder::drain() {

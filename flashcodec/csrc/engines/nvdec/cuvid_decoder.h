@@ -50,6 +50,8 @@ class CuvidDecoder : public PictureDecoder {
   void make_parser();
   void destroy_parser();
   void parse(std::span<const uint8_t> data, unsigned long flags);
+  // Take the parameter sets that come with a packet; return whether there were some.
+  bool take_parameter_sets(AVPacket& packet);
   unsigned long flags_of(const PacketToDecode& packet) const;
   int on_sequence(CuvidFormat& format);
   int on_decode(CuvidPicture& picture);

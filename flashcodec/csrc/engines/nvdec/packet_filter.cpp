@@ -15,14 +15,14 @@ const char* filter_of(AVCodecID codec) {
 
 }  // namespace
 
-PacketFilter::PacketFilter(const Bitstream& stream) : packet_(owned<PacketPtr>(av_packet_alloc())) {
-  const char* name = filter_of(stream.parameters().codec_id);
+PacketFilter::PacketFilter(const AVCodecParameters& parameters) : packet_(owned<PacketPtr>(av_packet_alloc())) {
+  const char* name = filter_of(parameters.codec_id);
   const AVBitStreamFilter* filter = av_bsf_get_by_name(name);
   if (filter == nullptr) throw EngineError(std::string("this FFmpeg has no ") + name);
   AVBSFContext* context = nullptr;
   if (av_bsf_alloc(filter, &context) < 0) throw std::bad_alloc();
   context_.reset(context);
-  if (avcodec_parameters_copy(context->par_in, &stream.parameters()) < 0) throw std::bad_alloc();
+  if (avcodec_parameters_copy(context->par_in, &parameters) < 0) throw std::bad_alloc();
   if (av_bsf_init(context) < 0) throw EngineError("NVDEC cannot use the parameter sets of this stream");
 }
 

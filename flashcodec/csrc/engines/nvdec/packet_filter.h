@@ -9,7 +9,6 @@ extern "C" {
 #include <libavcodec/bsf.h>
 }
 
-#include "bitstream/bitstream.h"
 #include "ffmpeg/owned.h"
 #include "ffmpeg/packet.h"
 
@@ -19,7 +18,7 @@ namespace flashcodec {
 class PacketFilter {
  public:
   // Throws EngineError if the stream's parameter sets make no sense or FFmpeg lacks what it takes.
-  explicit PacketFilter(const Bitstream& stream);
+  explicit PacketFilter(const AVCodecParameters& parameters);
 
   // What a decoder must see before it starts anywhere: parameter sets that packets need not repeat.
   std::span<const uint8_t> header() const;

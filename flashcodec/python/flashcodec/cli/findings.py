@@ -30,6 +30,8 @@ def is_open(video: Bitstream, gop: Gop) -> bool:
 
 def _container_findings(video: Bitstream) -> Iterator[Finding]:
     meta = video.metadata
+    for doubt in video.doubts:
+        yield "not-trusted", f"the container's {doubt.claim} are not believed ({doubt.reason})"
     if video.core.scanned:
         yield "no-index", "no table of frames: the whole file is read to find them (MP4 and MOV have one)"
     claimed = meta.duration_seconds_from_header

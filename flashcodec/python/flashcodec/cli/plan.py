@@ -100,6 +100,7 @@ def _report(
             "never_read": max(0, planned.packets_unread),
         },
         "gops": {"total": planned.gops_total, "touched": planned.gops_touched},
+        "doubts": [doubt._asdict() for doubt in planned.doubts],
         "estimated_cpu_seconds": planned.estimated_seconds,
         "segments": [
             {
@@ -127,6 +128,8 @@ def _show(report: dict[str, Any], video: Bitstream, targets: Indices, planned: P
     table.add_row("skipped", _share(packets["skipped"], packets["total"]) + "  no frame wanted refers to them")
     table.add_row("never read", _share(packets["never_read"], packets["total"]))
     table.add_row("GOPs touched", f"{gops['touched']} of {gops['total']}")
+    for number, trust in enumerate(_trusts(report["doubts"])):
+        table.add_row("trusts" if number == 0 else "", trust)
     table.add_row("estimated", f"{report['estimated_cpu_seconds']:.3f} s of CPU time")
     for number, kind in enumerate(sorted(report["decoded_on"], key=lambda kind: not kind["chosen"])):
         table.add_row("decoded on" if number == 0 else "", _kind(kind))
@@ -137,6 +140,12 @@ def _show(report: dict[str, Any], video: Bitstream, targets: Indices, planned: P
     console.print()
     heading(console, f"{len(report['segments'])} segments for {report['engines']} engines")
     console.print(_segments(report["segments"]))
+
+
+def _trusts(doubts: list[dict[str, str]]) -> list[str]:
+    if not doubts:
+        return ["what the container says"]
+    return [f"{doubt['claim']} no ({doubt['reason']})" for doubt in doubts]
 
 
 def _kind(kind: dict[str, Any]) -> str:

@@ -31,6 +31,12 @@ def split(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
     return shared(frames, path, indices, size, threads)
 
 
+def opened(path: str, indices: Indices, size: Size, threads: int) -> npt.NDArray[np.int64]:
+    """Return the times of all frames, as `frames` finds them."""
+    with av.open(path) as container:
+        return _timeline(container)[0]
+
+
 def _timeline(container: InputContainer) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the times of all frames in order, and those of the key frames."""
     packets = ((packet.pts, packet.is_keyframe) for packet in container.demux(video=0) if packet.pts is not None)

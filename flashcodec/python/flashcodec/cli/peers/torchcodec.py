@@ -3,9 +3,13 @@
 from importlib import import_module
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from . import torchvision_operators
 from .sharing import Indices, Pixels, Size, shared
 
+torchvision_operators.define()
 _decoders: Any = import_module("torchcodec.decoders")
 _transforms: Any = import_module("torchcodec.transforms")
 
@@ -30,6 +34,16 @@ def split(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
     return shared(frames, path, indices, size, threads)
 
 
+def split_approximate(path: str, indices: Indices, size: Size, threads: int) -> Pixels:
+    """Read as `split` does, without the scans of the file."""
+    return shared(approximate, path, indices, size, threads)
+
+
+def opened(path: str, indices: Indices, size: Size, threads: int) -> npt.NDArray[np.int64]:
+    """Open the file with exact seeking; return the numbers of its frames."""
+    return np.arange(len(_decoders.VideoDecoder(path)))
+
+
 def _decoded(
     path: str, indices: Indices, size: Size, seek_mode: Literal["exact", "approximate"] = "exact", threads: int = 1
 ) -> Pixels:
@@ -38,12 +52,7 @@ def _decoded(
         dimension_order="NHWC",
         seek_mode=seek_mode,
         num_ffmpeg_threads=threads,
-        transforms=None if size is None else [_resize(size)],
+        transforms=None if size is None else [_transforms.Resize(size)],
     )
     pixels: Pixels = decoder.get_frames_at(indices.tolist()).data.numpy()
     return pixels
-
-
-def _resize(size: tuple[int, int]) -> Any:
-    torchvision_operators.define()
-    return _transforms.Resize(size)

@@ -1,7 +1,7 @@
 """Two operators that torchvision asks for when it was built for another torch; nobody here calls them."""
 
-import contextlib
 from functools import cache
+from importlib import import_module
 
 import torch
 
@@ -9,6 +9,10 @@ import torch
 @cache
 def define() -> None:
     """Let a torchvision that was built for another torch be imported."""
-    for name in ("nms", "qnms"):
-        with contextlib.suppress(RuntimeError):  # they are there
+    try:
+        import_module("torchvision")
+    except (ImportError, OSError):  # TorchCodec and the processors say so where they need it
+        return
+    except RuntimeError:  # operators are missing
+        for name in ("nms", "qnms"):
             torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")

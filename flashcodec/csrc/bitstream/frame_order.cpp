@@ -1,0 +1,195 @@
+#include "bitstream/frame_order.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "bitstream/trial.h"
+
+namespace flashcodec {
+
+namespace {
+
+// A start that never gets clean is tried so far; what follows is taken to go on as it is.
+constexpr int32_t kLongestStart = 300;
+// Pictures that trials may decode in all: a stream may be cut anywhere, and often.
+constexpr int32_t kMostTried = 1 << 13;
+
+}  // namespace
+
+FrameOrder::FrameOrder(PacketTable& table, const AVCodecParameters& parameters, Clock clock, OrderEvidence evidence)
+    : table_(table), parameters_(parameters), clock_(std::move(clock)), evidence_(std::move(evidence)) {
+  choose_order();
+  plan_trials();
+  try_all();
+  number();
+}
+
+void FrameOrder::choose_order() {
+  const bool placed = evidence_.complete();
+  bool timed = true;
+  for (size_t i = 0; i < table_.packets.size(); ++i) {
+    timed = timed && (clock_.known[i] || !table_.packets[i].is_frame());
+  }
+  if (!placed) evidence_.places.clear();
+  ordered_ = timed || placed;
+  if (!placed) return;
+  note_repeated_places();
+  by_place_ = !timed;
+  const auto pair = timed ? contradiction() : std::nullopt;
+  if (!pair || !decoder_contradicts(pair->first, pair->second)) return;
+  by_place_ = true;
+  const std::string where = std::to_string(std::min(pair->first, pair->second));
+  doubts_.push_back({"times", "pictures are shown in another order, from packet " + where + " on"});
+}
+
+// Packets of which the times say that the first is shown before the second, and their pictures the reverse.
+std::optional<std::pair<int32_t, int32_t>> FrameOrder::contradiction() const {
+  std::optional<int32_t> last;
+  for (const int32_t packet : sequence()) {
+    if (!table_.packets[packet].is_frame()) continue;
+    if (last && *evidence_.places[packet] < *evidence_.places[*last]) return std::pair(*last, packet);
+    last = packet;
+  }
+  return std::nullopt;
+}
+
+bool FrameOrder::decoder_contradicts(int32_t one, int32_t other) const {
+  const int32_t first = start_before(std::min(one, other));
+  const int32_t last = start_after(std::max(one, other));
+  if (last - first > kLongestStart) return true;  // no decoder keeps a picture for so long
+  const std::optional<std::vector<int32_t>> shown = try_packets(table_, parameters_, first, last);
+  if (!shown) return false;
+  return !std::ranges::is_sorted(*shown, [&](int32_t a, int32_t b) { return before(a, b); });
+}
+
+// No coded sequence has two pictures of one place: another one goes on at the second of them.
+void FrameOrder::note_repeated_places() {
+  std::vector<std::pair<int64_t, int32_t>> places;
+  places.reserve(evidence_.places.size());
+  for (size_t i = 0; i < evidence_.places.size(); ++i) {
+    places.emplace_back(*evidence_.places[i], static_cast<int32_t>(i));
+  }
+  std::ranges::sort(places);
+  for (size_t i = 1; i < places.size(); ++i) {
+    if (places[i].first == places[i - 1].first) evidence_.joints.push_back(places[i].second);
+  }
+}
+
+// The order of what is shown, before trials.
+bool FrameOrder::before(int32_t a, int32_t b) const {
+  const auto key = [&](int32_t packet) {
+    const int64_t place = evidence_.places.empty() ? 0 : *evidence_.places[packet];
+    return std::tuple(by_place_ ? 0 : clock_.times[packet], place, packet);
+  };
+  return key(a) < key(b);
+}
+
+std::vector<int32_t> FrameOrder::sequence() const {
+  std::vector<int32_t> packets(table_.packets.size());
+  std::iota(packets.begin(), packets.end(), 0);
+  std::ranges::sort(packets, [&](int32_t a, int32_t b) { return before(a, b); });
+  return packets;
+}
+
+int32_t FrameOrder::start_before(int32_t packet) const {
+  while (packet > 0 && (!table_.packets[packet].key || table_.packets[packet].start != Start::kYes)) --packet;
+  return packet;
+}
+
+int32_t FrameOrder::start_after(int32_t packet) const {
+  const auto count = static_cast<int32_t>(table_.packets.size());
+  do ++packet;
+  while (packet < count && (!table_.packets[packet].key || table_.packets[packet].start != Start::kYes));
+  return std::min(packet, count);
+}
+
+int32_t FrameOrder::end_of_leading(int32_t start) const {
+  const auto count = static_cast<int32_t>(table_.packets.size());
+  int32_t packet = std::min(start + 1, count);
+  while (packet < count && before(packet, start)) ++packet;
+  return packet;
+}
+
+void FrameOrder::plan_trials() {
+  const Start start = table_.packets[0].start;
+  const bool starts = start == Start::kYes || start == Start::kUnknown || start == Start::kDamaged;
+  const int32_t start_end = end_of_leading(starts ? 0 : start_after(0));
+  if (!starts || start_end > 1) add_trial(0, std::min(start_end, kLongestStart));
+  std::vector<int32_t> joints = evidence_.joints;
+  joints.insert(joints.end(), clock_.set_back.begin(), clock_.set_back.end());
+  std::ranges::sort(joints);
+  for (const int32_t joint : joints) {
+    const bool starts = table_.packets[joint].start == Start::kYes;
+    add_trial(start_before(std::max(joint - 1, 0)), end_of_leading(starts ? joint : start_after(joint)));
+  }
+}
+
+void FrameOrder::add_trial(int32_t first, int32_t last) {
+  if (!trials_.empty() && first < trials_.back().last) {
+    trials_.back().last = std::max(trials_.back().last, last);
+  } else {
+    trials_.push_back({first, last, {}});
+  }
+}
+
+void FrameOrder::try_all() {
+  int32_t tried = 0;
+  std::erase_if(trials_, [&](Trial& trial) {
+    tried += trial.last - trial.first;
+    if (tried > kMostTried) return true;
+    std::optional<std::vector<int32_t>> shown = try_packets(table_, parameters_, trial.first, trial.last);
+    if (!shown) return true;
+    trial.shown = std::move(*shown);
+    return false;
+  });
+}
+
+// The frames of a trial come in the order in which they came out of it, the others as their times or packets say.
+void FrameOrder::number() {
+  const std::vector<int32_t> base = sequence();
+  std::vector<Rank> ranks(base.size());
+  for (size_t i = 0; i < base.size(); ++i) ranks[base[i]].place = static_cast<int64_t>(i);
+  for (const Trial& trial : trials_) apply(trial, ranks);
+  for (int32_t parts = 0; Rank& rank : ranks) rank.part += parts += std::exchange(rank.parts_before, 0);
+  std::vector<int32_t> packets = base;
+  std::ranges::sort(packets, {}, [&](int32_t packet) { return std::tuple(ranks[packet].part, ranks[packet].place); });
+  for (int32_t order = 0; const int32_t number : packets) {
+    Packet& packet = table_.packets[number];
+    packet.order = order++;
+    if (!packet.is_frame()) continue;
+    packet.frame = static_cast<int32_t>(frames_.size());
+    frames_.push_back(number);
+    pts_.push_back(clock_.times[number]);
+  }
+  std::ranges::sort(pts_);
+}
+
+void FrameOrder::apply(const Trial& trial, std::vector<Rank>& ranks) {
+  // What is shown before the start of a trial belongs to the frames before.
+  const int32_t own = trial.first == 0 ? 0 : end_of_leading(trial.first);
+  const auto is_own = [&](int32_t packet) { return packet == trial.first || packet >= own; };
+  const std::set<int32_t> shown(trial.shown.begin(), trial.shown.end());
+  int32_t hidden = 0;
+  for (int32_t i = trial.first; i < trial.last; ++i) {
+    if (!is_own(i)) continue;
+    ++ranks[i].part;
+    Packet& packet = table_.packets[i];
+    packet.torn = i > trial.first || packet.start != Start::kYes;
+    if (!packet.is_frame() || shown.contains(i)) continue;
+    packet.shown = false;
+    ++hidden;
+  }
+  if (trial.last < static_cast<int32_t>(ranks.size())) ranks[trial.last].parts_before = 2;
+  for (size_t i = 0; i < trial.shown.size(); ++i) {
+    if (is_own(trial.shown[i])) ranks[trial.shown[i]].place = static_cast<int64_t>(i);
+  }
+  if (hidden == 0) return;
+  const std::string where = trial.first == 0 ? "at the start" : "from packet " + std::to_string(trial.first) + " on";
+  doubts_.push_back({"frames", std::to_string(hidden) + " " + where + " refer to pictures that are not there"});
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,79 @@
+#include "bitstream/packet_scan.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+namespace flashcodec {
+
+PacketScan::PacketScan(PacketTable& table, const AVCodecParameters& parameters, bool with_bytes)
+    : table_(table),
+      parameters_(parameters),
+      with_bytes_(with_bytes),
+      independent_(with_bytes),
+      formats_{CodedFormat::of(parameters)},
+      headers_(formats_.front()),
+      order_(parameters) {
+  table_.packets.clear();
+  table_.states.assign(1, {});
+}
+
+void PacketScan::add(const AVPacket& packet) {
+  if (av_packet_get_side_data(&packet, AV_PKT_DATA_ENCRYPTION_INFO, nullptr) != nullptr) {
+    table_.fail("the stream is encrypted: decrypt it first", ErrorKind::kUnsupported);
+  }
+  const bool reconfigured = note_state(packet);
+  const auto number = static_cast<int32_t>(table_.packets.size());
+  Packet& known = table_.packets.emplace_back(Packet{.pts = packet.pts,
+                                                     .dts = packet.dts,
+                                                     .duration = packet.duration,
+                                                     .position = packet.pos,
+                                                     .size = packet.size,
+                                                     .state = static_cast<int32_t>(table_.states.size()) - 1,
+                                                     .key = (packet.flags & AV_PKT_FLAG_KEY) != 0,
+                                                     .discard = (packet.flags & AV_PKT_FLAG_DISCARD) != 0});
+  table_.contiguous = table_.contiguous && packet.pos >= 0;
+  if (!with_bytes_ && !never_reorders(headers_.codec)) return;
+  evidence_.places.push_back(order_.place(bytes_of(packet), headers_));
+  if (!with_bytes_) return;
+  independent_ = independent_ && independent(bytes_of(packet), headers_);
+  known.start = start_of(bytes_of(packet), headers_);
+  if (order_.joined() || (reconfigured && known.start != Start::kYes)) evidence_.joints.push_back(number);
+  known.shown = shows(bytes_of(packet), headers_);
+}
+
+// What comes with a packet holds from it on. Returns whether there are other parameter sets in it.
+bool PacketScan::note_state(const AVPacket& packet) {
+  if (packet.side_data_elems == 0) return false;
+  DecoderState state = state_after(table_.states.back(), packet);
+  if (state == table_.states.back()) return false;
+  const std::span<const uint8_t> configuration = configuration_of(state);
+  const bool reconfigured =
+      !configuration.empty() && !std::ranges::equal(configuration, configuration_of(table_.states.back()));
+  if (reconfigured) {
+    const ParametersPtr changed = with_configuration(parameters_, configuration);
+    headers_ = CodedFormat::of(*changed);
+    order_.configure(*changed);
+  }
+  table_.states.push_back(std::move(state));
+  formats_.push_back(headers_);
+  return reconfigured;
+}
+
+// A decoder that has been told other parameter sets must be told the first ones, too.
+void PacketScan::keep_first_configuration() {
+  if (configuration_of(table_.states.back()).empty() || parameters_.extradata_size == 0) return;
+  const uint8_t* first = parameters_.extradata;
+  for (DecoderState& state : table_.states) {
+    if (!configuration_of(state).empty()) continue;
+    state.push_back({AV_PKT_DATA_NEW_EXTRADATA, {first, first + parameters_.extradata_size}});
+  }
+}
+
+OrderEvidence PacketScan::finish() {
+  keep_first_configuration();
+  for (CodedFormat& format : formats_) format.independent = independent_;
+  return std::move(evidence_);
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,43 @@
+// Lists the packets of a stream, and what they say themselves where their bytes are read.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "bitstream/frame_order.h"
+#include "bitstream/packets.h"
+#include "bitstream/picture_order.h"
+#include "codecs/coded_format.h"
+#include "ffmpeg/packet.h"
+
+namespace flashcodec {
+
+class Input;
+
+class PacketScan {
+ public:
+  // `with_bytes`: the packets' bytes are there, not only the container's tables.
+  PacketScan(PacketTable& table, const AVCodecParameters& parameters, bool with_bytes);
+
+  // Take a packet into the table. Throws DecodeError if it is encrypted.
+  void add(const AVPacket& packet);
+  // Return what is known after the last packet.
+  OrderEvidence finish();
+  // How to read the headers of packets, by the number of the decoder's state.
+  std::vector<CodedFormat> take_formats() { return std::move(formats_); }
+
+ private:
+  bool note_state(const AVPacket& packet);
+  void keep_first_configuration();
+
+  PacketTable& table_;
+  const AVCodecParameters& parameters_;
+  bool with_bytes_;
+  bool independent_;
+  std::vector<CodedFormat> formats_;
+  CodedFormat headers_;  // as the packets have said so far
+  PictureOrder order_;
+  OrderEvidence evidence_;
+};
+
+}  // namespace flashcodec

@@ -1,0 +1,82 @@
+#include "bitstream/picture_order.h"
+
+#include <climits>
+#include <new>
+
+namespace flashcodec {
+
+namespace {
+
+using Bytes = std::span<const uint8_t>;
+
+// A sequence's pictures are counted from below zero (8.2.1) up: its number takes the bits above.
+constexpr int kCountBits = 33;
+
+bool is_counted(AVCodecID codec) { return codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC; }
+
+}  // namespace
+
+PictureOrder::PictureOrder(const AVCodecParameters& parameters) { configure(parameters); }
+
+void PictureOrder::configure(const AVCodecParameters& parameters) {
+  if (!is_counted(parameters.codec_id)) return;
+  parser_.reset(av_parser_init(parameters.codec_id));
+  codec_ = owned<CodecPtr>(avcodec_alloc_context3(nullptr));
+  if (avcodec_parameters_to_context(codec_.get(), &parameters) < 0) throw std::bad_alloc();
+  if (parser_ != nullptr) parser_->flags |= PARSER_FLAG_COMPLETE_FRAMES;
+}
+
+std::optional<int64_t> PictureOrder::place(Bytes packet, const CodedFormat& format) {
+  joined_ = false;
+  switch (format.codec) {
+    case AV_CODEC_ID_H264:
+    case AV_CODEC_ID_HEVC:
+      if (starts_sequence(packet, format)) ++sequence_;
+      return by_count(packet);
+    case AV_CODEC_ID_MPEG1VIDEO:
+    case AV_CODEC_ID_MPEG2VIDEO:
+      return by_type(mpeg_picture_type(packet));
+    case AV_CODEC_ID_MPEG4:
+      return single_vop(packet) ? by_type(mpeg4_picture_type(packet)) : std::nullopt;
+    default:
+      return never_reorders(format.codec) ? std::optional(decoded_++) : std::nullopt;
+  }
+}
+
+bool PictureOrder::starts_sequence(Bytes packet, const CodedFormat& format) {
+  if (format.codec == AV_CODEC_ID_H264) return inspect_h264(packet, format.nal).idr;
+  const HevcPicture picture = inspect_hevc(packet, format.nal);
+  const bool anew = picture.start == Start::kYes && (picture.bla || ended_);
+  joined_ = anew && !picture.idr && decoded_ > 0;
+  ended_ = picture.ends_sequence;
+  return picture.idr || anew;
+}
+
+// A B picture is shown before the picture that came last.
+std::optional<int64_t> PictureOrder::by_type(PictureType type) {
+  if (type == PictureType::kNone) return std::nullopt;
+  if (type == PictureType::kBidirectional) return ((decoded_ - 1) << kCountBits) + ++between_;
+  between_ = 0;
+  return ++decoded_ << kCountBits;
+}
+
+std::optional<int64_t> PictureOrder::by_count(Bytes packet) {
+  ++decoded_;
+  const std::optional<int64_t> count = count_of(packet);
+  if (!count) return std::nullopt;
+  return (sequence_ << kCountBits) + *count;
+}
+
+std::optional<int64_t> PictureOrder::count_of(Bytes packet) {
+  constexpr int kNone = INT_MIN;
+  if (parser_ == nullptr) return std::nullopt;
+  parser_->output_picture_number = kNone;
+  uint8_t* out = nullptr;
+  int size = 0;
+  av_parser_parse2(parser_.get(), codec_.get(), &out, &size, packet.data(), static_cast<int>(packet.size()),
+                   AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
+  if (parser_->output_picture_number == kNone) return std::nullopt;
+  return parser_->output_picture_number;
+}
+
+}  // namespace flashcodec

@@ -1,0 +1,67 @@
+#include "bitstream/trial.h"
+
+#include <new>
+
+#include "bitstream/packet_reader.h"
+#include "ffmpeg/decoding.h"
+#include "ffmpeg/log.h"
+
+namespace flashcodec {
+
+namespace {
+
+CodecPtr open_decoder(const PacketTable& table, const AVCodecParameters& parameters) {
+  const AVCodec* codec = avcodec_find_decoder(parameters.codec_id);
+  auto context = owned<CodecPtr>(avcodec_alloc_context3(codec));
+  if (avcodec_parameters_to_context(context.get(), &parameters) < 0) throw std::bad_alloc();
+  context->thread_count = 1;
+  context->max_pixels = table.limits.max_pixels;
+  context->skip_loop_filter = AVDISCARD_ALL;  // pictures are only counted
+  if (avcodec_open2(context.get(), codec, nullptr) < 0) return nullptr;
+  return context;
+}
+
+// Returns false for a packet that is not there: whoever wants its frame is told so.
+bool read(PacketReader& reader, int32_t index, AVPacket* packet) {
+  try {
+    reader.read(index, packet);
+  } catch (const DecodeError&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<std::vector<int32_t>> try_packets(const PacketTable& table, const AVCodecParameters& parameters,
+                                                int32_t first, int32_t last) {
+  const LogCapture log;
+  const CodecPtr context = open_decoder(table, parameters);
+  if (context == nullptr) return std::nullopt;
+  PacketReader reader(table);
+  const auto packet = owned<PacketPtr>(av_packet_alloc());
+  const auto frame = owned<FramePtr>(av_frame_alloc());
+  std::vector<int32_t> shown;
+  bool told = true;
+  const auto receive = [&] {
+    while (avcodec_receive_frame(context.get(), frame.get()) >= 0) {
+      told = told && frame->pts >= first && frame->pts < last;
+      shown.push_back(static_cast<int32_t>(frame->pts));
+    }
+  };
+  int32_t state = -1;
+  for (int32_t i = first; i < last; ++i) {
+    if (!read(reader, i, packet.get())) continue;
+    table.prepare(i, state, *packet);
+    packet->pts = i;
+    packet->dts = AV_NOPTS_VALUE;
+    avcodec_send_packet(context.get(), packet.get());
+    receive();
+  }
+  avcodec_send_packet(context.get(), nullptr);
+  receive();
+  if (!told) return std::nullopt;
+  return shown;
+}
+
+}  // namespace flashcodec
