@@ -17,12 +17,18 @@ namespace {
 constexpr int32_t kLongestStart = 300;
 // Pictures that trials may decode in all: a stream may be cut anywhere, and often.
 constexpr int32_t kMostTried = 1 << 13;
+// A stream that is torn is decoded as a whole to count its frames if it has no more pixels: that takes seconds.
+constexpr int64_t kMostPixels = int64_t{1} << 31;
 
 }  // namespace
 
 FrameOrder::FrameOrder(PacketTable& table, const AVCodecParameters& parameters, Clock clock, OrderEvidence evidence)
     : table_(table), parameters_(parameters), clock_(std::move(clock)), evidence_(std::move(evidence)) {
   choose_order();
+  if (torn() && is_small()) {
+    number_as_decoded();
+    return;
+  }
   plan_trials();
   try_all();
   number();
@@ -34,8 +40,9 @@ void FrameOrder::choose_order() {
   for (size_t i = 0; i < table_.packets.size(); ++i) {
     timed = timed && (clock_.known[i] || !table_.packets[i].is_frame());
   }
+  const bool tells_places = parameters_.codec_id == AV_CODEC_ID_MPEG4 && !evidence_.places.empty();
   if (!placed) evidence_.places.clear();
-  ordered_ = timed || placed;
+  ordered_ = placed || (timed && !tells_places);  // MPEG-4 packets of several pictures or none mix up times
   if (!placed) return;
   note_repeated_places();
   by_place_ = !timed;
@@ -61,9 +68,8 @@ bool FrameOrder::decoder_contradicts(int32_t one, int32_t other) const {
   const int32_t first = start_before(std::min(one, other));
   const int32_t last = start_after(std::max(one, other));
   if (last - first > kLongestStart) return true;  // no decoder keeps a picture for so long
-  const std::optional<std::vector<int32_t>> shown = try_packets(table_, parameters_, first, last);
-  if (!shown) return false;
-  return !std::ranges::is_sorted(*shown, [&](int32_t a, int32_t b) { return before(a, b); });
+  const TrialResult result = try_packets(table_, parameters_, first, last);
+  return result.told && !std::ranges::is_sorted(result.shown, [&](int32_t a, int32_t b) { return before(a, b); });
 }
 
 // No coded sequence has two pictures of one place: another one goes on at the second of them.
@@ -114,11 +120,47 @@ int32_t FrameOrder::end_of_leading(int32_t start) const {
   return packet;
 }
 
-void FrameOrder::plan_trials() {
+// Not so if the first packet is damaged: then its frame is.
+bool FrameOrder::starts_torn() const {
   const Start start = table_.packets[0].start;
-  const bool starts = start == Start::kYes || start == Start::kUnknown || start == Start::kDamaged;
-  const int32_t start_end = end_of_leading(starts ? 0 : start_after(0));
-  if (!starts || start_end > 1) add_trial(0, std::min(start_end, kLongestStart));
+  return start == Start::kNo || start == Start::kGradual || start == Start::kIntra;
+}
+
+// Pictures may refer to others that are not there, or not come out at all.
+bool FrameOrder::torn() const {
+  return !ordered_ || starts_torn() || !evidence_.joints.empty() || !clock_.set_back.empty();
+}
+
+bool FrameOrder::is_small() const {
+  const int64_t pixels = int64_t{parameters_.width} * parameters_.height;
+  return pixels * static_cast<int64_t>(table_.packets.size()) <= kMostPixels;
+}
+
+// All of the stream is decoded from its first packet on, whatever is wanted: what comes out is what it has.
+void FrameOrder::number_as_decoded() {
+  const auto count = static_cast<int32_t>(table_.packets.size());
+  TrialResult result = try_packets(table_, parameters_, 0, count);
+  std::vector<int32_t> frames = sequence();
+  std::erase_if(frames, [&](int32_t packet) { return !table_.packets[packet].is_frame(); });
+  const size_t expected = frames.size();
+  if (result.told) frames = std::move(result.shown);
+  frames.resize(std::min(frames.size(), result.told ? frames.size() : result.shown.size()));
+  for (Packet& packet : table_.packets) packet.shown = false;
+  for (const int32_t number : frames) {
+    table_.packets[number].shown = true;
+    table_.packets[number].frame = static_cast<int32_t>(frames_.size());
+    frames_.push_back(number);
+    pts_.push_back(clock_.times[number]);
+  }
+  std::ranges::sort(pts_);
+  ordered_ = false;
+  const std::string numbers = std::to_string(frames_.size()) + " of " + std::to_string(expected);
+  doubts_.push_back({"frames", numbers + " come out, because pictures refer to others that are not there"});
+}
+
+void FrameOrder::plan_trials() {
+  const int32_t start_end = end_of_leading(starts_torn() ? start_after(0) : 0);
+  if (starts_torn() || start_end > 1) add_trial(0, std::min(start_end, kLongestStart));
   std::vector<int32_t> joints = evidence_.joints;
   joints.insert(joints.end(), clock_.set_back.begin(), clock_.set_back.end());
   std::ranges::sort(joints);
@@ -141,10 +183,9 @@ void FrameOrder::try_all() {
   std::erase_if(trials_, [&](Trial& trial) {
     tried += trial.last - trial.first;
     if (tried > kMostTried) return true;
-    std::optional<std::vector<int32_t>> shown = try_packets(table_, parameters_, trial.first, trial.last);
-    if (!shown) return true;
-    trial.shown = std::move(*shown);
-    return false;
+    TrialResult result = try_packets(table_, parameters_, trial.first, trial.last);
+    trial.shown = std::move(result.shown);
+    return !result.told;
   });
 }
 

@@ -58,6 +58,10 @@ class FrameOrder {
   int32_t start_before(int32_t packet) const;
   int32_t start_after(int32_t packet) const;
   int32_t end_of_leading(int32_t start) const;
+  bool starts_torn() const;
+  bool torn() const;
+  bool is_small() const;
+  void number_as_decoded();
   void plan_trials();
   void add_trial(int32_t first, int32_t last);
   void try_all();

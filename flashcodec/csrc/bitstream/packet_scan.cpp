@@ -38,7 +38,9 @@ void PacketScan::add(const AVPacket& packet) {
   if (!with_bytes_) return;
   independent_ = independent_ && independent(bytes_of(packet), headers_);
   known.start = start_of(bytes_of(packet), headers_);
-  if (order_.joined() || (reconfigured && known.start != Start::kYes)) evidence_.joints.push_back(number);
+  const bool corrupt = (packet.flags & AV_PKT_FLAG_CORRUPT) != 0;
+  const bool cut = corrupt || order_.joined() || (reconfigured && known.start != Start::kYes);
+  if (cut || known.start == Start::kDamaged) evidence_.joints.push_back(number);
   known.shown = shows(bytes_of(packet), headers_);
 }
 

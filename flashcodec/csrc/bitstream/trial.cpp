@@ -33,20 +33,21 @@ bool read(PacketReader& reader, int32_t index, AVPacket* packet) {
 
 }  // namespace
 
-std::optional<std::vector<int32_t>> try_packets(const PacketTable& table, const AVCodecParameters& parameters,
-                                                int32_t first, int32_t last) {
+TrialResult try_packets(const PacketTable& table, const AVCodecParameters& parameters, int32_t first, int32_t last) {
   const LogCapture log;
+  TrialResult result;
   const CodecPtr context = open_decoder(table, parameters);
-  if (context == nullptr) return std::nullopt;
+  if (context == nullptr) return {{}, false};
   PacketReader reader(table);
   const auto packet = owned<PacketPtr>(av_packet_alloc());
   const auto frame = owned<FramePtr>(av_frame_alloc());
-  std::vector<int32_t> shown;
-  bool told = true;
+  std::vector<bool> came(last - first);
   const auto receive = [&] {
     while (avcodec_receive_frame(context.get(), frame.get()) >= 0) {
-      told = told && frame->pts >= first && frame->pts < last;
-      shown.push_back(static_cast<int32_t>(frame->pts));
+      const bool known = frame->pts >= first && frame->pts < last && !came[frame->pts - first];
+      result.told = result.told && known;
+      if (known) came[frame->pts - first] = true;
+      result.shown.push_back(static_cast<int32_t>(frame->pts));
     }
   };
   int32_t state = -1;
@@ -60,8 +61,7 @@ std::optional<std::vector<int32_t>> try_packets(const PacketTable& table, const 
   }
   avcodec_send_packet(context.get(), nullptr);
   receive();
-  if (!told) return std::nullopt;
-  return shown;
+  return result;
 }
 
 }  // namespace flashcodec

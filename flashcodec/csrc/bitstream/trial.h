@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "bitstream/packets.h"
@@ -10,9 +9,12 @@
 
 namespace flashcodec {
 
-// Decode packets [first, last) in a row; return the packets whose frames come out, in the order in which they do. None
-// if the decoder does not tell frames apart.
-std::optional<std::vector<int32_t>> try_packets(const PacketTable& table, const AVCodecParameters& parameters,
-                                                int32_t first, int32_t last);
+struct TrialResult {
+  std::vector<int32_t> shown;  // the packets whose frames come out, in the order in which they do
+  bool told = true;            // the decoder tells frames apart; else packets are only counted
+};
+
+// Decode packets [first, last) in a row.
+TrialResult try_packets(const PacketTable& table, const AVCodecParameters& parameters, int32_t first, int32_t last);
 
 }  // namespace flashcodec

@@ -51,6 +51,14 @@ void choose_wide(std::vector<Segment>& segments, int engines) {
   for (Segment& segment : std::span(segments).last(best)) segment.wide = true;
 }
 
+// FFmpeg's frame threads lose what interlaced B-VOPs need and what FFV1 keeps from frame to frame, and conceal what is
+// missing in another way than one thread.
+bool exact_with_threads(const Bitstream& stream) {
+  const CodedFormat& format = stream.format_of(0);
+  const bool interlaced = format.codec == AV_CODEC_ID_MPEG4 && format.interlaced;
+  return !interlaced && format.codec != AV_CODEC_ID_FFV1 && stream.ordered();
+}
+
 }  // namespace
 
 int first_gop_needed(const Bitstream& stream, int32_t packet) {
@@ -170,9 +178,7 @@ std::vector<Segment> make_segments(const Bitstream& stream, std::span<const int6
     }
   }
   cut(first, count, stream.ordered() ? cost : left);
-  // FFmpeg's frame threads lose what interlaced B-VOPs need.
-  const bool exact = stream.format_of(0).codec != AV_CODEC_ID_MPEG4 || !stream.format_of(0).interlaced;
-  if (exact) choose_wide(segments, engines);
+  if (exact_with_threads(stream)) choose_wide(segments, engines);
   return segments;
 }
 
