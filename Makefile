@@ -22,6 +22,7 @@ ARGS ?=
 PARALLEL := --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
 FUZZ_RUNS ?= 2000
 FUZZ_FILES ?= 200
+FUZZ_CASES ?= 10000
 FUZZ_VIDEOS ?= $(wildcard ../shared/data/videos)
 
 VENV := .venv
@@ -100,7 +101,7 @@ asan tsan: $(VENV)/.environment ## Run the C++ cores' tests under sanitizers (CM
 	export ASAN_OPTIONS=detect_leaks=0:$${ASAN_OPTIONS:-}
 	$(PY) -m pytest $(or $(ARGS),tests/flashcodec tests/ipc_buffers)
 
-fuzz: $(VENV)/.environment ## Fuzz the C++ cores: FUZZ_RUNS of each target, FUZZ_FILES damaged files of FUZZ_VIDEOS
+fuzz: setup ## Fuzz the C++ cores: FUZZ_RUNS of each target, FUZZ_FILES damaged files of FUZZ_VIDEOS, FUZZ_CASES faulty ones
 	@configure() { $(VENV)/bin/cmake -S . -B $$1 -G Ninja -DUNIFIED_PACKAGES='flashcodec;ipc_buffers' -DUNIFIED_FUZZ=ON \
 	  -Dpybind11_DIR="$$($(PY) -m pybind11 --cmakedir)" -DPython_EXECUTABLE=$(abspath $(PY)) "$${@:2}" >$$1.log; }
 	mkdir -p build
@@ -125,6 +126,7 @@ fuzz: $(VENV)/.environment ## Fuzz the C++ cores: FUZZ_RUNS of each target, FUZZ
 	$(PY) flashcodec/fuzz/mutated_files.py sanitized=build/fuzz/flashcodec/fuzz/mutated_worker \
 	  plain=build/fuzz-plain/flashcodec/fuzz/mutated_worker --count $(FUZZ_FILES) --out build/fuzz/mutated \
 	  $(if $(FUZZ_VIDEOS),--videos $(FUZZ_VIDEOS))
+	$(PY) flashcodec/fuzz/against_ffmpeg.py --count $(FUZZ_CASES) --jobs $(JOBS) --out build/fuzz/against_ffmpeg
 
 campaign: setup ## Ten thousand hostile requests, files and checkpoints beside token streams (15 minutes; ARGS=--quick: two)
 	$(PIP) --constraint $(VENV)/constraints.txt 'schemathesis>=4,<5'

@@ -1,0 +1,53 @@
+"""Files whose containers do not say what is in them: the frames are FFmpeg's, alone and in a row, or errors.
+
+`python flashcodec/fuzz/against_ffmpeg.py --case "..."` runs a case that failed here, and many more without one.
+"""
+
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from faulty_files.case import Case, Workshop
+from faulty_files.check import Checker
+from faulty_files.faults import FAULTS, JOINTS
+from faulty_files.strategies import cases
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from once import run_folder
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("ffmpeg") is None or shutil.which("ffprobe") is None, reason="needs the command lines of FFmpeg"
+)
+
+CASES_PER_FAULT = 15  # of 20 faults
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    return Workshop(run_folder(tmp_path_factory) / "faulty-files")
+
+
+@pytest.fixture(scope="session")
+def checker() -> Iterator[Checker]:
+    checker = Checker()
+    yield checker
+    checker.close()
+
+
+@pytest.mark.parametrize("fault", FAULTS | JOINTS)
+def test_frames_of_a_faulty_file_are_ffmpegs(workshop: Workshop, checker: Checker, tmp_path: Path, fault: str) -> None:
+    @seed(zlib.crc32(fault.encode()))
+    @settings(
+        max_examples=CASES_PER_FAULT,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases(fault))
+    def check(case: Case) -> None:
+        verdict = checker.check(workshop.write(case, tmp_path / "video"), alone=4, seed=case)
+        assert verdict.allowed, f"--case '{case}': {verdict.outcome}: {verdict.detail}"
+
+    check()
