@@ -28,7 +28,7 @@ class Task:
     `repeat` runs it again and takes the median; `keep` is a file for what came out, shrunk if it is frames.
     """
 
-    kind: str  # "frames", "patches" or "floor"
+    kind: str  # "frames", "patches", "analysis" or "floor"
     function: str
     paths: list[str]
     indices: list[list[int]]

@@ -27,7 +27,7 @@ class Contender:
         script = Path(__file__).with_name("contestant.py")
         module = contestant.module if "." in contestant.module else f"peers.{contestant.module}"
         self._process = subprocess.Popen(
-            [sys.executable, str(script), module],
+            [interpreter(contestant, folder), str(script), module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -80,9 +80,23 @@ class Contender:
         self._errors.close()
 
 
+def interpreter(contestant: Contestant, folder: Path) -> str:
+    """Return the Python of a contestant: its own, its virtual environment's or this program's."""
+    if contestant.python is not None or contestant.package is None:
+        return contestant.python or sys.executable
+    own = folder_of(contestant.package, folder).absolute() / "bin" / "python"
+    return str(own if own.exists() else sys.executable)
+
+
+def modules_of(package: str, folder: Path) -> Path:
+    """Return the folder of a distribution's modules, which an environment has further in."""
+    home = folder_of(package, folder)
+    return next(home.glob("lib/python*/site-packages"), home)
+
+
 def environment(contestant: Contestant, folder: Path) -> dict[str, str]:
     """Return a contestant's environment: its folder's modules, programs and libraries first."""
-    environment = dict(os.environ)
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # only the comparison multiplies, and small matrices
     if contestant.package is None:
         return environment
     home = folder_of(contestant.package, folder).absolute()

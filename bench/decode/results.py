@@ -47,16 +47,22 @@ class RowResult:
     figures: dict[str, Figures] = field(default_factory=dict)
 
     def peers(self) -> dict[str, Figures]:
-        return {name: figures for name, figures in self.figures.items() if not name.startswith("FlashCodec")}
+        return {name: figures for name, figures in self.figures.items() if not is_ours(name)}
 
-    def best_peer(self) -> str | None:
-        """Return the fastest peer whose frames are all right."""
-        right = {name: statistics.median(figures.walls) for name, figures in self.peers().items() if figures.right}
+    def best_peer(self, beginning: str = "") -> str | None:
+        """Return the fastest peer whose frames are all right, of those whose names begin so."""
+        peers = self.peers().items()
+        right = {name: statistics.median(figures.walls) for name, figures in peers if figures.right}
+        right = {name: wall for name, wall in right.items() if name.startswith(beginning)}
         return min(right, key=lambda name: right[name]) if right else None
 
     def ratios(self, name: str) -> list[float]:
         """Return the peer's time over FlashCodec's, round by round: over 1, FlashCodec is faster."""
         return paired(self.figures[name].walls, self.figures["FlashCodec"].walls)
+
+
+def is_ours(name: str) -> bool:
+    return name.startswith("FlashCodec")
 
 
 def paired(above: list[float], below: list[float]) -> list[float]:
@@ -82,6 +88,16 @@ def digits(value: float) -> str:
         if value >= 0.1
         else f"{value:.4f}"
     )
+
+
+def joined(new: dict[str, Any], old: dict[str, Any], titles: list[str]) -> dict[str, Any]:
+    """Return a new result file with the old one's rows but those of these titles; ValueError if they do not fit."""
+    versions = old["versions"] | new["versions"]
+    if versions != new["versions"] | old["versions"] or old["machine"]["cpu"] != new["machine"]["cpu"]:
+        raise ValueError("the rows there are of another machine or of other versions")
+    kept = [row for row in old["rows"] if row and row["title"] not in titles]
+    command = f"{old['command']}; {new['command']}"
+    return new | {"command": command, "versions": versions, "rows": kept + new["rows"]}
 
 
 def rows_of(document: dict[str, Any]) -> list[RowResult]:

@@ -8,12 +8,10 @@ import dataclasses
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,11 +20,12 @@ import numpy.typing as npt
 import typer
 from checking import reference, wrong_frames
 from contestant import Task
+from entrants import Entrants
 from measure import Contender, Result
-from peers import CONTESTANTS, FLOOR, FLOOR_ON_GPU, FOLDER, ON_GPU
+from peers import FOLDER
 from peers.flashcodec_patches import STD
 from report import RESULTS, write
-from results import Figures, RowResult
+from results import Figures, RowResult, is_ours, joined
 from rich.console import Console
 from rich.progress import Progress
 from tasks import DEFAULT_ROWS, GPU_ROWS, OTHER_ROWS, TASKS, Row
@@ -45,10 +44,9 @@ class Options:
     rounds: int
     patience: float
     timeout: float
-    peers: list[str] | None
+    entrants: Entrants
     installed: Path
     references: Path
-    device: str
 
 
 class Course:
@@ -58,6 +56,7 @@ class Course:
         self._row, self._paths, self._options, self._scratch = row, paths, options, scratch
         self._references = [reference(path, options.references) for path in paths]
         self._indices = row.indices([len(pictures) for pictures in self._references])
+        self._contestants = options.entrants.of(row.task)
         asked = sum(map(len, self._indices))
         self.result = RowResult(row.title, row.task.meaning, row.video, asked)
 
@@ -66,21 +65,17 @@ class Course:
         """Start the processes: that of the floor, and the contestants' by name."""
         with ExitStack() as stack:
             started = {}
-            for name, contestant in self._row.task.contestants(self._options.device).items():
-                if self._options.peers is not None and name not in ("FlashCodec", *self._options.peers):
-                    continue
+            for name, contestant in self._contestants.items():
                 started[name] = Contender(contestant, self._options.installed, self._options.timeout)
                 stack.callback(started[name].close)
                 self.result.figures[name] = Figures(contestant.note, failure=started[name].failure)
-            floor = Contender(
-                FLOOR_ON_GPU if self._options.device == "cuda" else FLOOR,
-                self._options.installed,
-                self._options.timeout,
-            )
+            floor = Contender(self._options.entrants.floor, self._options.installed, self._options.timeout)
             stack.callback(floor.close)
             yield floor, started
 
     def run_floor(self, floor: Contender) -> None:
+        if self._row.task.kind == "analysis":  # decodes nothing
+            return
         if floor.failure is None and (result := floor.run(self._task("floor", "floor", self._right_indices(True)))):
             floors = self.result.floors
             floors.walls.append(result.pop("wall"))
@@ -93,9 +88,8 @@ class Course:
         if contender.failure is not None or figures.slow:
             return
         task = self._row.task
-        contestant = task.contestants(self._options.device)[name]
-        snapped = name == "FlashCodec" and task.kind == "frames" and self._options.device == "cpu"
-        function = task.ours if snapped else contestant.function
+        snapped = is_ours(name) and task.kind == "frames" and self._options.entrants.device == "cpu"
+        function = task.ours if snapped else self._contestants[name].function
         kept = self._scratch / "kept.npy"
         first = not figures.walls
         run = self._task(task.kind, function, self._indices)
@@ -143,7 +137,10 @@ class Course:
         if self._row.task.kind == "patches":
             figures.difference = self._difference(name, kept)
             return
-        expected = self._right_indices(name == "FlashCodec")
+        if self._row.task.kind == "analysis":
+            figures.wrong = abs(len(kept) - self.result.asked)
+            return
+        expected = self._right_indices(is_ours(name))
         parts = np.split(kept, np.cumsum(result["frames"])[:-1])
         answers = zip(parts, expected, self._references, strict=True)
         figures.wrong = sum(wrong_frames(part, indices, pictures) for part, indices, pictures in answers)
@@ -186,21 +183,18 @@ def check_gpu() -> None:
         raise typer.BadParameter(f"--device cuda: {error}") from error
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of FFmpeg and of the contestants' distributions."""
-    ffmpeg = subprocess.run(["ffmpeg", "-version"], capture_output=True, text=True, check=True).stdout.split()[2]
-    packages = [contestant.package for contestant in (CONTESTANTS | ON_GPU).values() if contestant.package]
-    found = {found.name: found.version for found in metadata.distributions()}
-    here = {name: found[name] for name in ("torchcodec", "torch", "transformers", "numpy") if name in found}
-    return {"ffmpeg": ffmpeg} | here | dict(package.split("==") for package in packages)
-
-
 def main(
     rounds: Annotated[int, typer.Option(help="How often each contestant runs, in turn")] = 5,
     tasks: Annotated[str | None, typer.Option(help=f"Some of {','.join(TASKS)}")] = None,
     videos: Annotated[str | None, typer.Option(help="Beginnings of file names, with commas; 'clips' for these")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All files, not just the tasks on their main file")] = False,
-    peers: Annotated[str | None, typer.Option(help="Names of contestants beside FlashCodec, with commas")] = None,
+    peers: Annotated[
+        str | None, typer.Option(help="Names of contestants beside FlashCodec, with commas; '' for none")
+    ] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="PYTHON", help="Measure the FlashCodec of this interpreter, too")
+    ] = None,
+    add: Annotated[bool, typer.Option("--add", help="Keep the other rows that are in decode.json")] = False,
     quick: Annotated[bool, typer.Option(help="Tiny files, one round: to see that it runs")] = False,
     patience: Annotated[float, typer.Option(help="A peer this many times slower than the best one runs once")] = 1.2,
     timeout: Annotated[float, typer.Option(help="Seconds that a contestant may take for one round")] = 240.0,
@@ -217,15 +211,8 @@ def main(
     rows = chosen_rows(tasks, videos, everything, device)
     names = list(dict.fromkeys(name for row in rows for name in files_of(row, quick)))
     paths = ensure(names, folder, console, quick)
-    options = Options(
-        1 if quick else rounds,
-        patience,
-        timeout,
-        peers.split(",") if peers else None,
-        installed,
-        folder / "references",
-        device,
-    )
+    entrants = Entrants(device, None if peers is None else peers.split(","), before)
+    options = Options(1 if quick else rounds, patience, timeout, entrants, installed, folder / "references")
     out.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {
         "command": " ".join(["python", *sys.argv]),
@@ -233,9 +220,11 @@ def main(
         "cores": CORES if device == "cpu" else 1,  # the floor of a GPU is that of all its units
         "load": os.getloadavg()[0],
         "device": device,
-        "versions": versions(),
+        "versions": entrants.versions([row.task for row in rows], installed),
         "rows": [],
     }
+    if add and (out / "decode.json").exists():
+        document = added(document, out / "decode.json", rows)
     with tempfile.TemporaryDirectory() as scratch, Progress(console=console, transient=True) as progress:
         for row in progress.track(rows, description="rows"):
             course = Course(row, [paths[name] for name in files_of(row, quick)], options, Path(scratch))
@@ -245,6 +234,14 @@ def main(
                 save(document, out / "decode.json")
             write(document, out)
     console.print(f"written: {out / 'decode.md'}, decode.json, decode.png, decode-floor.png")
+
+
+def added(document: dict[str, Any], path: Path, rows: list[Row]) -> dict[str, Any]:
+    """Return the document with the other rows of an earlier run."""
+    try:
+        return joined(document, json.loads(path.read_text()), [row.title for row in rows])
+    except ValueError as error:
+        raise typer.BadParameter(f"--add: {error}") from error
 
 
 def files_of(row: Row, quick: bool) -> list[str]:
@@ -257,7 +254,7 @@ def run_rounds(course: Course, rounds: int, progress: Progress) -> Iterator[int]
         task = progress.add_task(course.result.title, total=rounds * len(contenders))
         for number in range(rounds):
             course.run_floor(floor)
-            for name, contender in contenders.items():
+            for name, contender in list(contenders.items())[:: -1 if number % 2 else 1]:
                 progress.update(task, description=f"{course.result.title}: {name}")
                 course.run(name, contender)
                 progress.advance(task)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from peers import CONTESTANTS, ON_GPU, PATCHES, PATCHES_ON_GPU, SPLITS, Contestant
+from peers import ANALYSES, CONTESTANTS, ON_GPU, PATCHES, PATCHES_ON_GPU, SPLITS, WITH_CORES, Contestant
 from videos import CLIPS, VIDEOS
 
 Indices = npt.NDArray[np.int64]
@@ -25,7 +25,7 @@ class Task:
 
     def indices(self, count: int, rate: float) -> Indices:
         """Return the frames asked for in a file of `count`, int64."""
-        if self.name == "every":
+        if self.name in ("every", "analysis"):
             return np.arange(count)
         if self.name == "fps1":
             return np.arange(0, count, rate).astype(np.int64)
@@ -41,10 +41,12 @@ class Task:
             return PATCHES_ON_GPU if self.kind == "patches" else ON_GPU
         if self.kind == "patches":
             return PATCHES
+        if self.kind == "analysis":
+            return ANALYSES
         if self.ours == "snapped":
             return {name: CONTESTANTS[name] for name in ("FlashCodec", *SPLITS)}
         if self.concurrency > 1:
-            return {name: contestant for name, contestant in CONTESTANTS.items() if name not in SPLITS}
+            return {name: contestant for name, contestant in CONTESTANTS.items() if name not in WITH_CORES}
         return CONTESTANTS
 
 
@@ -64,6 +66,7 @@ TASKS = {
         Task("latency", "4 frames of a file of 2 s, 224x224; median of 15 calls", repeat=15),
         Task("patches", "64 frames to Qwen2.5-VL's normalised patches, 168x280", kind="patches", size=(168, 280)),
         Task("snap", "uniform64 for the peers; FlashCodec gives the nearest key frames", ours="snapped"),
+        Task("analysis", "all frames found, none decoded; median of 20 calls", kind="analysis", repeat=20),
     )
 }
 
@@ -98,6 +101,7 @@ DEFAULT_ROWS = [
     Row(TASKS["clips"], "clips"),
     Row(TASKS["latency"], "short_360p_2s.mp4"),
     Row(TASKS["fps1"], LONG),
+    Row(TASKS["analysis"], LONG),
 ]
 GPU_ROWS = [
     Row(TASKS["uniform64"], LONG),

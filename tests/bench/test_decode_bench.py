@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,9 @@ from checking import reference, shrunk, wrong_frames
 from contestant import Task
 from measure import Contender
 from peers import Contestant
+from readme import BEGIN, END, renewed
 from report import write
-from results import Figures, Floors, RowResult
+from results import Figures, Floors, RowResult, joined
 from rich.console import Console
 from tasks import TASKS
 from videos import ensure
@@ -89,6 +91,19 @@ def test_a_contestant_that_fails_says_how(
     contender.close()
 
 
+def test_a_contestant_runs_in_its_own_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "environment")], check=True)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "tells").mkdir()
+    (tmp_path / "tells" / "prefix.py").write_text("import sys\ndef frames(*_): raise OSError(sys.prefix)")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(np.__file__).parents[1]}")
+    for name, prefix in (("environment", tmp_path / "environment"), ("folder", sys.prefix)):
+        contender = Contender(Contestant("tells.prefix", package=f"{name}==1.0"), tmp_path, timeout=300)
+        contender.run(Task("frames", "frames", ["x"], [[0]], None, 1))
+        contender.close()
+        assert contender.failure == f"OSError: {prefix}"
+
+
 def test_a_peer_with_wrong_frames_is_never_the_best() -> None:
     row = RowResult("", "", "", 2)
     row.figures = {
@@ -115,11 +130,12 @@ def test_the_quick_run_measures_and_writes_its_results(short: Path, folder: Path
     pytest.importorskip("matplotlib")
     pytest.importorskip("torchcodec")
     script = str(REPOSITORY / "bench" / "decode" / "run.py")
-    chosen = ["--tasks", "latency", "--peers", "TorchCodec,PyAV split", "--installed", str(tmp_path / "nothing")]
-    folders = ["--folder", str(folder), "--out", str(tmp_path)]
+    (tmp_path / "installed" / "torchcodec").mkdir(parents=True)  # empty: the TorchCodec of this environment
+    chosen = ["--tasks", "latency", "--peers", "TorchCodec,PyAV split", "--before", sys.executable]
+    folders = ["--folder", str(folder), "--installed", str(tmp_path / "installed"), "--out", str(tmp_path)]
     subprocess.run([sys.executable, script, "--quick", *chosen, *folders], check=True, capture_output=True)
     (row,) = json.loads((tmp_path / "decode.json").read_text())["rows"]
-    for name in ("FlashCodec", "TorchCodec"):
+    for name in ("FlashCodec", "FlashCodec before", "TorchCodec"):
         figures = row["figures"][name]
         assert figures["failure"] is None
         assert figures["wrong"] == 0
@@ -131,6 +147,43 @@ def test_the_quick_run_measures_and_writes_its_results(short: Path, folder: Path
     assert "all right" in table
     assert (tmp_path / "decode.png").stat().st_size > 0
     assert (tmp_path / "decode-floor.png").stat().st_size > 0
+
+
+def row_of(title: str, ratio: float) -> RowResult:
+    """Return a row in which a peer takes so many times as long as FlashCodec."""
+    ours = Figures(walls=[2.0], cpus=[4.0], wrong=0)
+    peer = Figures(walls=[2.0 * ratio], cpus=[1.0], wrong=0)
+    return RowResult(title, "", "", 1, Floors([1.0], [2.0]), {"FlashCodec": ours, "PyAV split": peer})
+
+
+def document(**ratios: float) -> dict[str, Any]:
+    """Return a result file with rows of these titles."""
+    machine, versions = {"cpu": "a CPU", "date": "today"}, {"av": "19.0.2"}
+    rows = [dataclasses.asdict(row_of(title, ratio)) for title, ratio in ratios.items()]
+    return {"machine": machine, "versions": versions, "cores": 2, "command": "run.py", "rows": rows}
+
+
+def test_the_readme_tells_where_flashcodec_is_slower() -> None:
+    readme = f"above\n{BEGIN}of old\n{END}below\n"
+    text = renewed(readme, document(won=1.5, lost=0.8))
+    assert "| won | 2.00 s | PyAV split | 1.50 | none |  | 2.00 |" in text
+    assert "| lost | 2.00 s | PyAV split | **0.80** |" in text
+    assert "slower than the best peer here: lost (bold)" in text
+    assert (text.startswith(f"above\n{BEGIN}"), text.endswith(f"{END}below\n"), "of old" in text) == (True, True, False)
+    assert renewed(text, document(won=1.5, lost=0.8)) == text
+    assert "nowhere slower" in renewed(text, document(won=1.5))
+
+
+def test_rows_are_added_to_those_of_the_same_machine_and_versions() -> None:
+    old, new = document(first=1.0, second=1.0), document(second=2.0)
+    both = joined(new, old, ["second"])
+    assert [(row["title"], row["figures"]["PyAV split"]["walls"]) for row in both["rows"]] == [
+        ("first", [2.0]),
+        ("second", [4.0]),
+    ]
+    for changed in ({"machine": {"cpu": "another"}}, {"versions": {"av": "18.1.0"}}):
+        with pytest.raises(ValueError, match="another machine or of other versions"):
+            joined(new, old | changed, ["second"])
 
 
 def test_frames_on_a_gpu_need_one() -> None:
