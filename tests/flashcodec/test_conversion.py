@@ -65,6 +65,12 @@ LAYOUTS = st.one_of(
         st.sampled_from(["bicubic", "bilinear", "area"]),
         square=st.sampled_from([None, (9, 8, 7)]),
     ),
+    st.builds(
+        RGBLayout,
+        st.integers(1, 80),
+        st.integers(1, 80),
+        part=st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 70), st.integers(1, 70)),
+    ),
     st.just(PatchLayout(56, 28)),
     st.just(TileLayout(2, 1, 24, "first", (40, 24))),
     st.just(TileLayout(1, 2, 24, "last")),

@@ -160,12 +160,27 @@ def test_a_crop_is_part_of_the_whole(data: st.DataObject) -> None:
     rgb = picture(data.draw(st.integers(1, 90)), data.draw(st.integers(1, 90)))
     height, width = data.draw(st.integers(1, 70)), data.draw(st.integers(1, 70))
     crop = data.draw(st.integers(1, height)), data.draw(st.integers(1, width))
+    corners = st.tuples(st.integers(0, height - crop[0]), st.integers(0, width - crop[1]))
+    corner = data.draw(st.one_of(st.none(), corners))
     order = data.draw(st.sampled_from(["NCHW", "NHWC"]))
     whole = laid_out(rgb, RGBLayout(height, width, "NHWC"))[0]
-    top, left = (height - crop[0]) // 2, (width - crop[1]) // 2
+    top, left = corner or ((height - crop[0]) // 2, (width - crop[1]) // 2)
     expected = whole[top : top + crop[0], left : left + crop[1]]
-    part = laid_out(rgb, RGBLayout(height, width, order, crop=crop))[0]
+    part = laid_out(rgb, RGBLayout(height, width, order, crop=crop, corner=corner))[0]
     np.testing.assert_array_equal(part if order == "NHWC" else part.transpose(1, 2, 0), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_part_is_resized_as_a_picture_of_its_own(data: st.DataObject) -> None:
+    size = data.draw(st.tuples(st.integers(1, 90), st.integers(1, 90)))
+    height, width = data.draw(st.integers(1, size[0])), data.draw(st.integers(1, size[1]))
+    top, left = data.draw(st.integers(0, size[0] - height)), data.draw(st.integers(0, size[1] - width))
+    rgb = picture(*size)
+    target = data.draw(st.one_of(st.none(), st.tuples(st.integers(1, 70), st.integers(1, 70))))
+    own = np.ascontiguousarray(rgb[top : top + height, left : left + width])
+    layout = RGBLayout(*(target or (None, None)), part=(top, left, height, width)).sized(*size)
+    np.testing.assert_array_equal(laid_out(rgb, layout), laid_out(own, RGBLayout(*(target or (height, width)))))
 
 
 def test_squares_with_a_crop_equal_numpys_padding() -> None:
@@ -178,6 +193,9 @@ def test_squares_with_a_crop_equal_numpys_padding() -> None:
 
 REFUSED: dict[str, Callable[[], object]] = {
     "crop": lambda: RGBLayout(20, 20, crop=(21, 5)),
+    "at \\(3, 0\\)": lambda: RGBLayout(20, 20, crop=(18, 5), corner=(3, 0)),
+    "part": lambda: RGBLayout(20, 20, part=(0, 0, 0, 5)),
+    "part or square": lambda: RGBLayout(20, 20, part=(0, 0, 5, 5), square=(0, 0, 0)),
     "colour": lambda: RGBLayout(20, 20, square=(0, 0, 256)),
     "interpolation": lambda: PatchLayout(56, 56, interpolation="lanczos"),  # type: ignore[arg-type]
     "neither": lambda: RGBLayout(20, None),

@@ -8,7 +8,7 @@
 
 namespace flashcodec {
 
-enum class LayoutKind { kPatches, kChw, kHwc, kTiles, kRaw };
+enum class LayoutKind { kPatches, kChw, kHwc, kTiles, kRaw, kHwc16 };
 
 // The byte of a pixel's red; green and blue follow `channel` bytes apart.
 struct PixelPlace {

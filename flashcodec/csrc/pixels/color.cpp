@@ -62,7 +62,7 @@ void ColorConverter::convert(const Picture& picture) {
     rgb_bytes_ = rgb_ != nullptr ? bytes : 0;
     if (rgb_ == nullptr) throw std::bad_alloc();
   }
-  scaler_.convert(picture, rgb_.get(), stride);
+  scaler_.convert(picture, {rgb_.get(), stride, picture.width, picture.height});
 }
 
 }  // namespace flashcodec

@@ -30,7 +30,7 @@ class FrameWriter::Pipeline {
   void write(PixelSource& source, Orientation orientation, const Layout& layout, std::span<const Place> places) {
     auto resizer = resizers_.begin();
     for (const Canvas& canvas : layout.canvases()) {
-      upright_.start(source, orientation, canvas.fit().square, canvas.fit().color);
+      upright_.start(source, orientation, canvas.fit());
       draw(canvas, *resizer++, layout.interpolation, places);
     }
   }

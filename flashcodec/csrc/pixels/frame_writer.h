@@ -21,7 +21,7 @@ class FrameWriter {
   FrameWriter(FrameWriter&&) noexcept;
   FrameWriter& operator=(FrameWriter&&) noexcept;
 
-  // Write a picture into its places in groups of a layout that has pixels of its own, that is not kRaw.
+  // Write a picture into its places in groups of a layout that has pixels of 8 bits, neither kRaw nor kHwc16.
   void write(const Picture& picture, Orientation orientation, const Layout& layout, std::span<const Place> places);
   void write(const RgbView& rgb, const Layout& layout, std::span<const Place> places);
 

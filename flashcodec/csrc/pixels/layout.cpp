@@ -20,6 +20,14 @@ void check_multiple(int height, int width, int unit, const char* name) {
 
 }  // namespace
 
+Section section_of(const Fit& fit, int height, int width) {
+  const Box& part = fit.part;
+  if (!part.empty()) return {part.height(), part.width(), -part.top, -part.left};
+  if (!fit.square) return {height, width, 0, 0};
+  const int side = std::max(height, width);
+  return {side, side, (side - height) / 2, (side - width) / 2};
+}
+
 void Layout::check() const {
   if (kind == LayoutKind::kRaw) return;
   if (height <= 0 || width <= 0) throw std::invalid_argument("height and width must be positive");
@@ -29,6 +37,11 @@ void Layout::check() const {
   if (fit.height < 0 || fit.width < 0 || (fit.height == 0) != (fit.width == 0)) {
     throw std::invalid_argument("the frame must be resized to a positive height and width");
   }
+  const Box& part = fit.part;
+  if (part.top < 0 || part.left < 0 || part.bottom < part.top || part.right < part.left) {
+    throw std::invalid_argument("the part of the frame must lie within it");
+  }
+  if (fit.square && !part.empty()) throw std::invalid_argument("a part of the frame is not padded to a square");
   if (kind == LayoutKind::kTiles) {
     if (tile_size <= 0) throw std::invalid_argument("the tile size must be positive");
     check_multiple(height, width, tile_size, "the tile size");
@@ -42,6 +55,7 @@ void Layout::check() const {
 
 size_t Layout::group_bytes() const {
   const size_t picture = size_t{3} * height * width * group_frames();
+  if (kind == LayoutKind::kHwc16) return 2 * picture;
   return thumbnail == Thumbnail::kNone ? picture : picture + size_t{3} * tile_size * tile_size;
 }
 
@@ -103,6 +117,7 @@ void Canvas::write_row(const Kernels& kernels, const Planes& row, int y, int slo
       kernels.join(ConstPlanes(row), shape_.width, group + shape_.place(y, 0, slot).red);
       break;
     case LayoutKind::kRaw:
+    case LayoutKind::kHwc16:
       break;
   }
 }

@@ -14,6 +14,18 @@ namespace flashcodec {
 
 enum class Thumbnail { kNone, kFirst, kLast };
 
+// Rows [top, bottom) and columns [left, right) of a picture.
+struct Box {
+  int top = 0;
+  int left = 0;
+  int bottom = 0;
+  int right = 0;
+
+  int height() const { return bottom - top; }
+  int width() const { return right - left; }
+  bool empty() const { return top == bottom || left == right; }
+};
+
 // How a frame is fitted into a picture.
 struct Fit {
   // The size that the frame is resized to; 0: the picture's.
@@ -25,9 +37,23 @@ struct Fit {
   std::array<uint8_t, 3> color{};  // red, green, blue
   // First of all, put the frame in the middle of a square of the colour.
   bool square = false;
+  // First of all, take this part of the upright frame; empty: all of it.
+  Box part{};
 };
 
-// Frames go out in groups of `temporal_patch_size` (1 but for patches). kRaw is the decoder's own planes. kTiles cuts
+// What is resized: height x width pixels, in which the upright frame lies `top` rows down and `left` columns across.
+struct Section {
+  int height;
+  int width;
+  int top;
+  int left;
+};
+
+// Return the section that is fitted of an upright frame of height x width.
+Section section_of(const Fit& fit, int height, int width);
+
+// Frames go out in groups of `temporal_patch_size` (1 but for patches). kRaw is the decoder's own planes. kHwc16 is RGB
+// of 16 bits a channel, resized by libswscale and not fitted otherwise. kTiles cuts
 // the picture into tiles of tile_size x tile_size, [tile, channel, y, x] row by row, and may add one that shows the
 // whole frame.
 struct Layout {
@@ -50,18 +76,6 @@ struct Layout {
 
   // The picture and, if there is one, the thumbnail.
   std::vector<class Canvas> canvases() const;
-};
-
-// Rows [top, bottom) and columns [left, right) of a picture.
-struct Box {
-  int top;
-  int left;
-  int bottom;
-  int right;
-
-  int height() const { return bottom - top; }
-  int width() const { return right - left; }
-  bool empty() const { return top == bottom || left == right; }
 };
 
 // A frame's place: number `slot` in the group whose bytes are at `group`.

@@ -10,23 +10,42 @@ struct SwsContext;
 
 namespace flashcodec {
 
-// Keeps libswscale's context while pictures stay alike.
+enum class RgbDepth { k8, k16 };  // bits a channel, in this machine's byte order
+
+// Rows `stride` bytes apart that have room for width x height pixels.
+struct RgbTarget {
+  uint8_t* data;
+  size_t stride;
+  int width;
+  int height;
+  RgbDepth depth = RgbDepth::k8;
+};
+
+// Keeps libswscale's context while pictures and targets stay alike.
 class RgbScaler {
  public:
-  // Convert a picture to RGB24, with its own matrix (BT.601 if it names none) and range, into rows `stride` bytes
-  // apart. Throws std::runtime_error if libswscale cannot.
-  void convert(const Picture& picture, uint8_t* rgb, size_t stride);
+  // Convert a picture to RGB, with its own matrix (BT.601 if it names none) and range, and to the target's size. Throws
+  // std::runtime_error if libswscale cannot.
+  void convert(const Picture& picture, const RgbTarget& target);
 
  private:
   struct Free {
     void operator()(SwsContext* context) const;
   };
 
-  bool made_for(const Picture& picture) const;
+  struct Pair {
+    PictureFormat format;
+    int width = 0;
+    int height = 0;
+    int target_width = 0;
+    int target_height = 0;
+    RgbDepth depth = RgbDepth::k8;
+    bool operator==(const Pair&) const = default;
+  };
 
-  PictureFormat format_;
-  int width_ = 0;
-  int height_ = 0;
+  static SwsContext* make_context(const Pair& pair);
+
+  Pair made_for_;
   std::unique_ptr<SwsContext, Free> context_;
 };
 

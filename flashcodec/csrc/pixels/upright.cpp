@@ -20,29 +20,23 @@ void fill(Planes out, int count, Color color) {
   std::memset(out.blue, color[2], count);
 }
 
-void Upright::start(PixelSource& source, Orientation orientation, bool square, Color color) {
+void Upright::start(PixelSource& source, Orientation orientation, const Fit& fit) {
   source_ = &source;
   orientation_ = orientation;
-  color_ = color;
+  color_ = fit.color;
   strip_first_ = -1;
   inner_width_ = orientation.swaps_sides() ? source.height() : source.width();
   inner_height_ = orientation.swaps_sides() ? source.width() : source.height();
-  width_ = square ? std::max(inner_width_, inner_height_) : inner_width_;
-  height_ = square ? width_ : inner_height_;
-  left_ = (width_ - inner_width_) / 2;
-  top_ = (height_ - inner_height_) / 2;
+  section_ = section_of(fit, inner_height_, inner_width_);
 }
 
 void Upright::read(int y, int x, int count, Planes out) {
-  if (width_ == inner_width_ && height_ == inner_height_) {
-    read_turned(y, x, count, out);
-    return;
-  }
-  fill(out, count, color_);
-  const int begin = std::max(x, left_);
-  const int end = std::min(x + count, left_ + inner_width_);
-  if (y < top_ || y >= top_ + inner_height_ || begin >= end) return;
-  read_turned(y - top_, begin - left_, end - begin, out + (begin - x));
+  const int row = y - section_.top;
+  const int column = x - section_.left;
+  const int begin = std::max(column, 0);
+  const int end = row >= 0 && row < inner_height_ ? std::min(column + count, inner_width_) : begin;
+  if (end - begin < count) fill(out, count, color_);
+  if (begin < end) read_turned(row, begin, end - begin, out + (begin - column));
 }
 
 void Upright::read_turned(int y, int x, int count, Planes out) {

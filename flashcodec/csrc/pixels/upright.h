@@ -1,9 +1,10 @@
-// Pictures turned upright and padded to a square.
+// Pictures turned upright, and cropped or padded to a section.
 #pragma once
 
 #include <array>
 #include <vector>
 
+#include "pixels/layout.h"
 #include "pixels/orientation.h"
 #include "pixels/pixel_source.h"
 
@@ -15,12 +16,11 @@ class Upright : public PixelSource {
  public:
   explicit Upright(const Kernels& kernels) : kernels_(kernels) {}
 
-  // If `square`, the picture comes to lie in the middle of a square of `color`. The source is read until the next
-  // start.
-  void start(PixelSource& source, Orientation orientation, bool square, Color color);
+  // Its pixels are those of the section that `fit` takes. The source is read until the next start.
+  void start(PixelSource& source, Orientation orientation, const Fit& fit);
 
-  int width() const override { return width_; }
-  int height() const override { return height_; }
+  int width() const override { return section_.width; }
+  int height() const override { return section_.height; }
   void read(int y, int x, int count, Planes out) override;
 
  private:
@@ -34,10 +34,7 @@ class Upright : public PixelSource {
   Color color_{};
   int inner_width_ = 0;
   int inner_height_ = 0;
-  int width_ = 0;
-  int height_ = 0;
-  int left_ = 0;
-  int top_ = 0;
+  Section section_{};
   // For quarter turns: neighbouring columns of the source as rows, from column `strip_first_` on.
   std::vector<uint8_t> strip_;
   std::vector<uint8_t> block_;

@@ -115,7 +115,7 @@ YuvWay find_yuv_way(const Kernels& kernels, const PictureFormat& format) {
   trial.format = format;
   const size_t stride = size_t{3} * trial.width;
   std::vector<uint8_t> expected(stride * trial.height);
-  RgbScaler().convert(trial, expected.data(), stride);
+  RgbScaler().convert(trial, {expected.data(), stride, trial.width, trial.height});
   const auto found = std::ranges::find_if(ways, [&](YuvWay way) { return agrees(kernels, trial, way, expected); });
   return found == ways.end() ? YuvWay::kNone : *found;
 }

@@ -12,6 +12,7 @@
 extern "C" {
 #include <libavcodec/avcodec.h>
 #include <libavformat/avformat.h>
+#include <libavutil/pixdesc.h>
 }
 
 #include "bitstream/bitstream.h"
@@ -39,7 +40,7 @@ using Release = py::call_guard<native::ReleasedGil>;
 constexpr auto kSignalInterval = std::chrono::milliseconds(50);
 
 py::object to_python(const DecodeError& error) {
-  constexpr std::array types{"SourceError", "UnsupportedError", "DamagedError", "LimitError"};
+  constexpr std::array types{"SourceError", "UnsupportedError", "DamagedError", "LimitError", "NoVideoError"};
   const char* type = types.at(static_cast<size_t>(error.kind()));
   const auto number_or_none = [](int64_t value) {
     return value < 0 ? py::object(py::none()) : py::object(py::int_(value));
@@ -72,6 +73,12 @@ py::array_t<int64_t> key_frames(const Bitstream& stream) {
     if (stream.packets()[stream.frames()[i]].key) keys.push_back(static_cast<int64_t>(i));
   }
   return array_of<int64_t>(static_cast<py::ssize_t>(keys.size()), [&](auto i) { return keys[i]; });
+}
+
+// Bits of a sample of the first channel, as the container's header tells; none if it tells no pixel format.
+std::optional<int> bit_depth(const Bitstream& stream) {
+  const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(stream.parameters().format));
+  return format == nullptr ? std::nullopt : std::optional(format->comp[0].depth);
 }
 
 std::vector<int64_t> to_vector(const Frames& frames) {
@@ -243,6 +250,7 @@ void bind_bitstream(py::module_& module) {
                              })
       .def("pts_seconds", &pts_seconds)
       .def("durations_seconds", &durations_seconds)
+      .def_property_readonly("bit_depth", &bit_depth)
       .def("end_seconds", [](const Bitstream& s) { return s.seconds(s.end_pts()); })
       .def("key_frames", &key_frames)
       .def("gops",
@@ -262,7 +270,8 @@ void bind_decoding(py::module_& module) {
       .value("CHW", LayoutKind::kChw)
       .value("HWC", LayoutKind::kHwc)
       .value("TILES", LayoutKind::kTiles)
-      .value("RAW", LayoutKind::kRaw);
+      .value("RAW", LayoutKind::kRaw)
+      .value("HWC16", LayoutKind::kHwc16);
   py::enum_<Interpolation>(module, "Interpolation")
       .value("BICUBIC", Interpolation::kBicubic)
       .value("BILINEAR", Interpolation::kBilinear)
@@ -272,11 +281,13 @@ void bind_decoding(py::module_& module) {
       .value("FIRST", Thumbnail::kFirst)
       .value("LAST", Thumbnail::kLast);
   py::class_<Fit>(module, "Fit")
-      .def(py::init([](int height, int width, int top, int left, std::array<uint8_t, 3> color, bool square) {
-             return Fit{height, width, top, left, color, square};
+      .def(py::init([](int height, int width, int top, int left, std::array<uint8_t, 3> color, bool square,
+                       std::array<int, 4> part) {
+             return Fit{height, width, top, left, color, square, {part[0], part[1], part[2], part[3]}};
            }),
            py::arg("height") = 0, py::arg("width") = 0, py::arg("top") = 0, py::arg("left") = 0,
-           py::arg("color") = std::array<uint8_t, 3>{}, py::arg("square") = false);
+           py::arg("color") = std::array<uint8_t, 3>{}, py::arg("square") = false,
+           py::arg("part") = std::array<int, 4>{});
 
   py::class_<Layout>(module, "Layout")
       .def(py::init([](LayoutKind kind, int height, int width, int patch, int temporal, int merge,

@@ -12,6 +12,7 @@ enum class ErrorKind {
   kUnsupported,  // nothing that this build decodes
   kDamaged,      // frames do not come out
   kLimit,        // over one of the limits
+  kNoVideo,      // nothing to decode at all
 };
 
 // What went wrong with which stream of which source; stream is -1 where none has been chosen yet. `position` is a

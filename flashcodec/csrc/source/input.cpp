@@ -182,7 +182,7 @@ void Input::open() {
   check_deadline();
   if (status == AVERROR_INVALIDDATA)
     fail(-1, log.explain("not a video file, or damaged beyond recognition"), ErrorKind::kSource);
-  if (status == AVERROR(EINVAL)) fail(-1, "not in a video container format that is read here", ErrorKind::kUnsupported);
+  if (status == AVERROR(EINVAL)) fail(-1, "not in a video container format that is read here", ErrorKind::kNoVideo);
   if (status < 0) fail(-1, log.explain("cannot be opened: " + error_text(status)), ErrorKind::kSource);
 }
 
@@ -210,12 +210,12 @@ void Input::find_streams(int wanted) {
   }
 
   if (wanted >= static_cast<int>(format_->nb_streams)) {
-    throw std::invalid_argument(source_->name() + ": there is no stream " + std::to_string(wanted) + ", only " +
-                                std::to_string(format_->nb_streams));
+    throw std::invalid_argument(source_->name() + ": the stream index " + std::to_string(wanted) +
+                                " is not a valid stream: there are only " + std::to_string(format_->nb_streams));
   }
   if (wanted >= 0 && format_->streams[wanted]->codecpar->codec_type != AVMEDIA_TYPE_VIDEO) {
     throw std::invalid_argument(source_->name() + ": stream " + std::to_string(wanted) + " is " +
-                                media_name(format_->streams[wanted]->codecpar->codec_type) + ", not video");
+                                media_name(format_->streams[wanted]->codecpar->codec_type) + ", not a video stream");
   }
   choose(best_stream(wanted));
   const AVCodecParameters& codec = *stream()->codecpar;
@@ -273,7 +273,7 @@ bool Input::take_parsed_formats() {
 // FFmpeg's choice, but no cover art unless it was asked for.
 int Input::best_stream(int wanted) const {
   const int best = av_find_best_stream(format_.get(), AVMEDIA_TYPE_VIDEO, wanted, -1, nullptr, 0);
-  if (best < 0) fail(-1, "there is no video stream", ErrorKind::kUnsupported);
+  if (best < 0) fail(-1, "there is no video stream", ErrorKind::kNoVideo);
   if (wanted >= 0) return best;
   const auto is_picture = [&](int i) { return (format_->streams[i]->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0; };
   if (!is_picture(best)) return best;
@@ -281,7 +281,7 @@ int Input::best_stream(int wanted) const {
     if (format_->streams[i]->codecpar->codec_type == AVMEDIA_TYPE_VIDEO && !is_picture(i)) return i;
   }
   fail(-1, "there is no video stream, only an attached picture (stream " + std::to_string(best) + ")",
-       ErrorKind::kUnsupported);
+       ErrorKind::kNoVideo);
 }
 
 bool Input::read(AVPacket* packet) {

@@ -108,6 +108,8 @@ class Bitstream:
     ) -> tuple[tuple[int, int, tuple[tuple[int, int], ...], int, int, int, bool], ...]: ...
     def pts_seconds(self) -> numpy.typing.NDArray[numpy.float64]: ...
     @property
+    def bit_depth(self) -> int | None: ...
+    @property
     def doubts(self) -> list[tuple[str, str]]: ...
     @property
     def metadata(self) -> Metadata: ...
@@ -134,10 +136,13 @@ class LayoutKind:
     TILES
 
     RAW
+
+    HWC16
     """
 
     CHW: typing.ClassVar[LayoutKind]
     HWC: typing.ClassVar[LayoutKind]
+    HWC16: typing.ClassVar[LayoutKind]
     PATCHES: typing.ClassVar[LayoutKind]
     RAW: typing.ClassVar[LayoutKind]
     TILES: typing.ClassVar[LayoutKind]
@@ -242,6 +247,7 @@ class Fit:
         left: int = 0,
         color: typing.Annotated[collections.abc.Sequence[int], "FixedSize(3)"] = [0, 0, 0],
         square: bool = False,
+        part: typing.Annotated[collections.abc.Sequence[int], "FixedSize(4)"] = [0, 0, 0, 0],
     ) -> None: ...
 
 class Layout:

@@ -10,8 +10,16 @@ size_t CpuWriter::group_bytes(const Picture& picture, const Layout& layout) cons
 
 void CpuWriter::write(const Picture& picture, Orientation orientation, const Layout& layout,
                       std::span<const Place> places) {
-  if (layout.kind != LayoutKind::kRaw) return frames_.write(picture, orientation, layout, places);
-  for (const Place& place : places) write_raw(picture, place.group);
+  switch (layout.kind) {
+    case LayoutKind::kRaw:
+      for (const Place& place : places) write_raw(picture, place.group);
+      break;
+    case LayoutKind::kHwc16:
+      for (const Place& place : places) deep_.write(picture, orientation, layout.height, layout.width, place.group);
+      break;
+    default:
+      frames_.write(picture, orientation, layout, places);
+  }
 }
 
 }  // namespace flashcodec

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engines/backend.h"
+#include "pixels/deep_rgb.h"
 #include "pixels/frame_writer.h"
 
 namespace flashcodec {
@@ -20,6 +21,7 @@ class CpuWriter : public GroupWriter {
 
  private:
   FrameWriter frames_;
+  DeepRgb deep_;
 };
 
 }  // namespace flashcodec

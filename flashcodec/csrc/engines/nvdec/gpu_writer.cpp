@@ -5,7 +5,9 @@
 namespace flashcodec {
 
 size_t GpuWriter::group_bytes(const Picture& /*picture*/, const Layout& layout) const {
-  if (layout.kind == LayoutKind::kRaw) throw EngineError("the decoder's own planes are for cores to write");
+  if (layout.kind == LayoutKind::kRaw || layout.kind == LayoutKind::kHwc16) {
+    throw EngineError("the decoder's own planes and 16 bits a channel are for cores to write");
+  }
   return layout.group_bytes();
 }
 

@@ -8,7 +8,7 @@
 
 namespace flashcodec {
 
-// The picture turned upright; in the middle of a square of `color` if width and height say so.
+// A section of height x width: the picture turned upright, `top` rows down and `left` columns across; else `color`.
 struct UprightView {
   Surface surface;
   YuvWay way;
@@ -17,12 +17,14 @@ struct UprightView {
   Rgb color;
   int width;
   int height;
+  int top;
+  int left;
 
   DEVICE_FN Rgb at(int y, int x) const {
     const int inner_width = orientation.swaps_sides() ? surface.height : surface.width;
     const int inner_height = orientation.swaps_sides() ? surface.width : surface.height;
-    x -= (width - inner_width) / 2;
-    y -= (height - inner_height) / 2;
+    x -= left;
+    y -= top;
     if (x < 0 || x >= inner_width || y < 0 || y >= inner_height) return color;
     const int turns = orientation.quarter_turns;
     if (orientation.swaps_sides()) {

@@ -9,13 +9,17 @@ namespace {
 
 Rgb color_of(const Fit& fit) { return {fit.color[0], fit.color[1], fit.color[2]}; }
 
-// The picture upright, in a square if it is to be fitted so.
+// The section of the upright picture that is fitted.
 UprightView upright(UprightView picture, const Fit& fit) {
   const Surface& surface = picture.surface;
   const bool swaps = picture.orientation.swaps_sides();
-  picture.width = swaps ? surface.height : surface.width;
-  picture.height = swaps ? surface.width : surface.height;
-  if (fit.square) picture.width = picture.height = std::max(picture.width, picture.height);
+  const int height = swaps ? surface.width : surface.height;
+  const int width = swaps ? surface.height : surface.width;
+  const Section section = section_of(fit, height, width);
+  picture.height = section.height;
+  picture.width = section.width;
+  picture.top = section.top;
+  picture.left = section.left;
   picture.color = color_of(fit);
   return picture;
 }
@@ -38,7 +42,9 @@ void PointWriter::write(const Surface& surface, const PictureFormat& format, Ori
                             .orientation = orientation,
                             .color = {},
                             .width = 0,
-                            .height = 0};
+                            .height = 0,
+                            .top = 0,
+                            .left = 0};
   write(picture, layout, places);
 }
 
@@ -50,7 +56,9 @@ void PointWriter::write_rgb(const Surface& surface, Orientation orientation, con
                             .orientation = orientation,
                             .color = {},
                             .width = 0,
-                            .height = 0};
+                            .height = 0,
+                            .top = 0,
+                            .left = 0};
   write(picture, layout, places);
 }
 

@@ -1,0 +1,30 @@
+"""Frames as RGB of 16 bits a channel."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from flashcodec import _core
+from flashcodec.layouts.base import Frame, Layout
+
+
+@dataclass(frozen=True)
+class DeepLayout(Layout):
+    """RGB frames of 16 bits a channel, as bytes: [frames, height, width, 6], to be viewed as uint16.
+
+    Values are libswscale's, 0 to 65535. Only cores write them, and pictures of other sizes are resized by libswscale.
+    """
+
+    height: int
+    width: int
+
+    def group_shape(self, groups: int) -> tuple[int, ...]:
+        return (groups, self.height, self.width, 6)
+
+    def frames_of(self, group: npt.NDArray[np.uint8]) -> list[Frame]:
+        deep = group.reshape(self.group_shape(1)[1:]).view(np.uint16)
+        return [(deep >> 8).astype(np.uint8)]
+
+    def to_core(self) -> _core.Layout:
+        return _core.Layout(_core.LayoutKind.HWC16, self.height, self.width)
