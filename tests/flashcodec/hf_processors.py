@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="transformers' processors work on it
 def processor(name: str, **options: Any) -> Any:
     """An instance of transformers.<name>."""
     pytest.importorskip("transformers", reason="transformers is the reference")
-    _import_torchvision()
+    import_torchvision()
     return getattr(importlib.import_module("transformers"), name)(do_rescale=False, do_normalize=False, **options)
 
 
@@ -39,7 +39,7 @@ def as_bytes(pixels: Any) -> npt.NDArray[np.uint8]:
     return whole
 
 
-def _import_torchvision() -> None:
+def import_torchvision() -> None:
     if "torchvision" in sys.modules:
         return
     for operator in ("nms", "qnms"):

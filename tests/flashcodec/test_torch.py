@@ -67,7 +67,7 @@ def test_the_default_device_counts(clip: ClipMaker) -> None:
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"transforms": [object()]}, "size="),
+    ({"transforms": [object()]}, "Unsupported transform"),
     ({"device": "cuda:x"}, "cuda:N"),
     ({"num_ffmpeg_threads": -1}, "negative"),
 ]

@@ -12,7 +12,7 @@ from flashcodec.bitstream import (
     VideoStreamMetadata,
     analyse_bitstream,
 )
-from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
+from flashcodec.errors import DamagedError, DecodeError, LimitError, NoVideoError, SourceError, UnsupportedError
 from flashcodec.frames import Frame, FrameBatch
 from flashcodec.layouts import Layout, PatchLayout, RGBLayout, TileLayout
 from flashcodec.limits import Limits
@@ -33,6 +33,7 @@ __all__ = [
     "Layout",
     "LimitError",
     "Limits",
+    "NoVideoError",
     "PatchLayout",
     "Plan",
     "RGBLayout",

@@ -1,17 +1,20 @@
 """What is known of a video without decoding it."""
 
+import dataclasses
 import io
+import operator
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, SupportsIndex, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core
+from flashcodec.errors import ArgumentTypeError
 from flashcodec.limits import Limits
 from flashcodec.timeline import nearest
 
@@ -95,7 +98,7 @@ class Plan:
         return sum(segment.cost for segment in self.segments) / 1e6
 
 
-@dataclass
+@dataclass(repr=False)
 class VideoStreamMetadata:
     """Metadata of a video stream; names and meanings are TorchCodec's. Times are in seconds, sizes in pixels as
     displayed (after rotation); `_from_header` is what the container claims, `_from_content` what its packets say."""
@@ -123,6 +126,11 @@ class VideoStreamMetadata:
     end_stream_seconds: float
     num_frames: int
     average_fps: float | None
+
+    def __repr__(self) -> str:
+        """Name each field on a line of its own; whole numbers without a point."""
+        lines = [f"  {field.name}: {_plain(getattr(self, field.name))}\n" for field in dataclasses.fields(self)]
+        return f"{type(self).__name__}:\n{''.join(lines)}"
 
 
 class Bitstream:
@@ -160,6 +168,11 @@ class Bitstream:
         """float64 [num_frames], for how long each frame is shown."""
         return self.core.durations_seconds()
 
+    @property
+    def end_seconds(self) -> float:
+        """When the last frame ends."""
+        return self.core.end_seconds()
+
     @cached_property
     def key_frames(self) -> npt.NDArray[np.int64]:
         """int64 [k], which frames are key frames."""
@@ -177,7 +190,7 @@ class Bitstream:
     @cached_property
     def metadata(self) -> VideoStreamMetadata:
         header = self.core.metadata
-        begin, end = float(self.pts_seconds[0]), self.core.end_seconds()
+        begin, end = float(self.pts_seconds[0]), self.end_seconds
         ratio = header.pixel_aspect_ratio
         return VideoStreamMetadata(
             duration_seconds_from_header=header.duration_from_header,
@@ -263,13 +276,21 @@ def analyse_bitstream(source: Source, stream_index: int | None = None, limits: L
 
 
 def to_indices(indices: Indices) -> npt.NDArray[np.int64]:
-    """Frame indices as an int64 vector; TypeError if they are no integers."""
+    """Return frame indices as an int64 vector. Raises ArgumentTypeError if they are no integers."""
     array = np.asarray(indices)
     if array.size == 0:
         return np.empty(0, np.int64)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"frame indices must be integers, got {array.dtype}")
+        raise ArgumentTypeError(f"frame indices must be integers, got {array.dtype}")
     return np.ascontiguousarray(array, np.int64)
+
+
+def to_index(name: str, value: SupportsIndex) -> int:
+    """Return a whole number. Raises ArgumentTypeError for what is none."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise ArgumentTypeError(f"{name} must be an integer, not {value!r}") from error
 
 
 def _open(source: Any) -> _core.Source:
@@ -278,7 +299,13 @@ def _open(source: Any) -> _core.Source:
     if isinstance(source, bytes | bytearray | memoryview):
         return _core.Source.buffer(source, f"<{len(memoryview(source).cast('B'))} bytes>")
     if isinstance(source, io.TextIOBase):
-        raise TypeError("the file is opened for reading text; open it with mode 'rb'")
+        raise TypeError("the file is opened for reading text; did you want binary reading? Open it with mode 'rb'")
     if hasattr(source, "read") and hasattr(source, "seek"):
         return _core.Source.file_like(source, str(getattr(source, "name", "<file object>")))
-    raise TypeError(f"a video source is a path, bytes-like or file-like, not {type(source).__name__}")
+    raise TypeError(
+        f"Unknown source type: {type(source)}. A video source is a path, bytes-like, or file-like with read and seek"
+    )
+
+
+def _plain(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value

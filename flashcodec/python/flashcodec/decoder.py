@@ -10,10 +10,10 @@ from typing import Any, Generic, Literal, Self, SupportsFloat, TypeVar, overload
 
 import numpy as np
 
-from flashcodec.bitstream import Bitstream, Indices, Plan, Source, VideoStreamMetadata, to_indices
+from flashcodec.bitstream import Bitstream, Indices, Plan, Source, VideoStreamMetadata, to_index, to_indices
 from flashcodec.frames import ArrayT, Frame, FrameBatch, FrameBatchOf, FrameOf
 from flashcodec.geometry import shortest_edge_size
-from flashcodec.layouts import Interpolation, RGBLayout
+from flashcodec.layouts import Interpolation, Layout, RGBLayout
 from flashcodec.limits import Limits
 from flashcodec.reading import Allocator, Engines, FrameReader, OnError, Pixels, Progress
 from flashcodec.timeline import Numbers, Seconds, Timeline
@@ -54,22 +54,31 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         engines = Engines(num_threads, self._gpus(device))
         engines.check()
         stream = source if isinstance(source, Bitstream) else Bitstream(source, stream_index, limits)
-        layout = RGBLayout(*_target_size(size, stream.height, stream.width), "NHWC", interpolation)
+        plain = RGBLayout(*_target_size(size, stream.height, stream.width), "NHWC", interpolation)
+        layout = self._layout(stream, plain)
         self._order = dimension_order
         self._snap = snap
         self._snap_tolerance = snap_tolerance
         self._reader: FrameReader | None = FrameReader(stream, layout, engines, self._allocator(), fast, on_error)
         self.metadata: VideoStreamMetadata = stream.metadata
-        self._timeline = Timeline(stream.pts_seconds, self.metadata.end_stream_seconds)
+        self._timeline = Timeline(stream.pts_seconds, stream.end_seconds)
         self.stream_index = self.metadata.stream_index
 
     @abstractmethod
     def _gpus(self, device: str) -> tuple[int, ...]:
         """Return the number of the GPU that frames are to be on; none: in ordinary memory. Raises ValueError."""
 
+    def _layout(self, stream: Bitstream, plain: RGBLayout) -> Layout:
+        """Return what frames are decoded to, by default `plain`; channels last."""
+        return plain
+
     @abstractmethod
     def _allocator(self) -> Allocator:
         """Return what allocates the memory of frames, without a reference to this decoder."""
+
+    def _finished(self, data: Any) -> Any:
+        """Return what becomes of decoded frames; channels last."""
+        return data
 
     @abstractmethod
     def _pixels(self, data: Pixels) -> ArrayT: ...
@@ -137,14 +146,14 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
     def get_frame_at(self, index: int) -> FrameT:
         """Return the frame number `index` in presentation order; negative numbers count from the end.
 
-        Raises IndexError for a frame that is not there, TypeError if the index is no integer.
+        Raises IndexError for a frame that is not there, ArgumentTypeError if the index is no integer.
         """
-        return self._first(self._read([operator.index(index)]))
+        return self._first(self._read([to_index("index", index)]))
 
     def get_frames_at(self, indices: Indices, *, progress: Progress | None = None) -> BatchT:
         """Return the frames of these numbers, in this order; repeats are allowed, negative numbers count from the end.
 
-        Raises IndexError for a frame that is not there, TypeError if the numbers are no integers.
+        Raises IndexError for a frame that is not there, ArgumentTypeError if the numbers are no integers.
         """
         return self._batch(self._read(indices, progress))
 
@@ -153,13 +162,13 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         return self._batch(self._read(range(*slice(start, stop, step).indices(len(self))), progress))
 
     def get_frame_played_at(self, seconds: float) -> FrameT:
-        """Return the frame that is shown at this time. Raises IndexError before the first and after the last."""
+        """Return the frame shown at this time. Raises OutOfRangeError before the first and after the last."""
         if not isinstance(seconds, SupportsFloat):
             raise TypeError(f"seconds must be a number, not {type(seconds).__name__}")
         return self._first(self._read(self._timeline.at([float(seconds)])))
 
     def get_frames_played_at(self, seconds: Seconds, *, progress: Progress | None = None) -> BatchT:
-        """Return the frames that are shown at these times. Raises IndexError before the first and after the last."""
+        """Return the frames shown at these times. Raises OutOfRangeError before the first and after the last."""
         return self._batch(self._read(self._timeline.at(seconds), progress))
 
     def get_frames_played_in_range(
@@ -168,7 +177,8 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         """Return the frames shown in [start_seconds, stop_seconds), beginning with the one on show at the start.
 
         With `fps`, frames are repeated or dropped to have one for each 1 / fps seconds, which is then its time.
-        Raises ValueError if the range is empty the wrong way round, or not within the video.
+        Raises ValueError if the range is empty the wrong way round, or not within the video, and ArgumentError for a
+        rate that is not positive.
         """
         timeline = self._timeline
         if fps is None or start_seconds == stop_seconds:
@@ -182,8 +192,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 
     def get_all_frames(self, fps: float | None = None, *, progress: Progress | None = None) -> BatchT:
         """Return every frame of the video, or one for each 1 / fps seconds."""
-        begin, end = self.metadata.begin_stream_seconds, self.metadata.end_stream_seconds
-        return self.get_frames_played_in_range(begin, end, fps, progress=progress)
+        return self.get_frames_played_in_range(self._timeline.begin, self._timeline.end, fps, progress=progress)
 
     def stream(self, indices: Indices) -> Iterator[BatchT]:
         """Yield the frames of `get_frames_at` in batches of one or more, each once it and all before it are there.
@@ -219,6 +228,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 
     def _ordered(self, batch: FrameBatch) -> FrameBatch:
         """Decoders write pixels one after the other, so the order NCHW is a view, as TorchCodec's is."""
+        batch.data = self._finished(batch.data)
         if self._order == "NCHW":
             batch.data = self._channels_first(batch.data)
         return batch
@@ -230,7 +240,7 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
         wrapped = np.where(frames < 0, frames + len(self), frames)
         bad = (wrapped < 0) | (wrapped >= len(self))
         if bad.any():
-            raise IndexError(f"Invalid frame index={frames[bad][0]}; must be in [{-len(self)}, {len(self)}).")
+            raise IndexError(_out_of_range(int(frames[bad][0]), len(self)))
         if self._snap is None:
             return wrapped
         return self.bitstream.snap(wrapped, self._snap_tolerance)
@@ -239,6 +249,14 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 def _check_choice(name: str, value: object, *choices: object) -> None:
     if value not in choices:
         raise ValueError(f"Invalid {name} ({value}). Supported values are {', '.join(map(str, choices))}.")
+
+
+def _out_of_range(index: int, count: int) -> str:
+    if index < 0:
+        limit = "negative indices must have an absolute value less than the number of frames, and that is"
+    else:
+        limit = "must be less than"
+    return f"Invalid frame index={index}; {limit} {count}"
 
 
 def _target_size(size: Size | None, height: int, width: int) -> tuple[int, int]:

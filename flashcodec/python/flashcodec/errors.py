@@ -1,4 +1,4 @@
-"""What goes wrong with media: DecodeError and its kinds."""
+"""What goes wrong: with media DecodeError and its kinds, with arguments what TorchCodec raises as well."""
 
 
 class DecodeError(RuntimeError):
@@ -31,9 +31,25 @@ class UnsupportedError(DecodeError):
     """There is nothing in it that can be decoded here: no video stream, an encrypted one, an unknown codec."""
 
 
+class NoVideoError(UnsupportedError, ValueError):
+    """There is no video in it, or no container that is read; a ValueError as well, because TorchCodec raises that."""
+
+
 class DamagedError(DecodeError):
     """Frames do not come out, or not as they were encoded."""
 
 
 class LimitError(DecodeError):
     """It goes over one of the `Limits`."""
+
+
+class ArgumentError(ValueError, RuntimeError):
+    """A value that makes no sense, where TorchCodec raises a RuntimeError."""
+
+
+class OutOfRangeError(IndexError, RuntimeError):
+    """Times before the first frame or after the last, where TorchCodec raises a RuntimeError."""
+
+
+class ArgumentTypeError(TypeError, RuntimeError):
+    """A value of the wrong type, where TorchCodec raises a RuntimeError."""

@@ -2,7 +2,6 @@
 
 import math
 import mmap
-import operator
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core
-from flashcodec.bitstream import Bitstream
+from flashcodec.bitstream import Bitstream, to_index
 from flashcodec.errors import DamagedError, DecodeError
 from flashcodec.frames import FrameBatch
-from flashcodec.layouts import RGBLayout
+from flashcodec.layouts import DeepLayout, Layout
 from flashcodec.serving import OUTPUT_LIMIT, scheduler_of
 from flashcodec.timeline import nearest
 
@@ -45,9 +44,9 @@ class Engines:
     """The process-wide pool of decoding threads, or one of one's own, which a forked child starts anew."""
 
     def __init__(self, num_threads: int, gpus: tuple[int, ...] = ()) -> None:
-        if num_threads < 0:
+        self._num_threads = to_index("num_threads", num_threads)
+        if self._num_threads < 0:
             raise ValueError(f"num_threads must not be negative, got {num_threads}")
-        self._num_threads = operator.index(num_threads)
         self._gpus = gpus
         self._own: tuple[int, _core.Scheduler] | None = None
 
@@ -82,13 +81,13 @@ class FrameReader:
     """Frames of a stream by their numbers, which must be there.
 
     Attributes:
-        layout: with a size, and of the order NHWC.
+        layout: with a size, and of the order NHWC, or deep: then frames are decoded on cores.
         memory: makes what frames of a shape are decoded to.
         fast, on_error: see VideoDecoder.
     """
 
     stream: Bitstream
-    layout: RGBLayout
+    layout: Layout
     engines: Engines
     memory: Allocator
     fast: bool = False
@@ -123,6 +122,9 @@ class FrameReader:
             window = ahead or next(windows, None)
         if error is not None and not anything:
             raise error
+
+    def session(self) -> _core.Session:
+        return self.engines.host_session() if isinstance(self.layout, DeepLayout) else self.engines.session()
 
     def raw(self, frames: Numbers) -> list[Pixels]:
         """Return the decoder's own planes of each frame, uint8 [bytes]."""
@@ -166,7 +168,7 @@ class _Window:
         self._arrived = np.zeros(len(frames), bool)
         self.num_arrived = 0
         self.errors: dict[int, DecodeError] = {}
-        self._session = reader.engines.session()
+        self._session = reader.session()
         if len(frames):
             report = reader.on_error != "raise"
             core = reader.stream.core

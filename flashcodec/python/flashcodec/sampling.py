@@ -68,7 +68,7 @@ def frames_to_sample(
         raise ValueError("say which frames by exactly one of num_frames, fps, timestamps and indices")
     if num_frames is not None:
         return evenly_spaced(stream.num_frames, num_frames)
-    timeline = Timeline(stream.pts_seconds, stream.metadata.end_stream_seconds)
+    timeline = Timeline(stream.pts_seconds, stream.end_seconds)
     if fps is not None:
         _, frames = timeline.at_rate(timeline.begin, timeline.end, fps)
         return np.unique(frames) if frames.size else np.zeros(1, np.int64)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from flashcodec import _core
 from flashcodec.bitstream import Bitstream, Indices, Source, analyse_bitstream, to_indices
-from flashcodec.errors import DecodeError
+from flashcodec.errors import ArgumentError, DecodeError
 from flashcodec.layouts import Layout, RGBLayout
 
 OUTPUT_LIMIT = 256 << 20
@@ -265,7 +265,7 @@ def scheduler_of(num_threads: int, memory_limit: int | None = None, gpus: tuple[
 def gpu_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
     """Return the numbers of the GPUs that a device's name, or the names of several GPUs, tell: none for "cpu".
 
-    Raises ValueError for any other name, and for a GPU that is named twice.
+    Raises ArgumentError for any other name, and for a GPU that is named twice.
     """
     if device == "cpu":
         return ()
@@ -273,7 +273,7 @@ def gpu_numbers(device: str | Sequence[str]) -> tuple[int, ...]:
     found = [re.fullmatch(r"cuda(?::(\d+))?", name) for name in names]
     numbers = tuple(int(match[1] or 0) for match in found if match)
     if not numbers or len(set(numbers)) < len(names):
-        raise ValueError(f'device must be "cpu", "cuda", "cuda:N" or a list of different GPUs, got {device!r}')
+        raise ArgumentError(f'device must be "cpu", "cuda", "cuda:N" or a list of different GPUs, got {device!r}')
     return numbers
 
 

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
+
+from flashcodec.errors import ArgumentError, ArgumentTypeError, OutOfRangeError
 
 Numbers = npt.NDArray[np.int64]
 Seconds = Sequence[float] | npt.NDArray[np.floating[Any]]
@@ -27,14 +29,14 @@ class Timeline:
     def at(self, seconds: Seconds) -> Numbers:
         """int64 [n], the frames shown at these times, n numbers or a single one.
 
-        Raises IndexError before the first frame and from the end on, ValueError for what are no numbers.
+        Raises OutOfRangeError before the first frame and from the end on, ValueError for what are no numbers.
         """
         times = np.atleast_1d(np.asarray(seconds))
         if times.ndim != 1 or (times.size and times.dtype.kind not in "biuf"):
-            raise ValueError(f"times must be a list of seconds, got {seconds!r}")
+            raise ValueError(f"Couldn't convert timestamps input to a tensor: no list of seconds, but {seconds!r}")
         bad = ~((times >= self.begin) & (times < self.end))
         if bad.any():
-            raise IndexError(f"Invalid pts in seconds: {times[bad][0]}. It must be in [{self.begin}, {self.end}).")
+            raise OutOfRangeError(f"Invalid pts in seconds: {times[bad][0]}. {self._bounds}")
         return self._shown(times.astype(np.float64))
 
     def between(self, start: float, stop: float) -> Numbers:
@@ -48,10 +50,12 @@ class Timeline:
 
     def at_rate(self, start: float, stop: float, fps: float) -> tuple[Times, Numbers]:
         """Return times in [start, stop) every 1 / fps seconds, as many as (stop - start) * fps rounded (half up), and
-        the frames shown then."""
+        the frames shown then. Raises ValueError for a range or a rate that makes no sense."""
         self._check_range(start, stop)
+        if not isinstance(fps, SupportsFloat):
+            raise ArgumentTypeError(f"fps must be a number, not {fps!r}")
         if not 0 < fps < math.inf:
-            raise ValueError(f"fps must be positive and finite, got {fps}")
+            raise ArgumentError(f"fps must be positive and finite, got {fps}")
         part, whole = math.modf((stop - start) * fps)
         steps = np.arange(whole + (part >= 0.5), dtype=np.float64)  # half more than the last float before a half is one
         times = start + steps * (1 / fps)  # to the last bit as TorchCodec
@@ -64,9 +68,13 @@ class Timeline:
         if not start <= stop:
             raise ValueError(f"Invalid start seconds: {start} is after the stop seconds, {stop}.")
         if not self.begin <= start < self.end:
-            raise ValueError(f"Invalid start seconds: {start}. It must be in [{self.begin}, {self.end}).")
+            raise ValueError(f"Invalid start seconds: {start}. {self._bounds}")
         if not stop <= self.end:
-            raise ValueError(f"Invalid stop seconds: {stop}. It must be at most {self.end}.")
+            raise ValueError(f"Invalid stop seconds: {stop}. It must be less than or equal to {self.end}.")
+
+    @property
+    def _bounds(self) -> str:
+        return f"It must be greater than or equal to {self.begin} and must be less than {self.end}."
 
 
 def nearest(known: Times, times: Times) -> Numbers:

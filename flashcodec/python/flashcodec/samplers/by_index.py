@@ -89,6 +89,11 @@ def _range(start: int, end: int | None, span: int, num_frames: int) -> tuple[int
         raise ValueError(f"sampling_range_start ({start}) must be smaller than the number of frames ({num_frames}).")
     if end is None:
         end = max(num_frames - span + 1, 1)
+        if start >= end:
+            raise ValueError(
+                f"We determined that sampling_range_end should be {end} for clips to end within the video, "
+                f"but sampling_range_start ({start}) must be smaller than that."
+            )
     elif end < 0:
         end += num_frames
     end = min(end, num_frames)

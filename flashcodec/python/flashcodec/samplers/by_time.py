@@ -72,7 +72,7 @@ def clips_at_regular_timestamps(
 
 def _step(decoder: Decoder[Any, Any, BatchT], seconds_between_frames: float | None) -> float:
     if decoder.metadata.average_fps is None:
-        raise ValueError("The video's average frame rate is unknown; use an index-based sampler instead.")
+        raise ValueError("Could not infer average fps from video metadata; use an index-based sampler instead.")
     if seconds_between_frames is None:
         return 1 / decoder.metadata.average_fps
     if seconds_between_frames <= 0:
@@ -85,10 +85,14 @@ def _range(
 ) -> tuple[float, float]:
     """Return where clips whose last frame is shown `span` seconds after their first may start: [start, end)."""
     first, last = decoder.metadata.begin_stream_seconds, decoder.metadata.end_stream_seconds
+    if last is None:
+        raise ValueError("Could not infer stream end from video metadata; use an index-based sampler instead.")
     if start is None:
         start = first
-    elif not first <= start < last:
-        raise ValueError(f"sampling_range_start ({start}) must be in [{first}, {last})")
+    elif start < first:
+        raise ValueError(f"sampling_range_start ({start}) must be at least {first}")
+    elif start >= last:
+        raise ValueError(f"sampling_range_start ({start}) must be smaller than {last}")
     if end is None:
         end = last - span
     elif end <= first:

@@ -35,7 +35,7 @@ def places_in_clips(inside: npt.NDArray[np.bool_], policy: Policy) -> npt.NDArra
         return places
     if policy == "error":
         raise ValueError(
-            "A clip reaches beyond the end of the video, which the policy 'error' forbids. "
+            "A clip reaches beyond the number of frames in the video, which the policy 'error' forbids. "
             "Leave sampling_range_end to its default, or choose another policy."
         )
     lengths = inside.sum(axis=1, keepdims=True)
