@@ -233,6 +233,42 @@ def test_tagged_streams_have_torchcodecs_colours(
     np.testing.assert_array_equal(VideoDecoder(path)[:], torchcodec.VideoDecoder(path)[:].numpy())
 
 
+# Untagged, some of them are taken for full range and some for limited.
+UNTAGGED = [
+    *("gray", "gray9le", "gray10le", "gray12be", "gray14le", "gray16le", "gray16be", "grayf32le", "ya8", "ya16le"),
+    *("monob", "pal8", "gbrp", "rgb565le", "yuv410p", "yuv420p16le", "yuva444p", "yuvj422p", "nv12", "p010le"),
+]
+
+
+def test_untagged_formats_have_ffmpegs_colours(tmp_path: Path) -> None:
+    if FFMPEG is None:
+        pytest.skip("the ffmpeg command line makes the clips and is the reference")
+    known = run_ffmpeg("-pix_fmts").decode().split()
+    paths = [tmp_path / f"{name}.nut" for name in UNTAGGED if name in known]
+    raw = [["-map", "0", "-c:v", "rawvideo", "-pix_fmt", path.stem, str(path)] for path in paths]
+    run_ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=5:d=0.2", *sum(raw, []))
+    rgb = ["-sws_flags", "bicubic", "-pix_fmt", "rgb24", "-f", "rawvideo"]
+    outputs = [["-map", str(n), *rgb, str(path.with_suffix(".rgb"))] for n, path in enumerate(paths)]
+    run_ffmpeg(*sum([["-i", str(path)] for path in paths], []), *sum(outputs, []))
+    for path in paths:
+        expected = np.fromfile(path.with_suffix(".rgb"), np.uint8).reshape(48, 64, 3)
+        ours = VideoDecoder(path, dimension_order="NHWC")[0]
+        np.testing.assert_array_equal(ours, expected, err_msg=path.stem)
+
+
+@pytest.mark.parametrize("pixel_format", ["gray16le", "ya8"])
+def test_untagged_gray_has_torchcodecs_colours(tmp_path: Path, pixel_format: str) -> None:
+    torchcodec = pytest.importorskip("torchcodec.decoders", reason="TorchCodec is the reference")
+    if FFMPEG is None:
+        pytest.skip("the ffmpeg command line makes the clips")
+    path = tmp_path / "gray.nut"
+    run_ffmpeg(
+        *("-f", "lavfi", "-i", "testsrc2=s=64x48:r=5:d=0.4"),
+        *("-c:v", "rawvideo", "-pix_fmt", pixel_format, str(path)),
+    )
+    np.testing.assert_array_equal(VideoDecoder(path)[:], torchcodec.VideoDecoder(path)[:].numpy())
+
+
 @pytest.mark.parametrize("transfer", ["smpte2084", "arib-std-b67"])
 def test_hdr_is_not_mapped_to_other_tones(folder: Path, transfer: str) -> None:
     sdr = VideoDecoder(tagged_clip(folder, "yuv420p10le", "bt2020nc", "tv", "bt709"))

@@ -13,11 +13,32 @@ namespace flashcodec {
 
 namespace {
 
+// Grey samples of whole numbers, with or without transparency.
+bool is_gray(const AVPixFmtDescriptor& format) {
+  constexpr uint64_t kOther = AV_PIX_FMT_FLAG_RGB | AV_PIX_FMT_FLAG_PAL | AV_PIX_FMT_FLAG_BITSTREAM |
+                              AV_PIX_FMT_FLAG_HWACCEL | AV_PIX_FMT_FLAG_FLOAT;
+  return (format.flags & kOther) == 0 && format.nb_components <= 2 && format.comp[0].depth <= 16;
+}
+
+// The range that libswscale assumes where the picture tells none.
+bool is_full_range_by_default(AVPixelFormat format) {
+  switch (format) {
+    case AV_PIX_FMT_YUVJ420P:
+    case AV_PIX_FMT_YUVJ422P:
+    case AV_PIX_FMT_YUVJ444P:
+    case AV_PIX_FMT_YUVJ440P:
+    case AV_PIX_FMT_YUVJ411P:
+      return true;
+    default:
+      break;
+  }
+  const AVPixFmtDescriptor* samples = av_pix_fmt_desc_get(format);
+  return samples != nullptr && is_gray(*samples);
+}
+
 bool is_full_range(const AVFrame& frame) {
   if (frame.color_range != AVCOL_RANGE_UNSPECIFIED) return frame.color_range == AVCOL_RANGE_JPEG;
-  const auto format = static_cast<AVPixelFormat>(frame.format);
-  return format == AV_PIX_FMT_YUVJ420P || format == AV_PIX_FMT_YUVJ422P || format == AV_PIX_FMT_YUVJ444P ||
-         format == AV_PIX_FMT_YUVJ440P || format == AV_PIX_FMT_YUVJ411P;
+  return is_full_range_by_default(static_cast<AVPixelFormat>(frame.format));
 }
 
 // Whole samples of YUV in this machine's byte order.
