@@ -1,5 +1,6 @@
 // Threads that add, take, cancel and leave as fast as they can, and schedulers that are closed under them. To be
 // built with the thread sanitizer. Arguments: a video, rounds.
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -137,8 +138,11 @@ void round(const std::vector<BitstreamPtr>& streams, uint64_t seed) {
 
 int main(int count, char** arguments) {
   if (count != 3) die("usage: scheduler_stress VIDEO ROUNDS");
+  const int fd = ::open(arguments[1], O_RDONLY | O_CLOEXEC);
+  if (fd < 0) die("the video cannot be opened");
+  const SourcePtr video = open_descriptor(fd, arguments[1]);
   std::vector<BitstreamPtr> streams;
-  for (int i = 0; i < 3; ++i) streams.push_back(std::make_shared<Bitstream>(open_file(arguments[1]), -1, Limits{}));
+  for (int i = 0; i < 3; ++i) streams.push_back(std::make_shared<Bitstream>(video, -1, Limits{}));
   const uint64_t rounds = std::stoull(arguments[2]);
   for (uint64_t seed = 0; seed < rounds; ++seed) round(streams, seed);
   std::printf("%llu rounds\n", static_cast<unsigned long long>(rounds));

@@ -2,6 +2,7 @@
 
 import subprocess
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -246,10 +247,10 @@ def test_untagged_formats_have_ffmpegs_colours(tmp_path: Path) -> None:
     known = run_ffmpeg("-pix_fmts").decode().split()
     paths = [tmp_path / f"{name}.nut" for name in UNTAGGED if name in known]
     raw = [["-map", "0", "-c:v", "rawvideo", "-pix_fmt", path.stem, str(path)] for path in paths]
-    run_ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=5:d=0.2", *sum(raw, []))
+    run_ffmpeg("-f", "lavfi", "-i", "testsrc2=s=64x48:r=5:d=0.2", *chain(*raw))
     rgb = ["-sws_flags", "bicubic", "-pix_fmt", "rgb24", "-f", "rawvideo"]
     outputs = [["-map", str(n), *rgb, str(path.with_suffix(".rgb"))] for n, path in enumerate(paths)]
-    run_ffmpeg(*sum([["-i", str(path)] for path in paths], []), *sum(outputs, []))
+    run_ffmpeg(*chain(*(["-i", str(path)] for path in paths)), *chain(*outputs))
     for path in paths:
         expected = np.fromfile(path.with_suffix(".rgb"), np.uint8).reshape(48, 64, 3)
         ours = VideoDecoder(path, dimension_order="NHWC")[0]

@@ -199,7 +199,7 @@ void end_scheduler(Scheduler* scheduler) {
 
 void bind_bitstream(py::module_& module) {
   py::class_<Source, SourcePtr>(module, "Source")
-      .def_static("path", &open_file, py::arg("path"))
+      .def_static("descriptor", &open_descriptor, py::arg("fd"), py::arg("name"), Release())
       .def_static("buffer", &open_buffer, py::arg("bytes_like"), py::arg("name"))
       .def_static("file_like", &open_file_like, py::arg("file"), py::arg("name"))
       .def_property_readonly("name", &Source::name);

@@ -1,6 +1,5 @@
 #include "source/source.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,28 +17,29 @@ namespace {
 
 std::string errno_text() { return std::generic_category().message(errno); }
 
+struct Descriptor {
+  explicit Descriptor(int fd) : number(fd) {}
+  ~Descriptor() { ::close(number); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  int number;
+};
+
 class FileSource : public Source {
  public:
-  explicit FileSource(const std::string& path) : name_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) throw DecodeError(name_, -1, errno_text(), ErrorKind::kSource);
+  FileSource(int fd, std::string name) : name_(std::move(name)), fd_(fd) {
     struct stat status {};
-    if (::fstat(fd_, &status) != 0 || !S_ISREG(status.st_mode)) {
-      ::close(fd_);
-      throw DecodeError(name_, -1, S_ISDIR(status.st_mode) ? "is a directory" : "not a regular file",
-                        ErrorKind::kSource);
-    }
+    if (::fstat(fd_.number, &status) != 0) throw DecodeError(name_, -1, errno_text(), ErrorKind::kSource);
     size_ = status.st_size;
   }
-  ~FileSource() override { ::close(fd_); }
-  FileSource(const FileSource&) = delete;
-  FileSource& operator=(const FileSource&) = delete;
 
   const std::string& name() const override { return name_; }
   int64_t size() const override { return size_; }
 
   size_t read_at(int64_t offset, std::span<uint8_t> out) override {
     for (;;) {
-      const ssize_t got = ::pread(fd_, out.data(), out.size(), offset);
+      const ssize_t got = ::pread(fd_.number, out.data(), out.size(), offset);
       if (got >= 0) return static_cast<size_t>(got);
       if (errno != EINTR) throw DecodeError(name_, -1, errno_text(), ErrorKind::kSource, offset);
     }
@@ -47,7 +47,7 @@ class FileSource : public Source {
 
  private:
   std::string name_;
-  int fd_;
+  Descriptor fd_;
   int64_t size_ = 0;
 };
 
@@ -74,7 +74,7 @@ class MemorySource : public Source {
 
 }  // namespace
 
-SourcePtr open_file(const std::string& path) { return std::make_shared<FileSource>(path); }
+SourcePtr open_descriptor(int fd, std::string name) { return std::make_shared<FileSource>(fd, std::move(name)); }
 
 SourcePtr open_memory(std::span<const uint8_t> bytes, std::shared_ptr<void> owner, std::string name) {
   return std::make_shared<MemorySource>(bytes, std::move(owner), std::move(name));

@@ -24,8 +24,8 @@ class Source {
 
 using SourcePtr = std::shared_ptr<Source>;
 
-// Throws DecodeError if there is no regular file of that name that can be read.
-SourcePtr open_file(const std::string& path);
+// A regular file that is opened for reading; the source closes it. Throws DecodeError if its size cannot be told.
+SourcePtr open_descriptor(int fd, std::string name);
 
 // The bytes stay the owner's; `owner` keeps them alive.
 SourcePtr open_memory(std::span<const uint8_t> bytes, std::shared_ptr<void> owner, std::string name);

@@ -3,7 +3,6 @@
 import dataclasses
 import io
 import operator
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from flashcodec import _core
 from flashcodec.errors import ArgumentTypeError
 from flashcodec.limits import Limits
+from flashcodec.sources import BYTES, PATHS, BytesSource, PathSource, bytes_of, name_of, open_path, printable
 from flashcodec.timeline import nearest
 
 
@@ -27,7 +27,7 @@ class FileLike(Protocol):
     def seek(self, offset: int, whence: int, /) -> int: ...
 
 
-Source = str | os.PathLike[str] | bytes | bytearray | memoryview | FileLike
+Source = PathSource | BytesSource | FileLike
 
 
 Indices = Sequence[int] | npt.NDArray[np.integer[Any]]
@@ -266,7 +266,8 @@ def analyse_bitstream(source: Source, stream_index: int | None = None, limits: L
     """Analyses a video without decoding it.
 
     Args:
-        source: path of a file, bytes-like object (kept, not copied), or file-like object with read and seek.
+        source: path of a file, bytes-like object or 1-d uint8 array (kept, not copied), or file-like object with
+            read and seek. bytes are always what a file holds; the bytes of a path need `os.fsdecode`.
         stream_index: which stream of the container; by default the best video stream.
         limits: by default `Limits()`.
 
@@ -294,14 +295,14 @@ def to_index(name: str, value: SupportsIndex) -> int:
 
 
 def _open(source: Any) -> _core.Source:
-    if isinstance(source, str | os.PathLike):
-        return _core.Source.path(os.fspath(source))
-    if isinstance(source, bytes | bytearray | memoryview):
-        return _core.Source.buffer(source, f"<{len(memoryview(source).cast('B'))} bytes>")
+    if isinstance(source, PATHS):
+        return _core.Source.descriptor(open_path(source), name_of(source))
+    if isinstance(source, BYTES):
+        return _core.Source.buffer(bytes_of(source), name_of(source))
     if isinstance(source, io.TextIOBase):
         raise TypeError("the file is opened for reading text; did you want binary reading? Open it with mode 'rb'")
     if hasattr(source, "read") and hasattr(source, "seek"):
-        return _core.Source.file_like(source, str(getattr(source, "name", "<file object>")))
+        return _core.Source.file_like(source, printable(str(getattr(source, "name", "<file object>"))))
     raise TypeError(
         f"Unknown source type: {type(source)}. A video source is a path, bytes-like, or file-like with read and seek"
     )

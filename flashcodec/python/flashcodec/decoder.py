@@ -2,7 +2,6 @@
 
 import numbers
 import operator
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from types import TracebackType
@@ -16,6 +15,7 @@ from flashcodec.geometry import shortest_edge_size
 from flashcodec.layouts import Interpolation, Layout, RGBLayout
 from flashcodec.limits import Limits
 from flashcodec.reading import Allocator, Engines, FrameReader, OnError, Pixels, Progress
+from flashcodec.sources import BYTES, PATHS
 from flashcodec.timeline import Numbers, Seconds, Timeline
 
 FrameT = TypeVar("FrameT", bound=FrameOf[Any])
@@ -115,10 +115,10 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 
     def __getstate__(self) -> tuple[Any, dict[str, Any]]:
         source, options = self._recipe
-        if isinstance(source, str | os.PathLike | bytes | bytearray):
-            return source, options
         if isinstance(source, memoryview):
             return source.tobytes(), options
+        if isinstance(source, PATHS + BYTES):
+            return source, options
         raise TypeError(
             f"a {type(self).__name__} on a {type(source).__name__} cannot be pickled; give it a path or bytes, "
             "which another process can open by itself"

@@ -14,20 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core, jpeg
-from flashcodec.errors import DamagedError, DecodeError, LimitError, SourceError, UnsupportedError
+from flashcodec.errors import DamagedError, DecodeError, LimitError, UnsupportedError
 from flashcodec.layouts import Layout
 from flashcodec.limits import Limits
+from flashcodec.sources import BYTES, PATHS, BytesSource, PathSource, bytes_of, name_of, open_binary
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-ImageSource = str | os.PathLike[str] | bytes | bytearray | memoryview
+ImageSource = PathSource | BytesSource
 
 MAX_PIXELS = Limits.max_pixels
 
@@ -54,7 +55,7 @@ def image_size(source: ImageSource, max_pixels: int = MAX_PIXELS) -> tuple[int, 
 
     Raises DecodeError if it is no image, or larger than `max_pixels` or `MAX_SIDE`.
     """
-    with _opened(source, max_pixels) as image:
+    with _opened(source, max_pixels) as (image, _):
         transposed = image.getexif().get(jpeg.EXIF_ORIENTATION) in _EXIF_TRANSPOSED
         return (image.height, image.width) if transposed else (image.width, image.height)
 
@@ -119,13 +120,12 @@ class GpuImages:
 
         Raises DecodeError as `decode_image` does for what its header tells, RuntimeError if the GPU fails.
         """
-        with _opened(source, max_pixels) as image:
+        with _opened(source, max_pixels) as (image, file):
             if image.format != "JPEG" or image.mode != "RGB":
                 return None
             turn = _GPU_TURNS[image.getexif().get(jpeg.EXIF_ORIENTATION, 1)]
             size = (image.width, image.height) if turn[0] % 2 else (image.height, image.width)
-        data = _bytes_or_path(source)
-        data = memoryview(data.read_bytes()) if isinstance(data, Path) else data
+            data = bytes_of(source) if isinstance(source, BYTES) else jpeg.whole(file)
         sized = layout.sized(*size)
         return self._decoder.decode(data, *turn, sized.to_core(), list(sized.group_shape(1)))
 
@@ -143,8 +143,8 @@ def _decode(source: ImageSource, max_pixels: int, kept: bool) -> npt.NDArray[np.
     """Return RGB that may be read-only; `kept`: in memory that the thread uses again."""
     from PIL import ImageOps
 
-    with _opened(source, max_pixels) as image:
-        if (pixels := jpeg.decoded(image, _bytes_or_path(source), kept)) is not None:
+    with _opened(source, max_pixels) as (image, file):
+        if (pixels := jpeg.decoded(image, bytes_of(source) if isinstance(source, BYTES) else file, kept)) is not None:
             return pixels
         file_format = image.format  # forgotten by a transposition
         ImageOps.exif_transpose(image, in_place=True)
@@ -165,36 +165,31 @@ def _to_rgb(image: "Image", file_format: str | None) -> "Image":
 
 
 @contextmanager
-def _opened(source: ImageSource, max_pixels: int) -> Iterator["Image"]:
-    """Return the image with its header read and its size checked. Damage found here or by the caller is a DecodeError:
-    on malformed files Pillow's plug-ins raise nearly anything."""
+def _opened(source: ImageSource, max_pixels: int) -> Iterator[tuple["Image", BinaryIO]]:
+    """Return the image with its header read and its size checked, and its file. Damage found here or by the caller is a
+    DecodeError: on malformed files Pillow's plug-ins raise nearly anything."""
     from PIL import Image, UnidentifiedImageError
 
-    name = _name(source)
-    try:
-        Image.init()
-        file = os.fspath(source) if isinstance(source, str | os.PathLike) else io.BytesIO(source)
-        with Image.open(file, formats=[f for f in FORMATS if f in Image.OPEN]) as image:
-            _check_size(name, image, max_pixels)
-            yield image
-    except (DecodeError, MemoryError):
-        raise
-    except UnidentifiedImageError as error:
-        raise UnsupportedError(name, None, _unidentified(source)) from error
-    except Image.DecompressionBombError as error:
-        raise LimitError(name, None, str(error)) from error
-    except FileNotFoundError as error:
-        raise SourceError(name, None, "No such file or directory") from error
-    except Exception as error:
-        raise DamagedError(name, None, str(error) or type(error).__name__) from error
+    name = name_of(source)
+    data: Any = source  # BytesIO copies no bytes, but it would copy a view of them
+    with open_binary(source) if isinstance(source, PATHS) else io.BytesIO(data) as file:
+        try:
+            Image.init()
+            with Image.open(file, formats=[f for f in FORMATS if f in Image.OPEN]) as image:
+                _check_size(name, image, max_pixels)
+                yield image, file
+        except (DecodeError, MemoryError):
+            raise
+        except UnidentifiedImageError as error:
+            file.seek(0)
+            raise UnsupportedError(name, None, _unidentified(file.read(12))) from error
+        except Image.DecompressionBombError as error:
+            raise LimitError(name, None, str(error)) from error
+        except Exception as error:
+            raise DamagedError(name, None, str(error) or type(error).__name__) from error
 
 
-def _unidentified(source: ImageSource) -> str:
-    if isinstance(source, str | os.PathLike):
-        with open(source, "rb") as file:
-            head = file.read(12)
-    else:
-        head = bytes(memoryview(source).cast("B")[:12])
+def _unidentified(head: bytes) -> str:
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS:
         return "HEIC images are not supported: convert it to JPEG or AVIF"
     if head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"):
@@ -206,13 +201,3 @@ def _check_size(name: str, image: "Image", max_pixels: int) -> None:
     if max(image.size) > MAX_SIDE or image.width * image.height > max_pixels:
         limits = f"{MAX_SIDE} pixels a side and {max_pixels} pixels"
         raise LimitError(name, None, f"the image is {image.width}x{image.height}, over the limits of {limits}")
-
-
-def _bytes_or_path(source: ImageSource) -> Path | memoryview:
-    return Path(source) if isinstance(source, str | os.PathLike) else memoryview(source).cast("B")
-
-
-def _name(source: ImageSource) -> str:
-    if isinstance(source, str | os.PathLike):
-        return os.fspath(source)
-    return f"<{memoryview(source).nbytes} bytes>"

@@ -4,8 +4,7 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,7 @@ _TURNS: dict[int, Callable[[Pixels], Pixels]] = {
 _KEPT_BYTES = 64 << 20
 
 
-def decoded(image: "Image", source: Path | memoryview, kept: bool) -> Pixels | None:
+def decoded(image: "Image", source: BinaryIO | memoryview, kept: bool) -> Pixels | None:
     """Decode a JPEG whose header Pillow has read to RGB, uint8 [height, width, 3], upright by its EXIF orientation.
 
     `kept`: the thread's own memory may be used, until it decodes the next one. None if Pillow is to decode it: what is
@@ -43,7 +42,7 @@ def decoded(image: "Image", source: Path | memoryview, kept: bool) -> Pixels | N
     library = _library()
     if library is None or image.format not in _FORMATS or image.mode != "RGB":
         return None
-    data = source.read_bytes() if isinstance(source, Path) else source
+    data = source if isinstance(source, memoryview) else whole(source)
     try:
         pixels: Pixels = library.decode_jpeg(data, "RGB", buffer=_memory.of(image) if kept else None)
     except ValueError:
@@ -52,6 +51,15 @@ def decoded(image: "Image", source: Path | memoryview, kept: bool) -> Pixels | N
         return None
     turn = _TURNS.get(image.getexif().get(EXIF_ORIENTATION, 1))
     return pixels if turn is None else np.ascontiguousarray(turn(pixels))
+
+
+def whole(file: BinaryIO) -> bytes:
+    """Return all bytes of a file, which Pillow goes on reading where it was."""
+    place = file.tell()
+    file.seek(0)
+    data = file.read()
+    file.seek(place)
+    return data
 
 
 class _Memory(threading.local):

@@ -10,7 +10,8 @@ class VideoDecoder(Decoder[Pixels, Frame, FrameBatch]):
     """Frames of one video stream by index or time, as RGB arrays of NumPy (flashcodec.torch: tensors of PyTorch).
 
     Args:
-        source: path, bytes-like object (kept, not copied), file-like object with read and seek, or Bitstream.
+        source: path, bytes-like object or 1-d uint8 array (kept, not copied), file-like object with read and seek,
+            or Bitstream.
         stream_index: which stream of the container; by default the best video stream.
         dimension_order: "NCHW" or "NHWC". Either way pixels lie in memory as NHWC; NCHW is a view of that.
         num_threads: decoding threads of its own; 0 shares the process-wide pool, one thread a core.

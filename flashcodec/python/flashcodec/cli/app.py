@@ -1,5 +1,6 @@
 """The commands put together, and how their errors are told."""
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ for command in (probe, plan, sample, bench, doctor):
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. Errors are one line on stderr."""
     _core.mute_ffmpeg()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
         return int(app(arguments or ["--help"], prog_name="flashcodec", standalone_mode=False) or 0)
     except typer.TyperException as error:
