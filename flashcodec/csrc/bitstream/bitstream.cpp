@@ -92,6 +92,7 @@ void Bitstream::read_packets(Input& input, Deadline deadline) {
   if (table_.packets.empty()) fail(log.explain("the stream has no frames"));
   order_frames(!mov, std::move(evidence));
   if (frames_.empty()) fail(log.explain("the stream has no frames that are shown"));
+  last_duration_ = guess_last_duration(*input.stream());
 }
 
 void Bitstream::check_count(int64_t packets) const {
@@ -154,8 +155,22 @@ int Bitstream::gop_of(int32_t packet) const {
 
 int64_t Bitstream::frame_duration(int32_t frame) const {
   const int64_t duration = table_.packets[frames_[frame]].duration;
+  if (duration > 0) return duration;
   const bool last = frame + 1 == static_cast<int32_t>(frames_.size());
-  return duration > 0 || last ? duration : av_sat_sub64(frame_pts_[frame + 1], frame_pts_[frame]);
+  return last ? last_duration_ : av_sat_sub64(frame_pts_[frame + 1], frame_pts_[frame]);
+}
+
+// A last frame without a duration would never be on show: it gets that of the others, or all that the container tells
+// of. Where nothing is known, FFmpeg assumes 25 frames a second.
+int64_t Bitstream::guess_last_duration(const AVStream& stream) const {
+  constexpr AVRational kAssumedRate{25, 1};
+  const auto one_frame = [&](AVRational rate) {
+    return std::max<int64_t>(av_rescale_q(1, av_inv_q(rate), stream.time_base), 1);
+  };
+  if (stream.avg_frame_rate.num > 0 && stream.avg_frame_rate.den > 0) return one_frame(stream.avg_frame_rate);
+  const size_t count = frame_pts_.size();
+  const int64_t guess = count > 1 ? av_sat_sub64(frame_pts_[count - 1], frame_pts_[count - 2]) : stream.duration;
+  return guess > 0 ? guess : one_frame(kAssumedRate);
 }
 
 int64_t Bitstream::end_pts() const {

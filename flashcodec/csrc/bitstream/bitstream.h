@@ -78,6 +78,7 @@ class Bitstream {
   void order_frames(bool may_be_set_back, OrderEvidence evidence);
   void find_gops();
   Start start_at(int32_t packet) const;
+  int64_t guess_last_duration(const AVStream& stream) const;
 
   PacketTable table_;
   ParametersPtr parameters_;
@@ -87,6 +88,7 @@ class Bitstream {
   Orientation orientation_;
   std::vector<int32_t> frames_;
   std::vector<int64_t> frame_pts_;
+  int64_t last_duration_ = 0;  // of the last frame if its packet tells none
   std::vector<Gop> gops_;
   std::vector<Doubt> doubts_;
   bool ordered_ = true;

@@ -192,6 +192,8 @@ class Decoder(ABC, Generic[ArrayT, FrameT, BatchT]):
 
     def get_all_frames(self, fps: float | None = None, *, progress: Progress | None = None) -> BatchT:
         """Return every frame of the video, or one for each 1 / fps seconds."""
+        if fps is None:
+            return self._batch(self._read(range(len(self)), progress))
         return self.get_frames_played_in_range(self._timeline.begin, self._timeline.end, fps, progress=progress)
 
     def stream(self, indices: Indices) -> Iterator[BatchT]:
