@@ -14,6 +14,7 @@ extern "C" {
 #include "bitstream/packet_reader.h"
 #include "bitstream/packet_scan.h"
 #include "bitstream/table_check.h"
+#include "ffmpeg/decoding.h"
 #include "ffmpeg/log.h"
 #include "source/input.h"
 
@@ -57,6 +58,7 @@ void Bitstream::check_decodable(const AVStream& stream) const {
   const AVCodecParameters& codec = *parameters_;
   if (is_encrypted(stream)) fail("the stream is encrypted: decrypt it first", ErrorKind::kUnsupported);
   if (codec.codec_id == AV_CODEC_ID_NONE) {
+    if (codec.codec_tag == 0) fail("the container does not tell the codec: it may be cut off", ErrorKind::kUnsupported);
     std::array<char, AV_FOURCC_MAX_STRING_SIZE> tag{};
     av_fourcc_make_string(tag.data(), codec.codec_tag);
     fail("codec " + std::string(tag.data()) + " is unknown to this FFmpeg", ErrorKind::kUnsupported);
@@ -69,11 +71,25 @@ void Bitstream::check_decodable(const AVStream& stream) const {
     fail("an animated WebP, which this FFmpeg cannot decode: convert it to a video", ErrorKind::kUnsupported);
   }
   if (!sized) fail("the picture size is unknown: no decodable frame was found");
+  if (codec.format == AV_PIX_FMT_NONE) check_decoder_opens();
   if (int64_t{codec.width} * codec.height > table_.limits.max_pixels) {
     fail("pictures of " + std::to_string(codec.width) + "x" + std::to_string(codec.height) + " are over the limit of " +
              std::to_string(table_.limits.max_pixels) + " pixels (max_pixels)",
          ErrorKind::kLimit);
   }
+}
+
+// FFmpeg finds out the pixel format with the decoder, so none may mean that there is no decoder for these parameters.
+void Bitstream::check_decoder_opens() const {
+  const AVCodec* codec = avcodec_find_decoder(parameters_->codec_id);
+  const auto context = owned<CodecPtr>(avcodec_alloc_context3(codec));
+  if (avcodec_parameters_to_context(context.get(), parameters_.get()) < 0) throw std::bad_alloc();
+  context->max_pixels = table_.limits.max_pixels;
+  const LogCapture log;
+  const int status = avcodec_open2(context.get(), codec, nullptr);
+  if (status >= 0) return;
+  const std::string what = std::string("the decoder of ") + avcodec_get_name(parameters_->codec_id);
+  fail(log.explain(what + " does not take this stream: " + error_text(status)), ErrorKind::kUnsupported);
 }
 
 void Bitstream::read_packets(Input& input, Deadline deadline) {

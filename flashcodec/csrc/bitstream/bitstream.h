@@ -72,6 +72,7 @@ class Bitstream {
  private:
   void read_parameters(const Input& input);
   void check_decodable(const AVStream& stream) const;
+  void check_decoder_opens() const;
   void read_packets(Input& input, Deadline deadline);
   void check_count(int64_t packets) const;
   OrderEvidence list_packets(Input& input);

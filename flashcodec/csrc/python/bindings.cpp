@@ -26,6 +26,7 @@ extern "C" {
 #include "python/python_source.h"
 #include "serving/scheduler.h"
 #include "serving/session.h"
+#include "source/file_kind.h"
 
 namespace py = pybind11;
 
@@ -197,7 +198,17 @@ void end_scheduler(Scheduler* scheduler) {
   std::default_delete<Scheduler>()(scheduler);
 }
 
+// What the first bytes of a file tell that is no video, None if nothing.
+std::optional<std::string> file_kind(const py::bytes& head) {
+  const auto bytes = static_cast<std::string_view>(head);
+  const auto kind = kind_of_file({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  if (!kind) return std::nullopt;
+  return kind->text();
+}
+
 void bind_bitstream(py::module_& module) {
+  module.def("file_kind", &file_kind, py::arg("head"));
+
   py::class_<Source, SourcePtr>(module, "Source")
       .def_static("descriptor", &open_descriptor, py::arg("fd"), py::arg("name"), Release())
       .def_static("buffer", &open_buffer, py::arg("bytes_like"), py::arg("name"))

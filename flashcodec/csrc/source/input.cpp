@@ -10,6 +10,7 @@
 
 #include "codecs/h264_sps.h"
 #include "ffmpeg/log.h"
+#include "source/file_kind.h"
 #include "source/mp4_tables.h"
 
 namespace flashcodec {
@@ -180,10 +181,25 @@ void Input::open() {
   const int status = avformat_open_input(&format, nullptr, nullptr, nullptr);  // frees it if it fails
   format_.reset(format);
   check_deadline();
+  if (status < 0) fail_to_open(status, log);
+}
+
+void Input::fail_to_open(int status, const LogCapture& log) const {
+  if (read_error_) fail(-1, "cannot be opened", ErrorKind::kSource);
+  std::array<uint8_t, kHeadBytes> head{};
+  const std::span seen(head.data(), source_->read_at(0, head));
+  if (const std::optional<FileKind> kind = kind_of_file(seen)) {
+    const std::string text = kind->image ? kind->name + ": flashcodec.image decodes it" : kind->text();
+    fail(-1, "not a video file but " + text, kind->media ? ErrorKind::kNoVideo : ErrorKind::kSource);
+  }
+  if (log.last_error() == "moov atom not found") {
+    fail(-1, log.explain("the list of its frames is missing: it is cut off, or its recording was not finished"),
+         ErrorKind::kSource);
+  }
   if (status == AVERROR_INVALIDDATA)
     fail(-1, log.explain("not a video file, or damaged beyond recognition"), ErrorKind::kSource);
   if (status == AVERROR(EINVAL)) fail(-1, "not in a video container format that is read here", ErrorKind::kNoVideo);
-  if (status < 0) fail(-1, log.explain("cannot be opened: " + error_text(status)), ErrorKind::kSource);
+  fail(-1, log.explain("cannot be opened: " + error_text(status)), ErrorKind::kSource);
 }
 
 void Input::find_streams(int wanted) {
@@ -273,7 +289,10 @@ bool Input::take_parsed_formats() {
 // FFmpeg's choice, but no cover art unless it was asked for.
 int Input::best_stream(int wanted) const {
   const int best = av_find_best_stream(format_.get(), AVMEDIA_TYPE_VIDEO, wanted, -1, nullptr, 0);
-  if (best < 0) fail(-1, "there is no video stream", ErrorKind::kNoVideo);
+  if (best < 0) {
+    const bool sound = av_find_best_stream(format_.get(), AVMEDIA_TYPE_AUDIO, -1, -1, nullptr, 0) >= 0;
+    fail(-1, sound ? "there is no video stream, only audio" : "there is no video stream", ErrorKind::kNoVideo);
+  }
   if (wanted >= 0) return best;
   const auto is_picture = [&](int i) { return (format_->streams[i]->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0; };
   if (!is_picture(best)) return best;

@@ -16,6 +16,8 @@ extern "C" {
 
 namespace flashcodec {
 
+class LogCapture;
+
 // MP4, MOV and their kin.
 bool is_mov(const AVFormatContext& format);
 
@@ -79,6 +81,7 @@ class Input {
   int best_stream(int wanted) const;
   void choose(int stream_index);
   void check_deadline() const;
+  [[noreturn]] void fail_to_open(int status, const LogCapture& log) const;
   [[noreturn]] void fail(int stream, const std::string& reason, ErrorKind kind) const;
 
   SourcePtr source_;

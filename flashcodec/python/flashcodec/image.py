@@ -47,6 +47,8 @@ _GPU_TURNS = defaultdict(
 # Major brands of HEIF files that hold HEVC (ISO/IEC 23008-12, B.4.1 and 10.2).
 _HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
+_HEAD_BYTES = 512  # as many as tell what a file is
+
 _EXIF_TRANSPOSED = (5, 6, 7, 8)
 
 
@@ -182,7 +184,7 @@ def _opened(source: ImageSource, max_pixels: int) -> Iterator[tuple["Image", Bin
             raise
         except UnidentifiedImageError as error:
             file.seek(0)
-            raise UnsupportedError(name, None, _unidentified(file.read(12))) from error
+            raise UnsupportedError(name, None, _unidentified(file.read(_HEAD_BYTES))) from error
         except Image.DecompressionBombError as error:
             raise LimitError(name, None, str(error)) from error
         except Exception as error:
@@ -190,10 +192,16 @@ def _opened(source: ImageSource, max_pixels: int) -> Iterator[tuple["Image", Bin
 
 
 def _unidentified(head: bytes) -> str:
+    if not head:
+        return "the source is empty (0 bytes)"
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS:
         return "HEIC images are not supported: convert it to JPEG or AVIF"
     if head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"):
         return "this Pillow was built without AVIF"
+    if (kind := _core.file_kind(head)) is not None:
+        return f"not supported: it is {kind}"
+    if head[4:8] == b"ftyp":
+        return "not an image but an MP4 or MOV file: flashcodec.VideoDecoder decodes videos"
     return "not an image, or of a format that is not supported"
 
 
