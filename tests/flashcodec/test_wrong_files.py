@@ -15,10 +15,10 @@ import flashcodec
 from flashcodec import SourceError, UnsupportedError, VideoDecoder
 
 
-def zip_archive() -> bytes:
+def zip_archive(second: int = 0) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("talk.mp4", bytes(100))
+        archive.writestr(zipfile.ZipInfo("talk.mp4", (2020, 1, 1, 15, 2, second)), bytes(100))
     return buffer.getvalue()
 
 
@@ -40,7 +40,7 @@ NO_MEDIA = {
     "an M3U playlist: playlists are not followed": b"#EXTM3U\n#EXTINF:10,\nsegment.ts\n",
     "a ZIP archive: unpack it": zip_archive(),
     "a tar archive: unpack it": tar_archive(),
-    "a gzip archive: unpack it": gzip.compress(b"video" * 100),
+    "a gzip archive: unpack it": gzip.compress(b"video" * 100, mtime=0),
     "a PDF document": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<< /Type /Catalog >>\nendobj\n" * 9,
     "zeros only: it was not written": bytes(5000),
 }
@@ -59,6 +59,12 @@ def test_what_is_no_media_file(text: str) -> None:
         flashcodec.analyse_bitstream(NO_MEDIA[text])
     with pytest.raises(UnsupportedError, match=text):
         decode_image(NO_MEDIA[text])
+
+
+def test_an_archive_that_looks_like_a_transport_stream() -> None:
+    """Its time of day has the byte that packets of MPEG-TS begin with, so that FFmpeg opens it as such a stream."""
+    with pytest.raises(SourceError, match="a ZIP archive: unpack it"):
+        flashcodec.analyse_bitstream(zip_archive(second=14))
 
 
 @pytest.mark.parametrize("text", OTHER_MEDIA)

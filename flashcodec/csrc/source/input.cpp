@@ -184,14 +184,19 @@ void Input::open() {
   if (status < 0) fail_to_open(status, log);
 }
 
-void Input::fail_to_open(int status, const LogCapture& log) const {
-  if (read_error_) fail(-1, "cannot be opened", ErrorKind::kSource);
+// Fails if the source is known to be something else. By chance its bytes may look like a container's to FFmpeg.
+void Input::check_kind() const {
+  if (read_error_) return;
   std::array<uint8_t, kHeadBytes> head{};
   const std::span seen(head.data(), source_->read_at(0, head));
-  if (const std::optional<FileKind> kind = kind_of_file(seen)) {
-    const std::string text = kind->image ? kind->name + ": flashcodec.image decodes it" : kind->text();
-    fail(-1, "not a video file but " + text, kind->media ? ErrorKind::kNoVideo : ErrorKind::kSource);
-  }
+  const std::optional<FileKind> kind = kind_of_file(seen);
+  if (!kind) return;
+  const std::string text = kind->image ? kind->name + ": flashcodec.image decodes it" : kind->text();
+  fail(-1, "not a video file but " + text, kind->media ? ErrorKind::kNoVideo : ErrorKind::kSource);
+}
+
+void Input::fail_to_open(int status, const LogCapture& log) const {
+  check_kind();
   if (log.last_error() == "moov atom not found") {
     fail(-1, log.explain("the list of its frames is missing: it is cut off, or its recording was not finished"),
          ErrorKind::kSource);
@@ -218,7 +223,10 @@ void Input::find_streams(int wanted) {
   const int status = avformat_find_stream_info(format_.get(), dictionaries.empty() ? nullptr : dictionaries.data());
   for (size_t i = 0; i < options.size(); ++i) options[i].dictionary = dictionaries[i];
   check_deadline();
-  if (status < 0) fail(-1, log.explain("its streams cannot be read: " + error_text(status)), ErrorKind::kSource);
+  if (status < 0) {
+    check_kind();
+    fail(-1, log.explain("its streams cannot be read: " + error_text(status)), ErrorKind::kSource);
+  }
   if (!probe_pictures_ && !take_parsed_formats()) {
     probe_pictures_ = true;
     reopen();
@@ -290,6 +298,7 @@ bool Input::take_parsed_formats() {
 int Input::best_stream(int wanted) const {
   const int best = av_find_best_stream(format_.get(), AVMEDIA_TYPE_VIDEO, wanted, -1, nullptr, 0);
   if (best < 0) {
+    check_kind();
     const bool sound = av_find_best_stream(format_.get(), AVMEDIA_TYPE_AUDIO, -1, -1, nullptr, 0) >= 0;
     fail(-1, sound ? "there is no video stream, only audio" : "there is no video stream", ErrorKind::kNoVideo);
   }

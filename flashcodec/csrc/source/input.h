@@ -81,6 +81,7 @@ class Input {
   int best_stream(int wanted) const;
   void choose(int stream_index);
   void check_deadline() const;
+  void check_kind() const;
   [[noreturn]] void fail_to_open(int status, const LogCapture& log) const;
   [[noreturn]] void fail(int stream, const std::string& reason, ErrorKind kind) const;
 
