@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -85,7 +86,7 @@ struct Decoder {
 
 std::mutex lock;
 std::map<std::string, int, std::less<>> counts;
-int live = 0;
+std::atomic<int> live = 0;
 
 template <class Function>
 Function* of_driver(const char* name) {

@@ -1,12 +1,16 @@
 """Clips that FFmpeg's command line makes."""
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import fake_cuda
 import pytest
+from faulty_files.case import Case, Workshop
 from flashcodec_clips import CLIPS, FFMPEG, FORMATS, HIDDEN, SAME_TIMES, ClipMaker, run_ffmpeg
 from once import once, run_folder
+
+FaultyFile = Callable[[str], Path]  # the `faulty` fixture
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +20,20 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> ClipMaker:
         pytest.skip("the ffmpeg command line makes the test clips; it is not installed")
     folder = run_folder(tmp_path_factory) / "clips"
     return lambda name: once(folder / name, encode_clip)
+
+
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """Return the maker of faulty files, which encodes each clip when it is first needed."""
+    if FFMPEG is None:
+        pytest.skip("the ffmpeg command line makes the test clips; it is not installed")
+    return Workshop(run_folder(tmp_path_factory) / "faulty-files")
+
+
+@pytest.fixture
+def faulty(workshop: Workshop, tmp_path: Path) -> FaultyFile:
+    """faulty("CLIP CONTAINER FAULT=NUMBERS") is the path of such a file; see faulty_files.case."""
+    return lambda case: workshop.write(Case.parse(case), tmp_path / case.replace(" ", "_").replace(",", "-"))
 
 
 def encode_clip(path: Path) -> None:

@@ -96,9 +96,9 @@ def test_stream_index_chooses_a_stream(data_folder: Path) -> None:
     assert flashcodec.analyse_bitstream(path).metadata.stream_index == 3
     small = flashcodec.analyse_bitstream(path, stream_index=0)
     assert (small.width, small.height) == (320, 180)
-    with pytest.raises(ValueError, match="stream 1 is audio, not video"):
+    with pytest.raises(ValueError, match="stream 1 is audio, not a video stream"):
         flashcodec.analyse_bitstream(path, stream_index=1)
-    with pytest.raises(ValueError, match="no stream 99"):
+    with pytest.raises(ValueError, match="stream index 99 is not a valid stream"):
         flashcodec.analyse_bitstream(path, stream_index=99)
     with pytest.raises(ValueError, match="negative"):
         flashcodec.analyse_bitstream(path, stream_index=-1)

@@ -14,18 +14,12 @@ from faulty_files.check import Checker
 from faulty_files.faults import FAULTS, JOINTS
 from faulty_files.strategies import cases
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from once import run_folder
 
 pytestmark = pytest.mark.skipif(
     shutil.which("ffmpeg") is None or shutil.which("ffprobe") is None, reason="needs the command lines of FFmpeg"
 )
 
 CASES_PER_FAULT = 15  # of 20 faults
-
-
-@pytest.fixture(scope="session")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return Workshop(run_folder(tmp_path_factory) / "faulty-files")
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import FaultyFile
 from flashcodec_clips import ClipMaker
 from gpu_runs import CUDA, expected, run
 from test_damaged_video import without_packets
@@ -49,6 +50,27 @@ def test_frames_are_those_that_cores_decode(clip: ClipMaker, name: str) -> None:
         found = run(clip(name), "cuda:0", frames, "gpu")
         check(found, clip(name), frames)
         assert (found["decoded_on"], found["fallbacks"]) == (["gpu"], 0)
+
+
+@pytest.mark.parametrize(
+    ("case", "on_gpu"),
+    [
+        ("h264 mp4 joined=0,35,0", True),  # parameter sets beside the packets
+        ("hevc_open_gops mp4 begins_late=21", True),  # leading pictures that refer to what is not there
+        ("hevc mp4 keys_all", True),
+        ("h264 mkv pts_is_dts", True),
+        ("h264 ts joined_restarting=0,20,0", True),  # the clock restarts at a start
+        ("h264 ts joined_restarting=0,20,5", False),  # and where none is
+    ],
+)
+def test_doubtful_containers_give_what_cores_give(faulty: FaultyFile, case: str, on_gpu: bool) -> None:
+    path = faulty(case)
+    frames = list(range(Bitstream(path).num_frames))
+    for wanted in (frames, frames[-3:]):
+        found = run(path, "cuda:0", wanted, "gpu" if on_gpu else "fastest")
+        assert "error" not in found, found
+        check(found, path, wanted)
+        assert (found["decoded_on"] == ["gpu"], found["fallbacks"]) == (on_gpu, 0)
 
 
 def with_an_end(path: Path, milliseconds: int) -> bytes:

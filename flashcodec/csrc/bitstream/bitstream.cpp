@@ -122,7 +122,11 @@ OrderEvidence Bitstream::list_packets(Input& input) {
   PacketScan scan(table_, *parameters_, scanned_);
   while (input.read(packet.get())) {
     check_count(static_cast<int64_t>(table_.packets.size()) + 1);
-    if (packet->size > 0) scan.add(*packet);
+    if (packet->size > 0) {
+      scan.add(*packet);
+    } else if (table_.contiguous) {
+      scan.add_gap();
+    }
   }
   OrderEvidence evidence = scan.finish();
   formats_ = scan.take_formats();
@@ -137,11 +141,10 @@ void Bitstream::order_frames(bool may_be_set_back, OrderEvidence evidence) {
   } else {
     table_.packets.front().start = start_at(0);
   }
-  const TimeKeeping keeping{
-      .may_be_set_back = may_be_set_back,
-      .b_pictures_timed = codec == AV_CODEC_ID_MPEG1VIDEO || codec == AV_CODEC_ID_MPEG2VIDEO ||
-                          (codec == AV_CODEC_ID_MPEG4 && evidence.complete()),
-      .tolerance = static_cast<int64_t>(kTolerance / av_q2d(time_base_))};
+  const TimeKeeping keeping{.may_be_set_back = may_be_set_back,
+                            .b_pictures_timed = codec == AV_CODEC_ID_MPEG1VIDEO || codec == AV_CODEC_ID_MPEG2VIDEO ||
+                                                (codec == AV_CODEC_ID_MPEG4 && evidence.complete()),
+                            .tolerance = static_cast<int64_t>(kTolerance / av_q2d(time_base_))};
   FrameOrder order(table_, *parameters_, read_clock(table_.packets, keeping), std::move(evidence));
   ordered_ = order.ordered();
   frames_ = order.take_frames();

@@ -25,12 +25,11 @@ constexpr int64_t kMostPixels = int64_t{1} << 31;
 FrameOrder::FrameOrder(PacketTable& table, const AVCodecParameters& parameters, Clock clock, OrderEvidence evidence)
     : table_(table), parameters_(parameters), clock_(std::move(clock)), evidence_(std::move(evidence)) {
   choose_order();
-  if (torn() && is_small()) {
-    number_as_decoded();
-    return;
+  if (!evidence_.too_large) {
+    if (torn() && is_small() && number_as_decoded()) return;
+    plan_trials();
+    try_all();
   }
-  plan_trials();
-  try_all();
   number();
 }
 
@@ -65,7 +64,7 @@ std::optional<std::pair<int32_t, int32_t>> FrameOrder::contradiction() const {
 }
 
 bool FrameOrder::decoder_contradicts(int32_t one, int32_t other) const {
-  const int32_t first = start_before(std::min(one, other));
+  const int32_t first = start_before(start_before(std::min(one, other)) - 1);  // for pictures that lead the start
   const int32_t last = start_after(std::max(one, other));
   if (last - first > kLongestStart) return true;  // no decoder keeps a picture for so long
   const TrialResult result = try_packets(table_, parameters_, first, last);
@@ -103,7 +102,7 @@ std::vector<int32_t> FrameOrder::sequence() const {
 
 int32_t FrameOrder::start_before(int32_t packet) const {
   while (packet > 0 && (!table_.packets[packet].key || table_.packets[packet].start != Start::kYes)) --packet;
-  return packet;
+  return std::max(packet, 0);
 }
 
 int32_t FrameOrder::start_after(int32_t packet) const {
@@ -128,7 +127,18 @@ bool FrameOrder::starts_torn() const {
 
 // Pictures may refer to others that are not there, or not come out at all.
 bool FrameOrder::torn() const {
-  return !ordered_ || starts_torn() || !evidence_.joints.empty() || !clock_.set_back.empty();
+  return !ordered_ || starts_torn() || repeats() || !evidence_.joints.empty() || !clock_.set_back.empty();
+}
+
+// Two frames of one time are one packet twice, where nothing else tells pictures apart.
+bool FrameOrder::repeats() const {
+  if (parameters_.codec_id == AV_CODEC_ID_H264 || parameters_.codec_id == AV_CODEC_ID_HEVC) return false;
+  std::vector<int64_t> times;
+  for (size_t i = 0; i < table_.packets.size(); ++i) {
+    if (clock_.known[i] && table_.packets[i].is_frame()) times.push_back(clock_.times[i]);
+  }
+  std::ranges::sort(times);
+  return std::ranges::adjacent_find(times) != times.end();
 }
 
 bool FrameOrder::is_small() const {
@@ -137,9 +147,11 @@ bool FrameOrder::is_small() const {
 }
 
 // All of the stream is decoded from its first packet on, whatever is wanted: what comes out is what it has.
-void FrameOrder::number_as_decoded() {
+// Returns false if nothing does: then its frames are damaged.
+bool FrameOrder::number_as_decoded() {
   const auto count = static_cast<int32_t>(table_.packets.size());
   TrialResult result = try_packets(table_, parameters_, 0, count);
+  if (result.shown.empty()) return false;
   std::vector<int32_t> frames = sequence();
   std::erase_if(frames, [&](int32_t packet) { return !table_.packets[packet].is_frame(); });
   const size_t expected = frames.size();
@@ -156,6 +168,7 @@ void FrameOrder::number_as_decoded() {
   ordered_ = false;
   const std::string numbers = std::to_string(frames_.size()) + " of " + std::to_string(expected);
   doubts_.push_back({"frames", numbers + " come out, because pictures refer to others that are not there"});
+  return true;
 }
 
 void FrameOrder::plan_trials() {
@@ -166,7 +179,7 @@ void FrameOrder::plan_trials() {
   std::ranges::sort(joints);
   for (const int32_t joint : joints) {
     const bool starts = table_.packets[joint].start == Start::kYes;
-    add_trial(start_before(std::max(joint - 1, 0)), end_of_leading(starts ? joint : start_after(joint)));
+    add_trial(start_before(joint - 1), end_of_leading(starts ? joint : start_after(joint)));
   }
 }
 
@@ -185,7 +198,7 @@ void FrameOrder::try_all() {
     if (tried > kMostTried) return true;
     TrialResult result = try_packets(table_, parameters_, trial.first, trial.last);
     trial.shown = std::move(result.shown);
-    return !result.told;
+    return !result.told || trial.shown.empty();  // where nothing comes out, frames are damaged
   });
 }
 
@@ -195,7 +208,7 @@ void FrameOrder::number() {
   std::vector<Rank> ranks(base.size());
   for (size_t i = 0; i < base.size(); ++i) ranks[base[i]].place = static_cast<int64_t>(i);
   for (const Trial& trial : trials_) apply(trial, ranks);
-  for (int32_t parts = 0; Rank& rank : ranks) rank.part += parts += std::exchange(rank.parts_before, 0);
+  for (int32_t parts = 0; Rank & rank : ranks) rank.part += parts += std::exchange(rank.parts_before, 0);
   std::vector<int32_t> packets = base;
   std::ranges::sort(packets, {}, [&](int32_t packet) { return std::tuple(ranks[packet].part, ranks[packet].place); });
   for (int32_t order = 0; const int32_t number : packets) {

@@ -17,9 +17,11 @@ namespace flashcodec {
 // What the packets say of the order of their pictures.
 struct OrderEvidence {
   using Place = std::optional<int64_t>;
-  std::vector<Place> places;                   // of each packet (PictureOrder); empty if they were not looked at
+  std::vector<Place> places;  // of each packet (PictureOrder); empty if they were not looked at
+  bool too_large = false;     // pictures are over the limit of pixels, so they cannot be tried
+
   bool complete() const { return !places.empty() && std::ranges::all_of(places, &Place::has_value); }
-  std::vector<int32_t> joints;                 // where another stream seems to go on, not at a clean start
+  std::vector<int32_t> joints;  // where another stream seems to go on, not at a clean start
 };
 
 // The container's times order the frames where the packets do not contradict them; else the packets do, and the times
@@ -60,8 +62,9 @@ class FrameOrder {
   int32_t end_of_leading(int32_t start) const;
   bool starts_torn() const;
   bool torn() const;
+  bool repeats() const;
   bool is_small() const;
-  void number_as_decoded();
+  bool number_as_decoded();
   void plan_trials();
   void add_trial(int32_t first, int32_t last);
   void try_all();

@@ -12,7 +12,8 @@ bool contradicts(const Packet& packet) {
 
 bool is_key(const Packet& packet, bool believed) {
   if (packet.start == Start::kYes) return true;
-  const bool open = packet.start == Start::kDamaged || packet.start == Start::kGradual || (packet.start == Start::kIntra && believed);
+  const bool open =
+      packet.start == Start::kDamaged || packet.start == Start::kGradual || (packet.start == Start::kIntra && believed);
   return packet.key && open;
 }
 

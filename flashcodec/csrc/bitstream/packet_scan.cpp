@@ -4,6 +4,8 @@
 #include <span>
 #include <utility>
 
+#include "codecs/mpeg.h"
+
 namespace flashcodec {
 
 PacketScan::PacketScan(PacketTable& table, const AVCodecParameters& parameters, bool with_bytes)
@@ -14,6 +16,7 @@ PacketScan::PacketScan(PacketTable& table, const AVCodecParameters& parameters, 
       formats_{CodedFormat::of(parameters)},
       headers_(formats_.front()),
       order_(parameters) {
+  if (parameters.codec_id == AV_CODEC_ID_H264) numbers_.emplace(configuration_of(parameters));
   table_.packets.clear();
   table_.states.assign(1, {});
 }
@@ -39,8 +42,10 @@ void PacketScan::add(const AVPacket& packet) {
   independent_ = independent_ && independent(bytes_of(packet), headers_);
   known.start = start_of(bytes_of(packet), headers_);
   const bool corrupt = (packet.flags & AV_PKT_FLAG_CORRUPT) != 0;
-  const bool cut = corrupt || order_.joined() || (reconfigured && known.start != Start::kYes);
-  if (cut || known.start == Start::kDamaged) evidence_.joints.push_back(number);
+  const bool lost = numbers_ && numbers_->gap(bytes_of(packet), headers_.nal);
+  const bool cut = note_layer(bytes_of(packet)) || lost || corrupt || std::exchange(gap_, false) || order_.joined();
+  if (cut || (reconfigured && known.start != Start::kYes)) evidence_.joints.push_back(number);
+  evidence_.too_large = evidence_.too_large || order_.pixels() > table_.limits.max_pixels;
   known.shown = shows(bytes_of(packet), headers_);
 }
 
@@ -56,10 +61,24 @@ bool PacketScan::note_state(const AVPacket& packet) {
     const ParametersPtr changed = with_configuration(parameters_, configuration);
     headers_ = CodedFormat::of(*changed);
     order_.configure(*changed);
+    if (numbers_) numbers_.emplace(configuration_of(*changed));
   }
   table_.states.push_back(std::move(state));
   formats_.push_back(headers_);
   return reconfigured;
+}
+
+// Returns whether pictures of MPEG-1, 2 or 4 change: FFmpeg's decoders lose those that they hold back.
+bool PacketScan::note_layer(std::span<const uint8_t> packet) {
+  const AVCodecID codec = headers_.codec;
+  const bool mpeg = codec == AV_CODEC_ID_MPEG1VIDEO || codec == AV_CODEC_ID_MPEG2VIDEO;
+  const std::span<const uint8_t> layer = mpeg                         ? mpeg_size(packet)
+                                         : codec == AV_CODEC_ID_MPEG4 ? mpeg4_layer(packet)
+                                                                      : std::span<const uint8_t>();
+  if (layer.empty()) return false;
+  const bool changed = !layer_.empty() && !std::ranges::equal(layer, layer_);
+  layer_.assign(layer.begin(), layer.end());
+  return changed;
 }
 
 // A decoder that has been told other parameter sets must be told the first ones, too.

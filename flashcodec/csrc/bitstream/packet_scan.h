@@ -2,12 +2,14 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "bitstream/frame_order.h"
 #include "bitstream/packets.h"
 #include "bitstream/picture_order.h"
 #include "codecs/coded_format.h"
+#include "codecs/frame_numbers.h"
 #include "ffmpeg/packet.h"
 
 namespace flashcodec {
@@ -21,6 +23,8 @@ class PacketScan {
 
   // Take a packet into the table. Throws DecodeError if it is encrypted.
   void add(const AVPacket& packet);
+  // Note that a sample is empty: a picture may be missing.
+  void add_gap() { gap_ = true; }
   // Return what is known after the last packet.
   OrderEvidence finish();
   // How to read the headers of packets, by the number of the decoder's state.
@@ -28,6 +32,7 @@ class PacketScan {
 
  private:
   bool note_state(const AVPacket& packet);
+  bool note_layer(std::span<const uint8_t> packet);
   void keep_first_configuration();
 
   PacketTable& table_;
@@ -37,7 +42,10 @@ class PacketScan {
   std::vector<CodedFormat> formats_;
   CodedFormat headers_;  // as the packets have said so far
   PictureOrder order_;
+  std::optional<FrameNumbers> numbers_;  // H.264
   OrderEvidence evidence_;
+  std::vector<uint8_t> layer_;  // MPEG: what packets have said of the pictures
+  bool gap_ = false;            // before the next packet
 };
 
 }  // namespace flashcodec

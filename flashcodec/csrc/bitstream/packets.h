@@ -19,11 +19,11 @@ struct Packet {
   int64_t duration;
   int64_t position;  // in the source, -1 if unknown
   int32_t size;
-  int32_t state;       // of the decoder before it, by number
-  bool key;            // the container says so, until analysis has looked at the packet
-  bool discard;        // an edit list hides its frame
-  bool shown = true;   // a frame comes out for it: it is not only referred to
-  bool torn = false;   // its picture may refer to one that is not there
+  int32_t state;      // of the decoder before it, by number
+  bool key;           // the container says so, until analysis has looked at the packet
+  bool discard;       // an edit list hides its frame
+  bool shown = true;  // a frame comes out for it: it is not only referred to
+  bool torn = false;  // its picture may refer to one that is not there
   Start start = Start::kUnknown;
   int32_t frame = -1;  // its place in presentation order, -1 if it is none
   int32_t order = -1;  // the same among all packets, those of frames that are hidden, too

@@ -60,6 +60,10 @@ std::optional<int64_t> PictureOrder::by_type(PictureType type) {
   return ++decoded_ << kCountBits;
 }
 
+int64_t PictureOrder::pixels() const {
+  return parser_ == nullptr ? 0 : int64_t{parser_->coded_width} * parser_->coded_height;
+}
+
 std::optional<int64_t> PictureOrder::by_count(Bytes packet) {
   ++decoded_;
   const std::optional<int64_t> count = count_of(packet);

@@ -23,6 +23,8 @@ class PictureOrder {
   // Return whether the last packet started a coded sequence anew in mid-stream, without being an IDR picture: what is
   // shown before it may not come out.
   bool joined() const { return joined_; }
+  // Return how many pixels the last picture has, as far as the parser tells.
+  int64_t pixels() const;
   // Take other parameter sets, those of the packets that follow.
   void configure(const AVCodecParameters& parameters);
 

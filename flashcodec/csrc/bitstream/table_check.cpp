@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -20,8 +22,10 @@ namespace flashcodec {
 
 namespace {
 
-// B pictures come soon where there are any.
+// Pictures that are looked at in a row: B pictures come soon where there are any.
 constexpr int32_t kLooks = 8;
+// Places where the clock does not go on evenly that are looked at.
+constexpr size_t kMostSteps = 8;
 
 // Where frames that are not shown have samples of their own, which MP4 forbids, their times are next to those of
 // others.
@@ -39,7 +43,7 @@ bool may_hide_frames(AVCodecID codec, std::span<const Packet> packets) {
 bool reorders(const AVCodecParameters& parameters) {
   if (never_reorders(parameters.codec_id)) return false;
   if (parameters.codec_id != AV_CODEC_ID_H264) return parameters.video_delay > 0;
-  const auto sps = first_h264_sps({parameters.extradata, static_cast<size_t>(std::max(parameters.extradata_size, 0))});
+  const auto sps = first_h264_sps(configuration_of(parameters));
   return !sps || !sps->never_reorders();
 }
 
@@ -79,12 +83,25 @@ class Looks {
     });
   }
 
-  // The first pictures come in the order of their times.
+  // Pictures come in the order of their times at the start, and where the clock does not go on evenly.
   bool times_hold() {
-    if (!reorders(parameters_)) return true;
+    if (!reorders(parameters_) || count() < 2) return true;
+    std::vector<int32_t> steps(static_cast<size_t>(count()) - 1);
+    std::iota(steps.begin(), steps.end(), 1);
+    const auto step = [&](int32_t i) { return av_sat_sub64(table_.packets[i].dts, table_.packets[i - 1].dts); };
+    const auto most = steps.begin() + static_cast<std::ptrdiff_t>(std::min(steps.size(), kMostSteps));
+    std::ranges::partial_sort(steps, most, std::greater<>(), step);
+    const int64_t usual = step(steps[steps.size() / 2]);
+    return times_hold_at(0) && std::all_of(steps.begin(), most, [&](int32_t i) {
+             return step(i) <= av_sat_add64(usual, usual) || times_hold_at(std::max(0, i - kLooks / 2));
+           });
+  }
+
+ private:
+  bool times_hold_at(int32_t first) {
     PictureOrder order(parameters_);
     std::vector<std::pair<int64_t, int64_t>> times;
-    for (int32_t i = 0; i < std::min(count(), kLooks); ++i) {
+    for (int32_t i = first; i < std::min(count(), first + kLooks); ++i) {
       const std::optional<int64_t> place = order.place(read(i), format_);
       if (place) times.emplace_back(table_.packets[i].pts, *place);
     }
@@ -92,7 +109,6 @@ class Looks {
     return std::ranges::is_sorted(times, {}, &std::pair<int64_t, int64_t>::second);
   }
 
- private:
   int32_t count() const { return static_cast<int32_t>(table_.packets.size()); }
 
   std::span<const uint8_t> read(int32_t number) {

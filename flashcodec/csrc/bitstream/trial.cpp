@@ -56,7 +56,8 @@ TrialResult try_packets(const PacketTable& table, const AVCodecParameters& param
     table.prepare(i, state, *packet);
     packet->pts = i;
     packet->dts = AV_NOPTS_VALUE;
-    avcodec_send_packet(context.get(), packet.get());
+    // What is over the limit of pixels is there all the same.
+    if (avcodec_send_packet(context.get(), packet.get()) == AVERROR(EINVAL)) return {{}, false};
     receive();
   }
   avcodec_send_packet(context.get(), nullptr);

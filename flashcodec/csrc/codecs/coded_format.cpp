@@ -105,9 +105,9 @@ bool disposable(Bytes packet, CodedFormat& format) {
 
 bool never_reorders(AVCodecID codec) {
   // FFmpeg allows for B pictures of theirs, which its decoders do not know.
-  constexpr std::array in_order{AV_CODEC_ID_H261,      AV_CODEC_ID_H263,      AV_CODEC_ID_H263P,     AV_CODEC_ID_FLV1,
-                                AV_CODEC_ID_MSMPEG4V1, AV_CODEC_ID_MSMPEG4V2, AV_CODEC_ID_MSMPEG4V3, AV_CODEC_ID_WMV1,
-                                AV_CODEC_ID_WMV2};
+  constexpr std::array in_order{AV_CODEC_ID_H261,      AV_CODEC_ID_H263,      AV_CODEC_ID_H263P,
+                                AV_CODEC_ID_FLV1,      AV_CODEC_ID_MSMPEG4V1, AV_CODEC_ID_MSMPEG4V2,
+                                AV_CODEC_ID_MSMPEG4V3, AV_CODEC_ID_WMV1,      AV_CODEC_ID_WMV2};
   if (std::ranges::find(in_order, codec) != in_order.end()) return true;
   const AVCodecDescriptor* descriptor = avcodec_descriptor_get(codec);
   return descriptor != nullptr && (descriptor->props & AV_CODEC_PROP_REORDER) == 0;

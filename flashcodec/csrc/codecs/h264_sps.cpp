@@ -35,13 +35,15 @@ void skip_scaling_lists(BitReader& bits, uint32_t chroma_format) {
   }
 }
 
-void skip_chroma(BitReader& bits) {
+// Returns separate_colour_plane_flag.
+bool skip_chroma(BitReader& bits) {
   const uint32_t chroma_format = bits.exp_golomb();
-  if (chroma_format == kChroma444) bits.skip(1);  // separate_colour_plane_flag
-  bits.exp_golomb();                              // bit depths
+  const bool separate = chroma_format == kChroma444 && bits.flag();
+  bits.exp_golomb();  // bit depths
   bits.exp_golomb();
   bits.skip(1);
   if (bits.flag()) skip_scaling_lists(bits, chroma_format);
+  return separate;
 }
 
 // Returns false for a type that does not exist.
@@ -98,22 +100,21 @@ void read_vui(BitReader& bits, H264Sps& sps) {
 
 }  // namespace
 
-std::optional<H264Sps> first_h264_sps(std::span<const uint8_t> record) {
-  constexpr size_t kParameterSet = 8;  // behind the record's head, the length and the first byte is the NAL header
-  if (record.size() < kParameterSet + 4 || (record[5] & 31) == 0) return std::nullopt;
-  const size_t length = static_cast<size_t>(record[6]) << 8 | record[7];
-  const std::vector<uint8_t> set = unescape(record.subspan(kParameterSet + 1), std::max<size_t>(length, 1) - 1);
+std::optional<H264Sps> read_h264_sps(std::span<const uint8_t> nal) {
+  constexpr size_t kLongest = 4096;
+  if (nal.size() < 4) return std::nullopt;
+  const std::vector<uint8_t> set = unescape(nal.subspan(1), kLongest);
   BitReader bits(set);
   constexpr std::array<uint32_t, 13> with_chroma{100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135};
   H264Sps sps{.profile = bits.bits(8)};
   bits.skip(16);
   bits.exp_golomb();  // seq_parameter_set_id
-  if (std::ranges::find(with_chroma, sps.profile) != with_chroma.end()) skip_chroma(bits);
-  bits.exp_golomb();  // log2_max_frame_num_minus4
+  if (std::ranges::find(with_chroma, sps.profile) != with_chroma.end()) sps.separate_planes = skip_chroma(bits);
+  sps.frame_number_bits = static_cast<int>(std::min<uint32_t>(bits.exp_golomb(), 12)) + 4;
   sps.order_count_type = bits.exp_golomb();
   if (!skip_order_counts(bits, sps.order_count_type)) return std::nullopt;
   bits.exp_golomb();  // max_num_ref_frames
-  bits.skip(1);
+  sps.allows_gaps = bits.flag();
   bits.exp_golomb();               // width
   bits.exp_golomb();               // height
   if (!bits.flag()) bits.skip(1);  // frame_mbs_only_flag, mb_adaptive_frame_field_flag
@@ -124,6 +125,13 @@ std::optional<H264Sps> first_h264_sps(std::span<const uint8_t> record) {
   if (bits.overrun()) return std::nullopt;
   if (bits.flag()) read_vui(bits, sps);
   return sps;
+}
+
+std::optional<H264Sps> first_h264_sps(std::span<const uint8_t> record) {
+  constexpr size_t kHead = 8;  // behind it is the first set
+  if (record.size() < kHead || record[0] != 1 || (record[5] & 31) == 0) return std::nullopt;
+  const size_t length = static_cast<size_t>(record[6]) << 8 | record[7];
+  return read_h264_sps(record.subspan(kHead, std::min(length, record.size() - kHead)));
 }
 
 }  // namespace flashcodec

@@ -10,7 +10,7 @@ namespace {
 using Bytes = std::span<const uint8_t>;
 
 // MPEG-1 and MPEG-2
-constexpr int kPicture = 0x00, kLastSlice = 0xAF, kUserData = 0xB2, kExtension = 0xB5;
+constexpr int kPicture = 0x00, kLastSlice = 0xAF, kSequenceHeader = 0xB3, kUserData = 0xB2, kExtension = 0xB5;
 constexpr int kCodingExtension = 8, kFrame = 3;
 // MPEG-4
 constexpr int kFirstLayer = 0x20, kLastLayer = 0x2F, kVop = 0xB6;
@@ -72,6 +72,25 @@ bool interlaced_layer(Bytes part) {
 PictureType mpeg_picture_type(Bytes packet) { return type_of_first(packet, kPicture, type_of_picture); }
 
 PictureType mpeg4_picture_type(Bytes packet) { return type_of_first(packet, kVop, type_of_vop); }
+
+Bytes mpeg_size(Bytes packet) {
+  constexpr size_t kSizeBytes = 3;
+  Bytes size;
+  visit_start_codes(packet, [&](Bytes part) {
+    if (part[0] == kSequenceHeader && part.size() > kSizeBytes) size = part.subspan(1, kSizeBytes);
+    return part[0] != kPicture;
+  });
+  return size;
+}
+
+Bytes mpeg4_layer(Bytes packet) {
+  Bytes layer;
+  visit_start_codes(packet, [&](Bytes part) {
+    if (part[0] >= kFirstLayer && part[0] <= kLastLayer) layer = part;
+    return part[0] != kVop;
+  });
+  return layer;
+}
 
 bool lone_b_picture(Bytes packet) {
   int pictures = 0;

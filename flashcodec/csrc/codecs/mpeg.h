@@ -15,6 +15,11 @@ PictureType mpeg_picture_type(std::span<const uint8_t> packet);
 // Of the first VOP in an MPEG-4 packet (ISO/IEC 14496-2, 6.3.5).
 PictureType mpeg4_picture_type(std::span<const uint8_t> packet);
 
+// What the sequence header in an MPEG-1 or MPEG-2 packet says of the picture size, or the video object layer in an
+// MPEG-4 packet of all; empty if there is none.
+std::span<const uint8_t> mpeg_size(std::span<const uint8_t> packet);
+std::span<const uint8_t> mpeg4_layer(std::span<const uint8_t> packet);
+
 // Whether an MPEG-1 or MPEG-2 packet is a B picture, both of its fields if it is coded as such, and nothing else. No
 // other picture is predicted from it (ISO/IEC 13818-2, 7.6); what it might leave behind are quantiser matrices
 // (6.3.11).

@@ -13,28 +13,6 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-// Calls visit(nal) for each NAL unit until it returns false.
-template <class Visit>
-void visit_with_lengths(Bytes data, int length_bytes, Visit visit) {
-  while (data.size() > static_cast<size_t>(length_bytes)) {
-    size_t length = 0;
-    for (int i = 0; i < length_bytes; ++i) length = length << 8 | data[i];
-    data = data.subspan(length_bytes);
-    const Bytes nal = data.first(std::min(length, data.size()));
-    if (!nal.empty() && !visit(nal)) return;
-    data = data.subspan(nal.size());
-  }
-}
-
-template <class Visit>
-void visit_nals(Bytes data, int length_bytes, Visit visit) {
-  if (length_bytes > 0) {
-    visit_with_lengths(data, length_bytes, visit);
-  } else {
-    visit_start_codes(data, visit);
-  }
-}
-
 // recovery_frame_cnt of a recovery point SEI (H.264 D.1.8), if the NAL unit holds one.
 std::optional<unsigned> recovery_frames(Bytes sei) {
   constexpr unsigned kRecoveryPoint = 6;

@@ -1,14 +1,38 @@
 // What the NAL unit headers of H.264 and HEVC packets tell without decoding.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "codecs/start.h"
+#include "codecs/start_codes.h"
 
 namespace flashcodec {
+
+// Calls visit(nal) for each NAL unit until it returns false.
+template <class Visit>
+void visit_with_lengths(std::span<const uint8_t> data, int length_bytes, Visit visit) {
+  while (data.size() > static_cast<size_t>(length_bytes)) {
+    size_t length = 0;
+    for (int i = 0; i < length_bytes; ++i) length = length << 8 | data[i];
+    data = data.subspan(length_bytes);
+    const std::span<const uint8_t> nal = data.first(std::min(length, data.size()));
+    if (!nal.empty() && !visit(nal)) return;
+    data = data.subspan(nal.size());
+  }
+}
+
+template <class Visit>
+void visit_nals(std::span<const uint8_t> data, int length_bytes, Visit visit) {
+  if (length_bytes > 0) {
+    visit_with_lengths(data, length_bytes, visit);
+  } else {
+    visit_start_codes(data, visit);
+  }
+}
 
 // The payload without emulation prevention bytes (H.264 7.3.1), at most `limit` bytes of it.
 std::vector<uint8_t> unescape(std::span<const uint8_t> nal, size_t limit);

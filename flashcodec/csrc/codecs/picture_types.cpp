@@ -14,9 +14,9 @@ bool intra_h263(Bytes packet) {
   constexpr uint32_t kExtended = 7;
   BitReader bits(packet);
   if (bits.bits(22) != kStartCode) return false;
-  bits.skip(8 + 2 + 3);                                                 // temporal reference, constants, display
+  bits.skip(8 + 2 + 3);  // temporal reference, constants, display
   if (bits.bits(3) != kExtended) return !bits.flag() && !bits.overrun();
-  if (bits.bits(3) == 1) bits.skip(18);                                 // OPPTYPE
+  if (bits.bits(3) == 1) bits.skip(18);  // OPPTYPE
   return bits.bits(3) == 0 && !bits.overrun();
 }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <tuple>
 
-#include "ffmpeg/log.h"
 #include "pixels/ffmpeg_picture.h"
 
 namespace flashcodec {
@@ -41,12 +40,12 @@ FfmpegDecoder::FfmpegDecoder(const Bitstream& stream, int threads, AVBufferRef* 
   // the ones wanted are not.
   if (ordered_) context_->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
   context_->max_pixels = max_pixels_;
+  context_->opaque = static_cast<MissingPictures*>(this);
   if (gpu != nullptr) {
     context_->hw_device_ctx = av_buffer_ref(gpu);
     if (context_->hw_device_ctx == nullptr) throw std::bad_alloc();
     context_->get_format = choose_gpu;
     context_->extra_hw_frames = 2;  // the picture that is being written, and one more
-    context_->opaque = this;
   }
   const LogCapture log;
   const int status = avcodec_open2(context_.get(), codec, nullptr);
@@ -58,7 +57,7 @@ AVPixelFormat FfmpegDecoder::choose_gpu(AVCodecContext* context, const AVPixelFo
   for (; *offered != AV_PIX_FMT_NONE; ++offered) {
     if (*offered == AV_PIX_FMT_CUDA) return *offered;
   }
-  static_cast<FfmpegDecoder*>(context->opaque)->refused_ = true;
+  static_cast<FfmpegDecoder*>(static_cast<MissingPictures*>(context->opaque))->refused_ = true;
   return AV_PIX_FMT_NONE;
 }
 
@@ -74,6 +73,7 @@ bool FfmpegDecoder::fits(const Bitstream& stream) const {
 void FfmpegDecoder::flush() {
   avcodec_flush_buffers(context_.get());
   damaged_packets_ = 0;
+  missing_before_ = count();
 }
 
 void FfmpegDecoder::send(const PacketToDecode& packet) {

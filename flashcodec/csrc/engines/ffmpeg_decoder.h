@@ -3,11 +3,12 @@
 
 #include "engines/backend.h"
 #include "ffmpeg/decoding.h"
+#include "ffmpeg/log.h"
 #include "ffmpeg/packet.h"
 
 namespace flashcodec {
 
-class FfmpegDecoder : public PictureDecoder {
+class FfmpegDecoder : public PictureDecoder, private MissingPictures {
  public:
   // `threads` > 1: frame threads. `gpu`: FFmpeg's CUDA device, whose engines decode; pictures stay in its memory.
   // Throws DecodeError if the decoder cannot be opened.
@@ -18,7 +19,7 @@ class FfmpegDecoder : public PictureDecoder {
   void send(const PacketToDecode& packet) override;
   void drain() override;
   const DecodedPicture* receive() override;
-  int damaged_packets() const override { return damaged_packets_; }
+  int damaged_packets() const override { return damaged_packets_ + count() - missing_before_; }
 
  private:
   static AVPixelFormat choose_gpu(AVCodecContext* context, const AVPixelFormat* offered);
@@ -32,6 +33,7 @@ class FfmpegDecoder : public PictureDecoder {
   CodecPtr context_;
   FramePtr frame_;
   DecodedPicture decoded_;
+  int missing_before_ = 0;  // the flush
   int damaged_packets_ = 0;
   bool refused_ = false;  // by the GPU
 };

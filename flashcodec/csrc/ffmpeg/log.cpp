@@ -1,19 +1,47 @@
 #include "ffmpeg/log.h"
 
 extern "C" {
+#include <libavcodec/avcodec.h>
 #include <libavutil/error.h>
 #include <libavutil/log.h>
 }
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
+#include <set>
 
 namespace flashcodec {
 
 namespace {
 
 thread_local LogCapture* current_capture = nullptr;
+
+// What FFmpeg's decoders say where they make up a picture that others refer to.
+constexpr std::array kMissing{"co located POCs unavailable",
+                              "Missing reference picture",
+                              "reference picture missing during reorder",
+                              "Could not find ref with POC",
+                              "Not all references are available",
+                              "first frame is no keyframe",
+                              "Discarding interframe without a prior keyframe"};
+
+// The decoders that listen; others of this process log through the same callback.
+struct Listeners {
+  std::mutex mutex;
+  std::set<void*> addresses;
+};
+
+Listeners& listeners() {
+  static Listeners all;
+  return all;
+}
+
+bool is_codec(void* context) {
+  return context != nullptr && *static_cast<const AVClass**>(context) == avcodec_get_class();
+}
 
 }  // namespace
 
@@ -23,7 +51,17 @@ std::string error_text(int code) {
   return text.data();
 }
 
+void count_missing(void* context, const char* format) {
+  const bool missing =
+      std::ranges::any_of(kMissing, [&](const char* text) { return std::strstr(format, text) != nullptr; });
+  if (!missing || !is_codec(context)) return;
+  void* listener = static_cast<AVCodecContext*>(context)->opaque;
+  const std::lock_guard lock(listeners().mutex);
+  if (listeners().addresses.contains(listener)) ++static_cast<MissingPictures*>(listener)->count_;
+}
+
 void capture_log(void* context, int level, const char* format, va_list arguments) {
+  count_missing(context, format);
   if (current_capture == nullptr) {
     av_log_default_callback(context, level, format, arguments);
     return;
@@ -36,10 +74,25 @@ void capture_log(void* context, int level, const char* format, va_list arguments
   if (!message.empty()) current_capture->last_error_ = message;
 }
 
-LogCapture::LogCapture() : outer_(current_capture) {
+static void install_log() {
   static std::once_flag installed;
   std::call_once(installed, [] { av_log_set_callback(capture_log); });
+}
+
+LogCapture::LogCapture() : outer_(current_capture) {
+  install_log();
   current_capture = this;
+}
+
+MissingPictures::MissingPictures() {
+  install_log();
+  const std::lock_guard lock(listeners().mutex);
+  listeners().addresses.insert(this);
+}
+
+MissingPictures::~MissingPictures() {
+  const std::lock_guard lock(listeners().mutex);
+  listeners().addresses.erase(this);
 }
 
 LogCapture::~LogCapture() {

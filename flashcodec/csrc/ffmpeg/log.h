@@ -1,6 +1,7 @@
 // What FFmpeg says about failures.
 #pragma once
 
+#include <atomic>
 #include <cstdarg>
 #include <string>
 
@@ -26,6 +27,22 @@ class LogCapture {
   friend void capture_log(void*, int, const char*, va_list);
   std::string last_error_;
   LogCapture* outer_;
+};
+
+// Counts what a decoder says of pictures that are not there, also on its frame threads: nothing else tells that it made
+// them up. A codec context that has its address as `opaque` is counted.
+class MissingPictures {
+ public:
+  MissingPictures();
+  ~MissingPictures();
+  MissingPictures(const MissingPictures&) = delete;
+  MissingPictures& operator=(const MissingPictures&) = delete;
+
+  int count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  friend void count_missing(void*, const char*);
+  std::atomic<int> count_ = 0;
 };
 
 }  // namespace flashcodec

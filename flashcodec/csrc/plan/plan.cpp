@@ -51,12 +51,12 @@ void choose_wide(std::vector<Segment>& segments, int engines) {
   for (Segment& segment : std::span(segments).last(best)) segment.wide = true;
 }
 
-// FFmpeg's frame threads lose what interlaced B-VOPs need and what FFV1 keeps from frame to frame, and conceal what is
+// FFmpeg's frame threads lose what interlaced B-VOPs need and what VP8 keeps from frame to frame, and conceal what is
 // missing in another way than one thread.
 bool exact_with_threads(const Bitstream& stream) {
   const CodedFormat& format = stream.format_of(0);
   const bool interlaced = format.codec == AV_CODEC_ID_MPEG4 && format.interlaced;
-  return !interlaced && format.codec != AV_CODEC_ID_FFV1 && stream.ordered();
+  return !interlaced && format.codec != AV_CODEC_ID_VP8 && stream.ordered();
 }
 
 }  // namespace

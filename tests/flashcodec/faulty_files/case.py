@@ -38,9 +38,16 @@ def _parse_fault(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def partners(clip: str, container: str) -> list[str]:
-    """Return the clips that this one can be joined with, itself among them."""
-    codec = CLIPS[clip].codec
-    return [name for name, other in CLIPS.items() if other.codec == codec and container in other.containers]
+    """Return the clips that this one can be joined with, itself among them.
+
+    Those of other pixel formats are not: FFmpeg's command line would convert them to the first one's. Nor does Matroska
+    hold the headers of two videos.
+    """
+    if container == "mkv":
+        return [clip]
+    this = CLIPS[clip]
+    alike = {name: other for name, other in CLIPS.items() if other.codec == this.codec and other.pixels == this.pixels}
+    return [name for name, other in alike.items() if container in other.containers]
 
 
 @dataclass(frozen=True)

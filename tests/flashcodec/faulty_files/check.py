@@ -2,7 +2,8 @@
 
 The rules, for a file of which FFmpeg has no complaint:
 
-1. The frames in sequence are FFmpeg's: as many, in its order, with its pixels. None is an error or marked as damaged.
+1. The frames in sequence are FFmpeg's: as many, in its order, with its pixels, and none is marked as damaged. If some
+   of them are errors, rule 5 holds for the others.
 2. A frame asked for alone, from a decoder that has decoded nothing yet, and in a batch is the frame in sequence.
 3. Times are those of FFmpeg's frames where these have times of their own, in order; else they do not go back.
 4. No file makes the process hang or end.
@@ -13,6 +14,8 @@ elsewhere may make up something else. For a file that FFmpeg complains of:
 5. The frames in sequence that are not marked are FFmpeg's, in its order; any may be marked, or be errors.
 6. As 2, for frames that are not marked in either.
 7. A file may be refused with an error of FlashCodec's.
+
+A file says nothing of which FFmpeg gives no frames, or others each time that it is asked.
 """
 
 import json
@@ -28,7 +31,9 @@ from typing import Any
 from faulty_files.reference import Reference
 
 HANG_SECONDS = 120.0  # far above what any case takes; a process that takes longer is killed
-RIGHT, MARKED, REFUSED = "right", "marked", "refused"
+RIGHT, MARKED, RAISED, REFUSED = "right", "marked", "raised without a complaint", "refused"
+NO_REFERENCE = "no reference"
+CONCEALED = "concealed"  # the worker's word for frames that are marked as damaged
 _TICK_SECONDS = 1.5e-3  # the times of Matroska are rounded to milliseconds
 
 Answers = dict[str, Any]
@@ -36,14 +41,14 @@ Answers = dict[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """`outcome` is "right", "marked" or "refused", which the rules allow, or which rule is broken."""
+    """`outcome` is one of the names above, which the rules allow, or which rule is broken."""
 
     outcome: str
     detail: str = ""
 
     @property
     def allowed(self) -> bool:
-        return self.outcome in (RIGHT, MARKED, REFUSED)
+        return self.outcome in (RIGHT, MARKED, RAISED, REFUSED, NO_REFERENCE)
 
 
 class Checker:
@@ -59,7 +64,9 @@ class Checker:
         rng = random.Random(str(seed))
         single = list(range(count)) if alone is None else rng.sample(range(count), min(alone, count))
         batch = sorted(rng.sample(range(count), (count + 2) // 3))
-        return verdict(reference, self._answers(path, single, [batch]))
+        found = verdict(reference, self._answers(path, single, [batch]))
+        unsteady = not found.allowed and Reference.of(path).frames != reference.frames
+        return Verdict(NO_REFERENCE, "FFmpeg decodes other frames each time") if unsteady else found
 
     def close(self) -> None:
         if self._process is not None:
@@ -94,9 +101,15 @@ def verdict(reference: Reference, ours: Answers) -> Verdict:
     if "refused" in ours:
         wrongly = reference.frames and not reference.complaints
         return Verdict("refused wrongly" if wrongly else REFUSED, ours["refused"])
-    broken = _differs_alone(ours) or (_damaged if reference.complaints else _intact)(reference, ours)
+    if not reference.frames:
+        return Verdict(NO_REFERENCE, "FFmpeg decodes no frames")
+    raised = any(frame.get("error", CONCEALED) != CONCEALED for frame in ours["sequence"])
+    lenient = raised or bool(reference.complaints)
+    broken = _differs_alone(ours) or (_damaged if lenient else _intact)(reference, ours)
     if broken is not None:
         return broken
+    if raised and not reference.complaints:
+        return Verdict(RAISED, next(frame["error"] for frame in ours["sequence"] if "error" in frame))
     outcomes = [*ours["sequence"], *(outcome for answer in ours["answers"] for outcome in answer["outcomes"])]
     return Verdict(MARKED if any("error" in outcome or outcome["damaged"] for outcome in outcomes) else RIGHT)
 
@@ -114,7 +127,7 @@ def _damaged(reference: Reference, ours: Answers) -> Verdict | None:
     rest = iter(reference.frames)
     for number, frame in enumerate(ours["sequence"]):
         if "md5" in frame and frame["md5"] not in rest:
-            return Verdict("damage without a mark", f"frame {number}; FFmpeg: {reference.complaints[0]}")
+            return Verdict("damage without a mark", f"frame {number}; FFmpeg: {[*reference.complaints, None][0]}")
     return None
 
 

@@ -30,6 +30,12 @@ class Clip:
     containers: tuple[str, ...]
     source: str = _SOURCE
 
+    @property
+    def pixels(self) -> str:
+        """Return the pixel format that the encoder is told, if it is told one."""
+        words = self.encoder.split()
+        return words[words.index("-pix_fmt") + 1] if "-pix_fmt" in words else "yuv420p"
+
 
 def _clips(codec: str, containers: str, encoders: dict[str, str], source: str = _SOURCE) -> dict[str, Clip]:
     return {name: Clip(codec, encoder, tuple(containers.split()), source) for name, encoder in encoders.items()}

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import typer
 
 from flashcodec.bitstream import Bitstream, Source, analyse_bitstream
+from flashcodec.errors import DecodeError
 from flashcodec.sampling import frames_to_sample
 
 Indices = npt.NDArray[np.int64]
@@ -33,6 +34,8 @@ def open_video(source: Source, stream_index: int | None) -> Bitstream:
     """Raises DecodeError as `analyse_bitstream`; a stream that is no video is a mistake in the command line."""
     try:
         return analyse_bitstream(source, stream_index)
+    except DecodeError:  # a file without video is a ValueError, too
+        raise
     except ValueError as error:
         raise typer.BadParameter(f"--stream: {error}") from error
 

@@ -1,0 +1,28 @@
+// Whether reference pictures of an H.264 stream are missing, by their numbers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "codecs/h264_sps.h"
+#include "codecs/nal.h"
+
+namespace flashcodec {
+
+class FrameNumbers {
+ public:
+  // `configuration`: an AVCDecoderConfigurationRecord or parameter sets with start codes.
+  explicit FrameNumbers(std::span<const uint8_t> configuration);
+
+  // Return whether pictures are missing before that of the packet (8.2.5.2). To be asked of all packets in order.
+  bool gap(std::span<const uint8_t> packet, const NalFormat& format);
+
+ private:
+  bool take_slice(std::span<const uint8_t> slice);
+
+  std::optional<H264Sps> sps_;
+  std::optional<uint32_t> last_;  // of a reference picture
+};
+
+}  // namespace flashcodec
