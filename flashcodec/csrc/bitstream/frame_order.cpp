@@ -127,7 +127,9 @@ bool FrameOrder::starts_torn() const {
 
 // Pictures may refer to others that are not there, or not come out at all.
 bool FrameOrder::torn() const {
-  return !ordered_ || starts_torn() || repeats() || !evidence_.joints.empty() || !clock_.set_back.empty();
+  // FFmpeg's decoder of MPEG-4 that has lost a B picture at the start loses others.
+  const bool loses_more = parameters_.codec_id == AV_CODEC_ID_MPEG4 && end_of_leading(0) > 1;
+  return !ordered_ || starts_torn() || loses_more || repeats() || !evidence_.joints.empty() || !clock_.set_back.empty();
 }
 
 // Two frames of one time are one packet twice, where nothing else tells pictures apart.
@@ -150,15 +152,11 @@ bool FrameOrder::is_small() const {
 // Returns false if nothing does: then its frames are damaged.
 bool FrameOrder::number_as_decoded() {
   const auto count = static_cast<int32_t>(table_.packets.size());
-  TrialResult result = try_packets(table_, parameters_, 0, count);
+  const TrialResult result = try_packets(table_, parameters_, 0, count);
   if (result.shown.empty()) return false;
-  std::vector<int32_t> frames = sequence();
-  std::erase_if(frames, [&](int32_t packet) { return !table_.packets[packet].is_frame(); });
-  const size_t expected = frames.size();
-  if (result.told) frames = std::move(result.shown);
-  frames.resize(std::min(frames.size(), result.told ? frames.size() : result.shown.size()));
+  const auto expected = std::ranges::count_if(table_.packets, &Packet::is_frame);
   for (Packet& packet : table_.packets) packet.shown = false;
-  for (const int32_t number : frames) {
+  for (const int32_t number : result.shown) {
     table_.packets[number].shown = true;
     table_.packets[number].frame = static_cast<int32_t>(frames_.size());
     frames_.push_back(number);
@@ -167,7 +165,8 @@ bool FrameOrder::number_as_decoded() {
   std::ranges::sort(pts_);
   ordered_ = false;
   const std::string numbers = std::to_string(frames_.size()) + " of " + std::to_string(expected);
-  doubts_.push_back({"frames", numbers + " come out, because pictures refer to others that are not there"});
+  doubts_.push_back(
+      {"frames", numbers + " come out, decoded in a row: pictures may refer to others that are not there"});
   return true;
 }
 

@@ -38,6 +38,8 @@ std::optional<int64_t> PictureOrder::place(Bytes packet, const CodedFormat& form
       return by_type(mpeg_picture_type(packet));
     case AV_CODEC_ID_MPEG4:
       return single_vop(packet) ? by_type(mpeg4_picture_type(packet)) : std::nullopt;
+    case AV_CODEC_ID_DIRAC:
+      return last_number_ = dirac_picture(packet).value_or(last_number_);
     default:
       return never_reorders(format.codec) ? std::optional(decoded_++) : std::nullopt;
   }

@@ -36,10 +36,11 @@ class PictureOrder {
 
   std::unique_ptr<AVCodecParserContext, FreeBy<av_parser_close>> parser_;
   CodecPtr codec_;
-  int64_t sequence_ = 0;  // of pictures that are counted together
-  int64_t decoded_ = 0;   // pictures so far; of MPEG those that are no B pictures
-  int64_t between_ = 0;   // B pictures since
-  bool ended_ = false;    // an end of sequence came
+  int64_t sequence_ = 0;      // of pictures that are counted together
+  int64_t decoded_ = 0;       // pictures so far; of MPEG those that are no B pictures
+  int64_t between_ = 0;       // B pictures since
+  uint32_t last_number_ = 0;  // Dirac
+  bool ended_ = false;        // an end of sequence came
   bool joined_ = false;
 };
 

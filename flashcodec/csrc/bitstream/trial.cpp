@@ -44,10 +44,12 @@ TrialResult try_packets(const PacketTable& table, const AVCodecParameters& param
   std::vector<bool> came(last - first);
   const auto receive = [&] {
     while (avcodec_receive_frame(context.get(), frame.get()) >= 0) {
-      const bool known = frame->pts >= first && frame->pts < last && !came[frame->pts - first];
-      result.told = result.told && known;
-      if (known) came[frame->pts - first] = true;
-      result.shown.push_back(static_cast<int32_t>(frame->pts));
+      const bool known = frame->pts >= first && frame->pts < last;
+      const int32_t guess = result.shown.empty() ? first : result.shown.back();
+      const int32_t number = known ? static_cast<int32_t>(frame->pts) : guess;
+      result.told = result.told && known && !came[number - first];
+      came[number - first] = true;
+      result.shown.push_back(number);
     }
   };
   int32_t state = -1;
@@ -57,7 +59,8 @@ TrialResult try_packets(const PacketTable& table, const AVCodecParameters& param
     packet->pts = i;
     packet->dts = AV_NOPTS_VALUE;
     // What is over the limit of pixels is there all the same.
-    if (avcodec_send_packet(context.get(), packet.get()) == AVERROR(EINVAL)) return {{}, false};
+    const int status = avcodec_send_packet(context.get(), packet.get());
+    if (status == AVERROR(EINVAL) && log.last_error().starts_with("Picture size")) return {{}, false};
     receive();
   }
   avcodec_send_packet(context.get(), nullptr);

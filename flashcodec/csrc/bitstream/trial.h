@@ -11,7 +11,7 @@ namespace flashcodec {
 
 struct TrialResult {
   std::vector<int32_t> shown;  // the packets whose frames come out, in the order in which they do
-  bool told = true;            // the decoder tells frames apart; else packets are only counted
+  bool told = true;            // the decoder tells frames apart; else some of the packets are guesses
 };
 
 // Decode packets [first, last) in a row.

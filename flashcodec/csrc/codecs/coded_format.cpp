@@ -145,6 +145,8 @@ bool shows(Bytes packet, CodedFormat& format) {
       return vp9_shows(packet);
     case AV_CODEC_ID_AV1:
       return av1_shows(packet, format.av1);
+    case AV_CODEC_ID_DIRAC:
+      return dirac_picture(packet).has_value();
     default:
       return true;
   }

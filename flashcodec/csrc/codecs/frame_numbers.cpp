@@ -23,13 +23,16 @@ FrameNumbers::FrameNumbers(Bytes configuration) : sps_(first_h264_sps(configurat
 
 bool FrameNumbers::gap(Bytes packet, const NalFormat& format) {
   bool gap = false;
+  bool slices = false;
   visit_nals(packet, format.length_bytes, [&](Bytes nal) {
     const int type = nal[0] & 31;
     if (type == kSps) sps_ = read_h264_sps(nal);
     if (type != kSlice && type != kPartition && type != kIdr) return true;
+    slices = true;
     gap = sps_ && take_slice(nal);
     return false;
   });
+  if (!slices) last_.reset();  // its picture is damaged, not missing
   return gap;
 }
 

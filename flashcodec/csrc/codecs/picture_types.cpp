@@ -74,6 +74,23 @@ bool enters_vc1(Bytes packet) {
   return enters;
 }
 
+std::optional<uint32_t> dirac_picture(Bytes packet) {
+  constexpr uint32_t kPrefix = 0x42424344;  // "BBCD"
+  constexpr uint32_t kPicture = 8;
+  constexpr size_t kHead = 4 + 1 + 4 + 4;  // prefix, code, distances to the next unit and the one before
+  while (packet.size() > kHead) {
+    BitReader bits(packet);
+    if (bits.bits(32) != kPrefix) return std::nullopt;
+    const bool picture = (bits.bits(8) & kPicture) != 0;
+    const uint32_t next = bits.bits(32);
+    bits.skip(32);
+    if (picture) return bits.bits(32);
+    if (next < kHead || next > packet.size()) return std::nullopt;
+    packet = packet.subspan(next);
+  }
+  return std::nullopt;
+}
+
 std::optional<Wmv3Format> Wmv3Format::of(Bytes configuration) {
   BitReader bits(configuration);
   bits.skip(24);

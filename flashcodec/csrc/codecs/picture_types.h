@@ -36,4 +36,8 @@ struct Wmv3Format {
 
 bool intra_wmv3(std::span<const uint8_t> packet, const Wmv3Format& format);
 
+// The number of the first picture among Dirac's and VC-2's data units (Dirac, 9.6 and 10.1), by which pictures are
+// shown; none if there are only others.
+std::optional<uint32_t> dirac_picture(std::span<const uint8_t> packet);
+
 }  // namespace flashcodec

@@ -61,7 +61,10 @@ class Workshop:
         recording = self._recording(case.clip, case.container)
         for name, numbers in case.faults:
             if name in JOINTS:
-                recording = JOINTS[name].apply(recording, self._partner(case, numbers[0]), *numbers[1:])
+                partner, end, begin = numbers
+                if CLIPS[case.clip].codec == "vp8":  # FFmpeg reads segment maps that are not there
+                    begin = 0
+                recording = JOINTS[name].apply(recording, self._partner(case, partner), end, begin)
             else:
                 recording = FAULTS[name].apply(recording, *numbers)
         if CLIPS[case.clip].codec == "av1":  # FFmpeg 5.1 shows the frames outside of edits, later ones do not

@@ -5,7 +5,8 @@ The rules, for a file of which FFmpeg has no complaint:
 1. The frames in sequence are FFmpeg's: as many, in its order, with its pixels, and none is marked as damaged. If some
    of them are errors, rule 5 holds for the others.
 2. A frame asked for alone, from a decoder that has decoded nothing yet, and in a batch is the frame in sequence.
-3. Times are those of FFmpeg's frames where these have times of their own, in order; else they do not go back.
+3. Times are those of FFmpeg's frames where these have times of their own, in order; else they do not go back, nor where
+   FlashCodec says that not all packets have frames.
 4. No file makes the process hang or end.
 
 FFmpeg conceals damage and goes on, and what it makes up depends on what it decoded before, so a decoder that starts
@@ -142,14 +143,15 @@ def _intact(reference: Reference, ours: Answers) -> Verdict | None:
     for answer in ours["answers"]:
         asked += zip(answer["frames"], answer["outcomes"], strict=True)
     marked = [f"frame {n}: {o.get('error', 'damaged')}" for n, o in asked if "error" in o or o["damaged"]]
-    return Verdict("marked wrongly", marked[0]) if marked else _wrong_times(reference, ours["times"])
+    return Verdict("marked wrongly", marked[0]) if marked else _wrong_times(reference, ours)
 
 
-def _wrong_times(reference: Reference, times: list[float]) -> Verdict | None:
+def _wrong_times(reference: Reference, ours: Answers) -> Verdict | None:
+    times = ours["times"]
     back = [n for n, (before, after) in enumerate(pairwise(times)) if after < before]
     if back:
         return Verdict("times go back", f"after frames {back}")
-    if _same(times, reference.times):
+    if ours["torn"] or _same(times, reference.times):
         return None
     exact = reference.exact_times()
     if exact is None or _same(times, exact):

@@ -49,6 +49,8 @@ class Reference:
 
     def exact_times(self) -> list[float] | None:
         """Return the frames' own times; None if a frame has none, or if they are not in order."""
+        if self.path.suffix == ".bin":  # a bare stream has no times of its own
+            return None
         command = ["ffprobe", "-v", "quiet", "-threads", "1", "-select_streams", "v:0", "-of", "json"]
         done = subprocess.run([*command, "-show_entries", "frame=pts_time", str(self.path)], capture_output=True)
         frames = json.loads(done.stdout)["frames"]

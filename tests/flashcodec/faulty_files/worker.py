@@ -66,7 +66,8 @@ def examine(path: str, alone: list[int], batches: list[list[int]]) -> dict[str, 
             answers.append({"frames": frames, "outcomes": decode(path, frames, threads=1, report=False)})
         except DecodeError as error:
             answers.append({"frames": frames, "outcomes": [{"error": _described(error)}] * len(frames)})
-    return {"sequence": sequence, "times": stream.pts_seconds.tolist(), "answers": answers}
+    torn = any(doubt.claim == "frames" for doubt in stream.doubts)
+    return {"sequence": sequence, "times": stream.pts_seconds.tolist(), "torn": torn, "answers": answers}
 
 
 def main() -> None:
