@@ -42,8 +42,7 @@ void PacketScan::add(const AVPacket& packet) {
   independent_ = independent_ && independent(bytes_of(packet), headers_);
   known.start = start_of(bytes_of(packet), headers_);
   const bool lost = numbers_ && numbers_->gap(bytes_of(packet), headers_.nal);
-  const bool corrupt = (packet.flags & AV_PKT_FLAG_CORRUPT) != 0;
-  const bool gap = std::exchange(gap_, false) || lost || corrupt || reconfigured;
+  const bool gap = std::exchange(gap_, false) || lost || reconfigured;
   const bool cut = order_.joined() || (gap && known.start != Start::kYes);
   if (note_layer(bytes_of(packet)) || cut) evidence_.joints.push_back(number);
   evidence_.too_large = evidence_.too_large || order_.pixels() > table_.limits.max_pixels;
