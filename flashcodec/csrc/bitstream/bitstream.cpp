@@ -106,7 +106,7 @@ void Bitstream::read_packets(Input& input, Deadline deadline) {
     evidence = list_packets(input);
   }
   if (table_.packets.empty()) fail(log.explain("the stream has no frames"));
-  order_frames(!mov, std::move(evidence));
+  order_frames(!mov, std::move(evidence), deadline);
   if (frames_.empty()) fail(log.explain("the stream has no frames that are shown"));
   last_duration_ = guess_last_duration(*input.stream());
 }
@@ -133,7 +133,7 @@ OrderEvidence Bitstream::list_packets(Input& input) {
   return evidence;
 }
 
-void Bitstream::order_frames(bool may_be_set_back, OrderEvidence evidence) {
+void Bitstream::order_frames(bool may_be_set_back, OrderEvidence evidence, Deadline deadline) {
   constexpr double kTolerance = 0.1;  // of decoding times that go back, seconds: as FFmpeg's command line tool has it
   const AVCodecID codec = parameters_->codec_id;
   if (scanned_) {
@@ -145,7 +145,7 @@ void Bitstream::order_frames(bool may_be_set_back, OrderEvidence evidence) {
                             .b_pictures_timed = codec == AV_CODEC_ID_MPEG1VIDEO || codec == AV_CODEC_ID_MPEG2VIDEO ||
                                                 (codec == AV_CODEC_ID_MPEG4 && evidence.complete()),
                             .tolerance = static_cast<int64_t>(kTolerance / av_q2d(time_base_))};
-  FrameOrder order(table_, *parameters_, read_clock(table_.packets, keeping), std::move(evidence));
+  FrameOrder order(table_, *parameters_, read_clock(table_.packets, keeping), std::move(evidence), deadline);
   ordered_ = order.ordered();
   frames_ = order.take_frames();
   frame_pts_ = order.take_pts();

@@ -76,7 +76,7 @@ class Bitstream {
   void read_packets(Input& input, Deadline deadline);
   void check_count(int64_t packets) const;
   OrderEvidence list_packets(Input& input);
-  void order_frames(bool may_be_set_back, OrderEvidence evidence);
+  void order_frames(bool may_be_set_back, OrderEvidence evidence, Deadline deadline);
   void find_gops();
   Start start_at(int32_t packet) const;
   int64_t guess_last_duration(const AVStream& stream) const;

@@ -22,8 +22,13 @@ constexpr int64_t kMostPixels = int64_t{1} << 31;
 
 }  // namespace
 
-FrameOrder::FrameOrder(PacketTable& table, const AVCodecParameters& parameters, Clock clock, OrderEvidence evidence)
-    : table_(table), parameters_(parameters), clock_(std::move(clock)), evidence_(std::move(evidence)) {
+FrameOrder::FrameOrder(PacketTable& table, const AVCodecParameters& parameters, Clock clock, OrderEvidence evidence,
+                       Deadline deadline)
+    : table_(table),
+      parameters_(parameters),
+      clock_(std::move(clock)),
+      evidence_(std::move(evidence)),
+      deadline_(deadline) {
   choose_order();
   if (!evidence_.too_large) {
     if (torn() && is_small() && number_as_decoded()) return;
@@ -67,7 +72,7 @@ bool FrameOrder::decoder_contradicts(int32_t one, int32_t other) const {
   const int32_t first = start_before(start_before(std::min(one, other)) - 1);  // for pictures that lead the start
   const int32_t last = start_after(std::max(one, other));
   if (last - first > kLongestStart) return true;  // no decoder keeps a picture for so long
-  const TrialResult result = try_packets(table_, parameters_, first, last);
+  const TrialResult result = try_packets(table_, parameters_, first, last, deadline_);
   return result.told && !std::ranges::is_sorted(result.shown, [&](int32_t a, int32_t b) { return before(a, b); });
 }
 
@@ -129,7 +134,9 @@ bool FrameOrder::starts_torn() const {
 bool FrameOrder::torn() const {
   // FFmpeg's decoder of MPEG-4 that has lost a B picture at the start loses others.
   const bool loses_more = parameters_.codec_id == AV_CODEC_ID_MPEG4 && end_of_leading(0) > 1;
-  return !ordered_ || starts_torn() || loses_more || repeats() || !evidence_.joints.empty() || !clock_.set_back.empty();
+  const bool miscounted = !ordered_ && evidence_.pictures != static_cast<int64_t>(table_.packets.size());
+  return miscounted || starts_torn() || loses_more || repeats() || !evidence_.joints.empty() ||
+         !clock_.set_back.empty();
 }
 
 // Two frames of one time are one packet twice, where nothing else tells pictures apart.
@@ -144,15 +151,17 @@ bool FrameOrder::repeats() const {
 }
 
 bool FrameOrder::is_small() const {
+  constexpr int64_t kMostPackets = 1 << 16;
   const int64_t pixels = int64_t{parameters_.width} * parameters_.height;
-  return pixels * static_cast<int64_t>(table_.packets.size()) <= kMostPixels;
+  const auto packets = static_cast<int64_t>(table_.packets.size());
+  return packets <= kMostPackets && pixels * packets <= kMostPixels;
 }
 
 // All of the stream is decoded from its first packet on, whatever is wanted: what comes out is what it has.
 // Returns false if nothing does: then its frames are damaged.
 bool FrameOrder::number_as_decoded() {
   const auto count = static_cast<int32_t>(table_.packets.size());
-  const TrialResult result = try_packets(table_, parameters_, 0, count);
+  const TrialResult result = try_packets(table_, parameters_, 0, count, deadline_);
   if (result.shown.empty()) return false;
   const auto expected = std::ranges::count_if(table_.packets, &Packet::is_frame);
   for (Packet& packet : table_.packets) packet.shown = false;
@@ -195,7 +204,7 @@ void FrameOrder::try_all() {
   std::erase_if(trials_, [&](Trial& trial) {
     tried += trial.last - trial.first;
     if (tried > kMostTried) return true;
-    TrialResult result = try_packets(table_, parameters_, trial.first, trial.last);
+    TrialResult result = try_packets(table_, parameters_, trial.first, trial.last, deadline_);
     trial.shown = std::move(result.shown);
     return !result.told || trial.shown.empty();  // where nothing comes out, frames are damaged
   });

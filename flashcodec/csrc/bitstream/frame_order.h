@@ -18,6 +18,7 @@ namespace flashcodec {
 struct OrderEvidence {
   using Place = std::optional<int64_t>;
   std::vector<Place> places;  // of each packet (PictureOrder); empty if they were not looked at
+  int64_t pictures = 0;       // in all packets
   bool too_large = false;     // pictures are over the limit of pixels, so they cannot be tried
 
   bool complete() const { return !places.empty() && std::ranges::all_of(places, &Place::has_value); }
@@ -28,8 +29,10 @@ struct OrderEvidence {
 // are given out in ascending order. Where a stream does not begin or go on cleanly, its decoder tells what comes out.
 class FrameOrder {
  public:
-  // The table's packets get their places; its key flags must be settled.
-  FrameOrder(PacketTable& table, const AVCodecParameters& parameters, Clock clock, OrderEvidence evidence);
+  // The table's packets get their places; its key flags must be settled. Throws DecodeError once the deadline has
+  // passed.
+  FrameOrder(PacketTable& table, const AVCodecParameters& parameters, Clock clock, OrderEvidence evidence,
+             Deadline deadline);
 
   std::vector<int32_t> take_frames() { return std::move(frames_); }  // packet of each frame
   std::vector<int64_t> take_pts() { return std::move(pts_); }
@@ -75,6 +78,7 @@ class FrameOrder {
   const AVCodecParameters& parameters_;
   Clock clock_;
   OrderEvidence evidence_;
+  Deadline deadline_;
   bool by_place_ = false;  // not by time
   bool ordered_ = true;
   std::vector<Trial> trials_;

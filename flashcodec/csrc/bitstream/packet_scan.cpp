@@ -41,6 +41,7 @@ void PacketScan::add(const AVPacket& packet) {
   if (!with_bytes_) return;
   independent_ = independent_ && independent(bytes_of(packet), headers_);
   known.start = start_of(bytes_of(packet), headers_);
+  evidence_.pictures += headers_.codec == AV_CODEC_ID_MPEG4 ? coded_vops(bytes_of(packet)) : 1;
   const bool lost = numbers_ && numbers_->gap(bytes_of(packet), headers_.nal);
   const bool gap = std::exchange(gap_, false) || lost || reconfigured;
   const bool cut = order_.joined() || (gap && known.start != Start::kYes);

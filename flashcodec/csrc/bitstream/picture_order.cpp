@@ -37,7 +37,7 @@ std::optional<int64_t> PictureOrder::place(Bytes packet, const CodedFormat& form
     case AV_CODEC_ID_MPEG2VIDEO:
       return by_type(mpeg_picture_type(packet));
     case AV_CODEC_ID_MPEG4:
-      return single_vop(packet) ? by_type(mpeg4_picture_type(packet)) : std::nullopt;
+      return coded_vops(packet) == 1 ? by_type(mpeg4_picture_type(packet)) : std::nullopt;
     case AV_CODEC_ID_DIRAC:
       return last_number_ = dirac_picture(packet).value_or(last_number_);
     default:

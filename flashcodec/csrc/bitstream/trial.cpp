@@ -33,7 +33,8 @@ bool read(PacketReader& reader, int32_t index, AVPacket* packet) {
 
 }  // namespace
 
-TrialResult try_packets(const PacketTable& table, const AVCodecParameters& parameters, int32_t first, int32_t last) {
+TrialResult try_packets(const PacketTable& table, const AVCodecParameters& parameters, int32_t first, int32_t last,
+                        Deadline deadline) {
   const LogCapture log;
   TrialResult result;
   const CodecPtr context = open_decoder(table, parameters);
@@ -54,6 +55,7 @@ TrialResult try_packets(const PacketTable& table, const AVCodecParameters& param
   };
   int32_t state = -1;
   for (int32_t i = first; i < last; ++i) {
+    if (deadline.passed()) table.fail(analysis_too_long(table.limits), ErrorKind::kLimit);
     if (!read(reader, i, packet.get())) continue;
     table.prepare(i, state, *packet);
     packet->pts = i;

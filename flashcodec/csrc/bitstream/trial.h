@@ -14,7 +14,8 @@ struct TrialResult {
   bool told = true;            // the decoder tells frames apart; else some of the packets are guesses
 };
 
-// Decode packets [first, last) in a row.
-TrialResult try_packets(const PacketTable& table, const AVCodecParameters& parameters, int32_t first, int32_t last);
+// Decode packets [first, last) in a row. Throws DecodeError once the deadline has passed.
+TrialResult try_packets(const PacketTable& table, const AVCodecParameters& parameters, int32_t first, int32_t last,
+                        Deadline deadline);
 
 }  // namespace flashcodec

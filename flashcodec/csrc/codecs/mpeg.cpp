@@ -121,14 +121,14 @@ bool lone_b_vop(Bytes packet) {
   return !others && vops == 1;
 }
 
-bool single_vop(Bytes packet) {
+int coded_vops(Bytes packet) {
   constexpr size_t kLongestEmptyVop = 19;
   int vops = 0;
   visit_start_codes(packet, [&](Bytes part) {
     vops += part[0] == kVop ? 1 : 0;
-    return vops < 2;
+    return true;
   });
-  return vops == 1 && packet.size() > kLongestEmptyVop;
+  return vops == 1 && packet.size() <= kLongestEmptyVop ? 0 : vops;
 }
 
 std::optional<bool> mpeg4_interlaced(Bytes data) {

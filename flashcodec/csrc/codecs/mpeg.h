@@ -28,8 +28,8 @@ bool lone_b_picture(std::span<const uint8_t> packet);
 // Whether an MPEG-4 packet is one B-VOP and nothing else: a packed bitstream keeps it together with the VOP before.
 bool lone_b_vop(std::span<const uint8_t> packet);
 
-// Whether an MPEG-4 packet is one coded VOP. What follows a packed pair is a small one that is not coded.
-bool single_vop(std::span<const uint8_t> packet);
+// How many coded VOPs are in an MPEG-4 packet. What follows a packed pair is a small one that is not coded.
+int coded_vops(std::span<const uint8_t> packet);
 
 // Whether the video object layer in MPEG-4's configuration or a packet is interlaced (ISO/IEC 14496-2, 6.2.3); none
 // if there is no such header.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <span>
-#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -158,9 +157,7 @@ void Input::fail(int stream, const std::string& reason, ErrorKind kind) const {
 
 void Input::check_deadline() const {
   if (!deadline_.passed()) return;
-  std::ostringstream reason;
-  reason << "the analysis takes longer than " << limits_.max_analysis_seconds << " s (max_analysis_seconds)";
-  throw DecodeError(source_->name(), stream_index_, reason.str(), ErrorKind::kLimit);
+  throw DecodeError(source_->name(), stream_index_, analysis_too_long(limits_), ErrorKind::kLimit);
 }
 
 void Input::open() {

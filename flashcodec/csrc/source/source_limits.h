@@ -4,6 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <sstream>
+#include <string>
 
 namespace flashcodec {
 
@@ -14,6 +16,12 @@ struct Limits {
   double max_analysis_seconds = 60;
   double max_decode_seconds = std::numeric_limits<double>::infinity();  // of a request, from its first segment on
 };
+
+inline std::string analysis_too_long(const Limits& limits) {
+  std::ostringstream reason;
+  reason << "the analysis takes longer than " << limits.max_analysis_seconds << " s (max_analysis_seconds)";
+  return reason.str();
+}
 
 // A point in time, or never.
 class Deadline {

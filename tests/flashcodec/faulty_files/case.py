@@ -40,10 +40,10 @@ def _parse_fault(text: str) -> tuple[str, tuple[int, ...]]:
 def partners(clip: str, container: str) -> list[str]:
     """Return the clips that this one can be joined with, itself among them.
 
-    Those of other pixel formats are not: FFmpeg's command line would convert them to the first one's. Nor does Matroska
-    hold the headers of two videos.
+    Those of other pixel formats are not: FFmpeg's command line would convert them to the first one's. Nor do Matroska
+    and fragments hold the headers of two videos.
     """
-    if container == "mkv":
+    if container in ("mkv", "fragments"):
         return [clip]
     this = CLIPS[clip]
     alike = {name: other for name, other in CLIPS.items() if other.codec == this.codec and other.pixels == this.pixels}
