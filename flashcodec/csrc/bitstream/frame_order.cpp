@@ -89,19 +89,21 @@ void FrameOrder::note_repeated_places() {
   }
 }
 
-// The order of what is shown, before trials.
-bool FrameOrder::before(int32_t a, int32_t b) const {
-  const auto key = [&](int32_t packet) {
-    const int64_t place = evidence_.places.empty() ? 0 : *evidence_.places[packet];
-    return std::tuple(by_place_ ? 0 : clock_.times[packet], place, packet);
-  };
-  return key(a) < key(b);
+FrameOrder::Key FrameOrder::key_of(int32_t packet) const {
+  const int64_t place = evidence_.places.empty() ? 0 : *evidence_.places[packet];
+  return by_place_ ? Key{place, 0, packet} : Key{clock_.times[packet], place, packet};
 }
 
+bool FrameOrder::before(int32_t a, int32_t b) const { return key_of(a) < key_of(b); }
+
 std::vector<int32_t> FrameOrder::sequence() const {
-  std::vector<int32_t> packets(table_.packets.size());
-  std::iota(packets.begin(), packets.end(), 0);
-  std::ranges::sort(packets, [&](int32_t a, int32_t b) { return before(a, b); });
+  std::vector<Key> keys;
+  keys.reserve(table_.packets.size());
+  for (size_t i = 0; i < table_.packets.size(); ++i) keys.push_back(key_of(static_cast<int32_t>(i)));
+  std::sort(keys.begin(), keys.end());
+  std::vector<int32_t> packets;
+  packets.reserve(keys.size());
+  for (const Key& key : keys) packets.push_back(key.packet);
   return packets;
 }
 
@@ -212,13 +214,8 @@ void FrameOrder::try_all() {
 
 // The frames of a trial come in the order in which they came out of it, the others as their times or packets say.
 void FrameOrder::number() {
-  const std::vector<int32_t> base = sequence();
-  std::vector<Rank> ranks(base.size());
-  for (size_t i = 0; i < base.size(); ++i) ranks[base[i]].place = static_cast<int64_t>(i);
-  for (const Trial& trial : trials_) apply(trial, ranks);
-  for (int32_t parts = 0; Rank & rank : ranks) rank.part += parts += std::exchange(rank.parts_before, 0);
-  std::vector<int32_t> packets = base;
-  std::ranges::sort(packets, {}, [&](int32_t packet) { return std::tuple(ranks[packet].part, ranks[packet].place); });
+  std::vector<int32_t> packets = sequence();
+  if (!trials_.empty()) move_trials(packets);
   for (int32_t order = 0; const int32_t number : packets) {
     Packet& packet = table_.packets[number];
     packet.order = order++;
@@ -227,7 +224,15 @@ void FrameOrder::number() {
     frames_.push_back(number);
     pts_.push_back(clock_.times[number]);
   }
-  std::ranges::sort(pts_);
+  if (!std::ranges::is_sorted(pts_)) std::ranges::sort(pts_);
+}
+
+void FrameOrder::move_trials(std::vector<int32_t>& packets) {
+  std::vector<Rank> ranks(packets.size());
+  for (size_t i = 0; i < packets.size(); ++i) ranks[packets[i]].place = static_cast<int64_t>(i);
+  for (const Trial& trial : trials_) apply(trial, ranks);
+  for (int32_t parts = 0; Rank & rank : ranks) rank.part += parts += std::exchange(rank.parts_before, 0);
+  std::ranges::sort(packets, {}, [&](int32_t packet) { return std::tuple(ranks[packet].part, ranks[packet].place); });
 }
 
 void FrameOrder::apply(const Trial& trial, std::vector<Rank>& ranks) {

@@ -54,10 +54,23 @@ class FrameOrder {
     int64_t place = 0;
   };
 
+  // In the order of what is shown, before trials.
+  struct Key {
+    int64_t first;
+    int64_t second;
+    int32_t packet;
+
+    bool operator<(const Key& other) const {
+      if (first != other.first) return first < other.first;
+      return second != other.second ? second < other.second : packet < other.packet;
+    }
+  };
+
   void choose_order();
   std::optional<std::pair<int32_t, int32_t>> contradiction() const;
   bool decoder_contradicts(int32_t one, int32_t other) const;
   void note_repeated_places();
+  Key key_of(int32_t packet) const;
   bool before(int32_t a, int32_t b) const;
   std::vector<int32_t> sequence() const;
   int32_t start_before(int32_t packet) const;
@@ -72,6 +85,7 @@ class FrameOrder {
   void add_trial(int32_t first, int32_t last);
   void try_all();
   void number();
+  void move_trials(std::vector<int32_t>& packets);
   void apply(const Trial& trial, std::vector<Rank>& ranks);
 
   PacketTable& table_;

@@ -12,6 +12,7 @@ PacketScan::PacketScan(PacketTable& table, const AVCodecParameters& parameters, 
     : table_(table),
       parameters_(parameters),
       with_bytes_(with_bytes),
+      in_order_(never_reorders(parameters.codec_id)),
       independent_(with_bytes),
       formats_{CodedFormat::of(parameters)},
       headers_(formats_.front()),
@@ -36,7 +37,7 @@ void PacketScan::add(const AVPacket& packet) {
                                                      .key = (packet.flags & AV_PKT_FLAG_KEY) != 0,
                                                      .discard = (packet.flags & AV_PKT_FLAG_DISCARD) != 0});
   table_.contiguous = table_.contiguous && packet.pos >= 0;
-  if (!with_bytes_ && !never_reorders(headers_.codec)) return;
+  if (!with_bytes_ && !in_order_) return;
   evidence_.places.push_back(order_.place(bytes_of(packet), headers_));
   if (!with_bytes_) return;
   independent_ = independent_ && independent(bytes_of(packet), headers_);

@@ -38,6 +38,7 @@ class PacketScan {
   PacketTable& table_;
   const AVCodecParameters& parameters_;
   bool with_bytes_;
+  bool in_order_;  // pictures are shown as they are decoded
   bool independent_;
   std::vector<CodedFormat> formats_;
   CodedFormat headers_;  // as the packets have said so far

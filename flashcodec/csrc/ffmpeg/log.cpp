@@ -51,17 +51,17 @@ std::string error_text(int code) {
   return text.data();
 }
 
-void count_missing(void* context, const char* format) {
-  const bool missing =
-      std::ranges::any_of(kMissing, [&](const char* text) { return std::strstr(format, text) != nullptr; });
-  if (!missing || !is_codec(context)) return;
-  void* listener = static_cast<AVCodecContext*>(context)->opaque;
+void count_missing(void* context, int level, const char* format) {
+  if (!is_codec(context)) return;
+  const auto* codec = static_cast<const AVCodecContext*>(context);
+  if (level - codec->log_level_offset > AV_LOG_WARNING) return;
+  if (std::ranges::none_of(kMissing, [&](const char* text) { return std::strstr(format, text) != nullptr; })) return;
   const std::lock_guard lock(listeners().mutex);
-  if (listeners().addresses.contains(listener)) ++static_cast<MissingPictures*>(listener)->count_;
+  if (listeners().addresses.contains(codec->opaque)) ++static_cast<MissingPictures*>(codec->opaque)->count_;
 }
 
 void capture_log(void* context, int level, const char* format, va_list arguments) {
-  count_missing(context, format);
+  count_missing(context, level, format);
   if (current_capture == nullptr) {
     av_log_default_callback(context, level, format, arguments);
     return;

@@ -41,7 +41,7 @@ class MissingPictures {
   int count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
-  friend void count_missing(void*, const char*);
+  friend void count_missing(void*, int, const char*);
   std::atomic<int> count_ = 0;
 };
 
