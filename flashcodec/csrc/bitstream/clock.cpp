@@ -46,8 +46,9 @@ class Unroller {
   void notice(int32_t i, int64_t pts) {
     const Packet& packet = packets_[i];
     const int64_t now = av_sat_add64(pts, offset_);
-    if (packet.is_frame() && packet.key && end_ != INT64_MIN && now < end_) {
-      offset_ = av_sat_add64(offset_, av_sat_sub64(end_, now));
+    const int64_t early = end_ == INT64_MIN ? 0 : av_sat_sub64(end_, now);
+    if (packet.is_frame() && packet.key && early > av_sat_add64(keeping_.tolerance, length_of(packet))) {
+      offset_ = av_sat_add64(offset_, early);
       if (has_leading(i)) clock_.set_back.push_back(i);
       return;
     }

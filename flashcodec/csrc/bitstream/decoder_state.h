@@ -1,6 +1,7 @@
 // What a decoder must have been told before a packet: parameter sets and palettes that travel beside the packets.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -13,7 +14,7 @@ struct SideData {
   AVPacketSideDataType type;
   std::vector<uint8_t> bytes;
 
-  bool operator==(const SideData&) const = default;
+  auto operator<=>(const SideData&) const = default;
 };
 
 // Of each type the last that came, in order of their types.

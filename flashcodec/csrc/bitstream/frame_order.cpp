@@ -1,6 +1,7 @@
 #include "bitstream/frame_order.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <set>
 #include <string>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "bitstream/trial.h"
+#include "codecs/coded_format.h"
 
 namespace flashcodec {
 
@@ -15,6 +17,10 @@ namespace {
 
 // A start that never gets clean is tried so far; what follows is taken to go on as it is.
 constexpr int32_t kLongestStart = 300;
+// Packets that a decoder may take before it gives out a picture, generously.
+constexpr int32_t kLongestDelay = 64;
+// Packets that are decoded to settle whether times or packets are right.
+constexpr int32_t kLongestDispute = 1 << 10;
 // Pictures that trials may decode in all: a stream may be cut anywhere, and often.
 constexpr int32_t kMostTried = 1 << 13;
 // A stream that is torn is decoded as a whole to count its frames if it has no more pixels: that takes seconds.
@@ -29,6 +35,7 @@ FrameOrder::FrameOrder(PacketTable& table, const AVCodecParameters& parameters, 
       clock_(std::move(clock)),
       evidence_(std::move(evidence)),
       deadline_(deadline) {
+  find_starts();
   choose_order();
   if (!evidence_.too_large) {
     if (torn() && is_small() && number_as_decoded()) return;
@@ -48,9 +55,9 @@ void FrameOrder::choose_order() {
   if (!placed) evidence_.places.clear();
   ordered_ = placed || (timed && !tells_places);  // MPEG-4 packets of several pictures or none mix up times
   if (!placed) return;
-  note_repeated_places();
+  const bool repeated = note_repeated_places();
   by_place_ = !timed;
-  const auto pair = timed ? contradiction() : std::nullopt;
+  const auto pair = timed && !repeated ? contradiction() : std::nullopt;
   if (!pair || !decoder_contradicts(pair->first, pair->second)) return;
   by_place_ = true;
   const std::string where = std::to_string(std::min(pair->first, pair->second));
@@ -69,24 +76,29 @@ std::optional<std::pair<int32_t, int32_t>> FrameOrder::contradiction() const {
 }
 
 bool FrameOrder::decoder_contradicts(int32_t one, int32_t other) const {
+  if (std::abs(one - other) > kLongestStart) return true;                      // no decoder keeps a picture for so long
   const int32_t first = start_before(start_before(std::min(one, other)) - 1);  // for pictures that lead the start
-  const int32_t last = start_after(std::max(one, other));
-  if (last - first > kLongestStart) return true;  // no decoder keeps a picture for so long
+  const int32_t last = std::min(start_after(std::max(one, other)), std::max(one, other) + kLongestDelay);
+  if (last - first > kLongestDispute) return false;
   const TrialResult result = try_packets(table_, parameters_, first, last, deadline_);
   return result.told && !std::ranges::is_sorted(result.shown, [&](int32_t a, int32_t b) { return before(a, b); });
 }
 
 // No coded sequence has two pictures of one place: another one goes on at the second of them.
-void FrameOrder::note_repeated_places() {
+bool FrameOrder::note_repeated_places() {
   std::vector<std::pair<int64_t, int32_t>> places;
   places.reserve(evidence_.places.size());
   for (size_t i = 0; i < evidence_.places.size(); ++i) {
-    places.emplace_back(*evidence_.places[i], static_cast<int32_t>(i));
+    if (table_.packets[i].shown) places.emplace_back(*evidence_.places[i], static_cast<int32_t>(i));
   }
   std::ranges::sort(places);
+  bool repeated = false;
   for (size_t i = 1; i < places.size(); ++i) {
-    if (places[i].first == places[i - 1].first) evidence_.joints.push_back(places[i].second);
+    if (places[i].first != places[i - 1].first) continue;
+    evidence_.joints.push_back(places[i].second);
+    repeated = true;
   }
+  return repeated;
 }
 
 FrameOrder::Key FrameOrder::key_of(int32_t packet) const {
@@ -107,22 +119,24 @@ std::vector<int32_t> FrameOrder::sequence() const {
   return packets;
 }
 
-int32_t FrameOrder::start_before(int32_t packet) const {
-  while (packet > 0 && (!table_.packets[packet].key || table_.packets[packet].start != Start::kYes)) --packet;
-  return std::max(packet, 0);
+void FrameOrder::find_starts() {
+  const auto count = static_cast<int32_t>(table_.packets.size());
+  const auto starts = [&](int32_t i) { return table_.packets[i].key && table_.packets[i].start == Start::kYes; };
+  start_before_.resize(count);
+  start_after_.resize(count);
+  for (int32_t i = 0, start = 0; i < count; ++i) start_before_[i] = start = starts(i) ? i : start;
+  for (int32_t i = count - 1, start = count; i >= 0; --i) start_after_[i] = std::exchange(start, starts(i) ? i : start);
 }
 
-int32_t FrameOrder::start_after(int32_t packet) const {
-  const auto count = static_cast<int32_t>(table_.packets.size());
-  do ++packet;
-  while (packet < count && (!table_.packets[packet].key || table_.packets[packet].start != Start::kYes));
-  return std::min(packet, count);
-}
+int32_t FrameOrder::start_before(int32_t packet) const { return packet < 0 ? 0 : start_before_[packet]; }
+
+int32_t FrameOrder::start_after(int32_t packet) const { return start_after_[packet]; }
 
 int32_t FrameOrder::end_of_leading(int32_t start) const {
   const auto count = static_cast<int32_t>(table_.packets.size());
+  const int32_t last = std::min(count, start + kLongestStart);
   int32_t packet = std::min(start + 1, count);
-  while (packet < count && before(packet, start)) ++packet;
+  while (packet < last && before(packet, start)) ++packet;
   return packet;
 }
 
@@ -141,9 +155,11 @@ bool FrameOrder::torn() const {
          !clock_.set_back.empty();
 }
 
-// Two frames of one time are one packet twice, where nothing else tells pictures apart.
+// Two frames of one time are one packet twice, of which decoders that wait for B pictures lose one. Counts of pictures
+// would have told.
 bool FrameOrder::repeats() const {
-  if (parameters_.codec_id == AV_CODEC_ID_H264 || parameters_.codec_id == AV_CODEC_ID_HEVC) return false;
+  const AVCodecID codec = parameters_.codec_id;
+  if (codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC || never_reorders(codec)) return false;
   std::vector<int64_t> times;
   for (size_t i = 0; i < table_.packets.size(); ++i) {
     if (clock_.known[i] && table_.packets[i].is_frame()) times.push_back(clock_.times[i]);
@@ -152,9 +168,14 @@ bool FrameOrder::repeats() const {
   return std::ranges::adjacent_find(times) != times.end();
 }
 
+// At least so many as cost what any picture costs.
+int64_t FrameOrder::pixels_of_picture() const {
+  return std::max<int64_t>(int64_t{parameters_.width} * parameters_.height, 1 << 14);
+}
+
 bool FrameOrder::is_small() const {
   constexpr int64_t kMostPackets = 1 << 16;
-  const int64_t pixels = int64_t{parameters_.width} * parameters_.height;
+  const int64_t pixels = pixels_of_picture();
   const auto packets = static_cast<int64_t>(table_.packets.size());
   return packets <= kMostPackets && pixels * packets <= kMostPixels;
 }
@@ -202,10 +223,11 @@ void FrameOrder::add_trial(int32_t first, int32_t last) {
 }
 
 void FrameOrder::try_all() {
-  int32_t tried = 0;
+  const int64_t most = std::min<int64_t>(kMostTried, kMostPixels / pixels_of_picture());
+  int64_t tried = 0;
   std::erase_if(trials_, [&](Trial& trial) {
     tried += trial.last - trial.first;
-    if (tried > kMostTried) return true;
+    if (tried > most) return true;
     TrialResult result = try_packets(table_, parameters_, trial.first, trial.last, deadline_);
     trial.shown = std::move(result.shown);
     return !result.told || trial.shown.empty();  // where nothing comes out, frames are damaged

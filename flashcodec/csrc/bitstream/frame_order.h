@@ -69,16 +69,19 @@ class FrameOrder {
   void choose_order();
   std::optional<std::pair<int32_t, int32_t>> contradiction() const;
   bool decoder_contradicts(int32_t one, int32_t other) const;
-  void note_repeated_places();
+  bool note_repeated_places();
   Key key_of(int32_t packet) const;
   bool before(int32_t a, int32_t b) const;
   std::vector<int32_t> sequence() const;
+  void find_starts();
+  // The last packet up to this one, or the first behind it, at which decoding may start; 0 or all packets if none is.
   int32_t start_before(int32_t packet) const;
   int32_t start_after(int32_t packet) const;
   int32_t end_of_leading(int32_t start) const;
   bool starts_torn() const;
   bool torn() const;
   bool repeats() const;
+  int64_t pixels_of_picture() const;
   bool is_small() const;
   bool number_as_decoded();
   void plan_trials();
@@ -95,6 +98,8 @@ class FrameOrder {
   Deadline deadline_;
   bool by_place_ = false;  // not by time
   bool ordered_ = true;
+  std::vector<int32_t> start_before_;
+  std::vector<int32_t> start_after_;
   std::vector<Trial> trials_;
   std::vector<int32_t> frames_;
   std::vector<int64_t> pts_;

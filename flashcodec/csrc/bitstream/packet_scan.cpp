@@ -20,6 +20,7 @@ PacketScan::PacketScan(PacketTable& table, const AVCodecParameters& parameters, 
   if (parameters.codec_id == AV_CODEC_ID_H264) numbers_.emplace(configuration_of(parameters));
   table_.packets.clear();
   table_.states.assign(1, {});
+  states_.emplace(DecoderState(), 0);
 }
 
 void PacketScan::add(const AVPacket& packet) {
@@ -33,7 +34,7 @@ void PacketScan::add(const AVPacket& packet) {
                                                      .duration = packet.duration,
                                                      .position = packet.pos,
                                                      .size = packet.size,
-                                                     .state = static_cast<int32_t>(table_.states.size()) - 1,
+                                                     .state = state_,
                                                      .key = (packet.flags & AV_PKT_FLAG_KEY) != 0,
                                                      .discard = (packet.flags & AV_PKT_FLAG_DISCARD) != 0});
   table_.contiguous = table_.contiguous && packet.pos >= 0;
@@ -54,20 +55,26 @@ void PacketScan::add(const AVPacket& packet) {
 // What comes with a packet holds from it on. Returns whether there are other parameter sets in it.
 bool PacketScan::note_state(const AVPacket& packet) {
   if (packet.side_data_elems == 0) return false;
-  DecoderState state = state_after(table_.states.back(), packet);
-  if (state == table_.states.back()) return false;
-  const std::span<const uint8_t> configuration = configuration_of(state);
-  const bool reconfigured =
-      !configuration.empty() && !std::ranges::equal(configuration, configuration_of(table_.states.back()));
-  if (reconfigured) {
-    const ParametersPtr changed = with_configuration(parameters_, configuration);
-    headers_ = CodedFormat::of(*changed);
-    order_.configure(*changed);
-    if (numbers_) numbers_.emplace(configuration_of(*changed));
+  const DecoderState before = table_.states[state_];
+  const auto [known, fresh] =
+      states_.try_emplace(state_after(before, packet), static_cast<int32_t>(table_.states.size()));
+  if (known->second == state_) return false;
+  const std::span<const uint8_t> configuration = configuration_of(known->first);
+  const bool reconfigured = !configuration.empty() && !std::ranges::equal(configuration, configuration_of(before));
+  if (reconfigured) configure(configuration);
+  if (fresh) {
+    table_.states.push_back(known->first);
+    formats_.push_back(headers_);
   }
-  table_.states.push_back(std::move(state));
-  formats_.push_back(headers_);
+  state_ = known->second;
   return reconfigured;
+}
+
+void PacketScan::configure(std::span<const uint8_t> configuration) {
+  const ParametersPtr changed = with_configuration(parameters_, configuration);
+  headers_ = CodedFormat::of(*changed);
+  order_.configure(*changed);
+  if (numbers_) numbers_.emplace(configuration);
 }
 
 // Returns whether pictures of MPEG-1, 2 or 4 change: FFmpeg's decoders lose those that they hold back.
@@ -85,7 +92,9 @@ bool PacketScan::note_layer(std::span<const uint8_t> packet) {
 
 // A decoder that has been told other parameter sets must be told the first ones, too.
 void PacketScan::keep_first_configuration() {
-  if (configuration_of(table_.states.back()).empty() || parameters_.extradata_size == 0) return;
+  if (std::ranges::all_of(table_.states, [](const DecoderState& s) { return configuration_of(s).empty(); }) ||
+      parameters_.extradata_size == 0)
+    return;
   const uint8_t* first = parameters_.extradata;
   for (DecoderState& state : table_.states) {
     if (!configuration_of(state).empty()) continue;

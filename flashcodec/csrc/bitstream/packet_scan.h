@@ -1,6 +1,7 @@
 // Lists the packets of a stream, and what they say themselves where their bytes are read.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -32,6 +33,7 @@ class PacketScan {
 
  private:
   bool note_state(const AVPacket& packet);
+  void configure(std::span<const uint8_t> configuration);
   bool note_layer(std::span<const uint8_t> packet);
   void keep_first_configuration();
 
@@ -41,6 +43,8 @@ class PacketScan {
   bool in_order_;  // pictures are shown as they are decoded
   bool independent_;
   std::vector<CodedFormat> formats_;
+  std::map<DecoderState, int32_t> states_;  // their numbers: a stream may go to and fro between two
+  int32_t state_ = 0;
   CodedFormat headers_;  // as the packets have said so far
   PictureOrder order_;
   std::optional<FrameNumbers> numbers_;  // H.264

@@ -90,8 +90,10 @@ class Looks {
     std::iota(steps.begin(), steps.end(), 1);
     const auto step = [&](int32_t i) { return av_sat_sub64(table_.packets[i].dts, table_.packets[i - 1].dts); };
     const auto most = steps.begin() + static_cast<std::ptrdiff_t>(std::min(steps.size(), kMostSteps));
+    const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+    std::ranges::nth_element(steps, middle, std::greater<>(), step);
+    const int64_t usual = step(*middle);
     std::ranges::partial_sort(steps, most, std::greater<>(), step);
-    const int64_t usual = step(steps[steps.size() / 2]);
     return times_hold_at(0) && std::all_of(steps.begin(), most, [&](int32_t i) {
              return step(i) <= av_sat_add64(usual, usual) || times_hold_at(std::max(0, i - kLooks / 2));
            });

@@ -14,10 +14,11 @@ constexpr size_t kSliceHead = 24;
 }  // namespace
 
 FrameNumbers::FrameNumbers(Bytes configuration) : sps_(first_h264_sps(configuration)) {
+  if (sps_) several_ = (configuration[5] & 31) > 1;
   if (sps_) return;
   visit_nals(configuration, 0, [&](Bytes nal) {
-    if ((nal[0] & 31) == kSps && !sps_) sps_ = read_h264_sps(nal);
-    return !sps_;
+    if ((nal[0] & 31) == kSps) take_sps(nal);
+    return true;
   });
 }
 
@@ -26,14 +27,20 @@ bool FrameNumbers::gap(Bytes packet, const NalFormat& format) {
   bool slices = false;
   visit_nals(packet, format.length_bytes, [&](Bytes nal) {
     const int type = nal[0] & 31;
-    if (type == kSps) sps_ = read_h264_sps(nal);
+    if (type == kSps) take_sps(nal);
     if (type != kSlice && type != kPartition && type != kIdr) return true;
     slices = true;
-    gap = sps_ && take_slice(nal);
+    gap = sps_ && !several_ && take_slice(nal);
     return false;
   });
   if (!slices) last_.reset();  // its picture is damaged, not missing
   return gap;
+}
+
+void FrameNumbers::take_sps(Bytes nal) {
+  std::optional<H264Sps> sps = read_h264_sps(nal);
+  several_ = several_ || (sps && sps_ && sps->id != sps_->id);
+  sps_ = sps;
 }
 
 // slice_header(), 7.3.3, up to frame_num
@@ -45,7 +52,9 @@ bool FrameNumbers::take_slice(Bytes slice) {
   const uint32_t number = bits.bits(sps_->frame_number_bits);
   const bool idr = (slice[0] & 31) == kIdr;
   const uint32_t next = last_ ? (*last_ + 1) % (1U << sps_->frame_number_bits) : number;
-  const bool gap = !idr && !sps_->allows_gaps && last_ && number != *last_ && number != next;
+  // A picture may have started the numbers again, which its slice tells only further on (7.4.3): then 1 comes next.
+  const bool told = !idr && !sps_->allows_gaps && last_ && number > 1;
+  const bool gap = told && number != *last_ && number != next;
   const bool reference = (slice[0] >> 5 & 3) != 0;
   if (reference) last_ = number;
   return gap;

@@ -19,9 +19,11 @@ class FrameNumbers {
   bool gap(std::span<const uint8_t> packet, const NalFormat& format);
 
  private:
+  void take_sps(std::span<const uint8_t> nal);
   bool take_slice(std::span<const uint8_t> slice);
 
   std::optional<H264Sps> sps_;
+  bool several_ = false;          // sets of different ids: slices do not tell which is theirs
   std::optional<uint32_t> last_;  // of a reference picture
 };
 

@@ -14,8 +14,7 @@ constexpr uint32_t kChroma444 = 3;
 
 int32_t signed_exp_golomb(BitReader& bits) {
   const uint32_t code = bits.exp_golomb();
-  const auto half = static_cast<int32_t>(code / 2);
-  return (code & 1) != 0 ? half + 1 : -half;
+  return static_cast<int32_t>((code & 1) != 0 ? code / 2 + 1U : 0U - code / 2);
 }
 
 // scaling_list(), 7.3.2.1.1.1
@@ -108,7 +107,7 @@ std::optional<H264Sps> read_h264_sps(std::span<const uint8_t> nal) {
   constexpr std::array<uint32_t, 13> with_chroma{100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135};
   H264Sps sps{.profile = bits.bits(8)};
   bits.skip(16);
-  bits.exp_golomb();  // seq_parameter_set_id
+  sps.id = bits.exp_golomb();
   if (std::ranges::find(with_chroma, sps.profile) != with_chroma.end()) sps.separate_planes = skip_chroma(bits);
   sps.frame_number_bits = static_cast<int>(std::min<uint32_t>(bits.exp_golomb(), 12)) + 4;
   sps.order_count_type = bits.exp_golomb();

@@ -9,6 +9,7 @@ namespace flashcodec {
 
 struct H264Sps {
   uint32_t profile = 0;
+  uint32_t id = 0;
   uint32_t order_count_type = 0;
   int frame_number_bits = 4;
   bool allows_gaps = false;      // in frame numbers
