@@ -67,7 +67,10 @@ class Workshop:
                 recording = JOINTS[name].apply(recording, self._partner(case, partner), end, begin)
             else:
                 recording = FAULTS[name].apply(recording, *numbers)
-        if CLIPS[case.clip].codec == "av1":  # FFmpeg 5.1 shows the frames outside of edits, later ones do not
+        if CLIPS[case.clip].codec in (
+            "av1",
+            "mjpeg",
+        ):  # FFmpeg 5.1 shows the frames outside of edits, later ones do not
             recording = replace(recording, edits=())
         form = FORMATS[case.container]
         path = path.with_suffix(f".{form.suffix}")

@@ -143,7 +143,7 @@ CLIPS = {
     **_clips("flv1", "flv mkv avi", {"flv1": f"flv -g {_GOP}"}),
     **_clips("msmpeg4v3", "mkv avi", {"msmpeg4v3": f"msmpeg4 -g {_GOP}"}),
     **_clips("wmv2", "mkv avi", {"wmv2": f"wmv2 -g {_GOP}"}),
-    **_clips("mjpeg", f"{_TABLES} avi", {"mjpeg": "mjpeg"}),
+    **_clips("mjpeg", "mp4 mkv avi", {"mjpeg": "mjpeg"}),
     **_clips("prores", _MOVIES, {"prores": "prores_ks"}),
     **_clips("dirac", f"{_TABLES} ts", {"vc2": "vc2"}),
     **_clips("ffv1", "mkv avi", {"ffv1": f"ffv1 -g {_GOP}", "ffv1_gray": f"ffv1 -g {_GOP} -pix_fmt gray10le"}),
