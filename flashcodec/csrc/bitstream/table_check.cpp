@@ -24,6 +24,8 @@ namespace {
 
 // Pictures that are looked at in a row: B pictures come soon where there are any.
 constexpr int32_t kLooks = 8;
+// So few packets are all looked at.
+constexpr int32_t kFew = 64;
 // Places where the clock does not go on evenly that are looked at.
 constexpr size_t kMostSteps = 8;
 
@@ -83,9 +85,10 @@ class Looks {
     });
   }
 
-  // Pictures come in the order of their times at the start, and where the clock does not go on evenly.
+  // Pictures come in the order of their times at the start, in the middle and where the clock does not go on evenly.
   bool times_hold() {
     if (!reorders(parameters_) || count() < 2) return true;
+    if (count() <= kFew) return times_hold_at(0, kFew);
     std::vector<int32_t> steps(static_cast<size_t>(count()) - 1);
     std::iota(steps.begin(), steps.end(), 1);
     const auto step = [&](int32_t i) { return av_sat_sub64(table_.packets[i].dts, table_.packets[i - 1].dts); };
@@ -94,16 +97,16 @@ class Looks {
     std::ranges::nth_element(steps, middle, std::greater<>(), step);
     const int64_t usual = step(*middle);
     std::ranges::partial_sort(steps, most, std::greater<>(), step);
-    return times_hold_at(0) && std::all_of(steps.begin(), most, [&](int32_t i) {
+    return times_hold_at(0) && times_hold_at(count() / 2) && std::all_of(steps.begin(), most, [&](int32_t i) {
              return step(i) <= av_sat_add64(usual, usual) || times_hold_at(std::max(0, i - kLooks / 2));
            });
   }
 
  private:
-  bool times_hold_at(int32_t first) {
+  bool times_hold_at(int32_t first, int32_t looks = kLooks) {
     PictureOrder order(parameters_);
     std::vector<std::pair<int64_t, int64_t>> times;
-    for (int32_t i = first; i < std::min(count(), first + kLooks); ++i) {
+    for (int32_t i = first; i < std::min(count(), first + looks); ++i) {
       const std::optional<int64_t> place = order.place(read(i), format_);
       if (place) times.emplace_back(table_.packets[i].pts, *place);
     }
