@@ -85,7 +85,7 @@ class Looks {
     });
   }
 
-  // Pictures come in the order of their times at the start, in the middle and where the clock does not go on evenly.
+  // Pictures come in the order of their times at the start, and where the clock does not go on evenly.
   bool times_hold() {
     if (!reorders(parameters_) || count() < 2) return true;
     if (count() <= kFew) return times_hold_at(0, kFew);
@@ -97,7 +97,7 @@ class Looks {
     std::ranges::nth_element(steps, middle, std::greater<>(), step);
     const int64_t usual = step(*middle);
     std::ranges::partial_sort(steps, most, std::greater<>(), step);
-    return times_hold_at(0) && times_hold_at(count() / 2) && std::all_of(steps.begin(), most, [&](int32_t i) {
+    return times_hold_at(0) && std::all_of(steps.begin(), most, [&](int32_t i) {
              return step(i) <= av_sat_add64(usual, usual) || times_hold_at(std::max(0, i - kLooks / 2));
            });
   }
