@@ -43,10 +43,6 @@ std::span<const uint8_t> configuration_of(const DecoderState& state) {
   return found == state.end() ? std::span<const uint8_t>() : std::span<const uint8_t>(found->bytes);
 }
 
-std::span<const uint8_t> configuration_of(const AVCodecParameters& parameters) {
-  return {parameters.extradata, static_cast<size_t>(std::max(parameters.extradata_size, 0))};
-}
-
 ParametersPtr with_configuration(const AVCodecParameters& parameters, std::span<const uint8_t> configuration) {
   auto changed = owned<ParametersPtr>(avcodec_parameters_alloc());
   if (avcodec_parameters_copy(changed.get(), &parameters) < 0) throw std::bad_alloc();

@@ -29,8 +29,6 @@ void carry(const DecoderState& state, AVPacket& packet);
 // The parameter sets of a state; empty if it has none.
 std::span<const uint8_t> configuration_of(const DecoderState& state);
 
-std::span<const uint8_t> configuration_of(const AVCodecParameters& parameters);
-
 // Return parameters that are the same but for their parameter sets.
 ParametersPtr with_configuration(const AVCodecParameters& parameters, std::span<const uint8_t> configuration);
 

@@ -17,12 +17,12 @@ namespace flashcodec {
 // What the packets say of the order of their pictures.
 struct OrderEvidence {
   using Place = std::optional<int64_t>;
-  std::vector<Place> places;  // of each packet (PictureOrder); empty if they were not looked at
-  int64_t pictures = 0;       // in all packets
-  bool too_large = false;     // pictures are over the limit of pixels, so they cannot be tried
+  std::vector<Place> places;    // of each packet (PictureOrder); empty if they were not looked at
+  int64_t pictures = 0;         // in all packets
+  bool too_large = false;       // pictures are over the limit of pixels, so they cannot be tried
+  std::vector<int32_t> joints;  // where another stream seems to go on, not at a clean start
 
   bool complete() const { return !places.empty() && std::ranges::all_of(places, &Place::has_value); }
-  std::vector<int32_t> joints;  // where another stream seems to go on, not at a clean start
 };
 
 // The container's times order the frames where the packets do not contradict them; else the packets do, and the times

@@ -12,7 +12,6 @@ PacketScan::PacketScan(PacketTable& table, const AVCodecParameters& parameters, 
     : table_(table),
       parameters_(parameters),
       with_bytes_(with_bytes),
-      in_order_(never_reorders(parameters.codec_id)),
       independent_(with_bytes),
       formats_{CodedFormat::of(parameters)},
       headers_(formats_.front()),
@@ -38,7 +37,7 @@ void PacketScan::add(const AVPacket& packet) {
                                                      .key = (packet.flags & AV_PKT_FLAG_KEY) != 0,
                                                      .discard = (packet.flags & AV_PKT_FLAG_DISCARD) != 0});
   table_.contiguous = table_.contiguous && packet.pos >= 0;
-  if (!with_bytes_ && !in_order_) return;
+  if (!with_bytes_ && !headers_.in_order) return;
   evidence_.places.push_back(order_.place(bytes_of(packet), headers_));
   if (!with_bytes_) return;
   independent_ = independent_ && independent(bytes_of(packet), headers_);
@@ -92,13 +91,11 @@ bool PacketScan::note_layer(std::span<const uint8_t> packet) {
 
 // A decoder that has been told other parameter sets must be told the first ones, too.
 void PacketScan::keep_first_configuration() {
-  if (std::ranges::all_of(table_.states, [](const DecoderState& s) { return configuration_of(s).empty(); }) ||
-      parameters_.extradata_size == 0)
-    return;
-  const uint8_t* first = parameters_.extradata;
+  const std::span<const uint8_t> first = configuration_of(parameters_);
+  const auto has_none = [](const DecoderState& state) { return configuration_of(state).empty(); };
+  if (first.empty() || std::ranges::all_of(table_.states, has_none)) return;
   for (DecoderState& state : table_.states) {
-    if (!configuration_of(state).empty()) continue;
-    state.push_back({AV_PKT_DATA_NEW_EXTRADATA, {first, first + parameters_.extradata_size}});
+    if (has_none(state)) state.push_back({AV_PKT_DATA_NEW_EXTRADATA, {first.begin(), first.end()}});
   }
 }
 

@@ -40,7 +40,6 @@ class PacketScan {
   PacketTable& table_;
   const AVCodecParameters& parameters_;
   bool with_bytes_;
-  bool in_order_;  // pictures are shown as they are decoded
   bool independent_;
   std::vector<CodedFormat> formats_;
   std::map<DecoderState, int32_t> states_;  // their numbers: a stream may go to and fro between two

@@ -1,7 +1,6 @@
 #include "bitstream/picture_order.h"
 
 #include <climits>
-#include <new>
 
 namespace flashcodec {
 
@@ -19,11 +18,7 @@ bool is_counted(AVCodecID codec) { return codec == AV_CODEC_ID_H264 || codec == 
 PictureOrder::PictureOrder(const AVCodecParameters& parameters) { configure(parameters); }
 
 void PictureOrder::configure(const AVCodecParameters& parameters) {
-  if (!is_counted(parameters.codec_id)) return;
-  parser_.reset(av_parser_init(parameters.codec_id));
-  codec_ = owned<CodecPtr>(avcodec_alloc_context3(nullptr));
-  if (avcodec_parameters_to_context(codec_.get(), &parameters) < 0) throw std::bad_alloc();
-  if (parser_ != nullptr) parser_->flags |= PARSER_FLAG_COMPLETE_FRAMES;
+  if (is_counted(parameters.codec_id)) parser_.emplace(parameters);
 }
 
 std::optional<int64_t> PictureOrder::place(Bytes packet, const CodedFormat& format) {
@@ -41,7 +36,7 @@ std::optional<int64_t> PictureOrder::place(Bytes packet, const CodedFormat& form
     case AV_CODEC_ID_DIRAC:
       return last_number_ = dirac_picture(packet).value_or(last_number_);
     default:
-      return never_reorders(format.codec) ? std::optional(decoded_++) : std::nullopt;
+      return format.in_order ? std::optional(decoded_++) : std::nullopt;
   }
 }
 
@@ -63,7 +58,8 @@ std::optional<int64_t> PictureOrder::by_type(PictureType type) {
 }
 
 int64_t PictureOrder::pixels() const {
-  return parser_ == nullptr ? 0 : int64_t{parser_->coded_width} * parser_->coded_height;
+  const AVCodecParserContext* known = parser_ ? parser_->get() : nullptr;
+  return known == nullptr ? 0 : int64_t{known->coded_width} * known->coded_height;
 }
 
 std::optional<int64_t> PictureOrder::by_count(Bytes packet) {
@@ -75,14 +71,12 @@ std::optional<int64_t> PictureOrder::by_count(Bytes packet) {
 
 std::optional<int64_t> PictureOrder::count_of(Bytes packet) {
   constexpr int kNone = INT_MIN;
-  if (parser_ == nullptr) return std::nullopt;
-  parser_->output_picture_number = kNone;
-  uint8_t* out = nullptr;
-  int size = 0;
-  av_parser_parse2(parser_.get(), codec_.get(), &out, &size, packet.data(), static_cast<int>(packet.size()),
-                   AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
-  if (parser_->output_picture_number == kNone) return std::nullopt;
-  return parser_->output_picture_number;
+  AVCodecParserContext* known = parser_ ? parser_->get() : nullptr;
+  if (known == nullptr) return std::nullopt;
+  known->output_picture_number = kNone;
+  parser_->parse(packet);
+  if (known->output_picture_number == kNone) return std::nullopt;
+  return known->output_picture_number;
 }
 
 }  // namespace flashcodec

@@ -7,8 +7,8 @@
 
 #include "codecs/coded_format.h"
 #include "codecs/mpeg.h"
-#include "ffmpeg/decoding.h"
 #include "ffmpeg/packet.h"
+#include "ffmpeg/picture_parser.h"
 
 namespace flashcodec {
 
@@ -34,8 +34,7 @@ class PictureOrder {
   std::optional<int64_t> count_of(std::span<const uint8_t> packet);
   bool starts_sequence(std::span<const uint8_t> packet, const CodedFormat& format);
 
-  std::unique_ptr<AVCodecParserContext, FreeBy<av_parser_close>> parser_;
-  CodecPtr codec_;
+  std::optional<PictureParser> parser_;
   int64_t sequence_ = 0;      // of pictures that are counted together
   int64_t decoded_ = 0;       // pictures so far; of MPEG those that are no B pictures
   int64_t between_ = 0;       // B pictures since

@@ -16,10 +16,6 @@ namespace {
 
 using Bytes = std::span<const uint8_t>;
 
-Bytes configuration(const AVCodecParameters& parameters) {
-  return {parameters.extradata, static_cast<size_t>(std::max(parameters.extradata_size, 0))};
-}
-
 // av1C (AV1 in ISOBMFF, 2.3) begins with a marker bit and has four bytes before its OBUs; others keep bare OBUs.
 std::optional<Av1Sequence> av1_sequence(Bytes extra) {
   if (extra.size() > 4 && extra[0] == 0x81) extra = extra.subspan(4);
@@ -72,7 +68,10 @@ Start start_by_type(Bytes packet, const CodedFormat& format) {
 CodedFormat CodedFormat::of(const AVCodecParameters& parameters) {
   CodedFormat format;
   format.codec = parameters.codec_id;
-  const Bytes extra = configuration(parameters);
+  const AVCodecDescriptor* codec = avcodec_descriptor_get(parameters.codec_id);
+  format.intra_only = codec != nullptr && (codec->props & AV_CODEC_PROP_INTRA_ONLY) != 0;
+  format.in_order = never_reorders(parameters.codec_id);
+  const Bytes extra = configuration_of(parameters);
   if (format.codec == AV_CODEC_ID_H264) format.nal = NalFormat::of_h264(extra);
   if (format.codec == AV_CODEC_ID_HEVC) format.nal = NalFormat::of_hevc(extra);
   if (format.codec == AV_CODEC_ID_AV1) format.av1 = av1_sequence(extra);
@@ -114,8 +113,7 @@ bool never_reorders(AVCodecID codec) {
 }
 
 Start start_of(Bytes packet, CodedFormat format) {
-  const AVCodecDescriptor* codec = avcodec_descriptor_get(format.codec);
-  if (codec != nullptr && (codec->props & AV_CODEC_PROP_INTRA_ONLY) != 0) return Start::kYes;
+  if (format.intra_only) return Start::kYes;
   switch (format.codec) {
     case AV_CODEC_ID_H264:
       return inspect_h264(packet, format.nal).start;

@@ -1,4 +1,5 @@
-// Which packets of a stream can be left out, by the headers of its codec.
+// What the headers of packets tell, whatever their codec: what can be left out, where decoding may start, what is
+// shown.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,8 @@ namespace flashcodec {
 // disposable() has seen in the packets before.
 struct CodedFormat {
   AVCodecID codec = AV_CODEC_ID_NONE;  // NONE: no packet can be left out
+  bool intra_only = false;             // decoding may start at any packet
+  bool in_order = false;               // pictures are shown as they are decoded
   NalFormat nal;                       // H.264, HEVC
   std::optional<Av1Sequence> av1;
   std::optional<Wmv3Format> wmv3;

@@ -8,6 +8,7 @@ extern "C" {
 #include <libavutil/avutil.h>
 }
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -18,6 +19,11 @@ namespace flashcodec {
 
 using PacketPtr = std::unique_ptr<AVPacket, FreeByPointer<av_packet_free>>;
 using ParametersPtr = std::unique_ptr<AVCodecParameters, FreeByPointer<avcodec_parameters_free>>;
+
+// The decoder's configuration: parameter sets and the like.
+inline std::span<const uint8_t> configuration_of(const AVCodecParameters& parameters) {
+  return {parameters.extradata, static_cast<size_t>(std::max(parameters.extradata_size, 0))};
+}
 
 inline std::span<const uint8_t> bytes_of(const AVPacket& packet) {
   return {packet.data, static_cast<size_t>(packet.size)};

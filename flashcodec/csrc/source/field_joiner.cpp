@@ -17,12 +17,7 @@ void append(AVPacket* packet, const AVPacket& more) {
 }  // namespace
 
 FieldJoiner::FieldJoiner(const AVCodecParameters& parameters)
-    : parser_(av_parser_init(parameters.codec_id)),
-      codec_(owned<CodecPtr>(avcodec_alloc_context3(nullptr))),
-      ahead_(owned<PacketPtr>(av_packet_alloc())) {
-  if (avcodec_parameters_to_context(codec_.get(), &parameters) < 0) throw std::bad_alloc();
-  if (parser_ != nullptr) parser_->flags |= PARSER_FLAG_COMPLETE_FRAMES;
-}
+    : parser_(parameters), ahead_(owned<PacketPtr>(av_packet_alloc())) {}
 
 bool FieldJoiner::read(const Next& next, AVPacket* packet) {
   if (ahead_->size == 0 && !take(next)) return false;
@@ -43,14 +38,12 @@ bool FieldJoiner::take(const Next& next) {
 }
 
 void FieldJoiner::inspect() {
-  if (parser_ == nullptr) return;
-  uint8_t* out = nullptr;
-  int size = 0;
-  av_parser_parse2(parser_.get(), codec_.get(), &out, &size, ahead_->data, ahead_->size, ahead_->pts, ahead_->dts,
-                   ahead_->pos);
-  field_ = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
-           parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
-  second_ = field_ && parser_->field_order != AV_FIELD_UNKNOWN;  // it has found the first one
+  parser_.parse(bytes_of(*ahead_));
+  const AVCodecParserContext* known = parser_.get();
+  if (known == nullptr) return;
+  field_ = known->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
+           known->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
+  second_ = field_ && known->field_order != AV_FIELD_UNKNOWN;  // it has found the first one
 }
 
 }  // namespace flashcodec

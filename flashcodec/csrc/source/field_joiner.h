@@ -1,11 +1,11 @@
 // One packet a frame, where demuxers give one a field.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <memory>
 
-#include "ffmpeg/decoding.h"
 #include "ffmpeg/packet.h"
+#include "ffmpeg/picture_parser.h"
 
 namespace flashcodec {
 
@@ -27,8 +27,7 @@ class FieldJoiner {
   bool take(const Next& next);
   void inspect();
 
-  std::unique_ptr<AVCodecParserContext, FreeBy<av_parser_close>> parser_;
-  CodecPtr codec_;
+  PictureParser parser_;
   PacketPtr ahead_;  // read, but not given out yet
   bool field_ = false;
   bool second_ = false;  // a field of the same frame as the picture before, and of the other parity

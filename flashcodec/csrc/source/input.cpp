@@ -66,7 +66,7 @@ bool described(const AVFormatContext& format, const AVStream& stream) {
   const AVCodecParameters& codec = *stream.codecpar;
   if (!is_mov(format) || codec.codec_id != AV_CODEC_ID_H264 || codec.width <= 0) return false;
   constexpr std::array plain{66U, 77U, 88U, 100U, 110U, 122U};  // profiles of which the parser tells the pixel format
-  const auto sps = first_h264_sps({codec.extradata, static_cast<size_t>(std::max(codec.extradata_size, 0))});
+  const auto sps = first_h264_sps(configuration_of(codec));
   return sps && !sps->tells_shape && !sps->tells_colours && sps->order_count_type == 0 &&
          std::ranges::find(plain, sps->profile) != plain.end();
 }
