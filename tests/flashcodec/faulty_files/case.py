@@ -67,11 +67,8 @@ class Workshop:
                 recording = JOINTS[name].apply(recording, self._partner(case, partner), end, begin)
             else:
                 recording = FAULTS[name].apply(recording, *numbers)
-        if CLIPS[case.clip].codec in (
-            "av1",
-            "mjpeg",
-        ):  # FFmpeg 5.1 shows the frames outside of edits, later ones do not
-            recording = replace(recording, edits=())
+        if CLIPS[case.clip].codec in ("av1", "mjpeg"):
+            recording = replace(recording, edits=())  # FFmpeg 5.1 shows the frames outside of them, later ones do not
         form = FORMATS[case.container]
         path = path.with_suffix(f".{form.suffix}")
         path.write_bytes(form.write(recording if form.gaps else recording.timed()))
