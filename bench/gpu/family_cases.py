@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from safetensors import safe_open
 
 from bench.gpu import machine
@@ -28,8 +27,6 @@ def import_tests() -> Any:
     """Return the tests' module of what every family must do."""
     for folder in ("tests/families", "tests/models", "tests/fakes", "tests/suite"):
         sys.path.insert(0, str(machine.ROOT / folder))
-    if torch.version.cuda:  # torchvision fits it, and the tests' way to do without its operators does not
-        importlib.import_module("torchvision")
     importlib.import_module("every_family")
     return importlib.import_module("test_conformance")
 

@@ -113,4 +113,8 @@ def _references(carried: Path) -> str | None:
     return None if (carried / "references").is_dir() else f"no references in {carried}: make_references.py makes them"
 
 
-FILES: dict[str, Callable[[Path], str | None]] = {"ffmpeg": _ffmpeg, "references": _references}
+def _peers(carried: Path) -> str | None:
+    return None if (carried / "peers").is_dir() else f"no other decoders in {carried}: carry.py --peers assembles them"
+
+
+FILES: dict[str, Callable[[Path], str | None]] = {"ffmpeg": _ffmpeg, "references": _references, "peers": _peers}

@@ -1,6 +1,7 @@
 """Makes references with transformers on the processor."""
 
 import importlib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 from bench.gpu import family_cases
+from bench.gpu.cargo import MODELS
 from bench.gpu.family_cases import FILE, TOKENS
 
 
@@ -21,7 +23,13 @@ def write(out: Path, scratch: Path, only: Sequence[str] | None) -> int:
         arrays |= {f"{family}/{name}": array for name, array in _of_family(family, scratch).items()}
         print(family, flush=True)
     np.savez_compressed(out / FILE, **arrays)
+    (out / MODELS).write_text("\n".join(_models()))
     return (out / FILE).stat().st_size
+
+
+def _models() -> list[str]:
+    """Return the folders of transformers' models that have been imported."""
+    return sorted({name.split(".")[2] for name in sys.modules if name.startswith("transformers.models.")})
 
 
 def _of_family(family: str, scratch: Path) -> dict[str, Any]:

@@ -31,6 +31,11 @@ from unifiedserve.worker import zygote
 threading.Thread(target=threading.Event().wait, name="stranger", daemon=True).start()
 zygote.main()
 """
+WITH_JEMALLOC = """
+import pyarrow
+from unifiedserve.worker import zygote
+zygote.main()
+"""
 WITH_A_GPU = """
 import os
 from unifiedserve.worker.fork_obstacles import fork_obstacles
@@ -218,6 +223,22 @@ def test_where_a_fork_would_not_work_workers_import_anew_and_nothing_else_tells_
     assert parent is not None
     parent.kill()
     assert second.wait(SECONDS) == -signal.SIGKILL
+    zygote.close()
+
+
+def test_a_library_that_puts_a_child_right_is_no_obstacle(
+    spec: WorkerSpec, memory: SharedMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    zygote = Zygote(("-c", WITH_JEMALLOC))
+    worker = zygote.start(spec)
+    await_ready(memory)
+    parent = psutil.Process(worker.pid).parent()
+    assert parent is not None
+    assert "jemalloc_bg_thd" in {
+        Path(f"/proc/{parent.pid}/task/{t.id}/comm").read_text().strip() for t in parent.threads()
+    }
+    assert psutil.Process(worker.pid).cmdline() == parent.cmdline()  # forked
+    assert caplog.records == []
     zygote.close()
 
 

@@ -1,6 +1,7 @@
 """transformers' own processor and model for a checkpoint, which say what is right.
 
-Its video processor needs torchvision, whose builds for other torches import once two operator schemas are there.
+Its video processor needs torchvision, whose builds for other torches import once two operator schemas are there. Beside
+a CUDA build of torch there is one that fits, which aborts where the schemas are there already.
 """
 
 import importlib
@@ -20,7 +21,7 @@ Frames = npt.NDArray[np.uint8]  # [T, H, W, 3]
 def import_torchvision() -> None:
     if "torchvision" in sys.modules:
         return
-    for operator in ("nms", "qnms"):
+    for operator in () if torch.version.cuda else ("nms", "qnms"):
         torch.library.define(f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     importlib.import_module("torchvision")
 

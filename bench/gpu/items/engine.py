@@ -100,14 +100,14 @@ def stage_times(figures: Figures, device: str) -> None:
 
 
 def dummy(figures: Figures, device: str, shape: str) -> None:
-    """Serve a model of a published shape with weights made up, and ask about a clip, 64 frames of it."""
+    """Serve a model of a published shape with weights made up, and ask about clips, 64 frames each, nothing cached."""
     folder = make_folder(Path(shape), shape)
     start = time.perf_counter()
-    with served(folder, device, "--load-format", "dummy", "--dtype", "bfloat16") as daemon:
+    with served(folder, device, "--load-format", "dummy", "--dtype", "bfloat16", *NO_CACHES) as daemon:
         figures.add(ready_s=time.perf_counter() - start)
-        clip = daemon.upload(carried_clip("telescope.mp4"))
-        for name, tokens in (("first", 16), ("second", 128)):
-            answer = daemon.ask(QUESTION, clip, frames=64, tokens=tokens)
+        small, large = (daemon.upload(carried_clip(name)) for name in ("telescope.mp4", "large.mp4"))
+        for name, clip in (("first", small), ("again", small), ("large", large), ("large, again", large)):
+            answer = daemon.ask(QUESTION, clip, frames=64, tokens=128)
             figures.add(**{name: _stages(daemon, answer)})
 
 

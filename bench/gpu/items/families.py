@@ -15,6 +15,7 @@ from bench.gpu.family_cases import TOKENS, Arrays
 from bench.gpu.figures import Figures, Skip
 from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.device import Device, open_device
+from unifiedserve.errors import ConfigError
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.registry import load_processor
 
@@ -45,6 +46,8 @@ def _compare(figures: Figures, device: str, dtype: torch.dtype, is_right: Callab
             row = _compared(family, references, dtype, place)
         except pytest.skip.Exception as reason:  # a package is not there with which its checkpoint is made
             row = {"left_out": str(reason)}
+        except ConfigError as refusal:  # of a torch too old for it
+            row = {"left_out": str(refusal)}
         except Exception as error:
             row = {"error": f"{type(error).__name__}: {error}"[:300]}
         if "left_out" not in row and ("error" in row or not is_right(row)):

@@ -69,6 +69,8 @@ def pts_shuffled(recording: Recording, seed: int) -> Recording:
 
 def time_doubled(recording: Recording, at: int) -> Recording:
     """Give a packet the times of the one before."""
+    if len(recording.packets) < 2:
+        return recording
     at = 1 + at % (len(recording.packets) - 1)
     before, packet = recording.packets[at - 1 : at + 1]
     packets = list(recording.packets)
