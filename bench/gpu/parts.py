@@ -71,6 +71,13 @@ CORE = (
         120,
         ("torch", "triton", "cores", "server"),
     ),
+    Item(
+        "attention_variants",
+        f"{_AT}attention_variants:measure",
+        "paged attention by sizes of its programs",
+        150,
+        ("torch", "triton", "cores", "server"),
+    ),
     Item("families", f"{_AT}families:tokens", "float32 tokens of every family", 180, (*_MODELS, "engine"), ("cuda",)),
     Item("bf16_logits", f"{_AT}families:bf16_logits", "bfloat16 logits", 120, (*_MODELS, "engine"), ("cuda",)),
     Item(
@@ -124,16 +131,24 @@ CORE = (
 _DECODING = ("driver", "torch", "flashcodec")
 _CLIP = "telescope.mp4"
 _CLIPS = (_CLIP, "shapes-motion.mp4")
+_LARGE = "large.mp4"
 
 NVDEC = (
     BUILD_FLASHCODEC,
     Item("gpu_pictures", f"{_AT}nvdec:pictures", "pictures by the GPU's threads beside the cores'", 60, _DECODING),
-    Item("nvdec_frames", f"{_AT}nvdec:frames", "frames of NVDEC beside the cores'", 60, _DECODING, (_CLIP,)),
-    Item("nvdec_rates", f"{_AT}nvdec:rates", "frames a second, 1 to 32 requests at once", 90, _DECODING, (_CLIP,)),
-    Item("nvdec_engines", f"{_AT}nvdec:engines", "one video and many on 1 to all engines", 90, _DECODING, _CLIPS[1:]),
+    Item("nvdec_frames", f"{_AT}nvdec:frames", "frames of NVDEC beside the cores'", 60, _DECODING, (_LARGE,)),
+    Item("nvdec_rates", f"{_AT}nvdec:rates", "frames a second, 1 to 32 requests at once", 90, _DECODING, (_LARGE,)),
+    Item("nvdec_engines", f"{_AT}nvdec:engines", "one video and many on 1 to all engines", 90, _DECODING, (_LARGE,)),
     Item("nvdec_costs", f"{_AT}nvdec:costs", "making a decoder, having one, another size", 60, _DECODING, _CLIPS),
     Item("nvjpeg", f"{_AT}nvdec:images", "a JPEG by the GPU's hardware and by a core", 60, _DECODING),
-    Item("nvdec_beside", f"{_AT}nvdec:beside", "TorchCodec and PyNvVideoCodec on a clip", 120, _DECODING, (_CLIP,)),
+    Item(
+        "nvdec_beside",
+        f"{_AT}nvdec:beside",
+        "TorchCodec and PyNvVideoCodec on a clip",
+        120,
+        (*_DECODING, "peers"),
+        (_LARGE,),
+    ),
     Item("nvdec_mps", f"{_AT}nvdec:rates_under_mps", "the rates as a client of MPS", 90, (*_DECODING, "mps"), (_CLIP,)),
     Item(
         "nvdec_tests",

@@ -22,6 +22,7 @@ from triton.runtime.jit import JITFunction
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
 from unifiedserve.device.triton.paged_attention import paged_attention
+from unifiedserve.device.triton.rotate_heads import rotate_heads
 from unifiedserve.device.triton.silu_mul import silu_mul
 from unifiedserve.device.triton.store_kv import store_kv
 
@@ -77,6 +78,12 @@ def launch_all(launches: Launches) -> None:
     add_rms_norm(residual, delta, delta[0], 1e-6)
     launches.variant = "bfloat16, intermediate 18944"
     silu_mul(torch.zeros(1, 2 * 18944, dtype=torch.bfloat16))
+    for dtype, head_dim in ((torch.bfloat16, 80), (torch.bfloat16, 64), (torch.float32, 80)):
+        launches.variant = f"{str(dtype).removeprefix('torch.')}, head_dim {head_dim}"
+        angles = torch.zeros(1, head_dim // 2)
+        rotate_heads(torch.zeros(1, 48, head_dim, dtype=dtype)[:, :32], angles, angles)
+    launches.variant = "bfloat16, intermediate 3420 of 3424"
+    silu_mul(torch.zeros(1, 2 * 3420, dtype=torch.bfloat16), 3424)
 
 
 def compiled(launches: Launches, capability: int) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ import pytest
 CAPABILITIES = (80, 90, 100)
 #: of a block, on GPUs of compute capability 8.6, 8.9 and 12.0, which have the least
 SHARED_BYTES = 99 << 10
-KERNELS = {"_attend", "_merge", "_store_kv", "_add_rms_norm", "_silu_mul"}
+KERNELS = {"_attend", "_merge", "_store_kv", "_add_rms_norm", "_silu_mul", "_rotate_heads"}
 
 
 @pytest.fixture(scope="module")

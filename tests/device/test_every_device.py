@@ -163,9 +163,35 @@ def test_vision_norms_and_products(device: Device) -> None:
     close(kernels.linear(device.upload(x), there, "gelu"), functional.gelu(product))
     close(kernels.linear(device.upload(x), there, "silu"), functional.silu(product))
     close(kernels.linear_plus(device.upload(x), there, device.upload(other)), product + other)
-    close(kernels.linear_times(device.upload(x), there, device.upload(other)), product * other)
     norm = SimpleNamespace(weight=device.upload(random(32, seed=4)), variance_epsilon=1e-6)
     close(kernels.norm(device.upload(x), norm), functional.rms_norm(x, (32,), random(32, seed=4), 1e-6))
+
+
+def test_vision_norms_are_rounded_once(device: Device) -> None:
+    x, weight = random(50, 320).bfloat16(), random(320, seed=1).bfloat16()
+    norm = SimpleNamespace(weight=device.upload(weight), variance_epsilon=1e-6)
+    found = device.kernels.vision.norm(device.upload(x), norm)
+    assert found.dtype == torch.bfloat16
+    exact = functional.rms_norm(x.float(), (320,), weight.float(), 1e-6)
+    torch.testing.assert_close(found.cpu().float(), exact, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("inner", [24, 27])
+def test_vision_gates(device: Device, inner: int) -> None:
+    x, summand = random(7, 32), random(7, 32, seed=9)
+    shapes = {"gate_proj": (inner, 32), "up_proj": (inner, 32), "down_proj": (32, inner)}
+    layers = {
+        name: LinearWeights(random(*shape, seed=seed), random(shape[0], seed=-seed))
+        for seed, (name, shape) in enumerate(shapes.items(), 1)
+    }
+    gate, up, down = layers.values()
+    inside = functional.silu(functional.linear(x, *gate)) * functional.linear(x, *up)
+    uploaded = {name: LinearWeights(*map(device.upload, layer)) for name, layer in layers.items()}
+    stored = device.upload(functional.pad(down.weight, (0, 5)))[:, :inner]  # as in memory/weights.py
+    spaced = uploaded | {"down_proj": uploaded["down_proj"]._replace(weight=stored)}
+    for there in (uploaded, spaced):
+        run = device.kernels.vision.gated(SimpleNamespace(**there))
+        close(run(device.upload(x), device.upload(summand)), functional.linear(inside, *down) + summand)
 
 
 def test_dtypes_are_ones_that_it_computes_with(device: Device) -> None:

@@ -114,6 +114,26 @@ def test_no_bit_depends_on_the_batch(
         assert torch.equal(attend(case, device, window, number), together[case.rows(number)])
 
 
+@pytest.mark.parametrize("window", [None, 20, 100])
+@pytest.mark.parametrize("rows", [16, 64])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_other_sizes_compute_the_same(device: torch.device, window: int | None, rows: int, ahead: bool) -> None:
+    """Blocks that are seen whole may go without masks, to the bit."""
+    lengths = [(2 * PART + 40, 1), (90, 45), (0, 1)]
+    sizes = Sizes(6, 2, 24, 16)
+    case = random_case(lengths, [False, True, False], sizes, torch.float32, torch.Generator().manual_seed(0))
+    plan = plans.AttentionPlan.of_batch(case.batch(), 3, uploading_to(device), 2 * PART, rows)
+    q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
+    masked, split = (
+        paged.paged_attention(q, keys, values, plan, scale(case), window, paged.Blocks(rows, 32, 4, 2, split, ahead))
+        for split in (False, True)
+    )
+    torch.testing.assert_close(split.cpu(), case.expected(scale(case), window), rtol=2e-5, atol=2e-5)
+    assert torch.equal(masked, split)
+    with pytest.raises(ValueError, match=f"blocks of 32 rows do not fit a plan whose tiles have {rows}"):
+        paged.paged_attention(q, keys, values, plan, 1.0, blocks=paged.Blocks(32, 32, 4, 2))
+
+
 def test_tokens_that_are_not_wanted_are_left_out(device: torch.device) -> None:
     """Of sequences with none, not even a row is there."""
     case = random_case([(5, 30), (20, 1), (0, 7)], [False] * 3, Sizes(6, 2, 16, 16), torch.float32, torch.Generator())

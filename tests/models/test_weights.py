@@ -78,6 +78,23 @@ def test_integers_keep_their_type(tmp_path: Path, arena_name: str) -> None:
     assert attached["one"] == 2.5
 
 
+@pytest.mark.parametrize(("dtype", "columns"), [(torch.bfloat16, 27), (torch.float32, 26), (torch.bfloat16, 24)])
+def test_rows_of_a_towers_matrix_are_aligned(dtype: torch.dtype, columns: int, tmp_path: Path, arena_name: str) -> None:
+    name, other = "visual.blocks.3.mlp.down_proj.weight", "model.layers.3.mlp.down_proj.weight"
+    tensors = {name: torch.randn(5, columns), other: torch.randn(5, columns)}
+    save_file(tensors, tmp_path / "x.safetensors")
+    memory = load_weights(tmp_path, arena_name, dtype)
+    attached = attach_weights(arena_name)
+    assert all(torch.equal(attached[each], tensor.to(dtype)) for each, tensor in tensors.items())
+    assert attached[other].is_contiguous()
+    weight = attached[name]
+    row = weight.stride(0)
+    assert row * dtype.itemsize % 16 == 0
+    assert row - columns < 16 // dtype.itemsize
+    assert torch.equal(weight.as_strided((5, row), (row, 1))[:, columns:], torch.zeros(5, row - columns, dtype=dtype))
+    assert memory.nbytes == weights_module.weights_bytes(SafetensorsFiles(tmp_path), dtype)
+
+
 def test_shards(checkpoint: Path, tmp_path: Path, arena_name: str) -> None:
     directory = copy(checkpoint, tmp_path / "sharded")
     shard(directory, 3)

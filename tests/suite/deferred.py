@@ -88,9 +88,13 @@ class PlainPointwise:
         deferred_device.launch(_store, values, v.to(values.dtype), slots)
         return _turned(q, cosine, sine).to(qkv.dtype)
 
-    def silu_mul(self, gate_up: Tensor) -> Tensor:
+    def silu_mul(self, gate_up: Tensor, width: int | None = None) -> Tensor:
         gate, up = gate_up.float().chunk(2, dim=1)
-        return (functional.silu(gate) * up).to(gate_up.dtype)
+        product = (functional.silu(gate) * up).to(gate_up.dtype)
+        return product if width is None else functional.pad(product, (0, width - product.shape[1]))
+
+    def rotate_heads(self, heads: Tensor, cosine: Tensor, sine: Tensor) -> None:
+        heads.copy_(_turned(heads.float(), cosine.repeat(1, 2), sine.repeat(1, 2)))
 
 
 class DeferredStream:

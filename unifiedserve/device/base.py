@@ -158,7 +158,8 @@ class VisionKernels(Protocol):
     def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
         """Attend from [N, 3 * heads * head_dim] to [N, heads * head_dim]: a row sees all rows of its sequence.
 
-        Queries and keys are rotated first, by float32 [N, head_dim / 2] of each row's angles.
+        Queries and keys are rotated first, by float32 [N, head_dim / 2] of each row's angles; what `qkv` holds then may
+        be anything. The groups are all rows in order.
         """
 
     def norm(self, hidden: Tensor, layer: Any) -> Tensor:
@@ -170,8 +171,11 @@ class VisionKernels(Protocol):
     def linear_plus(self, x: Tensor, layer: Layer, summand: Tensor) -> Tensor:
         """Return [n, outputs] of x [n, inputs] and summand [n, outputs]."""
 
-    def linear_times(self, x: Tensor, layer: Layer, factor: Tensor) -> Tensor:
-        """Return [n, outputs] of x [n, inputs] and factor [n, outputs]."""
+    def gated(self, mlp: Any) -> Callable[[Tensor, Tensor], Tensor]:
+        """Return what makes down(silu(gate(x)) * up(x)) + summand of x and summand, [n, width] each.
+
+        `mlp` has gate_proj, up_proj and down_proj.
+        """
 
 
 class Kernels(Protocol):

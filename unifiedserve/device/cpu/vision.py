@@ -1,6 +1,6 @@
 """A vision encoder's steps: those between its matrix products in C++, no pass over more than it must read."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,6 @@ class CpuVision:
 
     linear = staticmethod(products.linear)
     linear_plus = staticmethod(products.linear_plus)
-    linear_times = staticmethod(products.linear_times)
 
     def check_dtype(self, dtype: torch.dtype) -> None:
         if dtype not in KERNEL_DTYPES:
@@ -36,3 +35,10 @@ class CpuVision:
         out = torch.empty_like(hidden)
         _core.rms_norm(thread_pool(), hidden, layer.weight, layer.variance_epsilon, out)
         return out
+
+    def gated(self, mlp: Any) -> Callable[[Tensor, Tensor], Tensor]:
+        def run(x: Tensor, summand: Tensor) -> Tensor:
+            inner = products.linear_times(x, mlp.up_proj, products.linear(x, mlp.gate_proj, "silu"))
+            return products.linear_plus(inner, mlp.down_proj, summand)
+
+        return run

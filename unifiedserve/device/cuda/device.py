@@ -39,6 +39,7 @@ class CudaDevice:
         from unifiedserve.device.cuda.kernels import CudaKernels
         from unifiedserve.device.triton.operators import TritonPointwise
 
+        torch.backends.cuda.enable_cudnn_sdp(False)  # it would build a graph for every size of picture that is new
         attention = attention_backend(self._attention, self)
         return CudaKernels(self, attention, TritonPointwise(), lambda: CudaStream(self.torch))
 

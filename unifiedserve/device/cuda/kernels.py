@@ -32,7 +32,7 @@ class CudaKernels:
     ) -> None:
         self._device, self._attention, self._pointwise = device, attention, pointwise
         self._side_stream = side_stream
-        self.vision = CudaVision()
+        self.vision = CudaVision(pointwise)
 
     def attention(self, batch: RaggedBatch, kv: PagedKV) -> CudaAttention:
         """Plan a step's attention."""

@@ -37,7 +37,7 @@ class Attention(Protocol):
 
 
 class Pointwise(Protocol):
-    """What is between the matrix products of a llama-like layer. All is summed in float32 and rounded once."""
+    """What is between the matrix products of a layer. All is summed in float32 and rounded once."""
 
     def add_rms_norm(self, residual: Tensor, delta: Tensor | None, weight: Tensor, epsilon: float) -> Tensor:
         """Add delta [T, hidden] to the residual, float32 [T, hidden], in place; return its norm in weight's dtype."""
@@ -61,5 +61,8 @@ class Pointwise(Protocol):
         there are norms.
         """
 
-    def silu_mul(self, gate_up: Tensor) -> Tensor:
-        """Return silu(gate) * up [T, intermediate] of gate_up [T, 2 * intermediate]."""
+    def silu_mul(self, gate_up: Tensor, width: int | None = None) -> Tensor:
+        """Return silu(gate) * up [T, intermediate] of gate_up [T, 2 * intermediate]; [T, width] with zeros behind."""
+
+    def rotate_heads(self, heads: Tensor, cosine: Tensor, sine: Tensor) -> None:
+        """Rotate [T, heads, head_dim], whose rows may lie apart, in place by float32 [T, head_dim / 2]."""

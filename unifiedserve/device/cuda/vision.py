@@ -1,6 +1,6 @@
-"""A vision encoder's steps on a GPU: torch's products and attention, over whole groups of equally long sequences."""
+"""A vision encoder's steps on a GPU: few launches, since a tower's layers are short work for it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,38 +8,56 @@ from torch import Tensor
 from torch.nn import functional
 
 from unifiedserve.device import linear as products
-from unifiedserve.device.base import Rows
+from unifiedserve.device.base import LinearWeights, Rows
+from unifiedserve.device.cuda.operators import Pointwise
+from unifiedserve.device.llama import fused
 
 
 class CudaVision:
-    """`VisionKernels` by torch's own operators."""
+    """`VisionKernels` by torch's products and attention over whole groups of equally long sequences."""
 
     linear = staticmethod(products.linear)
     linear_plus = staticmethod(products.linear_plus)
-    linear_times = staticmethod(products.linear_times)
+
+    def __init__(self, pointwise: Pointwise) -> None:
+        self._pointwise = pointwise
 
     def check_dtype(self, dtype: torch.dtype) -> None:
         """Do nothing: torch knows all of them."""
 
     def attend(self, qkv: Tensor, heads: int, cosine: Tensor, sine: Tensor, groups: Sequence[Rows]) -> Tensor:
-        qkv = qkv.view(len(qkv), 3, heads, -1)
-        query, key = (_rotated(qkv[:, part], cosine, sine) for part in (0, 1))
-        out = torch.empty_like(query)
-        for start, sequences, length in groups:
-            rows = slice(start, start + sequences * length)
-            shape = sequences, length, heads, -1
-            q, k, v = (part[rows].reshape(shape).transpose(1, 2) for part in (query, key, qkv[:, 2]))
-            attended = functional.scaled_dot_product_attention(q, k, v)
-            out[rows] = attended.transpose(1, 2).flatten(0, 1)
-        return out.flatten(1)
+        qkv = qkv.view(len(qkv), 3 * heads, -1)
+        self._pointwise.rotate_heads(qkv[:, : 2 * heads], cosine, sine)
+        attended = [_attend(qkv, heads, group) for group in groups]
+        return attended[0] if len(attended) == 1 else torch.cat(attended)
 
     def norm(self, hidden: Tensor, layer: Any) -> Tensor:
-        weight = layer.weight.float()
-        return functional.rms_norm(hidden.float(), weight.shape, weight, layer.variance_epsilon).to(hidden.dtype)
+        """Call torch's kernel, which computes in float32 where dtypes are the same."""
+        return functional.rms_norm(hidden, layer.weight.shape, layer.weight, layer.variance_epsilon)
+
+    def gated(self, mlp: Any) -> Callable[[Tensor, Tensor], Tensor]:
+        gate_up, down = fused(mlp.gate_proj, mlp.up_proj), _with_gaps(mlp.down_proj)
+
+        def run(x: Tensor, summand: Tensor) -> Tensor:
+            inner = self._pointwise.silu_mul(functional.linear(x, *gate_up), down.weight.shape[1])
+            return products.linear_plus(inner, down, summand)
+
+        return run
 
 
-def _rotated(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotate [N, heads, head_dim], whose halves are pairs, in float32."""
-    first, second = x.float().chunk(2, dim=-1)
-    cosine, sine = cosine[:, None], sine[:, None]
-    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1).to(x.dtype)
+def _attend(qkv: Tensor, heads: int, group: Rows) -> Tensor:
+    """Attend from [N, 3 * heads, head_dim] to a group's [rows, heads * head_dim], by views of it."""
+    rows = group.sequences * group.length
+    parts = qkv[group.start : group.start + rows].view(group.sequences, group.length, 3, heads, -1)
+    q, k, v = parts.permute(2, 0, 3, 1, 4)
+    attended = functional.scaled_dot_product_attention(q, k, v)
+    return attended.transpose(1, 2).reshape(rows, -1)
+
+
+def _with_gaps(layer: Any) -> LinearWeights:
+    """Return a layer that takes what is between the rows of its matrix (zeros, see memory/weights.py) for inputs, too.
+
+    Rows of a multiple of 16 bytes have the fast kernels.
+    """
+    weight: Tensor = layer.weight
+    return LinearWeights(weight.as_strided((len(weight), weight.stride(0)), weight.stride()), layer.bias)

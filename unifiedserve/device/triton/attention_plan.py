@@ -27,7 +27,7 @@ Upload = Callable[[Tensor], Tensor]  # of a host tensor, to where the kernels co
 class AttentionPlan:
     """The programs of the attention kernel for one step, the same for all layers; arrays on the device.
 
-    A *tile* is as many successive tokens of one sequence as fill TILE_ROWS, with all `groups` query heads of one
+    A *tile* is as many successive tokens of one sequence as fill `tile_rows`, with all `groups` query heads of one
     key/value head. A sequence whose new tokens are one tile, as in decode, has its keys split into *parts* at multiples
     of PART_KEYS, which are merged afterwards; longer ones have tiles enough. So what a token's programs are depends on
     its own sequence alone.
@@ -49,9 +49,12 @@ class AttentionPlan:
     partial_rows: int
     groups: int
     scratch: Tensor | None = None
+    tile_rows: int = TILE_ROWS
 
     @staticmethod
-    def of_batch(batch: RaggedBatch, groups: int, upload: Upload, part_keys: int = PART_KEYS) -> "AttentionPlan":
+    def of_batch(
+        batch: RaggedBatch, groups: int, upload: Upload, part_keys: int = PART_KEYS, tile_rows: int = TILE_ROWS
+    ) -> "AttentionPlan":
         """Plan self-attention of a batch, whose arrays are in host memory; sequences may have no rows in it."""
         rows, kv_lens = batch.qo_indptr.numpy(), batch.kv_lens.numpy()
         counts = np.diff(rows)
@@ -61,7 +64,7 @@ class AttentionPlan:
                 limits[rows[sequence] : rows[sequence + 1]] = own.numpy()
         first_pages = batch.kv_page_indptr.numpy()[:-1]
         pages = batch.kv_page_indices.numpy()
-        return _plan(counts, kv_lens, first_pages, limits, pages, groups, upload, part_keys)
+        return _plan(counts, kv_lens, first_pages, limits, pages, groups, upload, part_keys, tile_rows)
 
     @staticmethod
     def of_rows(
@@ -108,9 +111,9 @@ class AttentionPlan:
         return _plan(counts, lengths, np.cumsum(lengths) - lengths, np.repeat(lengths, counts), pages, groups, upload)
 
 
-def tokens_of_tile(groups: int) -> int:
+def tokens_of_tile(groups: int, tile_rows: int = TILE_ROWS) -> int:
     """Return how many tokens a tile takes, if so many query heads share a key/value head."""
-    return max(1, TILE_ROWS // groups)
+    return max(1, tile_rows // groups)
 
 
 def parts_of(context: int) -> int:
@@ -137,9 +140,10 @@ def _plan(
     groups: int,
     upload: Upload,
     part_keys: int = PART_KEYS,
+    tile_rows: int = TILE_ROWS,
 ) -> AttentionPlan:
     """Plan sequences of so many new tokens back to back, the last of `kv_lens` ones."""
-    size = tokens_of_tile(groups)
+    size = tokens_of_tile(groups, tile_rows)
     tiles = -(-counts // size)
     sequence = np.repeat(np.arange(len(counts)), tiles)
     done = _within(tiles) * size
@@ -166,7 +170,7 @@ def _plan(
     merges = (first[tile] + token, base[tile] + token, tokens[tile], split[tile])
 
     arrays = np.stack(parts, axis=1), np.stack(merges, axis=1), limits, pages
-    return AttentionPlan(*_uploaded(arrays, upload), int(rows.sum()), groups)
+    return AttentionPlan(*_uploaded(arrays, upload), int(rows.sum()), groups, tile_rows=tile_rows)
 
 
 def _uploaded(arrays: tuple[Ints, Ints, Ints, Ints], upload: Upload) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -9,6 +9,7 @@ from unifiedserve.device.cuda.operators import PlannedAttention
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import AttentionPlan, Upload, scratch_of_rows
 from unifiedserve.device.triton.paged_attention import paged_attention
+from unifiedserve.device.triton.rotate_heads import rotate_heads
 from unifiedserve.device.triton.silu_mul import silu_mul
 from unifiedserve.device.triton.store_kv import store_kv
 
@@ -44,3 +45,4 @@ class TritonPointwise:
     add_rms_norm = staticmethod(add_rms_norm)
     store_kv = staticmethod(store_kv)
     silu_mul = staticmethod(silu_mul)
+    rotate_heads = staticmethod(rotate_heads)

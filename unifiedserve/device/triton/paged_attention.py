@@ -6,36 +6,96 @@ size, so that a token's result has no bit of what else is in its batch.
 """
 
 import math
+from functools import cache
+from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from unifiedserve.device.triton.attention_plan import TILE_ROWS, AttentionPlan, partial_floats
+from unifiedserve.device.triton.attention_plan import AttentionPlan, partial_floats
 
-#: elements of a block of keys: of 16 bits, two blocks of keys and of values and the queries fit into the 99 KiB of
-#: shared memory of sm_86, sm_89 and sm_120 (sm_80, 90, 100 have more); of float32, a product's factors into registers
+#: elements of a block of keys: of 16 bits, two blocks of keys and of values and the queries fit into LEAST_SHARED; of
+#: float32, a product's factors into registers
 BLOCK_ELEMENTS = {torch.bfloat16: 8192, torch.float16: 8192, torch.float32: 2048}
 NO_WINDOW = 1 << 30
+NO_LIMIT = tl.constexpr((1 << 31) - 1)
+
+#: bytes of shared memory that a program may have, by compute capability, and where it is another (8.6, 8.9, 12.0)
+SHARED_BYTES = {(8, 0): 163 << 10, (9, 0): 227 << 10, (10, 0): 227 << 10, (10, 3): 227 << 10}
+LEAST_SHARED = 99 << 10
+
+
+class Blocks(NamedTuple):
+    """A program's sizes: rows of queries, keys of a block, warps, and how many stages its loop has.
+
+    If `split`, blocks that every row sees whole go without masks; if `ahead`, the next block's page numbers are
+    loaded before they are needed, so that no load of the loop waits for another of the same block.
+    """
+
+    rows: int
+    keys: int
+    warps: int
+    stages: int
+    split: bool = False
+    ahead: bool = False
+
+
+def blocks_of(dtype: torch.dtype, head_dim: int, rows: int, shared: int = LEAST_SHARED) -> Blocks:
+    """Return the sizes of programs whose tiles have so many rows, with so many bytes of shared memory."""
+    block_dim = max(16, triton.next_power_of_2(head_dim))
+    head_bytes = block_dim * dtype.itemsize
+    return Blocks(
+        rows,
+        keys=min(64, max(16, BLOCK_ELEMENTS[dtype] // block_dim)),
+        warps=4 if head_bytes <= 128 else 8 if head_bytes <= 512 else 16,  # else registers spill
+        stages=2 if head_bytes <= 512 else 1,
+    )
+
+
+def block_rows(plan: AttentionPlan) -> int:
+    """Return how many rows a program has for a plan's tiles: a product takes no fewer than 16."""
+    return max(16, plan.tile_rows, int(triton.next_power_of_2(plan.groups)))
+
+
+def shared_bytes(device: torch.device) -> int:
+    """Return the shared memory that a program may have on a device; in the interpreter, the least of any GPU."""
+    return _shared_bytes(device.index or 0) if device.type == "cuda" else LEAST_SHARED
+
+
+@cache
+def _shared_bytes(device: int) -> int:
+    return SHARED_BYTES.get(torch.cuda.get_device_capability(device), LEAST_SHARED)
 
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan, scale: float, window: int | None = None
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    plan: AttentionPlan,
+    scale: float,
+    window: int | None = None,
+    blocks: Blocks | None = None,
 ) -> Tensor:
     """Attend within each sequence of a plan.
 
     q: [T, q_heads, head_dim], contiguous; keys, values: a layer's [num_pages, page_size, kv_heads, head_dim], strided,
     of the same dtype, one of BLOCK_ELEMENTS; returns the same as q. Products are summed in float32, those of
     float32 without TF32. A token sees the keys before its limit, of which a `window` leaves those less than so many
-    positions before it; what sees none is 0. Raises ValueError if dtypes, heads or strides are others.
+    positions before it; what sees none is 0. `scale` is positive. `blocks` are the kernel's sizes, if not those of
+    `blocks_of`: of as many rows as a tile of the plan has, and keys of which parts are multiples. Raises ValueError if
+    dtypes, heads, strides or rows are others.
     """
     _check(q, keys, values, plan)
     q_heads, head_dim = q.shape[1:]
     out = torch.empty_like(q)
     partial_out, partial_lse = _partials(q, plan)
     block_dim = max(16, triton.next_power_of_2(head_dim))
-    head_bytes = block_dim * q.itemsize
+    if blocks is None:
+        blocks = blocks_of(q.dtype, head_dim, block_rows(plan), shared_bytes(q.device))
+    elif blocks.rows != block_rows(plan):
+        raise ValueError(f"blocks of {blocks.rows} rows do not fit a plan whose tiles have {block_rows(plan)}")
     if len(plan.parts):
         _attend[len(plan.parts), keys.shape[2]](
             q,
@@ -53,11 +113,14 @@ def paged_attention(
             PAGE_SIZE=keys.shape[1],
             GROUPS=plan.groups,
             HEAD_DIM=head_dim,
-            BLOCK_ROWS=max(TILE_ROWS, triton.next_power_of_2(plan.groups)),
-            BLOCK_KEYS=min(64, max(16, BLOCK_ELEMENTS[q.dtype] // block_dim)),
+            BLOCK_ROWS=blocks.rows,
+            BLOCK_KEYS=blocks.keys,
             BLOCK_DIM=block_dim,
-            num_warps=4 if head_bytes <= 128 else 8 if head_bytes <= 512 else 16,  # else registers spill
-            num_stages=2 if head_bytes <= 512 else 1,
+            SPLIT=blocks.split,
+            AHEAD=blocks.ahead,
+            WINDOWED=blocks.split and window is not None,
+            num_warps=blocks.warps,
+            num_stages=blocks.stages,
         )
     if len(plan.merges):
         _merge[len(plan.merges), q_heads](
@@ -117,6 +180,9 @@ def _attend(
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
+    SPLIT: tl.constexpr,
+    AHEAD: tl.constexpr,
+    WINDOWED: tl.constexpr,
 ):
     """Let one tile attend to one part of its keys with the heads of one key/value head; `scale` is for powers of 2."""
     part = parts + tl.program_id(0) * 7
@@ -149,27 +215,90 @@ def _attend(
     highest = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_ROWS], tl.float32)
     sums = tl.zeros([BLOCK_ROWS, BLOCK_DIM], tl.float32)
-    for block in range(begin // BLOCK_KEYS * BLOCK_KEYS, end, BLOCK_KEYS):
-        # whatever lies in other slots, NaN too, is not read
-        key = block + tl.arange(0, BLOCK_KEYS)
-        present = (key >= begin) & (key < end)
-        page = tl.load(pages + key // PAGE_SIZE, mask=present, other=0).to(tl.int64)
-        slots = page * page_stride + key % PAGE_SIZE * token_stride
-        offsets = slots[:, None] + dims[None, :]
-        stored = present[:, None] & in_head[None, :]
-
-        k = tl.load(keys + offsets, mask=stored, other=0.0)
-        scores = tl.dot(queries, tl.trans(k), input_precision="ieee") * scale
-        seen = (key[None, :] < limit[:, None]) & (key[None, :] >= start[:, None])
-        scores = tl.where(seen, scores, float("-inf"))
-        higher = tl.maximum(highest, tl.max(scores, 1))
-        shift = tl.where(higher == float("-inf"), 0.0, higher)  # a row may see no key of this block
-        weights = tl.exp2(scores - shift[:, None])
-        decay = tl.exp2(highest - shift)
-        total = total * decay + tl.sum(weights, 1)
-        v = tl.load(values + offsets, mask=stored, other=0.0)
-        sums = tl.dot(weights.to(v.dtype), v, sums * decay[:, None], input_precision="ieee")
-        highest = higher
+    first = begin // BLOCK_KEYS * BLOCK_KEYS
+    seen_from, seen_to = first, first
+    if SPLIT:
+        # what every row sees whole: behind the start of the last row's window, before the least limit of any
+        seen_from = tl.cdiv(tl.maximum(begin, position + tokens - window), BLOCK_KEYS) * BLOCK_KEYS
+        seen_from = tl.minimum(seen_from, tl.maximum(first, end))
+        least = tl.min(tl.where(in_tile, limit, NO_LIMIT), 0)
+        seen_to = tl.maximum(tl.minimum(end, least) // BLOCK_KEYS * BLOCK_KEYS, seen_from)
+        if WINDOWED:  # else parts begin at blocks
+            highest, total, sums = _attend_to(
+                highest,
+                total,
+                sums,
+                queries,
+                limit,
+                start,
+                keys,
+                values,
+                pages,
+                dims,
+                in_head,
+                begin,
+                end,
+                first,
+                seen_from,
+                scale,
+                page_stride,
+                token_stride,
+                PAGE_SIZE,
+                BLOCK_KEYS,
+                HEAD_DIM < BLOCK_DIM,
+                True,
+                AHEAD,
+            )
+        highest, total, sums = _attend_to(
+            highest,
+            total,
+            sums,
+            queries,
+            limit,
+            start,
+            keys,
+            values,
+            pages,
+            dims,
+            in_head,
+            begin,
+            end,
+            seen_from,
+            seen_to,
+            scale,
+            page_stride,
+            token_stride,
+            PAGE_SIZE,
+            BLOCK_KEYS,
+            HEAD_DIM < BLOCK_DIM,
+            False,
+            AHEAD,
+        )
+    highest, total, sums = _attend_to(
+        highest,
+        total,
+        sums,
+        queries,
+        limit,
+        start,
+        keys,
+        values,
+        pages,
+        dims,
+        in_head,
+        begin,
+        end,
+        seen_to,
+        end,
+        scale,
+        page_stride,
+        token_stride,
+        PAGE_SIZE,
+        BLOCK_KEYS,
+        HEAD_DIM < BLOCK_DIM,
+        True,
+        AHEAD,
+    )
 
     total = tl.where(total == 0.0, 1.0, total)  # of a row that sees no key of this part
     result = sums / total[:, None]
@@ -178,7 +307,89 @@ def _attend(
     else:
         rows = (partial + token).to(tl.int64) * q_heads + head
         tl.store(partial_out + rows[:, None] * HEAD_DIM + dims[None, :], result, mask=used)
-        tl.store(partial_lse + rows, highest + tl.log2(total), mask=in_tile)
+        tl.store(partial_lse + rows, highest * scale + tl.log2(total), mask=in_tile)
+
+
+@triton.jit
+def _attend_to(
+    highest,
+    total,
+    sums,
+    queries,
+    limit,
+    start,
+    keys,
+    values,
+    pages,
+    dims,
+    in_head,
+    begin,
+    end,
+    first,
+    last,
+    scale,
+    page_stride,
+    token_stride,
+    PAGE_SIZE: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    PADDED: tl.constexpr,
+    MASKED: tl.constexpr,
+    AHEAD: tl.constexpr,
+):
+    """Take the blocks from `first` to `last` into a tile's highest scores, unscaled, and its sums.
+
+    Numbers are rounded alike whether MASKED or not: where a compiler might fuse products and sums, they are fused here.
+    """
+    lanes = tl.arange(0, BLOCK_KEYS)
+    page = tl.zeros([BLOCK_KEYS], tl.int32)
+    if AHEAD:
+        page = _page_numbers(pages, first + lanes, begin, tl.minimum(end, last), PAGE_SIZE)
+    for block in range(first, last, BLOCK_KEYS):
+        # whatever lies in other slots, NaN too, is not read
+        key = block + lanes
+        present = (key >= begin) & (key < end)
+        if AHEAD:
+            following = _page_numbers(pages, key + BLOCK_KEYS, begin, tl.minimum(end, last), PAGE_SIZE)
+        elif MASKED:
+            page = _page_numbers(pages, key, begin, end, PAGE_SIZE)
+        else:
+            page = tl.load(pages + key // PAGE_SIZE)
+        slots = page.to(tl.int64) * page_stride + key % PAGE_SIZE * token_stride
+        offsets = slots[:, None] + dims[None, :]
+        k = _stored(keys + offsets, present, in_head, PADDED, MASKED)
+        scores = tl.dot(queries, tl.trans(k), input_precision="ieee")
+        if MASKED:
+            seen = (key[None, :] < limit[:, None]) & (key[None, :] >= start[:, None])
+            scores = tl.where(seen, scores, float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        shift = tl.where(higher == float("-inf"), 0.0, higher) * -scale  # a row may see no key of this block
+        weights = tl.exp2(tl.fma(scores, scale, shift[:, None]))
+        decay = tl.exp2(tl.fma(highest, scale, shift))
+        total = tl.fma(total, decay, tl.sum(weights, 1))
+        v = _stored(values + offsets, present, in_head, PADDED, MASKED)
+        sums = tl.dot(weights.to(v.dtype), v, sums * decay[:, None], input_precision="ieee")
+        highest = higher
+        if AHEAD:
+            page = following
+    return highest, total, sums
+
+
+@triton.jit
+def _stored(places, present, in_head, PADDED: tl.constexpr, MASKED: tl.constexpr):
+    """Return a block's keys or values, 0 where there are none."""
+    if MASKED:
+        block = tl.load(places, mask=present[:, None] & in_head[None, :], other=0.0)
+    elif PADDED:
+        block = tl.load(places, mask=in_head[None, :], other=0.0)
+    else:
+        block = tl.load(places)
+    return block
+
+
+@triton.jit
+def _page_numbers(pages, key, begin, end, PAGE_SIZE: tl.constexpr):
+    """Return the page of each key, 0 of those that are not there."""
+    return tl.load(pages + key // PAGE_SIZE, mask=(key >= begin) & (key < end), other=0)
 
 
 @triton.jit

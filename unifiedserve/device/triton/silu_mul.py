@@ -8,28 +8,35 @@ from torch import Tensor
 BLOCK = 1024
 
 
-def silu_mul(gate_up: Tensor) -> Tensor:
+def silu_mul(gate_up: Tensor, width: int | None = None) -> Tensor:
     """Return silu(gate) * up of a fused product.
 
-    gate_up: [T, 2 * intermediate], contiguous, gate before up; returns [T, intermediate] of the same dtype. All is
-    computed in float32 and rounded once. Raises ValueError if the product has an odd width or is not contiguous.
+    gate_up: [T, 2 * intermediate], contiguous, gate before up; returns [T, intermediate] of the same dtype, or [T,
+    width] with zeros behind. All is computed in float32 and rounded once. Raises ValueError if the product has an odd
+    width or is not contiguous, or if it does not fit the result's width.
     """
-    rows, width = gate_up.shape
-    if width % 2 or not gate_up.is_contiguous():
-        raise ValueError(f"gate and up {tuple(gate_up.shape)} must be contiguous and equally wide")
-    out = gate_up.new_empty(rows, width // 2)
+    rows, intermediate = len(gate_up), gate_up.shape[1] // 2
+    width = intermediate if width is None else width
+    if gate_up.shape[1] % 2 or width < intermediate or not gate_up.is_contiguous():
+        raise ValueError(
+            f"gate and up {tuple(gate_up.shape)} must be contiguous and equally wide, at most {width} columns"
+        )
+    out = gate_up.new_empty(rows, width)
     if rows:
-        _silu_mul[rows, triton.cdiv(width // 2, BLOCK)](gate_up, out, WIDTH=width // 2, BLOCK=BLOCK, num_warps=4)
+        _silu_mul[rows, triton.cdiv(width, BLOCK)](
+            gate_up, out, INTERMEDIATE=intermediate, WIDTH=width, BLOCK=BLOCK, num_warps=4
+        )
     return out
 
 
 @triton.jit
-def _silu_mul(gate_up, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
+def _silu_mul(gate_up, out, INTERMEDIATE: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     """Take some columns of one row."""
     row = tl.program_id(0).to(tl.int64)
     columns = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    used = columns < WIDTH
-    gate = tl.load(gate_up + row * (2 * WIDTH) + columns, mask=used, other=0.0).to(tl.float32)
-    up = tl.load(gate_up + row * (2 * WIDTH) + WIDTH + columns, mask=used, other=0.0).to(tl.float32)
+    used = columns < INTERMEDIATE
+    gate_up += row * (2 * INTERMEDIATE)
+    gate = tl.load(gate_up + columns, mask=used, other=0.0).to(tl.float32)
+    up = tl.load(gate_up + INTERMEDIATE + columns, mask=used, other=0.0).to(tl.float32)
     result = gate / (1.0 + tl.exp(-gate)) * up
-    tl.store(out + row * WIDTH + columns, result.to(out.dtype.element_ty), mask=used)
+    tl.store(out + row * WIDTH + columns, result.to(out.dtype.element_ty), mask=columns < WIDTH)

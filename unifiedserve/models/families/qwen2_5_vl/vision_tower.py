@@ -57,7 +57,7 @@ class VisionTower:
         )
         self._whole_units = frozenset(config.fullatt_block_indexes)
         self._embed = PatchEmbedding(modules.patch_embed.proj.weight, normalisation, device)
-        self._blocks = list(modules.blocks)
+        self._blocks = [(block, self._kernels.gated(block.mlp)) for block in modules.blocks]
         self._merger = modules.merger
 
     @torch.inference_mode()
@@ -76,23 +76,21 @@ class VisionTower:
         windows, whole = windows.on(self._device), whole.on(self._device)
         layout = whole if 0 in self._whole_units else windows
         hidden = rearranged(embedded, layout.order)
-        for number, block in enumerate(self._blocks):
+        for number, (block, mlp) in enumerate(self._blocks):
             self._between_layers()
             wanted = whole if number in self._whole_units else windows
             if wanted is not layout:
                 hidden, layout = rearranged(hidden, moves[wanted is whole]), wanted
-            hidden = self._block(block, hidden, layout)
+            hidden = self._block(block, mlp, hidden, layout)
         merged = self._merge(hidden)
         return torch.empty_like(merged).index_copy_(0, layout.order, merged)
 
-    def _block(self, block: Any, hidden: Tensor, layout: Layout) -> Tensor:
-        kernels, attention, mlp = self._kernels, block.attn, block.mlp
+    def _block(self, block: Any, mlp: Callable[[Tensor, Tensor], Tensor], hidden: Tensor, layout: Layout) -> Tensor:
+        kernels, attention = self._kernels, block.attn
         qkv = kernels.linear(kernels.norm(hidden, block.norm1), attention.qkv)
         attended = kernels.attend(qkv, self._heads, layout.cos, layout.sin, layout.groups)
         hidden = kernels.linear_plus(attended, attention.proj, hidden)
-        normed = kernels.norm(hidden, block.norm2)
-        inner = kernels.linear_times(normed, mlp.up_proj, kernels.linear(normed, mlp.gate_proj, "silu"))
-        return kernels.linear_plus(inner, mlp.down_proj, hidden)
+        return mlp(kernels.norm(hidden, block.norm2), hidden)
 
     def _merge(self, hidden: Tensor) -> Tensor:
         first, _, second = self._merger.mlp
