@@ -107,7 +107,7 @@ CORE = (
         "tests/device on the GPU",
         240,
         ("torch", "triton", "cores", "server", "pytest"),
-        ("tests/device", "--numprocesses", "8", "--dist", "load"),
+        ("-m", "gpu", "tests/device", "--numprocesses", "8", "--dist", "load"),
     ),
     Item("families_on_cpu", f"{_AT}families:tokens", "the references on this processor", 150, _MODELS, ("cpu",)),
     Item(

@@ -16,7 +16,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import open_device
 from unifiedserve.worker.language.model import LanguageModel
 
-SIZES = Sizes(context=64, batches=(1, 3), chunk=8, picture=(112, 56), copied=1 << 20)
+SIZES = Sizes(context=64, batches=(1, 3), chunk=8, pictures=((112, 56),), copied=1 << 20)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Compile what the launchers launch, without a GPU: prints JSON, a line a kernel and compute capability.
 
-Run in a process of its own, in which Triton's interpreter is not chosen, with an empty cache.
+Run in a process of its own, in which Triton's interpreter is not chosen, with an empty cache. Arguments are a
+capability and a block's bytes of shared memory each: 90:232448.
 """
 
 import contextlib
@@ -19,9 +20,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from unifiedserve.device.triton import paged_attention as paged
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
-from unifiedserve.device.triton.paged_attention import paged_attention
 from unifiedserve.device.triton.rotate_heads import rotate_heads
 from unifiedserve.device.triton.silu_mul import silu_mul
 from unifiedserve.device.triton.store_kv import store_kv
@@ -64,15 +65,16 @@ def type_of(value: Any) -> str:
 
 
 def launch_all(launches: Launches) -> None:
-    for dtype, head_dim in ((torch.bfloat16, 128), (torch.bfloat16, 64), (torch.float32, 128), (torch.float32, 64)):
+    for dtype, head_dim in ((torch.bfloat16, 64), (torch.bfloat16, 128), (torch.bfloat16, 256), (torch.float32, 128)):
         launches.variant = f"{str(dtype).removeprefix('torch.')}, head_dim {head_dim}"
         sizes = Sizes(14, 2, head_dim, 16)
-        case = random_case([(2 * PART_KEYS, 1)], [False], sizes, dtype, torch.Generator())
-        plan = AttentionPlan.of_batch(case.batch(), 7, uploading_to(CPU))
-        paged_attention(case.q, case.keys, case.values, plan, 1.0)
+        case = random_case([(2 * PART_KEYS, 1), (0, 20)], [False, False], sizes, dtype, torch.Generator())
+        rows = paged.tile_rows(dtype, head_dim, paged.shared_bytes(CPU))
+        plan = AttentionPlan.of_batch(case.batch(), 7, uploading_to(CPU), rows)
+        paged.paged_attention(case.q, case.keys, case.values, plan, 1.0)
         qkv, rotation = torch.zeros(1, 18 * head_dim, dtype=dtype), torch.zeros(1, head_dim)
         weight = torch.ones(head_dim, dtype=dtype)
-        store_kv(qkv, rotation, rotation, case.keys, case.values, case.batch().slots, weight, weight, 1e-6)
+        store_kv(qkv, rotation, rotation, case.keys, case.values, case.batch().slots[:1], weight, weight, 1e-6)
     launches.variant = "bfloat16, hidden 3584"
     residual, delta = torch.zeros(1, 3584), torch.zeros(1, 3584, dtype=torch.bfloat16)
     add_rms_norm(residual, delta, delta[0], 1e-6)
@@ -104,9 +106,10 @@ def compiled(launches: Launches, capability: int) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    recorded = Launches()
-    JITFunction.run = lambda kernel, *args, **options: recorded.run(kernel, *args, **options)
-    launch_all(recorded)
-    for capability in map(int, sys.argv[1:]):
+    for capability, shared in (map(int, argument.split(":")) for argument in sys.argv[1:]):
+        recorded = Launches()
+        JITFunction.run = lambda kernel, *args, to=recorded, **options: to.run(kernel, *args, **options)
+        paged.shared_bytes = lambda device, bytes_there=shared: bytes_there
+        launch_all(recorded)
         for line in compiled(recorded, capability):
             print(json.dumps(line), flush=True)

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-CAPABILITIES = (80, 90, 100)
-#: of a block, on GPUs of compute capability 8.6, 8.9 and 12.0, which have the least
-SHARED_BYTES = 99 << 10
+#: bytes of shared memory of a block by compute capability (CUDA's programming guide); 8.6 and 12.0 are as 8.9
+SHARED_BYTES = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10}
 KERNELS = {"_attend", "_merge", "_store_kv", "_add_rms_norm", "_silu_mul", "_rotate_heads"}
 
 
@@ -23,15 +22,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")), "TRITON_DUMP_PTXAS_LOG": "1"}
     script = Path(__file__).with_name("compile_kernels.py")
-    command = [sys.executable, str(script), *map(str, CAPABILITIES)]
+    command = [sys.executable, str(script), *(f"{capability}:{shared}" for capability, shared in SHARED_BYTES.items())]
     output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     return [json.loads(line) for line in output.splitlines()]
 
 
-@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("capability", SHARED_BYTES)
 def test_kernels_compile_and_fit(compiled: list[dict[str, Any]], capability: int) -> None:
     kernels = [kernel for kernel in compiled if kernel["capability"] == capability]
     assert {kernel["kernel"] for kernel in kernels} == KERNELS
     assert all(kernel["cubin_bytes"] for kernel in kernels)
-    assert [kernel for kernel in kernels if kernel["shared_bytes"] > SHARED_BYTES] == []
+    assert [kernel for kernel in kernels if kernel["shared_bytes"] > SHARED_BYTES[capability]] == []
     assert [kernel for kernel in kernels if kernel["spill_bytes"]] == []

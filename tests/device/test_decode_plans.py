@@ -128,24 +128,25 @@ def test_a_plan_of_the_host_is_one_upload(device: torch.device) -> None:
     plan = plans.AttentionPlan.of_batch(case.batch(), 3, upload)
     assert len(uploads) == 1
     assert uploads[0].is_contiguous()
-    arrays = (plan.parts, plan.merges, plan.limits, plan.pages)
-    assert [array.dtype for array in arrays] == [torch.int32] * 4
-    assert [array.data_ptr() % 16 for array in arrays] == [0] * 4
+    assert plan.singles == 6
+    arrays = (plan.parts, plan.parts[plan.singles :], plan.merges, plan.limits, plan.pages)
+    assert [array.dtype for array in arrays] == [torch.int32] * 5
+    assert [array.data_ptr() % 16 for array in arrays] == [0] * 5
     assert all(array.is_contiguous() for array in arrays)
     assert plan.limits.tolist() == [3 * PART + 1, *range(6, 13), PART + 1]
     assert plan.pages.tolist() == case.batch().kv_page_indices.tolist()
     assert plan.parts[:, 4:6].tolist() == [
         *([part * PART, min((part + 1) * PART, 3 * PART + 1)] for part in range(4)),
-        [0, 12],
         [0, PART],
         [PART, PART + 1],
+        [0, 12],
     ]
     assert plan.merges.tolist() == [[0, 0, 1, 4], [8, 4, 1, 2]]
 
 
 def test_parts_may_have_another_size(device: torch.device) -> None:
     case = random_case([(3 * PART, 1)], [False], Sizes(6, 2, 16, 16), torch.float32, torch.Generator().manual_seed(0))
-    plan = plans.AttentionPlan.of_batch(case.batch(), 3, uploading_to(device), 2 * PART)
+    plan = plans.AttentionPlan.of_batch(case.batch(), 3, uploading_to(device), part_keys=2 * PART)
     assert len(plan.parts) == 2
     q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
     out = paged.paged_attention(q, keys, values, plan, 0.25)

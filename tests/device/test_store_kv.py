@@ -53,7 +53,7 @@ def test_equals_transformers(
     q, k, v = wide.split([q_heads, kv_heads, kv_heads], dim=1)
     if norms:
         q, k = (rms_norm(x, (head_dim,), weight.float(), EPSILON) for x, weight in zip((q, k), norms, strict=True))
-    rotate = transformers.models.qwen3_next.modeling_qwen3_next.apply_rotary_pos_emb
+    rotate = transformers.models.qwen3_5.modeling_qwen3_5.apply_rotary_pos_emb
     q, k = rotate(q, k, cosine, sine, unsqueeze_dim=1)
 
     keys, values = keys.to(device), values.to(device)
@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_refused(device: torch.device) -> None:
         (qkv[:, :64].contiguous(), rotation, rotation, keys, values, slots),
         (qkv, rotation.repeat(1, 2), rotation.repeat(1, 2), keys, values, slots),
         (qkv, rotation[:, ::2], rotation[:, ::2], keys, values, slots),
-        (qkv, rotation, rotation, keys, values.contiguous(), slots),
+        (qkv, rotation, rotation, keys, values.mT.contiguous().mT, slots),
         (qkv, rotation, rotation, keys, values[:1], slots),
         (qkv, rotation, rotation, keys, values, slots[:2]),
         (qkv, rotation, rotation, keys, values, slots, weight),

@@ -19,6 +19,7 @@ from flashcodec import PatchLayout
 from ipc_buffers import PagePool
 from unifiedserve.device.cpu import CPU, linear
 from unifiedserve.device.cpu.modules import in_panels
+from unifiedserve.device.cpu.vision import CpuVision
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
@@ -199,9 +200,11 @@ def test_linear_layers_with_what_follows(by: str, dtype: torch.dtype, monkeypatc
 def test_many_units_go_in_parts(
     patches: int, adapter: LanguageAdapter, hf: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vision_tower, "PATCHES", patches)
+    monkeypatch.setattr(CpuVision, "rows_at_once", patches)
     units: Units = [(plan("image", 5, 4), 1), (plan("video", 3, 3, 5), 5), (plan("image", 2, 1), 1)]
-    sizes = [[n for p, count in part for n in count * [p.patches_per_unit]] for part in vision_tower._parts(units)]
+    sizes = [
+        [n for p, count in part for n in count * [p.patches_per_unit]] for part in vision_tower._parts(units, patches)
+    ]
     assert [n for part in sizes for n in part] == [80, *5 * [36], 8]
     assert all(len(part) == 1 or sum(part) <= patches for part in sizes)
     assert all(sum(one) + two[0] > patches for one, two in itertools.pairwise(sizes))

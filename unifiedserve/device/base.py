@@ -152,6 +152,9 @@ class SideStream(Protocol):
 class VisionKernels(Protocol):
     """The steps of a vision encoder; hidden states are [N, width]."""
 
+    rows_at_once: int
+    """How large N may be for these steps to be quick; an encoder takes more rows in parts."""
+
     def check_dtype(self, dtype: torch.dtype) -> None:
         """Raise ConfigError for a dtype that the kernels do not know."""
 

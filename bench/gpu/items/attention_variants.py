@@ -21,8 +21,14 @@ from torch.nn.attention.bias import causal_lower_right
 from bench.gpu.figures import Figures
 from bench.gpu.stopwatch import seconds
 from unifiedserve.attention.base import RaggedBatch, Span
-from unifiedserve.device.triton.attention_plan import PART_KEYS, TILE_ROWS, AttentionPlan
-from unifiedserve.device.triton.paged_attention import Blocks, blocks_of, paged_attention
+from unifiedserve.device.triton.attention_plan import PART_KEYS, SINGLE_ROWS, AttentionPlan
+from unifiedserve.device.triton.paged_attention import (
+    WGMMA_SHARED,
+    Blocks,
+    blocks_of,
+    paged_attention,
+    tile_rows,
+)
 
 PROCESSES = 14
 #: keys of a block that decode is measured with for each size of its parts
@@ -61,8 +67,15 @@ class Case(NamedTuple):
     new: int
 
 
-class Variant(NamedTuple):
+class Kind(NamedTuple):
+    """What is compiled once: the kernel's sizes, and the rows of its tiles."""
+
     blocks: Blocks
+    rows: int
+
+
+class Variant(NamedTuple):
+    kind: Kind
     part_keys: int
 
 
@@ -78,23 +91,23 @@ Clock = Callable[[Callable[[int], object]], float]
 def measure(figures: Figures) -> None:
     """Compile all variants by processes, then time those that compile."""
     shape = Shape()
-    kinds = list(dict.fromkeys(variant.blocks for case in CASES for variant in variants(case, shape)))
+    kinds = list(dict.fromkeys(variant.kind for case in CASES for variant in variants(case, shape)))
     begin = time.perf_counter()
-    errors: dict[Blocks, str] = {}
+    errors: dict[Kind, str] = {}
     with ProcessPoolExecutor(
         min(PROCESSES, os.cpu_count() or 1), multiprocessing.get_context("spawn"), initializer=_one_thread
     ) as pool:
-        tasks = {pool.submit(compiled, blocks, shape): blocks for blocks in kinds}
+        tasks = {pool.submit(compiled, kind, shape): kind for kind in kinds}
         for task in as_completed(tasks):
             if (error := task.result()) is not None:
                 errors[tasks[task]] = error
-                told = [{**blocks._asdict(), "error": error} for blocks, error in errors.items()]
+                told = [{**_numbers(kind), "error": error} for kind, error in errors.items()]
                 figures.add(not_compiled=told)
     figures.add(kinds=len(kinds), compile_s=time.perf_counter() - begin)
     sweep(figures, CASES, shape, errors, seconds)
 
 
-def sweep(figures: Figures, cases: tuple[Case, ...], shape: Shape, errors: dict[Blocks, str], clock: Clock) -> None:
+def sweep(figures: Figures, cases: tuple[Case, ...], shape: Shape, errors: dict[Kind, str], clock: Clock) -> None:
     """Time the variants of each case but those with an error; rows are told sorted, with the best of each case."""
     rows, best, reference = list[dict[str, Any]](), dict[str, dict[str, Any]](), dict[str, float]()
     for case in cases:
@@ -103,9 +116,9 @@ def sweep(figures: Figures, cases: tuple[Case, ...], shape: Shape, errors: dict[
         reference[case.name] = 1e6 * clock(problem.theirs)
         expected = problem.theirs(0)
         for variant in variants(case, shape):
-            if variant.blocks in errors:
+            if variant.kind in errors:
                 continue
-            row = {"case": case.name, **variant.blocks._asdict(), "part_keys": variant.part_keys}
+            row = {"case": case.name, **_numbers(variant.kind), "part_keys": variant.part_keys}
             try:
                 row |= _timed(problem, variant, expected, clock)
             except torch.AcceleratorError:
@@ -140,41 +153,26 @@ def _order(row: dict[str, Any]) -> tuple[str, float]:
 
 
 def variants(case: Case, shape: Shape) -> Iterator[Variant]:
-    """Return the variants of a case, today's first, and then what is likeliest to be best.
-
-    Loops that are not `ahead` have one block under way, however many stages; of the other sizes only those are left out
-    whose buffers no GPU has room for, or whose warps have no rows.
-    """
-    rows, today = TILE_ROWS, blocks_of(shape.dtype, shape.head_dim, TILE_ROWS)
-    yield Variant(today, PART_KEYS)
+    """Return the variants of a case: today's first, then all whose buffers fit and whose warps have rows."""
     if case.new > 1:
-        yield Variant(today._replace(warps=4), PART_KEYS)
-        yield Variant(today._replace(warps=4, stages=3), PART_KEYS)
-        yield Variant(today._replace(split=True), PART_KEYS)
+        today = tile_rows(shape.dtype, shape.head_dim, WGMMA_SHARED)
+        yield Variant(Kind(blocks_of(shape.dtype, shape.head_dim, today, WGMMA_SHARED), today), PART_KEYS)
         for keys, rows, split, stages in itertools.product((64, 128, 32), (128, 64), (True, False), (3, 2, 4)):
-            if keys == 32 and (rows == 128 or not split):
-                continue
-            for warps in (8,) if rows * keys > 4096 else (4, 8):
-                if _fits(blocks := Blocks(rows, keys, warps, stages, split, ahead=True), shape):
-                    yield Variant(blocks, PART_KEYS)
+            for warps in (8,) if rows == 128 else (4, 8):
+                if _fits(blocks := Blocks(keys, warps, stages, split), rows, shape):
+                    yield Variant(Kind(blocks, rows), PART_KEYS)
         return
-    yield Variant(today, 512)
-    yield Variant(today._replace(stages=3), PART_KEYS)
-    yield Variant(Blocks(16, 64, 4, 2), PART_KEYS)
-    for keys, rows, stages in itertools.product((64, 32, 128), (16, 64), (3, 4, 2)):
-        for warps in (2, 4) if rows == 16 else (4, 8):
-            for split in (False, True):
-                blocks = Blocks(rows, keys, warps, stages, split, ahead=True)
-                if not _fits(blocks, shape) or (split and (stages == 2 or warps == 8 or keys == 128)):
-                    continue
-                for part_keys in PARTS if stages == 3 and warps == 4 else (512,):
-                    yield Variant(blocks, part_keys)
+    yield Variant(Kind(blocks_of(shape.dtype, shape.head_dim, SINGLE_ROWS), SINGLE_ROWS), PART_KEYS)
+    for keys, stages, warps, split in itertools.product((64, 32, 128), (3, 4, 2), (2, 4), (False, True)):
+        if _fits(blocks := Blocks(keys, warps, stages, split), SINGLE_ROWS, shape):
+            for part_keys in PARTS if stages == 3 and warps == 4 else (512,):
+                yield Variant(Kind(blocks, SINGLE_ROWS), part_keys)
 
 
-def _fits(blocks: Blocks, shape: Shape) -> bool:
+def _fits(blocks: Blocks, rows: int, shape: Shape) -> bool:
     """Tell whether the queries and the stages' keys and values fit into an H100's shared memory."""
     width = shape.head_dim * shape.dtype.itemsize
-    return width * (blocks.rows + 2 * blocks.stages * blocks.keys) <= 227 << 10
+    return width * (rows + 2 * blocks.stages * blocks.keys) <= WGMMA_SHARED
 
 
 class Problem:
@@ -211,13 +209,12 @@ class Problem:
 
     def by(self, variant: Variant) -> Callable[[int], Tensor]:
         """Return attention in a layer by a variant."""
-        rows = variant.blocks.rows
-        groups = self._shape.groups
-        plan = AttentionPlan.of_batch(self._batch, groups, self._upload, variant.part_keys, rows)
+        blocks, rows = variant.kind
+        plan = AttentionPlan.of_batch(self._batch, self._shape.groups, self._upload, rows, variant.part_keys)
 
         def ours(number: int) -> Tensor:
             layer = self._cache[:, number % self._layers]
-            return paged_attention(self._q, layer[:, 0], layer[:, 1], plan, self._shape.scale, blocks=variant.blocks)
+            return paged_attention(self._q, layer[:, 0], layer[:, 1], plan, self._shape.scale, blocks=blocks)
 
         return ours
 
@@ -237,16 +234,21 @@ class Problem:
         return host.to(self._shape.device)
 
 
-def compiled(blocks: Blocks, shape: Shape) -> str | None:
-    """Launch a variant once, on a sequence of two pages, and return why it cannot be, if so."""
+def compiled(kind: Kind, shape: Shape) -> str | None:
+    """Launch a kind once, on a short sequence, and return why it cannot be, if so."""
+    tiny = Case("tiny", 1, 1 if kind.rows == SINGLE_ROWS else 2)
     try:
-        problem = Problem(Case("tiny", 1, 1), dataclasses.replace(shape, context=2 * shape.page - 1, working_set=0))
-        problem.by(Variant(blocks, PART_KEYS))(0)
+        problem = Problem(tiny, dataclasses.replace(shape, context=2 * shape.page - 2, working_set=0))
+        problem.by(Variant(kind, PART_KEYS))(0)
         if shape.device == "cuda":
             torch.cuda.synchronize()
     except Exception as error:
         return _one_line(error)
     return None
+
+
+def _numbers(kind: Kind) -> dict[str, Any]:
+    return {"rows": kind.rows, **kind.blocks._asdict()}
 
 
 def _one_thread() -> None:

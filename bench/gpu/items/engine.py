@@ -106,18 +106,21 @@ def dummy(figures: Figures, device: str, shape: str) -> None:
     with served(folder, device, "--load-format", "dummy", "--dtype", "bfloat16", *NO_CACHES) as daemon:
         figures.add(ready_s=time.perf_counter() - start)
         small, large = (daemon.upload(carried_clip(name)) for name in ("telescope.mp4", "large.mp4"))
-        for name, clip in (("first", small), ("again", small), ("large", large), ("large, again", large)):
-            answer = daemon.ask(QUESTION, clip, frames=64, tokens=128)
-            figures.add(**{name: _stages(daemon, answer)})
+        for number, (clip, frames) in enumerate([(small, 64)] * 3 + [(large, 32)] * 3):
+            answer = daemon.ask(QUESTION, clip, frames=frames, tokens=128)
+            figures.add(**{f"question {number}": _stages(daemon, answer)})
 
 
 def _stages(daemon: Served, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer's figures and the milliseconds of each kind of event in its timeline, by stage."""
-    sums: dict[str, float] = defaultdict(float)
+    """Return an answer's figures, and of each kind of event how often it was, for how long, and the longest one."""
+    spans: dict[str, list[float]] = defaultdict(list)
     for event in daemon.trace(answer["id"]):
         if event.get("ph") == "X":
-            sums[f"{event['cat']}_{event['name']}_ms"] += event["dur"] / 1e3  # vision's spans are called decode, too
-    return {key: answer[key] for key in ("seconds", "prompt_tokens", "tokens")} | dict(sums)
+            spans[f"{event['cat']}_{event['name']}"].append(event["dur"] / 1e3)  # vision's are called decode, too
+    found: dict[str, Any] = {key: answer[key] for key in ("seconds", "prompt_tokens", "tokens")}
+    for name, durations in spans.items():
+        found |= {f"{name}_ms": sum(durations), f"{name}_times": len(durations), f"{name}_longest_ms": max(durations)}
+    return found
 
 
 def _text(answer: Future[dict[str, Any]]) -> str:

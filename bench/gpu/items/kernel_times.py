@@ -20,7 +20,7 @@ from bench.gpu.stopwatch import copy_bandwidth, seconds
 from unifiedserve.attention.base import RaggedBatch, Span
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
-from unifiedserve.device.triton.paged_attention import paged_attention
+from unifiedserve.device.triton.paged_attention import paged_attention, shared_bytes, tile_rows
 from unifiedserve.device.triton.silu_mul import silu_mul
 from unifiedserve.device.triton.store_kv import store_kv
 
@@ -120,10 +120,10 @@ def attention(report: Report, case: str, sequences: int, new: int) -> None:
 
 def plans(batch: RaggedBatch, tables: Tensor) -> dict[str, AttentionPlan]:
     """Return the plans to measure, by what a row's case says of them; but for decode there is one."""
-    found = {"": AttentionPlan.of_batch(batch, GROUPS, upload)}
+    found = {"": AttentionPlan.of_batch(batch, GROUPS, upload, tile_rows(DTYPE, HEAD_DIM, shared_bytes(CUDA)))}
     if len(batch.kv_lens) == int(batch.qo_indptr[-1]):
         lengths, rows = upload(batch.kv_lens.int()), upload(tables.int())
-        found[f", parts of {2 * PART_KEYS}"] = AttentionPlan.of_batch(batch, GROUPS, upload, 2 * PART_KEYS)
+        found[f", parts of {2 * PART_KEYS}"] = AttentionPlan.of_batch(batch, GROUPS, upload, part_keys=2 * PART_KEYS)
         found[f", recorded for {4 * CONTEXT}"] = AttentionPlan.of_rows(lengths, rows, 4 * CONTEXT, GROUPS)
     return found
 

@@ -30,12 +30,12 @@ GREEDY = SamplingParams(temperature=0)
 
 @dataclass(frozen=True)
 class Sizes:
-    """Tokens before a step's own, decode's batches, prefill's chunk, the picture's width and height, bytes copied."""
+    """Tokens before a step's own, decode's batches, prefill's chunk, pictures' widths and heights, bytes copied."""
 
     context: int = 4096
     batches: tuple[int, ...] = (1, 8, 64)
     chunk: int = 512
-    picture: tuple[int, int] = (896, 448)  # 2048 patches of 14 pixels
+    pictures: tuple[tuple[int, int], ...] = ((896, 448), (1792, 896))  # 2048 and 8192 patches of 14 pixels
     copied: int = 1 << 30
 
 
@@ -93,7 +93,8 @@ def measure_folder(figures: Figures, folder: Path, device: Device, sizes: Sizes)
     for batch in sizes.batches:
         decode(report, model, batch, sizes.context, bandwidth)
     prefill(report, model, sizes.context, sizes.chunk)
-    encode(report, adapter, folder, *sizes.picture)
+    for picture in sizes.pictures:
+        encode(report, adapter, folder, *picture)
 
 
 def decode(report: Report, model: LanguageModel, batch: int, context: int, bandwidth: float) -> None:

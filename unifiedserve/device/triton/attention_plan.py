@@ -10,13 +10,14 @@ from torch import Tensor
 
 from unifiedserve.attention.base import CrossSpan, RaggedBatch
 
-#: queries of a program, one a token and head: the rows of one wgmma (sm_90) or of a warpgroup's four mma (sm_80), which
-#: all a program's threads share; decode leaves most of them empty, but waits for memory and not for them
+#: rows of a tile, one for each token and head, of a sequence with one new token: the least that a product takes
+SINGLE_ROWS = 16
+#: rows of other tiles, or twice as many: those of one wgmma (sm_90), or of a warpgroup's four mma (sm_80)
 TILE_ROWS = 64
 #: keys of a part: few enough that one long sequence fills many multiprocessors, and so many that writing and merging a
 #: part's outputs costs little beside reading its keys and values
 PART_KEYS = 256
-#: numbers of 16 bytes: Triton compiles a kernel anew for arrays that begin elsewhere
+#: numbers of 16 bytes: Triton compiles a kernel anew for arrays that begin elsewhere (so parts have 8 numbers)
 ALIGNED = 4
 
 Ints = npt.NDArray[np.integer]
@@ -28,12 +29,13 @@ class AttentionPlan:
     """The programs of the attention kernel for one step, the same for all layers; arrays on the device.
 
     A *tile* is as many successive tokens of one sequence as fill `tile_rows`, with all `groups` query heads of one
-    key/value head. A sequence whose new tokens are one tile, as in decode, has its keys split into *parts* at multiples
-    of PART_KEYS, which are merged afterwards; longer ones have tiles enough. So what a token's programs are depends on
-    its own sequence alone.
+    key/value head; a sequence's only new token has a tile of SINGLE_ROWS. A sequence whose new tokens are one tile, as
+    in decode, has its keys split into *parts* at multiples of PART_KEYS, which are merged afterwards; longer ones have
+    tiles enough. So what a token's programs are depends on its own sequence alone.
 
-    parts   int32 [N, 7]  the tile's first row in the batch, its tokens, the first one's position, where the sequence's
-                          pages begin, the part's keys [begin, end), its first row of partial outputs; -1: the only part
+    parts   int32 [N, 8]  the tile's first row in the batch, its tokens, the first one's position, where the sequence's
+                          pages begin, the part's keys [begin, end), its first row of partial outputs (-1: the only
+                          part), nothing; the first `singles` are of sequences with one new token
     merges  int32 [M, 4]  row in the batch, first row of partial outputs, distance to the next part's, number of parts;
                           none: nothing to merge
     limits  int32 [T]     the first key that each token does not see
@@ -46,14 +48,15 @@ class AttentionPlan:
     merges: Tensor
     limits: Tensor
     pages: Tensor
+    singles: int
     partial_rows: int
     groups: int
-    scratch: Tensor | None = None
     tile_rows: int = TILE_ROWS
+    scratch: Tensor | None = None
 
     @staticmethod
     def of_batch(
-        batch: RaggedBatch, groups: int, upload: Upload, part_keys: int = PART_KEYS, tile_rows: int = TILE_ROWS
+        batch: RaggedBatch, groups: int, upload: Upload, tile_rows: int = TILE_ROWS, part_keys: int = PART_KEYS
     ) -> "AttentionPlan":
         """Plan self-attention of a batch, whose arrays are in host memory; sequences may have no rows in it."""
         rows, kv_lens = batch.qo_indptr.numpy(), batch.kv_lens.numpy()
@@ -64,7 +67,7 @@ class AttentionPlan:
                 limits[rows[sequence] : rows[sequence + 1]] = own.numpy()
         first_pages = batch.kv_page_indptr.numpy()[:-1]
         pages = batch.kv_page_indices.numpy()
-        return _plan(counts, kv_lens, first_pages, limits, pages, groups, upload, part_keys, tile_rows)
+        return _plan(counts, kv_lens, first_pages, limits, pages, groups, upload, tile_rows, part_keys)
 
     @staticmethod
     def of_rows(
@@ -90,25 +93,30 @@ class AttentionPlan:
             begin,
             end,
             torch.where(several, rows[:, None] * parts + part, -1),
+            torch.zeros_like(begin),
         )
         merged = torch.where(split > 1, split, 0)
         return AttentionPlan(
-            parts=torch.stack([column.expand(begin.shape) for column in columns], -1).view(-1, 7),
+            parts=torch.stack([column.expand(begin.shape) for column in columns], -1).view(-1, 8),
             merges=torch.stack([rows, rows * parts, torch.ones_like(rows), merged], -1),
             limits=lengths,
             pages=table.view(-1),
+            singles=len(rows) * parts,
             partial_rows=len(rows) * parts,
             groups=groups,
             scratch=scratch,
         )
 
     @staticmethod
-    def of_spans(spans: Sequence[CrossSpan], groups: int, upload: Upload) -> "AttentionPlan":
+    def of_spans(
+        spans: Sequence[CrossSpan], groups: int, upload: Upload, tile_rows: int = TILE_ROWS
+    ) -> "AttentionPlan":
         """Plan cross-attention: each span is a sequence all of whose keys are seen, and each key is a page."""
         counts = np.array([span.last - span.first for span in spans])
         lengths = np.array([len(span.rows) for span in spans])
         pages = np.concatenate([span.rows.numpy() for span in spans])
-        return _plan(counts, lengths, np.cumsum(lengths) - lengths, np.repeat(lengths, counts), pages, groups, upload)
+        firsts, limits = np.cumsum(lengths) - lengths, np.repeat(lengths, counts)
+        return _plan(counts, lengths, firsts, limits, pages, groups, upload, tile_rows)
 
 
 def tokens_of_tile(groups: int, tile_rows: int = TILE_ROWS) -> int:
@@ -139,8 +147,8 @@ def _plan(
     pages: Ints,
     groups: int,
     upload: Upload,
+    tile_rows: int,
     part_keys: int = PART_KEYS,
-    tile_rows: int = TILE_ROWS,
 ) -> AttentionPlan:
     """Plan sequences of so many new tokens back to back, the last of `kv_lens` ones."""
     size = tokens_of_tile(groups, tile_rows)
@@ -164,13 +172,16 @@ def _plan(
         part * part_keys,
         np.where(whole, end[tile], np.minimum((part + 1) * part_keys, end[tile])),
         np.where(whole, -1, base[tile] + part * tokens[tile]),
+        np.zeros_like(part),
     )
+    single = counts[sequence[tile]] == 1
     merged = tokens * (split > 1)
     tile, token = np.repeat(np.arange(len(first)), merged), _within(merged)
     merges = (first[tile] + token, base[tile] + token, tokens[tile], split[tile])
 
-    arrays = np.stack(parts, axis=1), np.stack(merges, axis=1), limits, pages
-    return AttentionPlan(*_uploaded(arrays, upload), int(rows.sum()), groups, tile_rows=tile_rows)
+    ordered = np.argsort(~single, kind="stable")
+    arrays = np.stack(parts, axis=1)[ordered], np.stack(merges, axis=1), limits, pages
+    return AttentionPlan(*_uploaded(arrays, upload), int(single.sum()), int(rows.sum()), groups, tile_rows)
 
 
 def _uploaded(arrays: tuple[Ints, Ints, Ints, Ints], upload: Upload) -> tuple[Tensor, Tensor, Tensor, Tensor]:

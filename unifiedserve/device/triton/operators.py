@@ -1,6 +1,7 @@
 """The kernels of this folder, as a device's operators."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 from torch import Tensor
 
@@ -8,7 +9,7 @@ from unifiedserve.attention import CrossSpan, RaggedBatch
 from unifiedserve.device.cuda.operators import PlannedAttention
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import AttentionPlan, Upload, scratch_of_rows
-from unifiedserve.device.triton.paged_attention import paged_attention
+from unifiedserve.device.triton.paged_attention import paged_attention, shared_bytes, tile_rows
 from unifiedserve.device.triton.rotate_heads import rotate_heads
 from unifiedserve.device.triton.silu_mul import silu_mul
 from unifiedserve.device.triton.store_kv import store_kv
@@ -23,18 +24,23 @@ class TritonAttention:
         self._upload = upload
 
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
-        return _planned(AttentionPlan.of_batch(batch, groups, self._upload))
+        return _planned(lambda rows: AttentionPlan.of_batch(batch, groups, self._upload, rows))
 
     def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor) -> PlannedAttention:
-        return _planned(AttentionPlan.of_rows(lengths, table, context, groups, scratch))
+        plan = AttentionPlan.of_rows(lengths, table, context, groups, scratch)
+        return _planned(lambda rows: plan)  # tiles of one token
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
-        return _planned(AttentionPlan.of_spans(spans, groups, self._upload))
+        return _planned(lambda rows: AttentionPlan.of_spans(spans, groups, self._upload, rows))
 
 
-def _planned(plan: AttentionPlan) -> PlannedAttention:
+def _planned(plan: Callable[[int], AttentionPlan]) -> PlannedAttention:
+    """Return attention by what `plan` makes for tiles of so many rows, which the queries' type and width decide."""
+    plan = cache(plan)
+
     def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
-        return paged_attention(q, keys, values, plan, scale, window)
+        rows = tile_rows(q.dtype, q.shape[2], shared_bytes(q.device))
+        return paged_attention(q, keys, values, plan(rows), scale, window)
 
     return attend
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from unifiedserve.device.triton.attention_plan import AttentionPlan, partial_floats
+from unifiedserve.device.triton.attention_plan import SINGLE_ROWS, TILE_ROWS, AttentionPlan, partial_floats
 
 #: elements of a block of keys: of 16 bits, two blocks of keys and of values and the queries fit into LEAST_SHARED; of
 #: float32, a product's factors into registers
@@ -25,38 +25,40 @@ NO_LIMIT = tl.constexpr((1 << 31) - 1)
 #: bytes of shared memory that a program may have, by compute capability, and where it is another (8.6, 8.9, 12.0)
 SHARED_BYTES = {(8, 0): 163 << 10, (9, 0): 227 << 10, (10, 0): 227 << 10, (10, 3): 227 << 10}
 LEAST_SHARED = 99 << 10
+WGMMA_SHARED = 227 << 10  # where products read both factors from it
 
 
 class Blocks(NamedTuple):
-    """A program's sizes: rows of queries, keys of a block, warps, and how many stages its loop has.
+    """A program's sizes: keys of a block, warps, and how many stages its loop has.
 
-    If `split`, blocks that every row sees whole go without masks; if `ahead`, the next block's page numbers are
-    loaded before they are needed, so that no load of the loop waits for another of the same block.
+    If `split`, blocks that every row sees whole go without masks.
     """
 
-    rows: int
     keys: int
     warps: int
     stages: int
-    split: bool = False
-    ahead: bool = False
+    split: bool
+
+
+def tile_rows(dtype: torch.dtype, head_dim: int, shared: int = LEAST_SHARED) -> int:
+    """Return how many rows the tiles of plans are to have, so that a program's sums fit into registers."""
+    return 2 * TILE_ROWS if dtype.itemsize == 2 and head_dim <= 128 and shared >= WGMMA_SHARED else TILE_ROWS
 
 
 def blocks_of(dtype: torch.dtype, head_dim: int, rows: int, shared: int = LEAST_SHARED) -> Blocks:
     """Return the sizes of programs whose tiles have so many rows, with so many bytes of shared memory."""
     block_dim = max(16, triton.next_power_of_2(head_dim))
-    head_bytes = block_dim * dtype.itemsize
-    return Blocks(
-        rows,
-        keys=min(64, max(16, BLOCK_ELEMENTS[dtype] // block_dim)),
-        warps=4 if head_bytes <= 128 else 8 if head_bytes <= 512 else 16,  # else registers spill
-        stages=2 if head_bytes <= 512 else 1,
-    )
+    keys = min(64, max(16, BLOCK_ELEMENTS[dtype] // block_dim))
+    if rows < TILE_ROWS:
+        return Blocks(keys, warps=4, stages=3, split=False)
+    if dtype == torch.float32:  # its products are made of sums in registers
+        return Blocks(keys, warps=8 if block_dim <= 64 else 16, stages=2, split=False)
+    return Blocks(keys, warps=8, stages=3 if shared > LEAST_SHARED else 2, split=True)
 
 
-def block_rows(plan: AttentionPlan) -> int:
-    """Return how many rows a program has for a plan's tiles: a product takes no fewer than 16."""
-    return max(16, plan.tile_rows, int(triton.next_power_of_2(plan.groups)))
+def block_rows(rows: int, groups: int) -> int:
+    """Return how many rows a program has for tiles of so many, or of one token's heads if these are more."""
+    return max(rows, int(triton.next_power_of_2(groups)))
 
 
 def shared_bytes(device: torch.device) -> int:
@@ -84,24 +86,23 @@ def paged_attention(
     of the same dtype, one of BLOCK_ELEMENTS; returns the same as q. Products are summed in float32, those of
     float32 without TF32. A token sees the keys before its limit, of which a `window` leaves those less than so many
     positions before it; what sees none is 0. `scale` is positive. `blocks` are the kernel's sizes, if not those of
-    `blocks_of`: of as many rows as a tile of the plan has, and keys of which parts are multiples. Raises ValueError if
-    dtypes, heads, strides or rows are others.
+    `blocks_of`, and have keys of which parts are multiples. Raises ValueError if dtypes, heads or strides are others.
     """
     _check(q, keys, values, plan)
     q_heads, head_dim = q.shape[1:]
     out = torch.empty_like(q)
     partial_out, partial_lse = _partials(q, plan)
     block_dim = max(16, triton.next_power_of_2(head_dim))
-    if blocks is None:
-        blocks = blocks_of(q.dtype, head_dim, block_rows(plan), shared_bytes(q.device))
-    elif blocks.rows != block_rows(plan):
-        raise ValueError(f"blocks of {blocks.rows} rows do not fit a plan whose tiles have {block_rows(plan)}")
-    if len(plan.parts):
-        _attend[len(plan.parts), keys.shape[2]](
+    for parts, rows in ((plan.parts[: plan.singles], SINGLE_ROWS), (plan.parts[plan.singles :], plan.tile_rows)):
+        if not len(parts):
+            continue
+        rows = block_rows(rows, plan.groups)
+        sizes = blocks or blocks_of(q.dtype, head_dim, rows, shared_bytes(q.device))
+        _attend[len(parts), keys.shape[2]](
             q,
             keys,
             values,
-            plan.parts,
+            parts,
             plan.pages,
             plan.limits,
             out,
@@ -113,14 +114,13 @@ def paged_attention(
             PAGE_SIZE=keys.shape[1],
             GROUPS=plan.groups,
             HEAD_DIM=head_dim,
-            BLOCK_ROWS=blocks.rows,
-            BLOCK_KEYS=blocks.keys,
+            BLOCK_ROWS=rows,
+            BLOCK_KEYS=sizes.keys,
             BLOCK_DIM=block_dim,
-            SPLIT=blocks.split,
-            AHEAD=blocks.ahead,
-            WINDOWED=blocks.split and window is not None,
-            num_warps=blocks.warps,
-            num_stages=blocks.stages,
+            SPLIT=sizes.split,
+            WINDOWED=sizes.split and window is not None,
+            num_warps=sizes.warps,
+            num_stages=sizes.stages,
         )
     if len(plan.merges):
         _merge[len(plan.merges), q_heads](
@@ -181,11 +181,10 @@ def _attend(
     BLOCK_KEYS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
     SPLIT: tl.constexpr,
-    AHEAD: tl.constexpr,
     WINDOWED: tl.constexpr,
 ):
     """Let one tile attend to one part of its keys with the heads of one key/value head; `scale` is for powers of 2."""
-    part = parts + tl.program_id(0) * 7
+    part = parts + tl.program_id(0) * 8
     tokens = tl.load(part + 1)
     if tokens == 0:  # beyond a row's length; nobody merges what is not stored here
         return
@@ -247,7 +246,6 @@ def _attend(
                 BLOCK_KEYS,
                 HEAD_DIM < BLOCK_DIM,
                 True,
-                AHEAD,
             )
         highest, total, sums = _attend_to(
             highest,
@@ -272,7 +270,6 @@ def _attend(
             BLOCK_KEYS,
             HEAD_DIM < BLOCK_DIM,
             False,
-            AHEAD,
         )
     highest, total, sums = _attend_to(
         highest,
@@ -297,7 +294,6 @@ def _attend(
         BLOCK_KEYS,
         HEAD_DIM < BLOCK_DIM,
         True,
-        AHEAD,
     )
 
     total = tl.where(total == 0.0, 1.0, total)  # of a row that sees no key of this part
@@ -334,26 +330,19 @@ def _attend_to(
     BLOCK_KEYS: tl.constexpr,
     PADDED: tl.constexpr,
     MASKED: tl.constexpr,
-    AHEAD: tl.constexpr,
 ):
     """Take the blocks from `first` to `last` into a tile's highest scores, unscaled, and its sums.
 
     Numbers are rounded alike whether MASKED or not: where a compiler might fuse products and sums, they are fused here.
     """
     lanes = tl.arange(0, BLOCK_KEYS)
-    page = tl.zeros([BLOCK_KEYS], tl.int32)
-    if AHEAD:
-        page = _page_numbers(pages, first + lanes, begin, tl.minimum(end, last), PAGE_SIZE)
+    # of the next block while one is computed: else its keys and values would wait for their pages
+    page = _page_numbers(pages, first + lanes, begin, tl.minimum(end, last), PAGE_SIZE)
     for block in range(first, last, BLOCK_KEYS):
         # whatever lies in other slots, NaN too, is not read
         key = block + lanes
         present = (key >= begin) & (key < end)
-        if AHEAD:
-            following = _page_numbers(pages, key + BLOCK_KEYS, begin, tl.minimum(end, last), PAGE_SIZE)
-        elif MASKED:
-            page = _page_numbers(pages, key, begin, end, PAGE_SIZE)
-        else:
-            page = tl.load(pages + key // PAGE_SIZE)
+        following = _page_numbers(pages, key + BLOCK_KEYS, begin, tl.minimum(end, last), PAGE_SIZE)
         slots = page.to(tl.int64) * page_stride + key % PAGE_SIZE * token_stride
         offsets = slots[:, None] + dims[None, :]
         k = _stored(keys + offsets, present, in_head, PADDED, MASKED)
@@ -369,8 +358,7 @@ def _attend_to(
         v = _stored(values + offsets, present, in_head, PADDED, MASKED)
         sums = tl.dot(weights.to(v.dtype), v, sums * decay[:, None], input_precision="ieee")
         highest = higher
-        if AHEAD:
-            page = following
+        page = following
     return highest, total, sums
 
 

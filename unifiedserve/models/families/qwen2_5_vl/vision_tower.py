@@ -23,8 +23,6 @@ from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
     window_layout,
 )
 
-PATCHES = 2048  # patches in one go, if units are not larger: what lies between two products stays in the cache
-
 
 class VisionTower:
     """A vision tower over `modules`, transformers' own, whose parameters are used in place.
@@ -63,7 +61,7 @@ class VisionTower:
     @torch.inference_mode()
     def __call__(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
         """Encode uint8 [N, row_bytes], whole `units` of each plan in order, to [M, out_hidden]."""
-        parts = list(_parts(units))
+        parts = list(_parts(units, self._kernels.rows_at_once))
         rows = torch.split(patches, [sum(count * plan.patches_per_unit for plan, count in part) for part in parts])
         tokens = [self._encode(each, part) for each, part in zip(rows, parts, strict=True)]
         return tokens[0] if len(tokens) == 1 else torch.cat(tokens)
@@ -98,17 +96,17 @@ class VisionTower:
         return self._kernels.linear(self._kernels.linear(normed, first, "gelu"), second)
 
 
-def _parts(units: Sequence[tuple[MediaPlan, int]]) -> Iterator[list[tuple[MediaPlan, int]]]:
-    """Yield the units in parts of PATCHES at most, or of a single unit."""
+def _parts(units: Sequence[tuple[MediaPlan, int]], patches: int) -> Iterator[list[tuple[MediaPlan, int]]]:
+    """Yield the units in parts of so many patches at most, or of a single unit."""
     part: list[tuple[MediaPlan, int]] = []
-    free = PATCHES
+    free = patches
     for plan, count in units:
         left = count
         while left:
             fitting = min(left, max(free, 0) // plan.patches_per_unit)
             if not fitting and part:
                 yield part
-                part, free = [], PATCHES
+                part, free = [], patches
                 continue
             fitting = max(fitting, 1)
             part.append((plan, fitting))
