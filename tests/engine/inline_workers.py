@@ -40,6 +40,7 @@ from unifiedserve.messages.wire import (
 )
 from unifiedserve.models.base import MediaOptions, Processor
 from unifiedserve.models.registry import load_processor
+from unifiedserve.worker.lane import ON_MESSAGE
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -110,6 +111,7 @@ class InlineWorkers:
         self._weights = load_weights(checkpoint, layout.weights, torch.float32)
         self._process = process
         self._workers = {}
+        self._wakes: dict[str, float] = {}
         for number, instance in enumerate(placement.instances, 1):
             spec = WorkerSpec(
                 config=config,
@@ -165,9 +167,11 @@ class InlineWorkers:
             self.send(Stage.VISION, VisionRequest(ticket=ticket, media=asked.sources))
 
     def turn(self) -> None:
+        """Let each worker do a step, unless it waits for a message and there is none."""
         for name, worker in self._workers.items():
-            with self._process(name):
-                worker.turn(0.0)
+            if self._wakes.get(name) != ON_MESSAGE or self.memory.inboxes[name].pending():
+                with self._process(name):
+                    self._wakes[name] = worker.turn(0.0)
         for data in self.memory.inboxes[ENGINE_INBOX].receive_many(256, timeout=0):
             self._take(unpack(data))
 

@@ -206,12 +206,12 @@ def test_without_streams_budgets_are_whole() -> None:
 def test_a_share_of_a_budget_is_never_nothing_and_never_more(share: float, prompt: int, visual: int) -> None:
     budget = replace(BUDGET, prefill_tokens=prompt, encode_tokens=visual)
     heavy = heavy_within_share(budget, share)
-    assert 1 <= heavy.encode_tokens <= visual
+    assert min(256, visual) <= heavy.encode_tokens <= visual
     if share < 1:
-        assert 16 <= heavy.prefill_tokens <= max(16, prompt or 8192)
+        assert min(128, prompt or 8192) <= heavy.prefill_tokens <= (prompt or 8192)
     streams = within_share(budget, share)
     assert 0 < streams.slo_tbt <= TARGET
-    assert (heavy == streams == budget) == (share == 1)
+    assert heavy == budget if share == 1 else streams != budget
 
 
 def test_streams_that_miss_their_target_take_all_cores() -> None:

@@ -13,6 +13,9 @@ from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.state import Budget, Pace, Plan, PrefillState
 
 _SMALLEST_CHUNK = 16  # prompt tokens; smaller ones are not worth reading the weights, and tell little about their cost
+#: prompt tokens and visual tokens of a step of a worker that does not decode: of fewer it takes as long, since it reads
+#: all weights, and on a GPU waits for its launches
+_LEAST_PROMPT, _LEAST_VISUAL = 128, 256
 _FIRST_TOKENS = 32  # a budget before anything was measured
 _WHOLE_PROMPT = 8192  # tokens, where a budget of prompt tokens is unlimited
 _CORES = 0.7  # share from which on decode gets by with half of the cores
@@ -64,11 +67,18 @@ def leaves_cores(share: float) -> bool:
 
 
 def heavy_within_share(budget: Budget, share: float) -> Budget:
-    """Return the budget of steps that do not decode, beside a worker that does, cut to their share."""
+    """Return the budget of steps that do not decode, beside a worker that does, cut to their share.
+
+    It is not cut so far that a step would be no shorter for it.
+    """
     if share >= 1:
         return budget
-    prompt = max(_SMALLEST_CHUNK, int(share * (budget.prefill_tokens or _WHOLE_PROMPT)))
-    return replace(budget, prefill_tokens=prompt, encode_tokens=max(1, int(share * budget.encode_tokens)))
+    prompt = budget.prefill_tokens or _WHOLE_PROMPT
+    return replace(
+        budget,
+        prefill_tokens=max(min(_LEAST_PROMPT, prompt), int(share * prompt)),
+        encode_tokens=max(min(_LEAST_VISUAL, budget.encode_tokens), int(share * budget.encode_tokens)),
+    )
 
 
 def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -> Costs:

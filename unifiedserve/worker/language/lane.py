@@ -122,6 +122,7 @@ class LanguageLane:
         elif plan.encode:
             self._begin_encoding(plan.encode)
         self._port.reporter.learned(self._measured.costs)
+        self._tell_share()
         return AT_ONCE if plan.has_work or encoding or self._forward_step.under_way else plan.wait_until
 
     def drop(self, abort: Abort) -> None:
@@ -221,10 +222,13 @@ class LanguageLane:
     def _held_budget(self) -> Budget:
         """Return the budget, less what streams would miss their target for."""
         if Stage.DECODE in self._hosted:
-            control = self._streams.control
-            self._port.neighbours.tell_share(control if len(self._decode) else TbtControl())
-            return within_share(self._budget, control.share)
+            return within_share(self._budget, self._streams.control.share)
         return self._budget if self._rests else heavy_within_share(self._budget, self._port.neighbours.share)
+
+    def _tell_share(self) -> None:
+        """Let heavy work of other workers know its share, which is all where no streams are left."""
+        if Stage.DECODE in self._hosted:
+            self._port.neighbours.tell_share(self._streams.control if len(self._decode) else TbtControl())
 
     def _state(self) -> State:
         neighbours, now = self._port.neighbours, time.monotonic()
