@@ -27,6 +27,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 
+@pytest.mark.xdist_group("compilation")  # one process compiles for all
 @pytest.mark.parametrize("capability", SHARED_BYTES)
 def test_kernels_compile_and_fit(compiled: list[dict[str, Any]], capability: int) -> None:
     kernels = [kernel for kernel in compiled if kernel["capability"] == capability]
