@@ -1,4 +1,7 @@
-"""Gemma 3 with windows shorter than an image's visual tokens: 16 of an image of 112 x 112."""
+"""Gemma 3 with windows shorter than an image's visual tokens: 16 of an image of 112 x 112.
+
+The embeddings are the head's weights, as they are in all published ones.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +21,7 @@ def _text(tokens: Any, **more: Any) -> Any:
     sizes = {"head_dim": 24, "query_pre_attn_scalar": 20, "rope_parameters": rope}
     layers = ["sliding_attention", "full_attention", "sliding_attention"]
     return transformers.Gemma3TextConfig(
-        **text_sizes(tokens, **sizes, sliding_window=12, layer_types=layers, pad_token_id=0, **more)
+        **text_sizes(tokens, **sizes, sliding_window=12, layer_types=layers, pad_token_id=0, tie_word_embeddings=True, **more)
     )
 
 
@@ -29,7 +32,6 @@ def gemma3(directory: Path) -> None:
         text_config=_text(tokens),
         vision_config=transformers.SiglipVisionConfig(**{**VISION, "image_size": SIDE}, vision_use_head=False),
         mm_tokens_per_image=16,
-        tie_word_embeddings=False,
         boi_token_index=tokens.boi_token_id,
         eoi_token_index=tokens.eoi_token_id,
         image_token_index=tokens.image_token_id,

@@ -5,6 +5,7 @@ holds (rotary frequencies) are computed as `from_pretrained` computes them.
 """
 
 import importlib
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -43,11 +44,12 @@ def build_model(
     wanted = model.state_dict(keep_vars=True)
     tensors = {name: tensor for name, tensor in placed.items() if isinstance(tensor, Tensor)}
     model.load_state_dict(tensors, strict=False, assign=True)
+    model.requires_grad_(False)
+    _compute_buffers(model, device)  # before modules are replaced, because what replaces them takes their buffers
     for name, stored in placed.items():
         if isinstance(stored, StoredMatrix):
             put_matrix(model, name, stored, wanted[name])
-    model.requires_grad_(False)
-    _compute_buffers(model, device)
+    _check_filled(model, optional)
     return model.eval()
 
 
@@ -210,6 +212,13 @@ def _compute_buffers(model: Any, device: torch.device) -> None:
             _part_of(model, path)._init_weights(module)
         for name in names:
             setattr(module, name, getattr(module, name).to(device))
+
+
+def _check_filled(model: Any, optional: Collection[str]) -> None:
+    """Raise ConfigError if a tensor but an `optional` one has no values: what it would add is anything."""
+    tensors = itertools.chain(model.named_parameters(), model.named_buffers())
+    if empty := [name for name, tensor in tensors if tensor.is_meta and name not in optional]:
+        raise ConfigError(f"nothing fills {len(empty)} tensors of this model: {_some(empty)}")
 
 
 def _part_of(model: Any, path: str) -> Any:

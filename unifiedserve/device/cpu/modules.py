@@ -51,12 +51,13 @@ class PanelEmbedding(nn.Module):
         super().__init__()
         self.matrix = matrix
         self._dtype = dtype
-        self._scale: Tensor | None = getattr(module, "embed_scale", None)
+        self.scale: Tensor | None
+        self.register_buffer("scale", getattr(module, "embed_scale", None), persistent=False)
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the rows [..., inputs] of ids int64 [...]."""
         rows = self.matrix.take(ids.flatten(), self._dtype).view(*ids.shape, -1)
-        return rows if self._scale is None else rows * self._scale.to(rows.dtype)
+        return rows if self.scale is None else rows * self.scale.to(rows.dtype)
 
 
 def in_panels(module: Any) -> Any:
