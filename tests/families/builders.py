@@ -165,6 +165,11 @@ def qwen3(directory: Path) -> None:
 
 @family("image", "video")
 def internvl(directory: Path) -> None:
+    internvl_with(directory, transformers.Qwen2Config)
+
+
+def internvl_with(directory: Path, text: Callable[..., Any], **sizes: Any) -> None:
+    """Save an InternVL checkpoint with a language model of such a configuration."""
     named = {
         "start_image_token": "<img>",
         "end_image_token": "</img>",
@@ -173,7 +178,7 @@ def internvl(directory: Path) -> None:
     }
     tokens = tokenizer(named=named)
     config = transformers.InternVLConfig(
-        text_config=transformers.Qwen2Config(**text_sizes(tokens)),
+        text_config=text(**text_sizes(tokens, **sizes)),
         vision_config=transformers.InternVLVisionConfig(**VISION),
         image_token_id=tokens.context_image_token_id,
         image_seq_length=4,

@@ -20,9 +20,8 @@ def _text(tokens: Any, **more: Any) -> Any:
     }
     sizes = {"head_dim": 24, "query_pre_attn_scalar": 20, "rope_parameters": rope}
     layers = ["sliding_attention", "full_attention", "sliding_attention"]
-    return transformers.Gemma3TextConfig(
-        **text_sizes(tokens, **sizes, sliding_window=12, layer_types=layers, pad_token_id=0, tie_word_embeddings=True, **more)
-    )
+    more |= {"pad_token_id": 0, "tie_word_embeddings": True}
+    return transformers.Gemma3TextConfig(**text_sizes(tokens, **sizes, sliding_window=12, layer_types=layers, **more))
 
 
 @family("image")

@@ -23,6 +23,11 @@ from unifiedserve.models.matrices import put_matrix
 Stored = Tensor | StoredMatrix
 
 ATTENTION = "paged"
+#: kinds of layers that our attention knows; which tokens the others see is in a mask that nobody makes here
+LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "linear_attention"})
+#: what modules may hand to their attention: what it reads, and what changes nothing outside of training
+_READ = frozenset({"attention_step", "sliding_window"})
+_WITHOUT_EFFECT = frozenset({"ragged_batch", "recurrent_states", "dropout", "position_ids", "use_cache"})
 #: buffers that old checkpoints hold and models compute themselves
 _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
 
@@ -33,8 +38,10 @@ def build_model(
     """Build the generating model of `config` with `weights`, which are on `device`, as its parameters, without a copy.
 
     If it `generates` nothing its head may be missing, and stays without values.
-    Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's.
+    Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's, and for
+    kinds of layers that are not known.
     """
+    _check_layers(config.get_text_config())
     _register_attention()
     model = _empty_model(config, dtype)
     parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
@@ -228,6 +235,14 @@ def _part_of(model: Any, path: str) -> Any:
     return next((owner for owner in owners if hasattr(owner, "_init_weights")), model)
 
 
+def _check_layers(text: Any) -> None:
+    if unknown := set(getattr(text, "layer_types", None) or ()) - LAYER_TYPES:
+        raise ConfigError(
+            f"the language model's layer_types has {', '.join(sorted(unknown))}; supported are "
+            f"{', '.join(sorted(LAYER_TYPES))}"
+        )
+
+
 def _register_attention() -> None:
     library = load_transformers()
     library.AttentionInterface.register(ATTENTION, _attention)
@@ -239,8 +254,15 @@ def _attention(
 ) -> tuple[Tensor, None]:
     """Attend by transformers' convention: q, k, v [1, heads, T, head_dim], the result [1, T, heads, head_dim].
 
-    Some models pass the layer's window, others leave it to the mask and only keep it in the module.
+    Some models pass the layer's window, others leave it to the mask and only keep it in the module. Raises ConfigError
+    for anything else that a model passes, because its answers would be wrong without.
     """
+    unknown = {name for name, value in kwargs.items() if value is not None} - _READ - _WITHOUT_EFFECT
+    if unknown:
+        raise ConfigError(
+            f"the language model ({module.config.model_type}) has an attention with {', '.join(sorted(unknown))}, "
+            "which is not supported"
+        )
     out = kwargs["attention_step"].attend(
         query[0].transpose(0, 1),
         key[0].transpose(0, 1),
