@@ -1,6 +1,5 @@
 """What travels to a machine without a network, and how much of it there is."""
 
-import fnmatch
 import shutil
 import subprocess
 import sys
@@ -150,8 +149,8 @@ def _transformers(target: Path, models: set[str]) -> None:
     """Take along the transformers that references were made with, less other models: an older one may be wrong."""
 
     def needless(folder: str, names: list[str]) -> list[str]:
-        others = [name for name in names if name not in models and Path(folder, name).is_dir()]
-        return [*fnmatch.filter(names, "__pycache__"), *(others if Path(folder) == source / "models" else ())]
+        of_models = Path(folder) == source / "models"
+        return [n for n in names if n == "__pycache__" or (of_models and n not in models and Path(folder, n).is_dir())]
 
     source = Path(str(getattr(find_spec("transformers"), "origin", ""))).parent
     shutil.copytree(source, target, ignore=needless)

@@ -149,7 +149,9 @@ NVDEC = (
         (*_DECODING, "peers"),
         (_LARGE,),
     ),
-    Item("nvdec_mps", f"{_AT}nvdec:rates_under_mps", "the rates as a client of MPS", 90, (*_DECODING, "mps"), (_CLIP,)),
+    Item(
+        "nvdec_mps", f"{_AT}nvdec:rates_under_mps", "the rates as a client of MPS", 90, (*_DECODING, "mps"), (_LARGE,)
+    ),
     Item(
         "nvdec_tests",
         f"{_AT}suites:pytest",

@@ -26,8 +26,8 @@ ATTENTION = "paged"
 #: kinds of layers that our attention knows; which tokens the others see is in a mask that nobody makes here
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "linear_attention"})
 #: what modules may hand to their attention: what it reads, and what changes nothing outside of training
-_READ = frozenset({"attention_step", "sliding_window"})
-_WITHOUT_EFFECT = frozenset({"ragged_batch", "recurrent_states", "dropout", "position_ids", "use_cache"})
+_KNOWN = frozenset({"attention_step", "sliding_window"})
+_KNOWN |= {"ragged_batch", "recurrent_states", "dropout", "position_ids", "use_cache"}
 #: buffers that old checkpoints hold and models compute themselves
 _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
 
@@ -257,8 +257,7 @@ def _attention(
     Some models pass the layer's window, others leave it to the mask and only keep it in the module. Raises ConfigError
     for anything else that a model passes, because its answers would be wrong without.
     """
-    unknown = {name for name, value in kwargs.items() if value is not None} - _READ - _WITHOUT_EFFECT
-    if unknown:
+    if unknown := [name for name in kwargs.keys() - _KNOWN if kwargs[name] is not None]:
         raise ConfigError(
             f"the language model ({module.config.model_type}) has an attention with {', '.join(sorted(unknown))}, "
             "which is not supported"

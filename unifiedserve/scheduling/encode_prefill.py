@@ -7,11 +7,11 @@ text waits behind a video, and the video goes on in every step.
 
 from collections.abc import Collection, Iterable, Iterator
 
+from unifiedserve.scheduling.pacing import LEAST_PROMPT
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
 
 _UNLIMITED = 1 << 60
 _ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
-_LEAST = 128  # prompt tokens of a step in any case; beyond 8,000 tokens of context each then costs 5 % more than of 512
 
 
 def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
@@ -194,7 +194,7 @@ class _PrefillStep:
         """Add a chunk; return how many tokens the step may have after it."""
         room = most - self._taken
         if not _is_short(request, self._budget):
-            room = min(room, max(_LEAST, self._longest - self._taken))
+            room = min(room, max(LEAST_PROMPT, self._longest - self._taken))
         stop = request.chunk_end(room)
         self._taken += stop - request.prefilled
         self.chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
@@ -211,7 +211,7 @@ def _longest(budget: Budget, prompt_token: float) -> int:
     """
     if not (budget.short_tokens and prompt_token):
         return _UNLIMITED
-    return int(min(max(_LEAST, budget.step_seconds / prompt_token), _UNLIMITED))
+    return int(min(max(LEAST_PROMPT, budget.step_seconds / prompt_token), _UNLIMITED))
 
 
 def _is_short(request: PrefillState, budget: Budget) -> bool:

@@ -13,9 +13,9 @@ from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.state import Budget, Pace, Plan, PrefillState
 
 _SMALLEST_CHUNK = 16  # prompt tokens; smaller ones are not worth reading the weights, and tell little about their cost
-#: prompt tokens and visual tokens of a step of a worker that does not decode: of fewer it takes as long, since it reads
-#: all weights, and on a GPU waits for its launches
-_LEAST_PROMPT, _LEAST_VISUAL = 128, 256
+#: prompt tokens and visual tokens that a step has in any case: of fewer it takes about as long, since it reads all
+#: weights, and on a GPU waits for its launches; beyond 8,000 tokens of context they cost 5 % more each than 512 do
+LEAST_PROMPT, _LEAST_VISUAL = 128, 256
 _FIRST_TOKENS = 32  # a budget before anything was measured
 _WHOLE_PROMPT = 8192  # tokens, where a budget of prompt tokens is unlimited
 _CORES = 0.7  # share from which on decode gets by with half of the cores
@@ -76,7 +76,7 @@ def heavy_within_share(budget: Budget, share: float) -> Budget:
     prompt = budget.prefill_tokens or _WHOLE_PROMPT
     return replace(
         budget,
-        prefill_tokens=max(min(_LEAST_PROMPT, prompt), int(share * prompt)),
+        prefill_tokens=max(min(LEAST_PROMPT, prompt), int(share * prompt)),
         encode_tokens=max(min(_LEAST_VISUAL, budget.encode_tokens), int(share * budget.encode_tokens)),
     )
 

@@ -222,31 +222,8 @@ def _attend(
         seen_from = tl.minimum(seen_from, tl.maximum(first, end))
         least = tl.min(tl.where(in_tile, limit, NO_LIMIT), 0)
         seen_to = tl.maximum(tl.minimum(end, least) // BLOCK_KEYS * BLOCK_KEYS, seen_from)
-        if WINDOWED:  # else parts begin at blocks
-            highest, total, sums = _attend_to(
-                highest,
-                total,
-                sums,
-                queries,
-                limit,
-                start,
-                keys,
-                values,
-                pages,
-                dims,
-                in_head,
-                begin,
-                end,
-                first,
-                seen_from,
-                scale,
-                page_stride,
-                token_stride,
-                PAGE_SIZE,
-                BLOCK_KEYS,
-                HEAD_DIM < BLOCK_DIM,
-                True,
-            )
+    # what is before that (nothing without a window, because parts begin at blocks), that, and what is behind it
+    for phase in tl.static_range(0 if WINDOWED else 1 if SPLIT else 2, 3):
         highest, total, sums = _attend_to(
             highest,
             total,
@@ -261,40 +238,16 @@ def _attend(
             in_head,
             begin,
             end,
-            seen_from,
-            seen_to,
+            first if phase == 0 else seen_from if phase == 1 else seen_to,
+            seen_from if phase == 0 else seen_to if phase == 1 else end,
             scale,
             page_stride,
             token_stride,
             PAGE_SIZE,
             BLOCK_KEYS,
             HEAD_DIM < BLOCK_DIM,
-            False,
+            phase != 1,
         )
-    highest, total, sums = _attend_to(
-        highest,
-        total,
-        sums,
-        queries,
-        limit,
-        start,
-        keys,
-        values,
-        pages,
-        dims,
-        in_head,
-        begin,
-        end,
-        seen_to,
-        end,
-        scale,
-        page_stride,
-        token_stride,
-        PAGE_SIZE,
-        BLOCK_KEYS,
-        HEAD_DIM < BLOCK_DIM,
-        True,
-    )
 
     total = tl.where(total == 0.0, 1.0, total)  # of a row that sees no key of this part
     result = sums / total[:, None]
