@@ -4,11 +4,6 @@
 #include <array>
 #include <new>
 
-extern "C" {
-#include <libavcodec/defs.h>
-#include <libavutil/mem.h>
-}
-
 namespace flashcodec {
 
 namespace {
@@ -41,17 +36,6 @@ void carry(const DecoderState& state, AVPacket& packet) {
 std::span<const uint8_t> configuration_of(const DecoderState& state) {
   const auto found = std::ranges::find(state, AV_PKT_DATA_NEW_EXTRADATA, &SideData::type);
   return found == state.end() ? std::span<const uint8_t>() : std::span<const uint8_t>(found->bytes);
-}
-
-ParametersPtr with_configuration(const AVCodecParameters& parameters, std::span<const uint8_t> configuration) {
-  auto changed = owned<ParametersPtr>(avcodec_parameters_alloc());
-  if (avcodec_parameters_copy(changed.get(), &parameters) < 0) throw std::bad_alloc();
-  av_freep(&changed->extradata);
-  changed->extradata = static_cast<uint8_t*>(av_mallocz(configuration.size() + AV_INPUT_BUFFER_PADDING_SIZE));
-  if (changed->extradata == nullptr) throw std::bad_alloc();
-  std::ranges::copy(configuration, changed->extradata);
-  changed->extradata_size = static_cast<int>(configuration.size());
-  return changed;
 }
 
 }  // namespace flashcodec

@@ -29,7 +29,4 @@ void carry(const DecoderState& state, AVPacket& packet);
 // The parameter sets of a state; empty if it has none.
 std::span<const uint8_t> configuration_of(const DecoderState& state);
 
-// Return parameters that are the same but for their parameter sets.
-ParametersPtr with_configuration(const AVCodecParameters& parameters, std::span<const uint8_t> configuration);
-
 }  // namespace flashcodec

@@ -17,6 +17,7 @@ PacketScan::PacketScan(PacketTable& table, const AVCodecParameters& parameters, 
       headers_(formats_.front()),
       order_(parameters) {
   if (parameters.codec_id == AV_CODEC_ID_H264) numbers_.emplace(configuration_of(parameters));
+  if (parameters.codec_id == AV_CODEC_ID_MPEG4) vops_.emplace().gap(configuration_of(parameters));
   table_.packets.clear();
   table_.states.assign(1, {});
   states_.emplace(DecoderState(), 0);
@@ -43,7 +44,8 @@ void PacketScan::add(const AVPacket& packet) {
   independent_ = independent_ && independent(bytes_of(packet), headers_);
   known.start = start_of(bytes_of(packet), headers_);
   evidence_.pictures += headers_.codec == AV_CODEC_ID_MPEG4 ? coded_vops(bytes_of(packet)) : 1;
-  const bool lost = numbers_ && numbers_->gap(bytes_of(packet), headers_.nal);
+  const bool lost =
+      (numbers_ && numbers_->gap(bytes_of(packet), headers_.nal)) || (vops_ && vops_->gap(bytes_of(packet)));
   const bool gap = std::exchange(gap_, false) || lost || reconfigured;
   const bool cut = order_.joined() || (gap && known.start != Start::kYes);
   if (note_layer(bytes_of(packet)) || cut) evidence_.joints.push_back(number);

@@ -11,6 +11,7 @@
 #include "bitstream/picture_order.h"
 #include "codecs/coded_format.h"
 #include "codecs/frame_numbers.h"
+#include "codecs/vop_clock.h"
 #include "ffmpeg/packet.h"
 
 namespace flashcodec {
@@ -47,6 +48,7 @@ class PacketScan {
   CodedFormat headers_;  // as the packets have said so far
   PictureOrder order_;
   std::optional<FrameNumbers> numbers_;  // H.264
+  std::optional<VopClock> vops_;         // MPEG-4
   OrderEvidence evidence_;
   std::vector<uint8_t> layer_;  // MPEG: what packets have said of the pictures
   bool gap_ = false;            // before the next packet

@@ -1,5 +1,6 @@
 #include "bitstream/trial.h"
 
+#include <algorithm>
 #include <new>
 
 #include "bitstream/packet_reader.h"
@@ -9,6 +10,9 @@
 namespace flashcodec {
 
 namespace {
+
+// Packets that a decoder may take before it gives out a picture, generously.
+constexpr size_t kLongestDelay = 64;
 
 CodecPtr open_decoder(const PacketTable& table, const AVCodecParameters& parameters) {
   const AVCodec* codec = avcodec_find_decoder(parameters.codec_id);
@@ -45,7 +49,8 @@ TrialResult try_packets(const PacketTable& table, const AVCodecParameters& param
   std::vector<bool> came(last - first);
   const auto receive = [&] {
     while (avcodec_receive_frame(context.get(), frame.get()) >= 0) {
-      const bool known = frame->pts >= first && frame->pts < last;
+      if (frame->pts >= last) continue;
+      const bool known = frame->pts >= first;
       const int32_t guess = result.shown.empty() ? first : result.shown.back();
       const int32_t number = known ? static_cast<int32_t>(frame->pts) : guess;
       result.told = result.told && known && !came[number - first];
@@ -54,7 +59,9 @@ TrialResult try_packets(const PacketTable& table, const AVCodecParameters& param
     }
   };
   int32_t state = -1;
-  for (int32_t i = first; i < last; ++i) {
+  // Packets behind push frames out: a decoder that is drained ends at the first frame that it leaves out.
+  const auto end = static_cast<int32_t>(std::min(table.packets.size(), static_cast<size_t>(last) + kLongestDelay));
+  for (int32_t i = first; i < end && (i < last || std::ranges::count(came, false) > 0); ++i) {
     if (deadline.passed()) table.fail(analysis_too_long(table.limits), ErrorKind::kLimit);
     if (!read(reader, i, packet.get())) continue;
     table.prepare(i, state, *packet);
@@ -62,7 +69,7 @@ TrialResult try_packets(const PacketTable& table, const AVCodecParameters& param
     packet->dts = AV_NOPTS_VALUE;
     // What is over the limit of pixels is there all the same.
     const int status = avcodec_send_packet(context.get(), packet.get());
-    if (status == AVERROR(EINVAL) && log.last_error().starts_with("Picture size")) return {{}, false};
+    if (i < last && status == AVERROR(EINVAL) && log.last_error().starts_with("Picture size")) return {{}, false};
     receive();
   }
   avcodec_send_packet(context.get(), nullptr);

@@ -1,7 +1,7 @@
 #include "codecs/mpeg.h"
 
-#include "codecs/bit_reader.h"
 #include "codecs/start_codes.h"
+#include "codecs/vop_layer.h"
 
 namespace flashcodec {
 
@@ -13,8 +13,7 @@ using Bytes = std::span<const uint8_t>;
 constexpr int kPicture = 0x00, kLastSlice = 0xAF, kSequenceHeader = 0xB3, kUserData = 0xB2, kExtension = 0xB5;
 constexpr int kCodingExtension = 8, kFrame = 3;
 // MPEG-4
-constexpr int kFirstLayer = 0x20, kLastLayer = 0x2F, kVop = 0xB6;
-constexpr unsigned kExtendedAspect = 15, kRectangular = 0;
+constexpr int kVop = 0xB6;
 
 // temporal_reference, picture_coding_type
 PictureType type_of_picture(Bytes part) {
@@ -42,31 +41,6 @@ PictureType type_of_first(Bytes packet, int code, TypeOf type_of) {
   return type;
 }
 
-int bits_for(unsigned value) {
-  int bits = 1;
-  while (value >> bits != 0) ++bits;
-  return bits;
-}
-
-bool interlaced_layer(Bytes part) {
-  BitReader bits(part.subspan(1));
-  bits.skip(1 + 8);                   // random_accessible_vol, video_object_type_indication
-  if (bits.flag()) bits.skip(4 + 3);  // video_object_layer_verid, priority
-  if (bits.bits(4) == kExtendedAspect) bits.skip(16);
-  if (bits.flag()) {  // vol_control_parameters
-    bits.skip(2 + 1);
-    if (bits.flag()) bits.skip(79);  // vbv_parameters
-  }
-  const unsigned shape = bits.bits(2);
-  if (shape != kRectangular) return true;  // not told apart: FFmpeg hardly decodes them
-  bits.skip(1);
-  const unsigned resolution = bits.bits(16);
-  bits.skip(1);
-  if (bits.flag() && resolution > 0) bits.skip(bits_for(resolution - 1));
-  bits.skip(1 + 13 + 1 + 13 + 1);  // width and height between markers
-  return bits.flag() || bits.overrun();
-}
-
 }  // namespace
 
 PictureType mpeg_picture_type(Bytes packet) { return type_of_first(packet, kPicture, type_of_picture); }
@@ -86,7 +60,7 @@ Bytes mpeg_size(Bytes packet) {
 Bytes mpeg4_layer(Bytes packet) {
   Bytes layer;
   visit_start_codes(packet, [&](Bytes part) {
-    if (part[0] >= kFirstLayer && part[0] <= kLastLayer) layer = part;
+    if (is_vop_layer(part)) layer = part;
     return part[0] != kVop;
   });
   return layer;
@@ -134,7 +108,7 @@ int coded_vops(Bytes packet) {
 std::optional<bool> mpeg4_interlaced(Bytes data) {
   std::optional<bool> interlaced;
   visit_start_codes(data, [&](Bytes part) {
-    if (part[0] >= kFirstLayer && part[0] <= kLastLayer) interlaced = interlaced_layer(part);
+    if (is_vop_layer(part)) interlaced = read_vop_layer(part).interlaced;
     return part[0] != kVop;
   });
   return interlaced;

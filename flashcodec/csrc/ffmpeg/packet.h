@@ -1,17 +1,17 @@
 // Compressed packets and the parameters of their streams, without FFmpeg's decoders.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <span>
+
 extern "C" {
 #include <libavcodec/codec_id.h>
 #include <libavcodec/codec_par.h>
 #include <libavcodec/packet.h>
 #include <libavutil/avutil.h>
 }
-
-#include <algorithm>
-#include <cstdint>
-#include <memory>
-#include <span>
 
 #include "ffmpeg/owned.h"
 
@@ -24,6 +24,9 @@ using ParametersPtr = std::unique_ptr<AVCodecParameters, FreeByPointer<avcodec_p
 inline std::span<const uint8_t> configuration_of(const AVCodecParameters& parameters) {
   return {parameters.extradata, static_cast<size_t>(std::max(parameters.extradata_size, 0))};
 }
+
+// Return parameters that are the same but for the decoder's configuration.
+ParametersPtr with_configuration(const AVCodecParameters& parameters, std::span<const uint8_t> configuration);
 
 inline std::span<const uint8_t> bytes_of(const AVPacket& packet) {
   return {packet.data, static_cast<size_t>(packet.size)};

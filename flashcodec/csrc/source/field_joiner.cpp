@@ -17,7 +17,9 @@ void append(AVPacket* packet, const AVPacket& more) {
 }  // namespace
 
 FieldJoiner::FieldJoiner(const AVCodecParameters& parameters)
-    : parser_(parameters), ahead_(owned<PacketPtr>(av_packet_alloc())) {}
+    : parameters_(with_configuration(parameters, configuration_of(parameters))),
+      parser_(parameters),
+      ahead_(owned<PacketPtr>(av_packet_alloc())) {}
 
 bool FieldJoiner::read(const Next& next, AVPacket* packet) {
   if (ahead_->size == 0 && !take(next)) return false;
@@ -38,8 +40,11 @@ bool FieldJoiner::take(const Next& next) {
 }
 
 void FieldJoiner::inspect() {
-  parser_.parse(bytes_of(*ahead_));
-  const AVCodecParserContext* known = parser_.get();
+  size_t size = 0;
+  const uint8_t* sets = av_packet_get_side_data(ahead_.get(), AV_PKT_DATA_NEW_EXTRADATA, &size);
+  if (sets != nullptr) parser_.emplace(*with_configuration(*parameters_, {sets, size}));  // it reads them only once
+  parser_->parse(bytes_of(*ahead_));
+  const AVCodecParserContext* known = parser_->get();
   if (known == nullptr) return;
   field_ = known->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
            known->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;

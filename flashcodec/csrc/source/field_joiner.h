@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "ffmpeg/packet.h"
 #include "ffmpeg/picture_parser.h"
@@ -27,7 +28,8 @@ class FieldJoiner {
   bool take(const Next& next);
   void inspect();
 
-  PictureParser parser_;
+  ParametersPtr parameters_;
+  std::optional<PictureParser> parser_;
   PacketPtr ahead_;  // read, but not given out yet
   bool field_ = false;
   bool second_ = false;  // a field of the same frame as the picture before, and of the other parity
