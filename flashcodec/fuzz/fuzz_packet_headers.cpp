@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     // A copy of exactly its size: a read past the end is seen.
     const std::vector<uint8_t> packet(rest.begin() + 1, rest.begin() + 1 + static_cast<std::ptrdiff_t>(length));
     disposable(packet, format);
-    shows(packet, format);
+    pictures_shown(packet, format);
     independent(packet, format);
     start_of(packet, format);
     mpeg_size(packet);

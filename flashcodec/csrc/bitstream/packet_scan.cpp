@@ -36,7 +36,8 @@ void PacketScan::add(const AVPacket& packet) {
                                                      .size = packet.size,
                                                      .state = state_,
                                                      .key = (packet.flags & AV_PKT_FLAG_KEY) != 0,
-                                                     .discard = (packet.flags & AV_PKT_FLAG_DISCARD) != 0});
+                                                     .discard = (packet.flags & AV_PKT_FLAG_DISCARD) != 0,
+                                                     .corrupt = (packet.flags & AV_PKT_FLAG_CORRUPT) != 0});
   table_.contiguous = table_.contiguous && packet.pos >= 0;
   if (!with_bytes_ && !headers_.in_order) return;
   evidence_.places.push_back(order_.place(bytes_of(packet), headers_));
@@ -48,9 +49,10 @@ void PacketScan::add(const AVPacket& packet) {
       (numbers_ && numbers_->gap(bytes_of(packet), headers_.nal)) || (vops_ && vops_->gap(bytes_of(packet)));
   const bool gap = std::exchange(gap_, false) || lost || reconfigured;
   const bool cut = order_.joined() || (gap && known.start != Start::kYes);
-  if (note_layer(bytes_of(packet)) || cut) evidence_.joints.push_back(number);
+  const int shown = pictures_shown(bytes_of(packet), headers_);
+  known.shown = shown > 0;
+  if (note_layer(bytes_of(packet)) || cut || shown > 1) evidence_.joints.push_back(number);
   evidence_.too_large = evidence_.too_large || order_.pixels() > table_.limits.max_pixels;
-  known.shown = shows(bytes_of(packet), headers_);
 }
 
 // What comes with a packet holds from it on. Returns whether there are other parameter sets in it.

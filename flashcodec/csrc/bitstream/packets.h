@@ -22,6 +22,7 @@ struct Packet {
   int32_t state;      // of the decoder before it, by number
   bool key;           // the container says so, until analysis has looked at the packet
   bool discard;       // an edit list hides its frame
+  bool corrupt;       // the container says that bytes are missing
   bool shown = true;  // a frame comes out for it: it is not only referred to
   bool torn = false;  // its picture may refer to one that is not there
   Start start = Start::kUnknown;

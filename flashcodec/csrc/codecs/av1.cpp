@@ -176,13 +176,17 @@ bool disposable_av1(Bytes packet, std::optional<Av1Sequence>& sequence) {
   return frames && packet.empty();
 }
 
-bool av1_shows(Bytes packet, std::optional<Av1Sequence>& sequence) {
-  bool shown = false;
+int av1_pictures_shown(Bytes packet, std::optional<Av1Sequence>& sequence) {
+  int shown = 0;
+  bool layers = false;
   while (const std::optional<Obu> obu = next_obu(packet)) {
     if (obu->type == kSequenceHeader) sequence = read_sequence(obu->payload);
-    if (is_frame_header(*obu)) shown = shown || frame_shows(*obu, sequence);
+    if (obu->type == kRedundantFrameHeader || !is_frame_header(*obu) || !frame_shows(*obu, sequence)) continue;
+    layers = layers || obu->spatial_id > 0;
+    shown += obu->spatial_id > 0 ? 0 : 1;
   }
-  return shown || !packet.empty();
+  if (!sequence || !packet.empty()) return 1;  // what cannot be read
+  return shown == 0 && layers ? 1 : shown;
 }
 
 Start av1_start(Bytes packet, std::optional<Av1Sequence>& sequence) {

@@ -40,10 +40,10 @@ std::optional<Av1Sequence> find_av1_sequence(std::span<const uint8_t> obus);
 // so that the packet can be left out. A sequence header in the packet replaces `sequence`.
 bool disposable_av1(std::span<const uint8_t> packet, std::optional<Av1Sequence>& sequence);
 
-// Whether a frame of the packet is shown, or shown again: one that is not is only referred to, and has a packet of its
-// own where temporal units were taken apart. True also for what cannot be read. A sequence header in the packet
-// replaces `sequence`.
-bool av1_shows(std::span<const uint8_t> packet, std::optional<Av1Sequence>& sequence);
+// How many frames of the packet are shown, or shown again, but for further spatial layers: one that is not is only
+// referred to, and has a packet of its own where temporal units were taken apart; there are several where units were
+// joined. 1 also for what cannot be read. A sequence header in the packet replaces `sequence`.
+int av1_pictures_shown(std::span<const uint8_t> packet, std::optional<Av1Sequence>& sequence);
 
 // Whether the first frame of the packet is a key frame that is shown, which resets all (7.20, 7.21). A sequence header
 // in the packet replaces `sequence`.

@@ -135,18 +135,18 @@ Start start_of(Bytes packet, CodedFormat format) {
   }
 }
 
-bool shows(Bytes packet, CodedFormat& format) {
+int pictures_shown(Bytes packet, CodedFormat& format) {
   switch (format.codec) {
     case AV_CODEC_ID_VP8:
-      return vp8_shows(packet);
+      return vp8_shows(packet) ? 1 : 0;
     case AV_CODEC_ID_VP9:
-      return vp9_shows(packet);
+      return vp9_shows(packet) ? 1 : 0;
     case AV_CODEC_ID_AV1:
-      return av1_shows(packet, format.av1);
+      return av1_pictures_shown(packet, format.av1);
     case AV_CODEC_ID_DIRAC:
-      return dirac_picture(packet).has_value();
+      return dirac_picture(packet) ? 1 : 0;
     default:
-      return true;
+      return 1;
   }
 }
 

@@ -39,8 +39,9 @@ bool never_reorders(AVCodecID codec);
 // Whether decoding may start at the packet.
 Start start_of(std::span<const uint8_t> packet, CodedFormat format);
 
-// Whether a picture comes out for the packet. To be asked of all packets in order, as disposable().
-bool shows(std::span<const uint8_t> packet, CodedFormat& format);
+// How many pictures come out for the packet; 1 where its codec has one a packet. To be asked of all packets in order,
+// as disposable().
+int pictures_shown(std::span<const uint8_t> packet, CodedFormat& format);
 
 // VP8, VP9: whether the packet's frames are independent of others in the sense of VpxFrame.
 bool independent(std::span<const uint8_t> packet, const CodedFormat& format);

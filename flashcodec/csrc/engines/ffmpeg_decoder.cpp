@@ -40,7 +40,7 @@ FfmpegDecoder::FfmpegDecoder(const Bitstream& stream, int threads, AVBufferRef* 
   // the ones wanted are not.
   if (ordered_) context_->flags |= AV_CODEC_FLAG_OUTPUT_CORRUPT;
   context_->max_pixels = max_pixels_;
-  context_->opaque = static_cast<MissingPictures*>(this);
+  context_->opaque = static_cast<MadeUpPictures*>(this);
   if (gpu != nullptr) {
     context_->hw_device_ctx = av_buffer_ref(gpu);
     if (context_->hw_device_ctx == nullptr) throw std::bad_alloc();
@@ -57,7 +57,7 @@ AVPixelFormat FfmpegDecoder::choose_gpu(AVCodecContext* context, const AVPixelFo
   for (; *offered != AV_PIX_FMT_NONE; ++offered) {
     if (*offered == AV_PIX_FMT_CUDA) return *offered;
   }
-  static_cast<FfmpegDecoder*>(static_cast<MissingPictures*>(context->opaque))->refused_ = true;
+  static_cast<FfmpegDecoder*>(static_cast<MadeUpPictures*>(context->opaque))->refused_ = true;
   return AV_PIX_FMT_NONE;
 }
 
@@ -73,7 +73,7 @@ bool FfmpegDecoder::fits(const Bitstream& stream) const {
 void FfmpegDecoder::flush() {
   avcodec_flush_buffers(context_.get());
   damaged_packets_ = 0;
-  missing_before_ = count();
+  made_up_before_ = count();
 }
 
 void FfmpegDecoder::send(const PacketToDecode& packet) {

@@ -8,7 +8,7 @@
 
 namespace flashcodec {
 
-class FfmpegDecoder : public PictureDecoder, private MissingPictures {
+class FfmpegDecoder : public PictureDecoder, private MadeUpPictures {
  public:
   // `threads` > 1: frame threads. `gpu`: FFmpeg's CUDA device, whose engines decode; pictures stay in its memory.
   // Throws DecodeError if the decoder cannot be opened.
@@ -19,7 +19,7 @@ class FfmpegDecoder : public PictureDecoder, private MissingPictures {
   void send(const PacketToDecode& packet) override;
   void drain() override;
   const DecodedPicture* receive() override;
-  int damaged_packets() const override { return damaged_packets_ + count() - missing_before_; }
+  int damaged_packets() const override { return damaged_packets_ + count() - made_up_before_; }
 
  private:
   static AVPixelFormat choose_gpu(AVCodecContext* context, const AVPixelFormat* offered);
@@ -33,7 +33,7 @@ class FfmpegDecoder : public PictureDecoder, private MissingPictures {
   CodecPtr context_;
   FramePtr frame_;
   DecodedPicture decoded_;
-  int missing_before_ = 0;  // the flush
+  int made_up_before_ = 0;  // the flush
   int damaged_packets_ = 0;
   bool refused_ = false;  // by the GPU
 };

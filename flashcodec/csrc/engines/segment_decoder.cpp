@@ -112,7 +112,7 @@ void SegmentDecoder::feed(int32_t number) {
   // A damaged packet is no reason to stop: the decoder goes on, too, and the frames wanted may be intact.
   const int damaged_before = decoder_->damaged_packets();
   decoder_->send({packet, known, wanted, fast_ && !wanted});
-  if (decoder_->damaged_packets() > damaged_before) mark_damaged(number);
+  if (known.corrupt || decoder_->damaged_packets() > damaged_before) mark_damaged(number);
 }
 
 void SegmentDecoder::deliver(FrameSink& sink, const DecodedPicture& decoded) {

@@ -19,14 +19,19 @@ namespace {
 
 thread_local LogCapture* current_capture = nullptr;
 
-// What FFmpeg's decoders say where they make up a picture that others refer to.
-constexpr std::array kMissing{"co located POCs unavailable",
-                              "Missing reference picture",
-                              "reference picture missing during reorder",
-                              "Could not find ref with POC",
-                              "Not all references are available",
-                              "first frame is no keyframe",
-                              "Discarding interframe without a prior keyframe"};
+// What FFmpeg's decoders say where they make up a picture that others refer to, or a part of one.
+constexpr std::array kMadeUp{"concealing",
+                             "error while decoding MB",
+                             "slice end not reached but screenspace end",
+                             "overread",
+                             "illegal short term buffer state",
+                             "co located POCs unavailable",
+                             "Missing reference picture",
+                             "reference picture missing during reorder",
+                             "Could not find ref with POC",
+                             "Not all references are available",
+                             "first frame is no keyframe",
+                             "Discarding interframe without a prior keyframe"};
 
 // The decoders that listen; others of this process log through the same callback.
 struct Listeners {
@@ -51,17 +56,17 @@ std::string error_text(int code) {
   return text.data();
 }
 
-void count_missing(void* context, int level, const char* format) {
+void count_made_up(void* context, int level, const char* format) {
   if (!is_codec(context)) return;
   const auto* codec = static_cast<const AVCodecContext*>(context);
-  if (level - codec->log_level_offset > AV_LOG_WARNING) return;
-  if (std::ranges::none_of(kMissing, [&](const char* text) { return std::strstr(format, text) != nullptr; })) return;
+  if (level - codec->log_level_offset > AV_LOG_INFO) return;
+  if (std::ranges::none_of(kMadeUp, [&](const char* text) { return std::strstr(format, text) != nullptr; })) return;
   const std::lock_guard lock(listeners().mutex);
-  if (listeners().addresses.contains(codec->opaque)) ++static_cast<MissingPictures*>(codec->opaque)->count_;
+  if (listeners().addresses.contains(codec->opaque)) ++static_cast<MadeUpPictures*>(codec->opaque)->count_;
 }
 
 void capture_log(void* context, int level, const char* format, va_list arguments) {
-  count_missing(context, level, format);
+  count_made_up(context, level, format);
   if (current_capture == nullptr) {
     av_log_default_callback(context, level, format, arguments);
     return;
@@ -84,13 +89,13 @@ LogCapture::LogCapture() : outer_(current_capture) {
   current_capture = this;
 }
 
-MissingPictures::MissingPictures() {
+MadeUpPictures::MadeUpPictures() {
   install_log();
   const std::lock_guard lock(listeners().mutex);
   listeners().addresses.insert(this);
 }
 
-MissingPictures::~MissingPictures() {
+MadeUpPictures::~MadeUpPictures() {
   const std::lock_guard lock(listeners().mutex);
   listeners().addresses.erase(this);
 }

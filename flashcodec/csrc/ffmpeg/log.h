@@ -29,19 +29,19 @@ class LogCapture {
   LogCapture* outer_;
 };
 
-// Counts what a decoder says of pictures that are not there, also on its frame threads: nothing else tells that it made
-// them up. A codec context that has its address as `opaque` is counted.
-class MissingPictures {
+// Counts what a decoder says of pictures that it makes up, or parts of them, also on its frame threads: nothing else
+// tells in time. A codec context that has its address as `opaque` is counted.
+class MadeUpPictures {
  public:
-  MissingPictures();
-  ~MissingPictures();
-  MissingPictures(const MissingPictures&) = delete;
-  MissingPictures& operator=(const MissingPictures&) = delete;
+  MadeUpPictures();
+  ~MadeUpPictures();
+  MadeUpPictures(const MadeUpPictures&) = delete;
+  MadeUpPictures& operator=(const MadeUpPictures&) = delete;
 
   int count() const { return count_.load(std::memory_order_relaxed); }
 
  private:
-  friend void count_missing(void*, int, const char*);
+  friend void count_made_up(void*, int, const char*);
   std::atomic<int> count_ = 0;
 };
 
