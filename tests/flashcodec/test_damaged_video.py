@@ -375,6 +375,23 @@ def test_several_threads_mark_what_one_thread_marks(clip: ClipMaker, whole: Vide
         check_against(whole, found[1])
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_predicted_from_a_concealed_picture_is_marked(
+    clip: ClipMaker, whole: VideoDecoder, threads: int
+) -> None:
+    """Also where it is shown before, and with frame threads, whose pictures come out while others are decoded."""
+    path = clip("h264_bframes.mp4")
+    data = bytearray(path.read_bytes())
+    offset, size = packet_places(path)[121]  # a P picture; B pictures are shown before it
+    data[offset + size // 3 : offset + size] = bytes(size - size // 3)
+    stream = flashcodec.analyse_bitstream(bytes(data))
+    for frames in ([149], [130], list(range(118, 150))):
+        for _ in range(4):
+            found = unmarked(stream, frames, threads)
+            assert found.keys() == set(frames) & {118, 119, 120}
+            check_against(whole, found)
+
+
 def unmarked(stream: Bitstream, frames: list[int], threads: int) -> dict[int, Pixels]:
     """Return the frames that come without a mark."""
     intact, seen = {}, 0

@@ -48,7 +48,8 @@ void PacketScan::add(const AVPacket& packet) {
   const bool lost =
       (numbers_ && numbers_->gap(bytes_of(packet), headers_.nal)) || (vops_ && vops_->gap(bytes_of(packet)));
   const bool gap = std::exchange(gap_, false) || lost || reconfigured;
-  const bool cut = order_.joined() || (gap && known.start != Start::kYes);
+  const bool no_picture = known.start == Start::kDamaged && !evidence_.places.back();
+  const bool cut = order_.joined() || no_picture || (gap && known.start != Start::kYes);
   const int shown = pictures_shown(bytes_of(packet), headers_);
   known.shown = shown > 0;
   if (note_layer(bytes_of(packet)) || cut || shown > 1) evidence_.joints.push_back(number);
