@@ -12,7 +12,6 @@ from torch.nn import functional
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.device.base import Decoder, Device
 from unifiedserve.device.cpu import CPU
-from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.recurrent_state import StateLayout
 from unifiedserve.messages.media import (
@@ -25,6 +24,7 @@ from unifiedserve.messages.media import (
     VideoInfo,
 )
 from unifiedserve.models.chat import ChatTemplate
+from unifiedserve.models.ends import end_tokens
 from unifiedserve.models.layer_hooks import before_each_layer
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
@@ -67,7 +67,7 @@ class Processor:
         self.max_position_embeddings: int = text_config.max_position_embeddings
         self.recurrent = StateLayout.of(text_config) is not None
         self.pooling = load_pooling(model_dir)  # None for a model that generates text
-        self.eos_token_ids: tuple[int, ...] = _eos_token_ids(model_dir, text_config)
+        self.eos_token_ids: tuple[int, ...] = end_tokens(model_dir)
         self._opening: list[int] = [] if config is text_config else _opening(self.tokenizer)
 
     def plan_image(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
@@ -340,14 +340,6 @@ class LanguageAdapter:
 def _visual_ids(config: Any) -> frozenset[int]:
     ids = (getattr(config, name, None) for name in ("image_token_id", "video_token_id"))
     return frozenset(token for token in ids if token is not None)
-
-
-def _eos_token_ids(model_dir: Path, text_config: Any) -> tuple[int, ...]:
-    generation = read_json(model_dir / "generation_config.json", default={})
-    eos = generation.get("eos_token_id", text_config.eos_token_id)
-    if eos is None:
-        return ()
-    return tuple(eos) if isinstance(eos, list) else (eos,)
 
 
 def _opening(tokenizer: Any) -> list[int]:
