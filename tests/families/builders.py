@@ -104,7 +104,14 @@ def text_sizes(tokens: Any, **more: Any) -> dict[str, Any]:
 
 
 def save(directory: Path, config: Any, processor: Any, template: str) -> None:
-    """Weights for which depth and context matter, and everything else that a checkpoint holds."""
+    """Save a model, and everything else that a checkpoint holds."""
+    save_model(directory, config)
+    processor.chat_template = template
+    processor.save_pretrained(directory)
+
+
+def save_model(directory: Path, config: Any) -> None:
+    """Save weights for which depth and context matter, with their configs."""
     multimodal = config is not config.get_text_config()
     auto = transformers.AutoModelForImageTextToText if multimodal else transformers.AutoModelForCausalLM
     torch.manual_seed(0)
@@ -120,8 +127,6 @@ def save(directory: Path, config: Any, processor: Any, template: str) -> None:
         eos_token_id=config.get_text_config().eos_token_id, pad_token_id=0
     )
     model.save_pretrained(directory)
-    processor.chat_template = template
-    processor.save_pretrained(directory)
 
 
 def _initial(name: str, like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

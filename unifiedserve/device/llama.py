@@ -58,7 +58,7 @@ class Rotary:
 
     def __init__(self, module: Any) -> None:
         self._module = module
-        self._like = torch.empty(0, device=module.inv_freq.device)  # the module takes its result's dtype from it
+        self._like = torch.empty(0, device=next(module.buffers()).device)  # the module takes its result's dtype from it
 
     def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosines and sines [T, rotary_dim] of positions int64 [P, T]."""

@@ -63,7 +63,7 @@ class Caches:
 
     def __init__(self, config: EngineConfig, pools: Mapping[str, PagePool], processor: Processor) -> None:
         self._indexes: dict[CachedBuffer, ContentIndex] = {}
-        if not (config.no_prefix_cache or processor.recurrent):  # a prefix's pages do not hold the state after it
+        if processor.shares_prefixes and not config.no_prefix_cache:
             self._indexes["kv"] = ContentIndex(pools["kv"])
         if config.visual_cache_mib:
             self._indexes["visual"] = ContentIndex(pools["visual"])

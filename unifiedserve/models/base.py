@@ -29,6 +29,7 @@ from unifiedserve.models.layer_hooks import before_each_layer
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.pooling import load_pooling
+from unifiedserve.models.rope import LONG, settle_rope, short_length
 from unifiedserve.models.scopes import Scope
 from unifiedserve.models.text import NO_LIMIT, TooLongError
 
@@ -65,7 +66,8 @@ class Processor:
         self.tokenizer: Any = self.chat.tokenizer
         self.vocab_size: int = text_config.vocab_size
         self.max_position_embeddings: int = text_config.max_position_embeddings
-        self.recurrent = StateLayout.of(text_config) is not None
+        #: whether what the first tokens of a prompt leave in the KV cache is the same in all prompts that begin so
+        self.shares_prefixes = StateLayout.of(text_config) is None and short_length(text_config) is None
         self.pooling = load_pooling(model_dir)  # None for a model that generates text
         self.eos_token_ids: tuple[int, ...] = end_tokens(model_dir)
         self._opening: list[int] = [] if config is text_config else _opening(self.tokenizer)
@@ -215,6 +217,8 @@ class LanguageAdapter:
         self.model: Any = build_model(config, weights, dtype, device.torch, generates=self.pooling is None)
         self.language_model: Any = self.model.get_decoder()
         number_layers(self.language_model)
+        settle_rope(self.language_model)
+        self._short_length = short_length(config.get_text_config())
         #: called before each layer of the encoder; who runs it may set it
         self.between_layers: Callable[[], None] = lambda: None
         before_each_layer(self.model, self.language_model, lambda: self.between_layers())
@@ -225,8 +229,12 @@ class LanguageAdapter:
         self._head = device.kernels.head(self.model.get_output_embeddings()) if self.pooling is None else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
-        """Return rotary positions of a whole prompt: int64 [P, n], P = `position_rows`; here the tokens' numbers."""
-        return torch.arange(len(token_ids))[None]
+        """Return rotary positions of a whole prompt: int64 [P, n], P = `position_rows`.
+
+        Here they are the tokens' numbers, from `LONG` on in a prompt that is long to its `LongRope`.
+        """
+        is_long = self._short_length is not None and len(token_ids) > self._short_length
+        return torch.arange(len(token_ids))[None] + (LONG if is_long else 0)
 
     def next_position(self, positions: Tensor) -> int:
         """Return the offset with which generated token i (from 0), at index n + i, has position n + i + offset.

@@ -13,7 +13,6 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from unifiedserve.errors import ConfigError
 from unifiedserve.memory.tensors import Header
 from unifiedserve.models.loading import empty_checkpoint
 
@@ -29,10 +28,7 @@ class DummyTensors:
 
     def __init__(self, config: Any, dtype: torch.dtype) -> None:
         """Find the shapes; raises ConfigError if `config` makes no model."""
-        try:
-            self._tensors = empty_checkpoint(deepcopy(config), dtype)
-        except Exception as error:
-            raise ConfigError(f"{config.name_or_path}/config.json: no model can be made of it: {error}") from error
+        self._tensors = empty_checkpoint(deepcopy(config), dtype)
         self._dtype = dtype
         self._deviation: float = getattr(config.get_text_config(), "initializer_range", None) or _DEVIATION
 

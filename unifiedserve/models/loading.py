@@ -23,8 +23,6 @@ from unifiedserve.models.matrices import put_matrix
 Stored = Tensor | StoredMatrix
 
 ATTENTION = "paged"
-#: kinds of layers that our attention knows; which tokens the others see is in a mask that nobody makes here
-LAYER_TYPES = frozenset({"full_attention", "sliding_attention", "linear_attention"})
 #: what modules may hand to their attention: what it reads, and what changes nothing outside of training
 _KNOWN = frozenset({"attention_step", "sliding_window"})
 _KNOWN |= {"ragged_batch", "recurrent_states", "dropout", "position_ids", "use_cache"}
@@ -38,10 +36,9 @@ def build_model(
     """Build the generating model of `config` with `weights`, which are on `device`, as its parameters, without a copy.
 
     If it `generates` nothing its head may be missing, and stays without values.
-    Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's, and for
-    kinds of layers that are not known.
+    Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's, and if
+    `config` makes no model.
     """
-    _check_layers(config.get_text_config())
     _register_attention()
     model = _empty_model(config, dtype)
     parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
@@ -82,8 +79,11 @@ def import_model_class(config: Any) -> None:
 
 
 def _empty_model(config: Any, dtype: torch.dtype) -> Any:
-    with torch.device("meta"):
-        return _auto_class(config).from_config(config, dtype=dtype)
+    try:
+        with torch.device("meta"):
+            return _auto_class(config).from_config(config, dtype=dtype)
+    except Exception as error:
+        raise ConfigError(f"{config.name_or_path}/config.json: no model can be made of it: {error}") from error
 
 
 def _auto_class(config: Any) -> Any:
@@ -233,14 +233,6 @@ def _part_of(model: Any, path: str) -> Any:
     steps = path.split(".")
     owners = (model.get_submodule(".".join(steps[:end])) for end in range(len(steps), 0, -1))
     return next((owner for owner in owners if hasattr(owner, "_init_weights")), model)
-
-
-def _check_layers(text: Any) -> None:
-    if unknown := set(getattr(text, "layer_types", None) or ()) - LAYER_TYPES:
-        raise ConfigError(
-            f"the language model's layer_types has {', '.join(sorted(unknown))}; supported are "
-            f"{', '.join(sorted(LAYER_TYPES))}"
-        )
 
 
 def _register_attention() -> None:

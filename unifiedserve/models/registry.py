@@ -14,6 +14,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.language_models import check_language_model
 from unifiedserve.models.loading import import_model_class
 
 
@@ -62,19 +63,22 @@ FAMILIES = {
 
 
 def load_config(model_dir: Path) -> Any:
-    """Load a checkpoint's transformers config; raises ConfigError if there is none or its family is unsupported."""
+    """Load a checkpoint's transformers config.
+
+    Raises ConfigError if there is none, or its family or language model is not supported.
+    """
     raw = read_json(model_dir / "config.json")
     model_type = raw.get("model_type")
     if model_type not in FAMILIES:
         raise ConfigError(
             f"{model_dir}: model type {model_type!r} is not supported; supported are {', '.join(sorted(FAMILIES))}"
         )
-    if raw.get("is_causal") is False:
-        raise ConfigError(f"{model_dir}: models whose tokens see those after them (is_causal: false) are not supported")
     try:
-        return load_transformers().AutoConfig.from_pretrained(model_dir)
+        config = load_transformers().AutoConfig.from_pretrained(model_dir)
     except Exception as error:
         raise ConfigError(f"{model_dir / 'config.json'}: {error}") from error
+    check_language_model(config)
+    return config
 
 
 def load_processor(model_dir: Path, chat_template: str | None = None) -> Processor:

@@ -18,8 +18,6 @@ from unifiedserve.device.cuda.vision import CudaVision
 from unifiedserve.device.llama import fits
 
 _log = logging.getLogger(__name__)
-#: rotary embeddings of transformers that look at the positions' values on the host
-WAITING_ROTATIONS = frozenset({"dynamic", "longrope"})
 #: what the pointwise kernels know
 DTYPES = frozenset({torch.float32, torch.bfloat16, torch.float16})
 
@@ -52,7 +50,7 @@ class CudaKernels:
         """Return what decodes a llama-like model by graphs; None for another, or where there is no memory for it."""
         text = model.get_decoder()
         layers = self.runner(text, kv.pages.dtype)
-        if not isinstance(layers, CudaDecoder) or getattr(text.rotary_emb, "rope_type", None) in WAITING_ROTATIONS:
+        if not isinstance(layers, CudaDecoder):
             return None
         shape = {"rows": rows, "tokens": tokens, "position_rows": position_rows}
         try:
