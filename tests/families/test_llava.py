@@ -7,11 +7,15 @@ from typing import Any
 
 import builders_llava
 import pytest
+import reference
+from cases import pixels, user
+from reference import Case
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError, VideoInfo
 from unifiedserve.models.registry import load_processor
 
+CASE = Case([user("image", "What is this?")], [pixels(1, 90, 120)])
 VIDEO = VideoInfo(3000, 30.0, 100.0, 160, 120)
 FAMILIES = [builders_llava.llava_next, builders_llava.llava_next_video, builders_llava.llava_onevision]
 
@@ -57,6 +61,20 @@ def test_contradictions_are_named(make: Callable[[Path], None], tmp_path: Path) 
     config.write_text(given[0])
     edit(rules, lambda r: r["image_processor"].update(size={"height": 28, "width": 28}, crop_size=None))
     with pytest.raises(ConfigError, match="28"):
+        load_processor(tmp_path)
+
+
+@pytest.mark.parametrize(("file", "strategy"), [("config.json", "full"), ("processor_config.json", None)])
+@pytest.mark.parametrize("make", [builders_llava.llava, builders_llava.llava_next])
+def test_a_strategy_in_one_file_alone(
+    make: Callable[[Path], None], file: str, strategy: str | None, tmp_path: Path
+) -> None:
+    """What transformers cannot answer either is refused before it is served, by the name of the field."""
+    make(tmp_path)
+    edit(tmp_path / file, lambda c: c.update(vision_feature_select_strategy=strategy))
+    with pytest.raises((RuntimeError, ValueError), match=r"do not match|must match"):
+        reference.load(tmp_path).generate(CASE, 1)
+    with pytest.raises(ConfigError, match="vision_feature_select_strategy"):
         load_processor(tmp_path)
 
 

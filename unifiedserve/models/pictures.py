@@ -151,6 +151,27 @@ def picture_tokens(config: Any, side: int) -> int:
     return tokens
 
 
+def check_picture_tokens(model_dir: Path, config: Any, side: int) -> None:
+    """Raise ConfigError if the processor counts other visual tokens in a picture than the model makes.
+
+    transformers takes the rule for selecting features from both processor_config.json and config.json.
+    """
+    path = model_dir / "processor_config.json"
+    rules = read_json(path, default={})
+    counted = rules.get("num_image_tokens")
+    if counted is None and rules.get("patch_size"):
+        counted = (side // rules["patch_size"]) ** 2 + rules.get("num_additional_image_tokens", 0)
+    if counted is None:  # it leaves the count to the model
+        return
+    own, made = rules.get("vision_feature_select_strategy"), picture_tokens(config, side)
+    counted -= own == "default"
+    if counted != made:
+        raise ConfigError(
+            f"{path}: with vision_feature_select_strategy {own!r} a picture has {counted} visual tokens, with "
+            f"config.json's {config.vision_feature_select_strategy!r} it has {made}: both files must agree"
+        )
+
+
 def filter_of(resample: int) -> Filter:
     """Return torch's name of a filter of Pillow's; raises ConfigError for those that torch lacks."""
     if resample not in FILTERS:

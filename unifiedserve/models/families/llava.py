@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from unifiedserve.messages.media import MediaOptions, MediaPlan
-from unifiedserve.models.pictures import PictureProcessor, picture_tokens, whole_picture
+from unifiedserve.models.pictures import PictureProcessor, check_picture_tokens, picture_tokens, whole_picture
 
 
 class LlavaProcessor(PictureProcessor):
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
+        check_picture_tokens(model_dir, config, self.side)
         self.picture_token("image", self.tokenizer.decode([config.image_token_id]))
 
     def picture_side(self) -> int:

@@ -10,7 +10,7 @@ from torch import Tensor
 from flashcodec import TileLayout
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, picture_tokens
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, check_picture_tokens, picture_tokens
 
 
 class LlavaNextProcessor(PictureProcessor):
@@ -75,3 +75,4 @@ def _check(model_dir: Path, processor: LlavaNextProcessor) -> None:
     if picture_tokens(config, processor.side) != processor.patches**2:
         strategy = config.vision_feature_select_strategy
         raise ConfigError(f"{model_dir}: vision_feature_select_strategy {strategy!r} gives no grid of features")
+    check_picture_tokens(model_dir, config, processor.side)
