@@ -12,12 +12,12 @@ import torch
 from checkpoints import find_checkpoint
 from deferred import DeferredDevice
 from model_loop import Loop, make_adapter
-from text_variants import ANSWER, CASES, Variant, compare, requests_of, write_variant
+from text_variants import ANSWER, CASES, Variant, compare, requests_of, write_changed
 
 from unifiedserve.device.base import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
-from unifiedserve.models.registry import load_config, load_processor
+from unifiedserve.models.registry import load_processor
 
 
 def longrope(pairs: int, length: int) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_longrope(
     base, directory = find_checkpoint(tmp_path_factory, family), tmp_path / "model"
     short, long = lengths(base)
     assert short + ANSWER < long
-    write_variant(Variant(family, "rope_parameters", longrope(8, short + extra)), base, directory)
+    write_changed(Variant(family, "rope_parameters", longrope(8, short + extra)).change, base, directory)
     hf = reference.load(directory)
     expected = [hf.generate(case, ANSWER) for case in CASES]
     assert compare(directory, expected, device).kind == "equal"
@@ -65,7 +65,7 @@ def test_longrope(
 def test_a_preempted_answer_goes_on_as_it_began(llama: Path, tmp_path: Path) -> None:
     """Its tokens are computed again at once, when the sequence has become longer than where rotations change."""
     directory = tmp_path / "model"
-    write_variant(Variant("llama", "rope_parameters", longrope(8, lengths(llama)[0] + 3)), llama, directory)
+    write_changed(Variant("llama", "rope_parameters", longrope(8, lengths(llama)[0] + 3)).change, llama, directory)
     expected = [reference.load(directory).generate(case, ANSWER) for case in CASES]
     loop = Loop(make_adapter(directory, torch.float32))
     requests = requests_of(load_processor(directory), CASES)
@@ -83,7 +83,7 @@ def test_a_preempted_answer_goes_on_as_it_began(llama: Path, tmp_path: Path) -> 
 
 def test_prompts_of_different_lengths_share_no_keys(llama: Path, tmp_path: Path) -> None:
     directory = tmp_path / "model"
-    write_variant(Variant("llama", "rope_parameters", longrope(8, 20)), llama, directory)
+    write_changed(Variant("llama", "rope_parameters", longrope(8, 20)).change, llama, directory)
     assert load_processor(llama).shares_prefixes
     assert not load_processor(directory).shares_prefixes
 
@@ -91,6 +91,6 @@ def test_prompts_of_different_lengths_share_no_keys(llama: Path, tmp_path: Path)
 def test_with_positions_of_several_axes(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> None:
     base, directory = find_checkpoint(tmp_path_factory, "qwen2_vl"), tmp_path / "model"
     rope = longrope(8, 20) | {"mrope_section": [2, 3, 3]}
-    write_variant(Variant("qwen2_vl", "rope_parameters", rope), base, directory)
-    with pytest.raises(ConfigError, match=r"config\.json: text_config: rope_parameters .* rope_type 'longrope'"):
-        load_config(directory)
+    write_changed(Variant("qwen2_vl", "rope_parameters", rope).change, base, directory)
+    with pytest.raises(ConfigError, match=r"config\.json: the rope_type longrope of qwen2_vl_text is not supported"):
+        make_adapter(directory, torch.float32)

@@ -22,6 +22,7 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 
 @pytest.mark.parametrize(("family", "sizes"), [
     ("mistral", {"sliding_window": 10}),
+    ("mistral", {"sliding_window": 10, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
     ("qwen2", SOME_LAYERS),
     ("qwen3", SOME_LAYERS),
     ("qwen2_moe", {**SOME_LAYERS, **EXPERTS, "shared_expert_intermediate_size": 64}),

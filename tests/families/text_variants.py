@@ -13,12 +13,13 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import reference  # first: transformers needs torchvision here
 import torch
-from builders import internvl_with, save_model
+from builders import TEXT, save_model
 from cases import user
 from every_family import FAMILIES
 from model_loop import Loop, Request, make_adapter
@@ -60,6 +61,23 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 
 
+#: sizes of language models beside those of all families; a model takes what it knows
+LANGUAGE_MODEL_SIZES: dict[str, Any] = {
+    "pad_token_id": 0,
+    "head_dim": 16,
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 64,
+}
+#: families that take any language model
+OPEN = ("internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "idefics3", "smolvlm", "minicpmv4_6")
+
+Change = Callable[[dict[str, Any]], object]
+
+
 class Variant(NamedTuple):
     """One field of a family's text config that has another value."""
 
@@ -67,37 +85,63 @@ class Variant(NamedTuple):
     field: str
     value: Any
 
+    def change(self, config: dict[str, Any]) -> None:
+        """Give the field that value in a config.json."""
+        config.get("text_config", config)[self.field] = self.value
+
 
 class Result(NamedTuple):
-    """What became of a variant: a reason for all but "equal"."""
+    """What became of a variant; with a reason unless it is "equal"."""
 
-    kind: str  # equal, refused, not loaded by transformers, different, crashed
+    kind: str  # equal, refused, refused by both, different, crashed, refused by transformers alone
     reason: str = ""
 
     @property
     def right(self) -> bool:
         """Whether a user gets transformers' answers, or is told in a line why there are none."""
-        return self.kind in ("equal", "refused", "not loaded by transformers")
+        return self.kind in ("equal", "refused", "refused by both")
 
 
 def try_variant(variant: Variant, base: Path, directory: Path) -> Result:
     """Make the variant of the family's checkpoint `base` in `directory`, and compare its answers."""
+    return try_changed(variant.change, base, directory)
+
+
+def try_changed(change: Change, base: Path, directory: Path) -> Result:
+    """Make a changed checkpoint, and compare its answers."""
     try:
-        write_variant(variant, base, directory)
+        write_changed(change, base, directory)
         hf = reference.load(directory)
         expected = [hf.generate(case, ANSWER) for case in CASES]
     except Exception as error:
-        return Result("not loaded by transformers", _first_line(error))
+        return _ours_alone(directory, error)
     return compare(directory, expected)
 
 
-def write_variant(variant: Variant, base: Path, directory: Path) -> None:
-    """Write the checkpoint `base` with another text config, and weights that fit it."""
+def write_changed(change: Change, base: Path, directory: Path) -> None:
+    """Write the checkpoint `base` with a changed config; with its own weights if transformers makes no model of it."""
+    shutil.copytree(base, directory)
     config = transformers.AutoConfig.from_pretrained(base)
     values = config.to_dict()
-    values.get("text_config", values)[variant.field] = variant.value
-    shutil.copytree(base, directory, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
+    change(values)
+    (directory / "config.json").write_text(json.dumps(values, default=str))
     save_model(directory, type(config).from_dict(values))
+
+
+def with_language_model(name: str, base: Path) -> Change:
+    """Return what puts a text model that transformers knows by `name` into a checkpoint's config."""
+    text = transformers.AutoConfig.from_pretrained(base).get_text_config()
+    sizes = {size: getattr(text, size) for size in ("vocab_size", "eos_token_id", *TEXT)}
+    config = transformers.AutoConfig.for_model(name, **sizes, **LANGUAGE_MODEL_SIZES).to_dict()
+    return lambda values: values.update(text_config=config)
+
+
+def _ours_alone(directory: Path, theirs: Exception) -> Result:
+    """Return what becomes of a checkpoint with which transformers raises an error."""
+    result = compare(directory, [])
+    if result.kind == "different":
+        return Result("refused by transformers alone", _first_line(theirs))
+    return Result("refused by both", result.reason) if result.kind == "refused" else result
 
 
 def compare(directory: Path, expected: list[list[int]], device: Device = CPU) -> Result:
@@ -120,7 +164,7 @@ def requests_of(ours: Processor, cases: list[Case]) -> list[Request]:
 
 def _answers(directory: Path, device: Device) -> dict[str, list[list[int]]]:
     ours = load_processor(directory)
-    loop = Loop(make_adapter(directory, torch.float32, device))
+    loop = Loop(make_adapter(directory, torch.float32, device), pages=4096)
 
     def ask(cases: list[Case], chunk: int) -> list[list[int]]:
         requests = requests_of(ours, cases)
@@ -144,6 +188,7 @@ def variants(family: str, base: Path) -> Iterator[Variant]:
     """Yield the variants of a family: booleans both ways, and fields of `VALUES`, ropes and kinds of layers."""
     text = transformers.AutoConfig.from_pretrained(base).get_text_config()
     own = {field.name for field in dataclasses.fields(transformers.PreTrainedConfig)}
+    own.add("output_router_logits")  # asks transformers for more than an answer
     for field in dataclasses.fields(type(text)):
         values = VALUES.get(field.name, ())
         if field.name not in own and "bool" in getattr(field.type, "__name__", str(field.type)):
@@ -184,60 +229,40 @@ def _rope_kinds(head: int, rotated: float) -> Iterator[dict[str, Any]]:
     yield {"rope_type": "default", "partial_rotary_factor": 0.5}
 
 
-def try_language_model(name: str, directory: Path) -> Result:
-    """Try an InternVL with a text model that transformers knows by `name`."""
-
-    def text(**sizes: Any) -> Any:
-        return transformers.AutoConfig.for_model(name, **sizes)
-
-    try:
-        internvl_with(directory, text, **LANGUAGE_MODEL_SIZES)
-        hf = reference.load(directory)
-        expected = [hf.generate(case, ANSWER) for case in CASES]
-    except Exception as error:
-        return Result("not loaded by transformers", _first_line(error))
-    return compare(directory, expected)
-
-
-#: sizes beside those of all families; a model takes what it knows
-LANGUAGE_MODEL_SIZES: dict[str, Any] = {
-    "pad_token_id": 0,
-    "head_dim": 16,
-    "num_experts": 4,
-    "num_local_experts": 4,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 64,
-    "shared_expert_intermediate_size": 64,
-}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where variants.json and variants.md are written")
     parser.add_argument("--families", nargs="*", default=list(FAMILIES), help="families whose fields are tried")
-    parser.add_argument("--language-models", nargs="*", default=[], help="model types tried in an InternVL")
-    parser.add_argument("--fields", nargs="*", help="only these fields")
+    parser.add_argument("--language-models", nargs="*", default=[], help="model types tried in families that take any")
+    parser.add_argument("--fields", nargs="*", help="only these fields of the text configs")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
 
-    def note(variant: Variant, attempt: Callable[[Path], Result]) -> None:
+    def note(variant: Variant, change: Change, base: Path) -> bool:
         with tempfile.TemporaryDirectory() as folder:
-            result = attempt(Path(folder) / "variant")
+            result = try_changed(change, base, Path(folder) / "variant")
         rows.append({**variant._asdict(), "result": result.kind, "reason": result.reason, "right": result.right})
         if not result.right:
             print(variant, *result, sep="  ", flush=True)
+        return result.kind == "equal"
 
-    with tempfile.TemporaryDirectory() as folder:
+    def note_fields(name: str, base: Path) -> None:
+        for variant in variants(name, base):
+            if variant.field in (arguments.fields or [variant.field]):
+                note(variant, variant.change, base)
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        for family in {*arguments.families, *(OPEN if arguments.language_models else ())}:
+            FAMILIES[family].make(folder / family)
         for family in arguments.families:
-            base = Path(folder) / family
-            FAMILIES[family].make(base)
-            for variant in variants(family, base):
-                if variant.field in (arguments.fields or [variant.field]):
-                    note(variant, lambda path, base=base, variant=variant: try_variant(variant, base, path))
-        for name in arguments.language_models:
-            variant = Variant("internvl", "text_config.model_type", name)
-            note(variant, lambda path, name=name: try_language_model(name, path))
+            note_fields(family, folder / family)
+        for model, family in product(arguments.language_models, OPEN):
+            base, name = folder / family, f"{family} with {model}"
+            change = with_language_model(model, base)
+            if note(Variant(family, "text_config.model_type", model), change, base) and family == OPEN[0]:
+                write_changed(change, base, folder / name)
+                note_fields(name, folder / name)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "variants.json").write_text(json.dumps(rows, indent=1) + "\n")
     (arguments.folder / "variants.md").write_text(_table(rows))

@@ -217,7 +217,7 @@ class LanguageAdapter:
         self.model: Any = build_model(config, weights, dtype, device.torch, generates=self.pooling is None)
         self.language_model: Any = self.model.get_decoder()
         number_layers(self.language_model)
-        settle_rope(self.language_model)
+        settle_rope(self.language_model, self.position_rows)
         self._short_length = short_length(config.get_text_config())
         #: called before each layer of the encoder; who runs it may set it
         self.between_layers: Callable[[], None] = lambda: None

@@ -25,7 +25,7 @@ Stored = Tensor | StoredMatrix
 ATTENTION = "paged"
 #: what modules may hand to their attention: what it reads, and what changes nothing outside of training
 _KNOWN = frozenset({"attention_step", "sliding_window"})
-_KNOWN |= {"ragged_batch", "recurrent_states", "dropout", "position_ids", "use_cache"}
+_KNOWN |= {"ragged_batch", "recurrent_states", "dropout", "position_ids", "use_cache", "is_causal"}
 #: buffers that old checkpoints hold and models compute themselves
 _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
 

@@ -42,6 +42,7 @@ FAMILIES = {
         "families.llava_onevision:LlavaOnevisionProcessor", "families.llava_onevision:LlavaOnevisionAdapter"
     ),
     "minicpmv4_6": Family("families.minicpmv4_6:MiniCPMProcessor", "families.minicpmv4_6:MiniCPMAdapter"),
+    "ministral": _TEXT_ONLY,  # what transformers makes of a "mistral" that has layer_types
     "mistral": _TEXT_ONLY,
     "mllama": Family("families.mllama:MllamaProcessor", "families.mllama:MllamaAdapter"),
     "qwen2": _TEXT_ONLY,

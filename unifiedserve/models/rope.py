@@ -27,20 +27,21 @@ def short_length(text_config: Any) -> int | None:
     return length
 
 
-def check_rope(text_config: Any, name: str) -> None:
-    """Raise ConfigError for rotary embeddings that are not known; `name` is the config's."""
-    rope = getattr(text_config, "rope_parameters", None) or {}
-    of_layers = [each for each in rope.values() if isinstance(each, dict)]
-    kinds = {each.get("rope_type") for each in of_layers or [rope]} & _CHANGING
-    if kinds and (of_layers or "mrope_section" in rope):
-        what = "of some layers" if of_layers else "with an mrope_section"
-        raise ConfigError(f"{name}: rope_parameters {what} has rope_type {kinds.pop()!r}, which is not supported there")
+def settle_rope(language_model: Any, position_rows: int) -> None:
+    """Let the rotary embedding of a text model of transformers depend on each token's position alone.
 
-
-def settle_rope(language_model: Any) -> None:
-    """Let the rotary embedding of a text model of transformers depend on each token's position alone."""
+    Raises ConfigError for one that changes and differs between kinds of layers, or has several positions for a token.
+    """
     rotary: Any = getattr(language_model, "rotary_emb", None)
     kind = getattr(rotary, "rope_type", None)
+    kinds: set[Any] = set(kind.values()) if isinstance(kind, dict) else {kind}
+    if kinds & _CHANGING and (isinstance(kind, dict) or position_rows > 1):
+        config = language_model.config
+        raise ConfigError(
+            f"{config.name_or_path}/config.json: the rope_type {', '.join(sorted(kinds & _CHANGING))} of "
+            f"{config.model_type} is not supported: only models with one rope for all layers and one position for each "
+            "token can have it"
+        )
     if kind == "longrope":
         language_model.rotary_emb = LongRope(rotary)
     elif kind == "dynamic":
@@ -58,9 +59,9 @@ class LongRope(nn.Module):
         self._short, self._long = _fixed(rotary, rotary.original_inv_freq), _fixed(rotary, beyond)
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines, as the module of transformers does."""
+        """Return cosines and sines, as the module of transformers does; rows of a third dimension are all alike."""
         positions = position_ids & (LONG - 1)
-        is_long = (position_ids >= self._length)[..., None]
+        is_long = (position_ids.flatten(0, -2)[:1] >= self._length)[..., None]
         both = zip(self._long(x, positions), self._short(x, positions), strict=True)
         cosine, sine = (torch.where(is_long, far, near) for far, near in both)
         return cosine, sine
