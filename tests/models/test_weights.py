@@ -158,8 +158,17 @@ def test_missing_tensors_are_listed(checkpoint: Path) -> None:
     stored = load_file(checkpoint / "model.safetensors")
     for index in range(4):
         del stored[f"model.layers.{index}.mlp.up_proj.weight"], stored[f"visual.blocks.{index}.norm1.weight"]
-    expected = "lacks 8 tensors of its model: model.visual.blocks.0.norm1.weight"
+    expected = f"{checkpoint}: the checkpoint lacks 8 tensors of its model: model.visual.blocks.0.norm1.weight"
     with pytest.raises(ConfigError, match=expected + ".* and 3 more"):
+        load_adapter(checkpoint, stored, torch.bfloat16)
+
+
+@pytest.mark.parametrize("name", ["lm_head.weight", "model.norm.weight", "model.embed_tokens.weight"])
+def test_a_missing_tensor_is_named_with_its_folder(name: str, checkpoint: Path) -> None:
+    stored = load_file(checkpoint / "model.safetensors")
+    del stored[name]
+    new = name.replace("model.", "model.language_model.")
+    with pytest.raises(ConfigError, match=f"{checkpoint}: the checkpoint lacks 1 tensors of its model: {new}"):
         load_adapter(checkpoint, stored, torch.bfloat16)
 
 

@@ -152,13 +152,14 @@ def _placed(model: Any, weights: Mapping[str, Stored], optional: Collection[str]
     tied = _tied_names(model)
     sources = {name: name if name in weights else tied.get(name, name) for name in wanted}
     missing = [source for source in sources.values() if source not in weights]
+    folder = model.config.name_or_path
     if missing:
-        raise ConfigError(f"the checkpoint lacks {len(missing)} tensors of its model: {_some(missing)}")
+        raise ConfigError(f"{folder}: the checkpoint lacks {len(missing)} tensors of its model: {_some(missing)}")
     given = {name: weights[source] for name, source in sources.items()}
     extra = _extra(model, {name: weights[name] for name in weights.keys() - set(sources.values())})
     if extra:
         raise ConfigError(
-            f"the checkpoint holds {len(extra)} tensors that its config.json has no place for: {_some(extra)}"
+            f"{folder}: the checkpoint holds {len(extra)} tensors that its config.json has no place for: {_some(extra)}"
         )
     wrong = [
         f"{name} is {_describe(tensor)} instead of {_describe(wanted[name])}"
@@ -166,7 +167,7 @@ def _placed(model: Any, weights: Mapping[str, Stored], optional: Collection[str]
         if not _fits(tensor, wanted[name])
     ]
     if wrong:
-        raise ConfigError(f"the checkpoint does not fit its config.json: {_some(wrong)}")
+        raise ConfigError(f"{folder}: the checkpoint does not fit its config.json: {_some(wrong)}")
     return given
 
 
@@ -225,7 +226,9 @@ def _check_filled(model: Any, optional: Collection[str]) -> None:
     """Raise ConfigError if a tensor but an `optional` one has no values: what it would add is anything."""
     tensors = itertools.chain(model.named_parameters(), model.named_buffers())
     if empty := [name for name, tensor in tensors if tensor.is_meta and name not in optional]:
-        raise ConfigError(f"nothing fills {len(empty)} tensors of this model: {_some(empty)}")
+        raise ConfigError(
+            f"{model.config.name_or_path}: nothing fills {len(empty)} tensors of this model: {_some(empty)}"
+        )
 
 
 def _part_of(model: Any, path: str) -> Any:
