@@ -31,7 +31,7 @@ SIZES = {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16}
         ),
         ("layer_types", ["linear_attention"] * 3, r"layer_types has linear_attention alone; at least one layer must"),
         ("layer_types", ["sliding_attention"] * 3, r"a model with sliding_attention needs a sliding_window"),
-        ("is_causal", False, r"models whose tokens see those after them \(is_causal: false\) are not supported"),
+        ("is_causal", False, r"models whose tokens see those after them \(is_causal: False\) are not supported"),
     ],
 )
 def test_what_is_not_known(

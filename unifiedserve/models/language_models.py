@@ -1,5 +1,6 @@
 """What is known of the language models in checkpoints: others are refused before anything is served."""
 
+from itertools import product
 from typing import Any
 
 from unifiedserve.errors import ConfigError
@@ -22,6 +23,8 @@ LANGUAGE_MODELS = frozenset({
 })  # fmt: skip
 #: kinds of layers that our attention knows; which tokens the others see is in a mask that nobody makes here
 LAYER_TYPES = frozenset({"full_attention", "sliding_attention", LINEAR_ATTENTION})
+#: fields that say whether tokens see those after them, and what they are if they do not
+_DIRECTIONS = {"is_causal": True, "use_bidirectional_attention": False}
 
 
 def check_language_model(config: Any) -> None:
@@ -33,8 +36,9 @@ def check_language_model(config: Any) -> None:
             f"{name}: model_type {text.model_type!r} is not supported as a language model; supported are "
             f"{', '.join(sorted(LANGUAGE_MODELS))}"
         )
-    if not all(getattr(each, "is_causal", True) for each in (config, text)):
-        raise ConfigError(f"{name}: models whose tokens see those after them (is_causal: false) are not supported")
+    for part, (field, causal) in product((config, text), _DIRECTIONS.items()):
+        if (value := getattr(part, field, None)) is not None and bool(value) != causal:
+            raise ConfigError(f"{name}: models whose tokens see those after them ({field}: {value}) are not supported")
     _check_layers(text, name)
 
 

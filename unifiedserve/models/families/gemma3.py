@@ -1,6 +1,5 @@
 """Gemma 3: layers with a window, images whose tokens see each other; also its models without images."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -8,8 +7,6 @@ import torch
 from torch import Tensor
 
 from flashcodec import RGBLayout
-from unifiedserve.device.base import Device
-from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.base import LanguageAdapter
@@ -49,27 +46,9 @@ class Gemma3Processor(PictureProcessor):
 class Gemma3Adapter(PictureAdapter):
     whole_runs: ClassVar[bool] = True
 
-    def __init__(
-        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
-    ) -> None:
-        _refuse_encoders(config, model_dir)
-        super().__init__(config, weights, dtype, model_dir, device)
-
 
 class Gemma3TextAdapter(LanguageAdapter):
-    def __init__(
-        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
-    ) -> None:
-        _refuse_encoders(config, model_dir)
-        super().__init__(config, weights, dtype, model_dir, device)
-
     @torch.inference_mode()
     def logits(self, hidden: Tensor) -> Tensor:
         logits, cap = super().logits(hidden), self.config.final_logit_softcapping
         return logits if cap is None else logits.div_(cap).tanh_().mul_(cap)
-
-
-def _refuse_encoders(config: Any, model_dir: Path) -> None:
-    """Raise ConfigError for a model whose text sees what comes after it: it cannot generate."""
-    if config.get_text_config().use_bidirectional_attention:
-        raise ConfigError(f"{model_dir}: a model with bidirectional attention (config.json) does not generate text")
