@@ -15,10 +15,12 @@ from reference import Case, Reference, transformers
 
 from unifiedserve.models.base import ALL_FRAMES, MediaOptions, Processor, PromptError, VideoInfo
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules
-from unifiedserve.models.families.qwen3_vl import VIDEO_DEFAULTS, frame_size, sample_frames
+from unifiedserve.models.families.qwen3_vl import frame_size, sample_frames
+from unifiedserve.models.processor_defaults import QWEN3_VIDEOS
+from unifiedserve.models.processor_rules import raw_rules
 from unifiedserve.models.registry import load_processor
 
-RULES = MediaRules.read({}, VIDEO_DEFAULTS)
+RULES = MediaRules.read(raw_rules("", {}, QWEN3_VIDEOS))
 sides = st.integers(1, 3000)
 totals = st.integers(1, 20_000)
 rates = st.floats(0.1, 240)
@@ -86,7 +88,7 @@ def test_frames_are_bounded(total: int, limit: int) -> None:
 @given(frames=counts, height=sides, width=sides, capped=st.booleans())
 def test_frame_size(frames: int, height: int, width: int, capped: bool) -> None:
     processor = transformers.Qwen3VLVideoProcessor()
-    rules = MediaRules.read({"cap_pixels_per_frame": capped}, VIDEO_DEFAULTS)
+    rules = MediaRules.read(raw_rules("", {"cap_pixels_per_frame": capped}, QWEN3_VIDEOS))
     clip = torch.empty(1, frames, 1, height, width, device="meta")
     try:
         expected = processor.resize(clip, processor.size, 0, 32, 2, cap_pixels_per_frame=capped)

@@ -15,8 +15,10 @@ from training.world.rendering import Image, Renderer
 from training.world.scene import Scene
 from unifiedserve.messages.media import MediaOptions, VideoInfo
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, frame_size, sample_frames
+from unifiedserve.models.processor_defaults import QWEN2_VIDEOS
+from unifiedserve.models.processor_rules import raw_rules
 
-RULES = MediaRules.read(VIDEO_RULES, {})
+RULES = MediaRules.read(raw_rules("", VIDEO_RULES, QWEN2_VIDEOS))
 PATCH = SIDE // 2
 CODECS = {
     "h264": ("-c:v", "libx264", "-preset", "veryfast"),

@@ -53,6 +53,8 @@ class Processor:
     placeholders: Mapping[MediaKind, str] = {}
     #: the token that stands for each visual token of a medium
     visual_ids: Mapping[MediaKind, int] = {}
+    #: float32 mean and deviation of uint8 pixels of each kind of media: one a channel, or one an element of a row
+    normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]] = {}
     #: bytes of a row of the patch buffer, and elements of one visual token
     patch_row_bytes: int = 1
     visual_dim: int = 1

@@ -1,30 +1,33 @@
 """Which frames of a video a model sees, for families that spread them evenly."""
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 
 from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, VideoInfo
+from unifiedserve.models.processor_rules import Rules
 
 DEFAULT_FRAMES = 32  # frames where neither the request nor the checkpoint says how many
 UNKNOWN_FPS = 24.0  # what transformers assumes
 
 
-def frame_count(
-    rules: Mapping[str, Any], video: VideoInfo, options: MediaOptions, default: int = DEFAULT_FRAMES
-) -> int:
+def frame_count(rules: Rules, video: VideoInfo, options: MediaOptions, default: int = DEFAULT_FRAMES) -> int:
     """Return how many frames to take: by the options, else the checkpoint's rules, else `default`; at most all."""
     total = video.num_frames
     count, fps = options.num_frames, options.fps
     if count is None and fps is None:
-        count, fps = rules.get("num_frames"), rules.get("fps")
+        count, fps = rules["num_frames"], rules["fps"]
     if count == ALL_FRAMES:
         count = total
     elif count is None:
         count = int(total / known_fps(video) * fps) if fps else default
     return max(1, min(count, total, options.max_frames or total))
+
+
+def check_sampling(rules: Rules) -> None:
+    """Raise ConfigError for rules that choose frames both by their number and by their rate."""
+    if rules["num_frames"] is not None and rules["fps"] is not None:
+        raise rules.error("num_frames", f"null beside an fps, {rules['fps']}")
 
 
 def spread(total: int, count: int, shift: float) -> tuple[int, ...]:

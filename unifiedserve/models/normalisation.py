@@ -1,9 +1,13 @@
 """The normalisation of pixels that an encoder was trained with."""
 
 from collections.abc import Sequence
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from unifiedserve.models.processor_rules import Rules
 
 
 def normalisation(
@@ -16,3 +20,27 @@ def normalisation(
     """
     factor = 1.0 if rescale is None else 1.0 / rescale
     return torch.tensor(mean or (0.0,) * 3) * factor, torch.tensor(deviation or (1.0,) * 3) * factor
+
+
+def normalisation_of(rules: Rules) -> tuple[Tensor, Tensor]:
+    """Return `normalisation` by a processor's rules; raises ConfigError for numbers that cannot be computed with."""
+    factor, mean, deviation = None, None, None
+    if rules["do_rescale"]:
+        factor = rules["rescale_factor"]
+        if not _is_number(factor) or not factor:
+            raise rules.error("rescale_factor", "a number other than 0")
+    if rules["do_normalize"]:
+        mean, deviation = rules["image_mean"], rules["image_std"]
+        if not _are_channels(mean):
+            raise rules.error("image_mean", "3 numbers")
+        if not (_are_channels(deviation) and all(deviation)):
+            raise rules.error("image_std", "3 numbers other than 0")
+    return normalisation(factor, mean, deviation)
+
+
+def _are_channels(value: Any) -> bool:
+    return isinstance(value, Sequence) and len(value) == 3 and all(map(_is_number, value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

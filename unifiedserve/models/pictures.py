@@ -6,7 +6,7 @@ A row of the patch buffer is a piece of a picture [3, side, side], of three time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from flashcodec.geometry import shortest_edge_size
@@ -20,11 +20,13 @@ from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.layouts import Filter
 from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, PromptError
 from unifiedserve.models.base import LanguageAdapter, Processor
-from unifiedserve.models.hub import load_transformers
-from unifiedserve.models.normalisation import normalisation
+from unifiedserve.models.normalisation import normalisation_of
+from unifiedserve.models.processor_defaults import VIDEO_DEFAULTS
+from unifiedserve.models.processor_rules import NESTED, Rules, image_rules, video_rules
 
 WITH_CLASS_TOKEN = {"clip_vision_model"}
-FILTERS: dict[int, Filter] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # keys are Pillow's numbers
+#: by Pillow's numbers, which are those in checkpoints
+FILTERS: Mapping[int, Filter] = {1: "lanczos", 2: "bilinear", 3: "bicubic"}
 
 Units = Sequence[tuple[MediaPlan, int]]
 
@@ -32,13 +34,24 @@ Units = Sequence[tuple[MediaPlan, int]]
 class PictureProcessor(Processor, ABC):
     """A processor by the checkpoint's rules for images and videos; `side` of the pictures is for the family to tell.
 
-    Raises ConfigError if the rules are missing or malformed.
+    Raises ConfigError if the rules are missing or malformed, or not those that the family follows.
     """
+
+    #: the classes of transformers' image processors that are known, and the fields of their own that are followed
+    image_processors: ClassVar[frozenset[str]]
+    image_fields: ClassVar[frozenset[str]] = frozenset()
+    video_fields: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
-        self.image_rules = image_rules(model_dir)
-        self.video_rules = video_rules(model_dir)
+        rules = picture_rules(model_dir, config)
+        self.image_rules = rules["image"]
+        self.image_rules.check_class(self.image_processors)
+        self.image_rules.check(self.image_fields)
+        if "video" in rules:
+            self.video_rules = rules["video"]
+            self.video_rules.check(self.video_fields)
+        self.normalisation = {kind: channel_normalisation(each) for kind, each in rules.items()}
         self.side = self.picture_side()
         self.patch_row_bytes = 3 * self.side
         self.visual_dim = config.get_text_config().hidden_size
@@ -67,10 +80,10 @@ class PictureAdapter(LanguageAdapter):
         self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
     ) -> None:
         super().__init__(config, weights, dtype, model_dir, device)
-        image, video = image_rules(model_dir), video_rules(model_dir)
-        self._normalisation: dict[MediaKind, tuple[Tensor, Tensor]] = {
-            "image": self._channels(image.to_dict()),
-            "video": self._channels({**image.to_dict(), **video}),
+        self._normalisation = {
+            kind: (device.upload(mean), device.upload(deviation))
+            for kind, rules in picture_rules(model_dir, config).items()
+            for mean, deviation in [channel_normalisation(rules)]
         }
 
     @torch.inference_mode()
@@ -84,62 +97,79 @@ class PictureAdapter(LanguageAdapter):
             pictures.append(rows.view(-1, 3, side, side).float().sub_(mean).div_(deviation))
         return self.features(torch.cat(pictures).to(self.dtype), units)
 
-    def _channels(self, rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
-        mean, deviation = channel_normalisation(rules)
-        return self.device.upload(mean), self.device.upload(deviation)
-
     def features(self, pixels: Tensor, units: Units) -> Tensor:
         """Return visual tokens [M, hidden] of the `units`' normalised pictures [n, 3, side, side]."""
         features: Sequence[Tensor] = self.model.model.get_image_features(pixels).pooler_output
         return torch.cat(list(features))
 
 
-def image_rules(model_dir: Path) -> Any:
-    """Load transformers' image processor, for its rules alone."""
-    try:
-        return load_transformers().AutoImageProcessor.from_pretrained(model_dir)
-    except Exception as error:
-        raise ConfigError(f"{model_dir}: the rules for images cannot be read: {error}") from error
+def picture_rules(model_dir: Path, config: Any) -> dict[MediaKind, Rules]:
+    """Read a checkpoint's rules for each kind of media that its family takes."""
+    rules: dict[MediaKind, Rules] = {"image": image_rules(model_dir)}
+    if config.model_type in VIDEO_DEFAULTS:
+        rules["video"] = video_rules(model_dir, VIDEO_DEFAULTS[config.model_type])
+    return rules
 
 
-def video_rules(model_dir: Path) -> dict[str, Any]:
-    """Read what the checkpoint says of videos; empty if nothing."""
-    rules: dict[str, Any] = read_json(model_dir / "processor_config.json", default={}).get("video_processor") or {}
-    for name in ("video_preprocessor_config.json", "preprocessor_config.json"):  # the order in which transformers looks
-        rules = rules or read_json(model_dir / name, default={})
-    return {name: value for name, value in rules.items() if value is not None}
-
-
-def channel_normalisation(rules: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+def channel_normalisation(rules: Rules) -> tuple[Tensor, Tensor]:
     """Return float32 [3, 1, 1] mean and deviation of uint8 values."""
-    rescale = rules["rescale_factor"] if rules.get("do_rescale", True) else None
-    moments = (rules["image_mean"], rules["image_std"]) if rules.get("do_normalize", True) else (None, None)
-    mean, deviation = normalisation(rescale, *moments)
+    mean, deviation = normalisation_of(rules)
     return mean.view(3, 1, 1), deviation.view(3, 1, 1)
 
 
-def whole_picture(
-    rules: Mapping[str, Any], height: int, width: int, square: tuple[int, int, int] | None = None
-) -> RGBLayout:
-    """Return the layout of pictures of `height` × `width`, resized and cropped by `rules`.
+def square_side(rules: Rules, name: str = "size") -> int:
+    """Return the side of the squares that a field describes by height and width; ConfigError if it does not."""
+    size = rules[name]
+    height, width = (size.get("height"), size.get("width")) if isinstance(size, Mapping) else (None, None)
+    if not height or height != width:
+        raise rules.error(name, "the equal height and width of a square")
+    return int(height)
 
-    If there is a colour for a `square`, they are first padded with it to one.
 
-    Raises ConfigError if the rules have no size, or one that is smaller than the part they crop.
+def check_side(rules: Rules, name: str, side: int, config: Any) -> None:
+    """Raise ConfigError for pictures, by a field of `side` pixels, of another size than the encoder reads."""
+    wanted = config.vision_config.image_size
+    if side != (wanted if isinstance(wanted, int) else wanted[0]):
+        raise rules.error(name, f"of {wanted} pixels, as config.json's vision_config.image_size")
+
+
+class WholePicture:
+    """Pictures that are shown whole, or their middle: resized to a size or by their shorter side, then cropped.
+
+    If there is a colour for a `square`, they are first padded with it to one. Raises ConfigError unless they all
+    become squares.
     """
-    size, crop = rules.get("size"), rules.get("crop_size")
-    sides = (max(height, width),) * 2 if square else (height, width)
-    if isinstance(size, Mapping) and size.get("shortest_edge"):
-        rows, columns = shortest_edge_size(*sides, size["shortest_edge"])
-    elif isinstance(size, Mapping) and size.get("height") and size.get("width"):
-        rows, columns = size["height"], size["width"]
-    else:
-        raise ConfigError(f"the rules for pictures have no size that is understood: {size!r}")
-    cropped = (crop["height"], crop["width"]) if rules.get("do_center_crop") and isinstance(crop, Mapping) else None
-    try:
-        return RGBLayout(rows, columns, crop=cropped, square=square)
-    except ValueError as error:
-        raise ConfigError(f"the rules for pictures do not fit each other: {error}") from error
+
+    def __init__(self, rules: Rules, square: tuple[int, int, int] | None = None) -> None:
+        rules.require("do_resize", True)
+        self._square = square
+        self._interpolation = interpolation_of(rules)
+        size = rules["size"]
+        self._edge = size["shortest_edge"] if _keys(size) == {"shortest_edge"} else None
+        self._crop = square_side(rules, "crop_size") if rules["do_center_crop"] else None
+        if self._edge and (self._crop or square):
+            self._side = int(self._edge)
+        else:
+            self._side = square_side(rules)
+        if self._crop and self._crop > self._side:
+            raise rules.error("crop_size", f"no larger than size, {self._side} pixels")
+
+    @property
+    def side(self) -> int:
+        """The pictures' side."""
+        return self._crop or self._side
+
+    def layout(self, height: int, width: int) -> RGBLayout:
+        """Return the layout of a picture of `height` × `width`."""
+        rows, columns = self._side, self._side
+        if self._edge and not self._square:
+            rows, columns = shortest_edge_size(height, width, self._edge)
+        crop = (self._crop, self._crop) if self._crop else None
+        return RGBLayout(rows, columns, interpolation=self._interpolation, crop=crop, square=self._square)
+
+
+def _keys(size: Any) -> set[str]:
+    return set(size) if isinstance(size, Mapping) else set()
 
 
 def picture_tokens(config: Any, side: int) -> int:
@@ -156,7 +186,7 @@ def check_picture_tokens(model_dir: Path, config: Any, side: int) -> None:
 
     transformers takes the rule for selecting features from both processor_config.json and config.json.
     """
-    path = model_dir / "processor_config.json"
+    path = model_dir / NESTED
     rules = read_json(path, default={})
     counted = rules.get("num_image_tokens")
     if counted is None and rules.get("patch_size"):
@@ -172,18 +202,19 @@ def check_picture_tokens(model_dir: Path, config: Any, side: int) -> None:
         )
 
 
-def filter_of(resample: int) -> Filter:
-    """Return torch's name of a filter of Pillow's; raises ConfigError for those that torch lacks."""
-    if resample not in FILTERS:
-        raise ConfigError(f"images resized with Pillow's filter {resample} are not supported")
-    if FILTERS[resample] == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
-        raise ConfigError("this model needs a torch that resizes with LANCZOS: 2.12 or newer")
-    return FILTERS[resample]
+def filter_of(rules: Rules) -> Filter:
+    """Return torch's name of the filter of a processor's rules; raises ConfigError for those that torch lacks."""
+    if rules["resample"] not in FILTERS:
+        raise rules.error("resample", "1, 2 or 3 (LANCZOS, BILINEAR, BICUBIC)")
+    found = FILTERS[rules["resample"]]
+    if found == "lanczos" and not hasattr(torch._C._nn, "_upsample_lanczos2d_aa"):
+        raise rules.error("resample", "2 or 3 (BILINEAR, BICUBIC) with a torch before 2.12")
+    return found
 
 
-def cubic_or_linear(resample: int) -> Literal["bicubic", "bilinear"]:
-    """Return `filter_of` if FlashCodec has the filter; raises ConfigError otherwise."""
-    interpolation = filter_of(resample)
-    if interpolation == "lanczos":
-        raise ConfigError("images resized with LANCZOS are not supported for this model")
-    return interpolation
+def interpolation_of(rules: Rules) -> Literal["bicubic", "bilinear"]:
+    """Return FlashCodec's name of the filter of a processor's rules; raises ConfigError for those that it lacks."""
+    found = FILTERS.get(rules["resample"])
+    if found is None or found == "lanczos":
+        raise rules.error("resample", "2 or 3 (BILINEAR, BICUBIC) for this model")
+    return found

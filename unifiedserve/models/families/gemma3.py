@@ -7,28 +7,30 @@ import torch
 from torch import Tensor
 
 from flashcodec import RGBLayout
-from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, cubic_or_linear
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, check_side, interpolation_of, square_side
 
 
 class Gemma3Processor(PictureProcessor):
+    image_processors: ClassVar[frozenset[str]] = frozenset({"Gemma3ImageProcessor"})
+    #: without pan and scan its fields change nothing
+    image_fields: ClassVar[frozenset[str]] = frozenset(
+        {"pan_and_scan_min_crop_size", "pan_and_scan_max_num_crops", "pan_and_scan_min_ratio_to_activate"}
+    )
+
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
-        if self.image_rules.do_pan_and_scan:
-            raise ConfigError(f"{model_dir}: pan and scan is not supported: set do_pan_and_scan to false")
         tokens = self.tokenizer
         self.placeholders = {"image": tokens.boi_token}
         self.visual_ids = {"image": config.image_token_id}
         self._text = f"\n\n{tokens.boi_token}{tokens.image_token}{tokens.eoi_token}\n\n"
-        self._layout = RGBLayout(self.side, self.side, interpolation=cubic_or_linear(self.image_rules.resample))
+        self._layout = RGBLayout(self.side, self.side, interpolation=interpolation_of(self.image_rules))
 
     def picture_side(self) -> int:
-        size, side = self.image_rules.size, self.config.vision_config.image_size
-        if (size.height, size.width) != (side, side):
-            raise ConfigError(f"images of {size.height} x {size.width} for an encoder that reads {side} x {side}")
-        return int(side)
+        side = square_side(self.image_rules)
+        check_side(self.image_rules, "size", side, self.config)
+        return side
 
     def media_text(self, plan: MediaPlan) -> str:
         return self._text

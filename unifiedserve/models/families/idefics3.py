@@ -3,14 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from unifiedserve.messages.layouts import View, Views
 from unifiedserve.messages.media import ExpandedPrompt, MediaKind, MediaOptions, MediaPlan
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
+from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, check_side, filter_of
+from unifiedserve.models.processor_rules import Rules
 from unifiedserve.models.text import NO_LIMIT
 
 LARGEST_SIDE = 4096  # pixels of a resized picture's side at most, whatever the checkpoint's rules say
@@ -19,18 +20,25 @@ Size = tuple[int, int]
 
 
 class Idefics3Processor(PictureProcessor):
+    image_processors: ClassVar[frozenset[str]] = frozenset({"Idefics3ImageProcessor", "SmolVLMImageProcessor"})
+    image_fields: ClassVar[frozenset[str]] = frozenset(
+        {"do_resize", "do_image_splitting", "max_image_size", "do_pad", "return_row_col_info"}
+    )
+
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
         self._image = self.tokenizer.decode([config.image_token_id])
         self.picture_token("image", self._image)
-        self._filter = filter_of(self.image_rules.resample)
+        check_first_size(self.image_rules, "size", self.image_rules["size"])
+        self._filter = filter_of(self.image_rules)
         self._around, self._global = "<fake_token_around_image>", "<global-img>"
         self._whole_picture = f"{self._around}{self._global}{self._image}{self._around}"
         patches = (self.side // config.vision_config.patch_size) ** 2
         self._tokens_per_tile = patches // config.scale_factor**2
 
     def picture_side(self) -> int:
-        side: int = self.image_rules.max_image_size["longest_edge"]
+        side = tile_side(self.image_rules)
+        check_side(self.image_rules, "max_image_size", side, self.config)
         return side
 
     def prompt(
@@ -60,8 +68,8 @@ class Idefics3Processor(PictureProcessor):
 
     def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         rules, tile = self.image_rules, (self.side, self.side)
-        sizes: tuple[Size, ...] = (first_size(height, width, rules.size),) if rules.do_resize else ()
-        if not rules.do_image_splitting:
+        sizes: tuple[Size, ...] = (first_size(height, width, rules["size"]),) if rules["do_resize"] else ()
+        if not rules["do_image_splitting"]:
             views: tuple[View, ...] = (View((*sizes, tile)),)
         else:
             rows, columns = grid_of(*(sizes[0] if sizes else (height, width)), self.side)
@@ -94,11 +102,26 @@ class Idefics3Adapter(PictureAdapter):
         return features.flatten(0, 1)
 
 
-def first_size(height: int, width: int, rules: Any) -> Size:
+def tile_side(rules: Rules) -> int:
+    """Return the side of a tile; raises ConfigError for rules without one."""
+    size = rules["max_image_size"]
+    if not (isinstance(size, Mapping) and size.get("longest_edge")):
+        raise rules.error("max_image_size", "the longest_edge of a tile")
+    return int(size["longest_edge"])
+
+
+def check_first_size(rules: Rules, name: str, size: Any) -> None:
+    """Raise ConfigError for a size, from the field `name`, that `first_size` does not understand."""
+    known = isinstance(size, Mapping) and (size.get("longest_edge") or (size.get("height") and size.get("width")))
+    if not known:
+        raise rules.error(name, "a longest_edge, or height and width")
+
+
+def first_size(height: int, width: int, size: Mapping[str, int]) -> Size:
     """Return the size of the first resize: the longer side is the rules' `longest_edge`, the other one even."""
-    longest = rules["longest_edge"]
+    longest = size.get("longest_edge")
     if not longest:
-        return rules["height"], rules["width"]
+        return size["height"], size["width"]
     ratio = width / height
     if width >= height:
         height = int(longest / ratio)

@@ -1,8 +1,9 @@
 """LLaVA-NeXT: an image whole and in the tiles of that of several resolutions which suits it best."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -10,25 +11,46 @@ from torch import Tensor
 from flashcodec import TileLayout
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, check_picture_tokens, picture_tokens
+from unifiedserve.models.pictures import (
+    PictureAdapter,
+    PictureProcessor,
+    Units,
+    check_picture_tokens,
+    check_side,
+    interpolation_of,
+    picture_tokens,
+    square_side,
+)
 
 
 class LlavaNextProcessor(PictureProcessor):
+    image_processors: ClassVar[frozenset[str]] = frozenset({"LlavaNextImageProcessor"})
+    #: tiles have their size before they would be resized and cropped again
+    image_fields: ClassVar[frozenset[str]] = frozenset(
+        {"do_resize", "do_center_crop", "crop_size", "do_pad", "image_grid_pinpoints"}
+    )
+
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
         vision = config.vision_config
         self.patches: int = vision.image_size // vision.patch_size  # patches along a side
         self.resolutions = [tuple(each) for each in config.image_grid_pinpoints]
         _check(model_dir, self)
+        self._filter = interpolation_of(self.image_rules)
         self.picture_token("image", self.tokenizer.decode([config.image_token_id]))
 
     def picture_side(self) -> int:
-        size = self.image_rules.size
-        side: int = size.height or size.shortest_edge
+        rules = self.image_rules
+        edge = rules["size"].get("shortest_edge") if isinstance(rules["size"], Mapping) else None
+        side = int(edge) if edge and len(rules["size"]) == 1 else square_side(rules)
+        check_side(rules, "size", side, self.config)
+        if rules["do_center_crop"] or rules["crop_size"]:
+            check_side(rules, "crop_size", square_side(rules, "crop_size"), self.config)
         return side
 
     def image_plan(self, width: int, height: int, options: MediaOptions) -> MediaPlan:
         layout = TileLayout.anyres(height, width, self.resolutions, self.side)
+        layout = replace(layout, interpolation=self._filter)
         rows, columns = self.tile_features(*self._unpadded(height, width, layout.rows, layout.columns))
         return MediaPlan(
             kind="image",
@@ -67,11 +89,8 @@ class LlavaNextAdapter(PictureAdapter):
 def _check(model_dir: Path, processor: LlavaNextProcessor) -> None:
     """Raise ConfigError where the rules for images and the model do not fit each other."""
     rules, config = processor.image_rules, processor.config
-    sides = {processor.side, config.vision_config.image_size, (rules.crop_size or rules.size).height or processor.side}
-    if len(sides) > 1:
-        raise ConfigError(f"{model_dir}: tiles and the encoder's pictures differ in size: {sorted(sides)} pixels")
-    if sorted(map(tuple, rules.image_grid_pinpoints)) != sorted(processor.resolutions):
-        raise ConfigError(f"{model_dir}: config.json and the rules for images differ in image_grid_pinpoints")
+    if sorted(map(tuple, rules["image_grid_pinpoints"] or ())) != sorted(processor.resolutions):
+        raise rules.error("image_grid_pinpoints", "those of config.json")
     if picture_tokens(config, processor.side) != processor.patches**2:
         strategy = config.vision_feature_select_strategy
         raise ConfigError(f"{model_dir}: vision_feature_select_strategy {strategy!r} gives no grid of features")

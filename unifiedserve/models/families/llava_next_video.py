@@ -2,36 +2,36 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.families.llava_next import LlavaNextAdapter, LlavaNextProcessor
-from unifiedserve.models.frame_sampling import evenly, frame_count
-from unifiedserve.models.pictures import Units, whole_picture
+from unifiedserve.models.frame_sampling import check_sampling, evenly, frame_count
+from unifiedserve.models.pictures import Units, WholePicture, check_side
 
 
 class LlavaNextVideoProcessor(LlavaNextProcessor):
     #: frames where neither the request nor the checkpoint says how many: its context of 4096 holds not many more
     default_frames = 16
+    video_fields: ClassVar[frozenset[str]] = frozenset({"do_center_crop", "crop_size", "fps", "num_frames"})
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
         self.picture_token("video", self.tokenizer.decode([config.video_token_id]))
-        self.frame_rules = {**self.image_rules.to_dict(), **self.video_rules}
-        frame = whole_picture(self.frame_rules, self.side, self.side)
-        if (frame.crop or (frame.height, frame.width)) != (self.side, self.side):
-            raise ConfigError(f"{model_dir}: frames of videos differ from the encoder's pictures, {self.side} pixels")
+        rules = self.video_rules
+        self._frame = WholePicture(rules)
+        check_side(rules, "crop_size" if rules["do_center_crop"] else "size", self._frame.side, config)
+        check_sampling(rules)
 
     def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
         count = frame_count(self.video_rules, video, options, self.default_frames)
         return MediaPlan(
             kind="video",
             frame_indices=evenly(video.num_frames, count),
-            layout=whole_picture(self.frame_rules, video.height, video.width),
+            layout=self._frame.layout(video.height, video.width),
             units=count,
             patches_per_unit=self.side,
             tokens_per_unit=self.pooled_side() ** 2,

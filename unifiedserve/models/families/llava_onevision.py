@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -16,6 +16,7 @@ TOLERATED = 1.1  # factor by which an image's sides may exceed the limit
 
 
 class LlavaOnevisionProcessor(LlavaNextVideoProcessor):
+    image_processors: ClassVar[frozenset[str]] = frozenset({"LlavaOnevisionImageProcessor"})
     default_frames = DEFAULT_FRAMES
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:

@@ -3,50 +3,47 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from unifiedserve.errors import ConfigError
 from unifiedserve.messages.layouts import View, Views
 from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.families.minicpm_rules import Size, divisible, fitted, sample, slices
 from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, filter_of
+from unifiedserve.models.processor_rules import Rules
 
-# transformers' own values for what a checkpoint does not say
-RULES = {"max_slice_nums": 9, "scale_resolution": 448, "slice_mode": True, "resample": 3, "patch_size": 14}
-MAX_FRAMES = 128
+SLICES = frozenset({"max_slice_nums", "scale_resolution", "patch_size", "slice_mode", "downsample_mode"})
 
 
 class MiniCPMProcessor(PictureProcessor):
+    image_processors: ClassVar[frozenset[str]] = frozenset({"MiniCPMV4_6ImageProcessor"})
+    image_fields: ClassVar[frozenset[str]] = SLICES | {"use_image_id"}
+    #: frames are chosen by their times, whatever `fps` and `num_frames` say
+    video_fields: ClassVar[frozenset[str]] = SLICES | {"max_num_frames", "fps", "num_frames"}
+
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
-        image = self.image_rules.to_dict()
-        self._rules: dict[MediaKind, dict[str, Any]] = {
-            "image": {**RULES, **image},
-            "video": {**RULES, "downsample_mode": "16x", "stack_frames": 1, **self.video_rules},
-        }
-        for kind, rules in self._rules.items():
-            if rules["downsample_mode"] != config.downsample_mode or rules["patch_size"] != self.side:
-                raise ConfigError(f"{model_dir}: the rules for {kind}s do not fit the model's patches")
-        if self._rules["video"]["stack_frames"] > 1:
-            raise ConfigError(f"{model_dir}: stack_frames of videos is not supported")
+        self._rules: dict[MediaKind, Rules] = {"image": self.image_rules, "video": self.video_rules}
+        for rules in self._rules.values():
+            rules.require("downsample_mode", config.downsample_mode)
+            rules.require("patch_size", config.vision_config.patch_size)
+        self._filters = {kind: filter_of(rules) for kind, rules in self._rules.items()}
         self.patch_row_bytes = 3 * self.side**2
         self._merged = 2 if config.downsample_mode == "4x" else 4  # patches a side that become one visual token
         self.picture_token("image", self.tokenizer.image_token)
         self.picture_token("video", self.tokenizer.video_token)
 
     def picture_side(self) -> int:
-        side: int = self.image_rules.patch_size
-        return side
+        return int(self.config.vision_config.patch_size)
 
     def media_texts(self, media: Sequence[MediaPlan]) -> list[str]:
         """Return the texts of the media: images and videos are numbered, each kind on its own."""
         texts, numbers = [], {"image": 0, "video": 0}
         for plan in media:
             tag = f"{self.tokenizer.image_id_start_token}{numbers[plan.kind]}{self.tokenizer.image_id_end_token}"
-            texts.append((tag if self.image_rules.use_image_id else "") + self.media_text(plan))
+            texts.append((tag if self.image_rules["use_image_id"] else "") + self.media_text(plan))
             numbers[plan.kind] += 1
         return texts
 
@@ -66,7 +63,7 @@ class MiniCPMProcessor(PictureProcessor):
         return self._plan("image", height, width)
 
     def video_plan(self, video: VideoInfo, options: MediaOptions) -> MediaPlan:
-        indices = sample(video, options, self._rules["video"].get("max_num_frames", MAX_FRAMES))
+        indices = sample(video, options, self.video_rules["max_num_frames"])
         return self._plan("video", video.height, video.width, indices)
 
     def _plan(self, kind: MediaKind, height: int, width: int, indices: tuple[int, ...] = ()) -> MediaPlan:
@@ -78,7 +75,7 @@ class MiniCPMProcessor(PictureProcessor):
             part_height, part_width = divisible(height, grid[0]) / grid[0], divisible(width, grid[1]) / grid[1]
             part = fitted(part_height, part_width, resolution, step, upscale=True)
             views.append(View(((part[0] * grid[0], part[1] * grid[1]),), *grid))
-        layout = Views(height, width, tuple(views), filter_of(rules["resample"]))
+        layout = Views(height, width, tuple(views), self._filters[kind])
         pixels = sum(math.prod(view.sizes[-1]) for view in views)
         return MediaPlan(
             kind=kind,

@@ -12,30 +12,34 @@ from torch import Tensor
 from flashcodec import TileLayout
 from unifiedserve.attention import RaggedBatch
 from unifiedserve.device.base import AttentionStep
-from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.messages.media import MediaOptions, MediaPlan
-from unifiedserve.models.pictures import PictureAdapter, PictureProcessor, Units, cubic_or_linear
+from unifiedserve.models.pictures import (
+    PictureAdapter,
+    PictureProcessor,
+    Units,
+    check_side,
+    interpolation_of,
+    square_side,
+)
 from unifiedserve.models.scopes import Scope
 
 
 class MllamaProcessor(PictureProcessor):
     keeps_visual_rows: ClassVar[bool] = True
+    image_processors: ClassVar[frozenset[str]] = frozenset({"MllamaImageProcessor"})
+    image_fields: ClassVar[frozenset[str]] = frozenset({"max_image_tiles"})
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
-        rules, vision = self.image_rules, config.vision_config
-        if (self.side, rules.max_image_tiles) != (vision.image_size, vision.max_num_tiles):
-            raise ConfigError(
-                f"{model_dir}: images in {rules.max_image_tiles} tiles of {self.side} pixels for an encoder that reads "
-                f"{vision.max_num_tiles} of {vision.image_size}"
-            )
-        self._interpolation = cubic_or_linear(rules.resample)
+        self.image_rules.require("max_image_tiles", config.vision_config.max_num_tiles)
+        self._interpolation = interpolation_of(self.image_rules)
         self.picture_token("image", self.tokenizer.convert_ids_to_tokens(config.image_token_index))
         self.visual_dim = 2 * len(config.text_config.cross_attention_layers) * _kv_width(config)
 
     def picture_side(self) -> int:
-        side: int = self.image_rules.size.height
+        side = square_side(self.image_rules)
+        check_side(self.image_rules, "size", side, self.config)
         return side
 
     def runs(self, plan: MediaPlan) -> list[int]:

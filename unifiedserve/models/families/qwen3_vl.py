@@ -15,21 +15,11 @@ from unifiedserve.models.families.qwen2_5_vl.processor import Qwen25VLProcessor,
 from unifiedserve.models.families.qwen2_5_vl.rules import MediaRules, check_shape, resized
 from unifiedserve.models.families.qwen2_vl import Qwen2VLAdapter
 from unifiedserve.models.frame_sampling import known_fps
-
-#: defaults of transformers' Qwen3VLVideoProcessor
-VIDEO_DEFAULTS: Mapping[str, Any] = {
-    "min_pixels": 128 * 32 * 32,
-    "max_pixels": 768 * 32 * 32,
-    "patch_size": 16,
-    "image_mean": (0.5, 0.5, 0.5),
-    "image_std": (0.5, 0.5, 0.5),
-    "fps": 2.0,
-    "max_video_tokens": 768,
-}
+from unifiedserve.models.processor_defaults import QWEN3_VIDEOS
 
 
 class Qwen3VLProcessor(Qwen25VLProcessor):
-    video_defaults: ClassVar[Mapping[str, Any]] = VIDEO_DEFAULTS
+    video_defaults: ClassVar[Mapping[str, Any]] = QWEN3_VIDEOS
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
@@ -63,7 +53,7 @@ class Qwen3VLProcessor(Qwen25VLProcessor):
 
 
 class Qwen3VLAdapter(Qwen2VLAdapter):
-    video_defaults: ClassVar[Mapping[str, Any]] = VIDEO_DEFAULTS
+    video_defaults: ClassVar[Mapping[str, Any]] = QWEN3_VIDEOS
 
     def layer_inputs(self, embeds: Tensor) -> dict[str, Any]:
         first, *levels = torch.split(embeds[None], self.config.text_config.hidden_size, dim=2)
@@ -90,7 +80,7 @@ def sample_frames(rules: MediaRules, video: VideoInfo, options: MediaOptions) ->
     if count == ALL_FRAMES:
         return tuple(range(min(total, options.max_frames or total)))
     if count is None:
-        fps = options.fps or rules.fps or VIDEO_DEFAULTS["fps"]
+        fps = options.fps or rules.fps or QWEN3_VIDEOS["fps"]
         count = max(int(total / known_fps(video) * fps), rules.min_frames)
         count = min(count, options.max_frames or rules.max_frames, total)
     count = max(1, min(count, options.max_frames or max(total, rules.max_frames)))

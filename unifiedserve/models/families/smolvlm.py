@@ -5,26 +5,31 @@ from collections.abc import Sequence
 from copy import copy
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from unifiedserve.errors import ConfigError
 from unifiedserve.messages.layouts import View, Views
 from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, MediaPlan, VideoInfo
 from unifiedserve.models.chat import ChatTemplate
-from unifiedserve.models.families.idefics3 import LARGEST_SIDE, Idefics3Processor, first_size
+from unifiedserve.models.families.idefics3 import (
+    LARGEST_SIDE,
+    Idefics3Processor,
+    check_first_size,
+    first_size,
+    tile_side,
+)
 from unifiedserve.models.frame_sampling import known_fps
 from unifiedserve.models.number_words import in_words
 from unifiedserve.models.pictures import filter_of
 
-# transformers' and the published checkpoints' own values, for what a checkpoint does not say
-RULES = {"size": {"longest_edge": 1456}, "max_image_size": {"longest_edge": 364}, "resample": 1}
-SAMPLING = {"max_frames": 64, "fps": 1}
+SAMPLING = {"max_frames": 64, "fps": 1}  # the published checkpoints', for what a checkpoint does not say
 SKIPPED_SECONDS = 1  # seconds skipped at either end of a long video
 
 
 class SmolVLMProcessor(Idefics3Processor):
+    video_fields: ClassVar[frozenset[str]] = frozenset({"fps", "num_frames", "max_image_size", "video_sampling"})
+
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
         self.placeholders = {**self.placeholders, "video": "<video>"}
@@ -32,20 +37,21 @@ class SmolVLMProcessor(Idefics3Processor):
         self._texts: Any = importlib.import_module("transformers.models.smolvlm.processing_smolvlm")
         self._video_chat = copy(self.chat)
         self._video_chat.template = chat_template or self._texts.DEFAULT_CHAT_TEMPLATE
-        self._read_video_rules(model_dir)
+        self._read_video_rules()
 
-    def _read_video_rules(self, model_dir: Path) -> None:
+    def _read_video_rules(self) -> None:
         """Read the rules for videos; raises ConfigError for those that the encoder cannot follow."""
-        rules = {**RULES, **self.video_rules}
-        sampling = rules.get("video_sampling", {})
-        given = {"max_frames": rules.get("num_frames"), "fps": rules.get("fps"), **sampling}
+        rules = self.video_rules
+        sampling = rules["video_sampling"] or {}
+        given = {"max_frames": rules["num_frames"], "fps": rules["fps"], **sampling}
         self._sampling = {name: given.get(name) or default for name, default in SAMPLING.items()}
-        size = self.video_rules.get("size") or sampling.get("video_size") or rules["size"]
+        size = rules["size"] if rules.has("size") else sampling.get("video_size", rules["size"])
+        check_first_size(rules, "size", size)
         longest = size.get("longest_edge")
         self._video_size = {**size, "longest_edge": longest and min(longest, LARGEST_SIDE)}
-        self._video_filter = filter_of(rules["resample"])
-        if rules["max_image_size"]["longest_edge"] != self.side or not rules.get("do_resize", True):
-            raise ConfigError(f"{model_dir}: frames of videos must be resized to the size of images, {self.side}")
+        self._video_filter = filter_of(rules)
+        if tile_side(rules) != self.side:
+            raise rules.error("max_image_size", f"that of images, {self.side}")
 
     def template_for(self, media: Sequence[MediaPlan]) -> ChatTemplate:
         """Return transformers' own template for videos, which published ones leave out, unless one was given."""

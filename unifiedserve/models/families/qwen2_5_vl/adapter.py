@@ -11,13 +11,14 @@ from unifiedserve.device.base import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.models.families.qwen2_5_vl.rules import QWEN2_VIDEO_DEFAULTS, read_rules
+from unifiedserve.models.families.qwen2_5_vl.rules import read_rules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
+from unifiedserve.models.processor_defaults import QWEN2_VIDEOS
 
 
 class Qwen25VLAdapter(LanguageAdapter):
     position_rows: ClassVar[int] = 3
-    video_defaults: ClassVar[Mapping[str, Any]] = QWEN2_VIDEO_DEFAULTS
+    video_defaults: ClassVar[Mapping[str, Any]] = QWEN2_VIDEOS
     tower: ClassVar[type] = VisionTower
 
     def __init__(

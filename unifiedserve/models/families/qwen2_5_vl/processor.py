@@ -8,22 +8,29 @@ from flashcodec import PatchLayout
 from unifiedserve.messages.media import MediaKind, MediaOptions, MediaPlan, PromptError, VideoInfo
 from unifiedserve.models.base import Processor
 from unifiedserve.models.families.qwen2_5_vl.rules import (
-    QWEN2_VIDEO_DEFAULTS,
+    IMAGE_PROCESSORS,
     MediaRules,
+    check_patches,
     frame_size,
     image_size,
-    read_rules,
+    read_files,
     sample_frames,
 )
 from unifiedserve.models.frame_sampling import known_fps
+from unifiedserve.models.processor_defaults import QWEN2_VIDEOS
 
 
 class Qwen25VLProcessor(Processor):
-    video_defaults: ClassVar[Mapping[str, Any]] = QWEN2_VIDEO_DEFAULTS
+    video_defaults: ClassVar[Mapping[str, Any]] = QWEN2_VIDEOS
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
-        self.image_rules, self.video_rules = read_rules(model_dir, self.video_defaults)
+        files = read_files(model_dir, self.video_defaults)
+        files[0].check_class(IMAGE_PROCESSORS)
+        for rules in files:
+            check_patches(rules, config.vision_config)
+        self.image_rules, self.video_rules = map(MediaRules.read, files)
+        self.normalisation = {"image": self.image_rules.normalisation(), "video": self.video_rules.normalisation()}
         self.visual_ids = {"image": config.image_token_id, "video": config.video_token_id}
         self.placeholders = {kind: self.tokenizer.decode([token]) for kind, token in self.visual_ids.items()}
         self.patch_row_bytes = self.image_rules.row_bytes
@@ -75,6 +82,7 @@ def patch_plan(
 def _layout(rules: MediaRules, height: int, width: int) -> PatchLayout:
     """Return the layout of patches; PromptError for a frame that FlashCodec does not resize to that size."""
     try:
-        return PatchLayout(height, width, rules.patch_size, rules.temporal_patch_size, rules.merge_size)
+        sizes = rules.patch_size, rules.temporal_patch_size, rules.merge_size
+        return PatchLayout(height, width, *sizes, interpolation=rules.interpolation)
     except ValueError as error:
         raise PromptError(str(error)) from error

@@ -7,24 +7,32 @@ without torchvision. Where those fail, the rules here go on: see `sample_frames`
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import torch
 from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.media import ALL_FRAMES, MediaOptions, PromptError, VideoInfo
-from unifiedserve.models.frame_sampling import known_fps
-from unifiedserve.models.normalisation import normalisation
+from unifiedserve.models.frame_sampling import check_sampling, known_fps
+from unifiedserve.models.normalisation import normalisation, normalisation_of
+from unifiedserve.models.pictures import interpolation_of
+from unifiedserve.models.processor_defaults import CLIP_MEAN, CLIP_STD, QWEN2_VIDEOS, QWEN_IMAGES
+from unifiedserve.models.processor_rules import Rules, image_file, raw_rules, video_rules
 
 MAX_ASPECT_RATIO = 200
 DEFAULT_FPS = 2.0  # what qwen-vl-utils takes, for checkpoints that leave sampling to the caller
-CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
-CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
-IMAGE_DEFAULTS = {"min_pixels": 56 * 56, "max_pixels": 28 * 28 * 1280}
-QWEN2_VIDEO_DEFAULTS = {"min_pixels": 128 * 28 * 28, "max_pixels": 768 * 28 * 28}
+IMAGE_PROCESSORS = frozenset({"Qwen2VLImageProcessor"})
+LIMITS = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}  # the same, by their names within `size`
+#: with their names in config.json's vision_config
+PATCH_FIELDS = {
+    "patch_size": "patch_size",
+    "temporal_patch_size": "temporal_patch_size",
+    "merge_size": "spatial_merge_size",
+}
+SAMPLING_FIELDS = frozenset({"fps", "num_frames", "min_frames", "max_frames"})
+BUDGET_FIELDS = frozenset({"cap_pixels_per_frame", "max_video_tokens"})
 
 _MOST_PIXELS = 1 << 40  # no checkpoint means more
 Edge = Annotated[int, Meta(ge=1, le=1024)]
@@ -38,11 +46,12 @@ class MediaRules(msgspec.Struct, frozen=True):
     patch_size: Edge = 14
     temporal_patch_size: Edge = 2
     merge_size: Edge = 2
-    do_rescale: bool = True
-    rescale_factor: float = 1 / 255
-    do_normalize: bool = True
-    image_mean: tuple[float, ...] = CLIP_MEAN
-    image_std: tuple[float, ...] = CLIP_STD
+    do_rescale: bool | None = True
+    rescale_factor: float | None = 1 / 255
+    do_normalize: bool | None = True
+    image_mean: tuple[float, ...] | None = CLIP_MEAN
+    image_std: tuple[float, ...] | None = CLIP_STD
+    interpolation: Literal["bicubic", "bilinear"] = "bicubic"
     min_frames: int = 4
     max_frames: int = 768
     num_frames: int | None = None
@@ -51,13 +60,17 @@ class MediaRules(msgspec.Struct, frozen=True):
     max_video_tokens: int = 128000
 
     @staticmethod
-    def read(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> "MediaRules":
-        """Read the rules from a processor's JSON object and the class's own defaults."""
-        given = {name: value for name, value in values.items() if value is not None}
-        size = given.get("size", {})
-        edges = {"min_pixels": "shortest_edge", "max_pixels": "longest_edge"}
-        sizes = {name: size[edge] for name, edge in edges.items() if size.get(edge) is not None}
-        return msgspec.convert({**defaults, **sizes, **given}, MediaRules)
+    def read(rules: Rules) -> "MediaRules":
+        """Take what is followed here of a processor's rules; raises ConfigError for what cannot be."""
+        rules.check(SAMPLING_FIELDS | BUDGET_FIELDS | LIMITS.keys() | PATCH_FIELDS.keys())
+        rules.require("do_resize", True)
+        normalisation_of(rules)
+        values = {**rules.values, **_limits(rules), "interpolation": interpolation_of(rules)}
+        known = {name: value for name, value in values.items() if name in MediaRules.__struct_fields__}
+        try:
+            return msgspec.convert(known, MediaRules)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"{rules.place}: {error}") from error
 
     @property
     def row_bytes(self) -> int:
@@ -71,27 +84,43 @@ class MediaRules(msgspec.Struct, frozen=True):
         return mean.repeat_interleave(elements), deviation.repeat_interleave(elements)
 
 
-def read_rules(
-    model_dir: Path, video_defaults: Mapping[str, Any] = QWEN2_VIDEO_DEFAULTS
-) -> tuple[MediaRules, MediaRules]:
-    """Read the image and the video rules from the files that transformers would read, in its order.
+def read_rules(model_dir: Path, video_defaults: Mapping[str, Any] = QWEN2_VIDEOS) -> tuple[MediaRules, MediaRules]:
+    """Read the image and the video rules; `video_defaults` are those of the family's video processor."""
+    image, video = read_files(model_dir, video_defaults)
+    return MediaRules.read(image), MediaRules.read(video)
 
-    `video_defaults` are those of the family's video processor where they are not MediaRules' own.
-    """
-    nested = read_json(model_dir / "processor_config.json", default={})
-    image = read_json(model_dir / "preprocessor_config.json", default={})
-    video = read_json(model_dir / "video_preprocessor_config.json", default={})
-    image = nested.get("image_processor") or image
-    video = nested.get("video_processor") or video or image
-    if not image:
-        raise ConfigError(f"{model_dir}: no preprocessor_config.json, which holds the rules for images")
-    try:
-        return (
-            MediaRules.read(image, IMAGE_DEFAULTS),
-            MediaRules.read(video, video_defaults),
-        )
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{model_dir}: the rules for images or videos are malformed: {error}") from error
+
+def read_files(model_dir: Path, video_defaults: Mapping[str, Any]) -> tuple[Rules, Rules]:
+    """Read all that the files say of images and of videos."""
+    place, given = image_file(model_dir)
+    if not given:
+        raise ConfigError(f"{place}: no such file; it holds the rules for images")
+    video = video_rules(model_dir, video_defaults)
+    check_sampling(video)
+    return raw_rules(place, given, QWEN_IMAGES), video
+
+
+def check_patches(rules: Rules, vision: Any) -> None:
+    """Raise ConfigError for patches that are not those of the vision encoder."""
+    for name, of_encoder in PATCH_FIELDS.items():
+        if rules[name] != getattr(vision, of_encoder):
+            raise rules.error(name, f"{getattr(vision, of_encoder)}, as config.json's vision_config.{of_encoder}")
+
+
+def _limits(rules: Rules) -> dict[str, int]:
+    """Return the least and the most pixels, which older files hold beside `size`."""
+    size = dict(rules["size"]) if isinstance(rules["size"], Mapping) else {}
+    for name, edge in LIMITS.items():
+        if (value := rules.values.get(name)) is not None:
+            size[edge] = value
+            size.pop(name, None)
+    known = isinstance(rules["size"], Mapping) and size.keys() == set(LIMITS.values())
+    if not known or not all(isinstance(pixels, int) for pixels in size.values()):
+        raise rules.error("size", "the shortest_edge and longest_edge, in pixels of a whole picture")
+    least, most = (size[edge] for edge in LIMITS.values())
+    if least > most:
+        raise rules.error("size", f"such that at least {least} pixels are at most {most}")
+    return {"min_pixels": least, "max_pixels": most}
 
 
 def resized(height: int, width: int, factor: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
