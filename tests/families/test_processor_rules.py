@@ -27,8 +27,8 @@ VIDEO_CLASSES = {
     "Qwen3VLVideoProcessor": processor_defaults.QWEN3_VIDEOS,
     **{defaults["video_processor_type"]: defaults for defaults in processor_defaults.VIDEO_DEFAULTS.values()},
 }
-#: beside those of every class: frames of one video are of one size, and videos are numbered as the images are
-NOT_OF_VIDEOS = {"do_pad", "use_image_id", "video_sampling", "video_processor_type"}
+#: beside those of every class: videos are numbered as the images are, and what transformers itself takes for old files
+NOT_OF_VIDEOS = {"use_image_id", "video_sampling", "video_processor_type"}
 
 
 @st.composite

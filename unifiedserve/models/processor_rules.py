@@ -12,10 +12,11 @@ from unifiedserve.models.hub import load_transformers
 
 NESTED, IMAGES, VIDEOS = "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json"
 FOLLOWED = frozenset({"resample", "do_rescale", "rescale_factor", "do_normalize", "image_mean", "image_std", "size"})
-#: fields that change neither pixels nor tokens: pictures are always made RGB, frames always sampled, nothing is padded
+#: fields that change neither pixels nor tokens: pictures are always made RGB, frames always sampled, what would be
+#: padded is of one size already, and nothing is cropped without `do_center_crop`
 WITHOUT_EFFECT = frozenset({
-    "data_format", "default_to_square", "device", "disable_grouping", "do_convert_rgb", "do_sample_frames",
-    "image_seq_length", "input_data_format", "return_metadata", "return_tensors", "video_metadata",
+    "crop_size", "data_format", "default_to_square", "device", "disable_grouping", "do_convert_rgb", "do_pad",
+    "do_sample_frames", "image_seq_length", "input_data_format", "return_metadata", "return_tensors", "video_metadata",
 })  # fmt: skip
 
 

@@ -22,7 +22,7 @@ Size = tuple[int, int]
 class Idefics3Processor(PictureProcessor):
     image_processors: ClassVar[frozenset[str]] = frozenset({"Idefics3ImageProcessor", "SmolVLMImageProcessor"})
     image_fields: ClassVar[frozenset[str]] = frozenset(
-        {"do_resize", "do_image_splitting", "max_image_size", "do_pad", "return_row_col_info"}
+        {"do_resize", "do_image_splitting", "max_image_size", "return_row_col_info"}
     )
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:

@@ -13,12 +13,12 @@ from unifiedserve.models.pictures import (
 )
 
 SQUARES = "LlavaImageProcessor"  # of all, the one that pads pictures to squares
-PADS_BATCHES = "CLIPImageProcessor", "SiglipImageProcessor"  # what they would pad is of one size already
+OTHERS = "CLIPImageProcessor", "SiglipImageProcessor"
 
 
 class LlavaProcessor(PictureProcessor):
-    image_processors: ClassVar[frozenset[str]] = frozenset({SQUARES, *PADS_BATCHES})
-    image_fields: ClassVar[frozenset[str]] = frozenset({"do_center_crop", "crop_size", "do_pad"})
+    image_processors: ClassVar[frozenset[str]] = frozenset({SQUARES, *OTHERS})
+    image_fields: ClassVar[frozenset[str]] = frozenset({"do_center_crop"})
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)

@@ -26,9 +26,7 @@ from unifiedserve.models.pictures import (
 class LlavaNextProcessor(PictureProcessor):
     image_processors: ClassVar[frozenset[str]] = frozenset({"LlavaNextImageProcessor"})
     #: tiles have their size before they would be resized and cropped again
-    image_fields: ClassVar[frozenset[str]] = frozenset(
-        {"do_resize", "do_center_crop", "crop_size", "do_pad", "image_grid_pinpoints"}
-    )
+    image_fields: ClassVar[frozenset[str]] = frozenset({"do_resize", "do_center_crop", "image_grid_pinpoints"})
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)

@@ -16,7 +16,7 @@ from unifiedserve.models.pictures import Units, WholePicture, check_side
 class LlavaNextVideoProcessor(LlavaNextProcessor):
     #: frames where neither the request nor the checkpoint says how many: its context of 4096 holds not many more
     default_frames = 16
-    video_fields: ClassVar[frozenset[str]] = frozenset({"do_center_crop", "crop_size", "fps", "num_frames"})
+    video_fields: ClassVar[frozenset[str]] = frozenset({"do_center_crop", "fps", "num_frames"})
 
     def __init__(self, model_dir: Path, config: Any, chat_template: str | None = None) -> None:
         super().__init__(model_dir, config, chat_template)
