@@ -14,6 +14,7 @@ from typing import Any
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.media import PromptError
+from unifiedserve.models.content_form import ContentForm
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
 
@@ -66,24 +67,31 @@ class ChatTemplate:
         if self.template is None:
             raise PromptError("the checkpoint has no chat template: start the server with --chat-template")
         self.text.check(list(_rendered_whole(messages, tools)), limit)
-        given: dict[str, Any] = {"messages": list(messages), "tools": tools, "kwargs": template_kwargs}
+        given: dict[str, Any] = {
+            "messages": [self._form.of(message) for message in messages],
+            "tools": tools,
+            "kwargs": template_kwargs,
+        }
         marker = None
         if any(self._special.search(text) for text in _strings(given)):
             marker = _unused_marker(given)
             given = _map_strings(given, lambda text: self._mark(text, marker))
         try:
-            text = self.tokenizer.apply_chat_template(
-                given["messages"],
-                chat_template=self.template,
-                tools=given["tools"] or None,
-                tokenize=False,
-                **{"add_generation_prompt": True, **given["kwargs"]},
-            )
+            text = self._render(given["messages"], given["tools"] or None, **given["kwargs"])
         except Exception as error:
             raise PromptError(f"the chat template cannot render these messages: {error}", "messages") from error
         text = expand(text)
         self.text.check([text], limit)
         return self.text.encode(text) if marker is None else self._tokenize_marked(text, marker)
+
+    def _render(self, messages: Sequence[Mapping[str, Any]], tools: Any = None, **kwargs: Any) -> str:
+        options = {"chat_template": self.template, "tools": tools, "tokenize": False}
+        text: str = self.tokenizer.apply_chat_template(messages, **{**options, "add_generation_prompt": True, **kwargs})
+        return text
+
+    @cached_property
+    def _form(self) -> ContentForm:
+        return ContentForm(self._render)
 
     @cached_property
     def _plain_text(self) -> TextEncoder:
