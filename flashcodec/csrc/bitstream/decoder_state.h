@@ -14,7 +14,7 @@ struct SideData {
   AVPacketSideDataType type;
   std::vector<uint8_t> bytes;
 
-  auto operator<=>(const SideData&) const = default;
+  auto operator<=>(const SideData&) const = default;  // NOLINT(modernize-use-nullptr): a false alarm about its 0
 };
 
 // Of each type the last that came, in order of their types.
