@@ -24,6 +24,7 @@ FOUND = (  # once wrong in silence, and too rare to be drawn
     "h264_interlaced mp4 joined=2,0,0",
     "h264_open_gops ts begins_late=47",
     "mpeg4_interlaced avi emptied=7",
+    "mpeg4_interlaced avi emptied=14",
 )
 
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codecs/mpeg.h"
+#include "codecs/vop_layer.h"
 
 namespace flashcodec {
 
@@ -28,6 +29,7 @@ void PacketScan::add(const AVPacket& packet) {
     table_.fail("the stream is encrypted: decrypt it first", ErrorKind::kUnsupported);
   }
   const bool reconfigured = note_state(packet);
+  if (skips_time(packet)) gap_ = true;
   const auto number = static_cast<int32_t>(table_.packets.size());
   Packet& known = table_.packets.emplace_back(Packet{.pts = packet.pts,
                                                      .dts = packet.dts,
@@ -54,6 +56,15 @@ void PacketScan::add(const AVPacket& packet) {
   known.shown = shown > 0;
   if (note_layer(bytes_of(packet)) || cut || shown > 1) evidence_.joints.push_back(number);
   evidence_.too_large = evidence_.too_large || order_.pixels() > table_.limits.max_pixels;
+}
+
+// Whether a picture may be missing before an interlaced MPEG-4 packet. FFmpeg's decoder places the fields of B-VOPs by
+// the first one after each video object layer, so it matters which that is.
+bool PacketScan::skips_time(const AVPacket& packet) const {
+  if (headers_.codec != AV_CODEC_ID_MPEG4 || !headers_.interlaced || table_.packets.empty()) return false;
+  const Packet& last = table_.packets.back();
+  if (last.dts == AV_NOPTS_VALUE || packet.dts == AV_NOPTS_VALUE || last.duration <= 0) return false;
+  return packet.dts - last.dts > last.duration;
 }
 
 // What comes with a packet holds from it on. Returns whether there are other parameter sets in it.
@@ -91,6 +102,7 @@ bool PacketScan::note_layer(std::span<const uint8_t> packet) {
   if (layer.empty()) return false;
   const bool changed = !layer_.empty() && !std::ranges::equal(layer, layer_);
   layer_.assign(layer.begin(), layer.end());
+  if (codec == AV_CODEC_ID_MPEG4) headers_.interlaced = read_vop_layer(layer).interlaced;
   return changed;
 }
 

@@ -33,6 +33,7 @@ class PacketScan {
   std::vector<CodedFormat> take_formats() { return std::move(formats_); }
 
  private:
+  bool skips_time(const AVPacket& packet) const;
   bool note_state(const AVPacket& packet);
   void configure(std::span<const uint8_t> configuration);
   bool note_layer(std::span<const uint8_t> packet);
