@@ -51,7 +51,8 @@ def run(variants: Iterable[Variant], scratch: Path) -> list[Row]:
         if not checkpoint.is_dir():
             FAMILIES[variant.family].make(checkpoint)
         write_variant(variant, checkpoint, scratch / "variant")
-        rows.append(Row(variant, check(scratch / "variant", FAMILIES[variant.family].media)))
+        outcome, detail = check(scratch / "variant", FAMILIES[variant.family].media)
+        rows.append(Row(variant, Verdict(outcome, detail.replace(f"{scratch / 'variant'}/", ""))))
         if not rows[-1].verdict.allowed:
             print(f"{variant}: {rows[-1].verdict.outcome}: {rows[-1].verdict.detail}", flush=True)
     return rows

@@ -241,7 +241,8 @@ def main() -> None:
     def note(variant: Variant, change: Change, base: Path) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             result = try_changed(change, base, Path(folder) / "variant")
-        rows.append({**variant._asdict(), "result": result.kind, "reason": result.reason, "right": result.right})
+        reason = result.reason.replace(f"{folder}/variant/", "")
+        rows.append({**variant._asdict(), "result": result.kind, "reason": reason, "right": result.right})
         if not result.right:
             print(variant, *result, sep="  ", flush=True)
         return result.kind == "equal"

@@ -22,7 +22,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if getattr(config.option, "loadgroup", False) and not all("@" in item.nodeid for item in items):
+        raise pytest.UsageError("xdist cannot keep groups of tests together with this pytest: take one before 9.2")
     silent = [item.nodeid for item in items if engine_wishes.starts_engines(item) and not engine_wishes.reason(item)]
     if silent:
         raise pytest.UsageError("these tests start an engine without a reason: " + ", ".join(silent))
