@@ -2,6 +2,7 @@
 
 import concurrent.futures
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -34,8 +35,8 @@ TEXTS = ["The capital of France is", "one two three four five six seven", RIVERS
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Reference]:
-    """Loads a checkpoint in transformers."""
-    return lambda name: reference.load(find_checkpoint(tmp_path_factory, name))
+    """Loads a checkpoint in transformers, once."""
+    return cache(lambda name: reference.load(find_checkpoint(tmp_path_factory, name)))
 
 
 @pytest.fixture(scope="module")

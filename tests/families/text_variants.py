@@ -102,11 +102,6 @@ class Result(NamedTuple):
         return self.kind in ("equal", "refused", "refused by both")
 
 
-def try_variant(variant: Variant, base: Path, directory: Path) -> Result:
-    """Make the variant of the family's checkpoint `base` in `directory`, and compare its answers."""
-    return try_changed(variant.change, base, directory)
-
-
 def try_changed(change: Change, base: Path, directory: Path) -> Result:
     """Make a changed checkpoint, and compare its answers."""
     try:

@@ -17,8 +17,6 @@ namespace {
 
 // A start that never gets clean is tried so far; what follows is taken to go on as it is.
 constexpr int32_t kLongestStart = 300;
-// Packets that a decoder may take before it gives out a picture, generously.
-constexpr int32_t kLongestDelay = 64;
 // Packets that are decoded to settle whether times or packets are right.
 constexpr int32_t kLongestDispute = 1 << 10;
 // Pictures that trials may decode in all: a stream may be cut anywhere, and often.

@@ -11,9 +11,6 @@ namespace flashcodec {
 
 namespace {
 
-// Packets that a decoder may take before it gives out a picture, generously.
-constexpr size_t kLongestDelay = 64;
-
 CodecPtr open_decoder(const PacketTable& table, const AVCodecParameters& parameters) {
   const AVCodec* codec = avcodec_find_decoder(parameters.codec_id);
   auto context = owned<CodecPtr>(avcodec_alloc_context3(codec));
@@ -60,7 +57,7 @@ TrialResult try_packets(const PacketTable& table, const AVCodecParameters& param
   };
   int32_t state = -1;
   // Packets behind push frames out: a decoder that is drained ends at the first frame that it leaves out.
-  const auto end = static_cast<int32_t>(std::min(table.packets.size(), static_cast<size_t>(last) + kLongestDelay));
+  const int32_t end = std::min(static_cast<int32_t>(table.packets.size()), last + kLongestDelay);
   for (int32_t i = first; i < end && (i < last || std::ranges::count(came, false) > 0); ++i) {
     if (deadline.passed()) table.fail(analysis_too_long(table.limits), ErrorKind::kLimit);
     if (!read(reader, i, packet.get())) continue;

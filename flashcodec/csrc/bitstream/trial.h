@@ -9,6 +9,9 @@
 
 namespace flashcodec {
 
+// Packets that a decoder may take before it gives out a picture, generously.
+constexpr int32_t kLongestDelay = 64;
+
 struct TrialResult {
   std::vector<int32_t> shown;  // the packets whose frames come out, in the order in which they do
   bool told = true;            // the decoder tells frames apart; else some of the packets are guesses

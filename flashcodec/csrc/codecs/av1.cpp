@@ -181,7 +181,8 @@ int av1_pictures_shown(Bytes packet, std::optional<Av1Sequence>& sequence) {
   bool layers = false;
   while (const std::optional<Obu> obu = next_obu(packet)) {
     if (obu->type == kSequenceHeader) sequence = read_sequence(obu->payload);
-    if (obu->type == kRedundantFrameHeader || !is_frame_header(*obu) || !frame_shows(*obu, sequence)) continue;
+    const bool frame = obu->type == kFrameHeader || obu->type == kFrame;
+    if (!frame || !frame_shows(*obu, sequence)) continue;
     layers = layers || obu->spatial_id > 0;
     shown += obu->spatial_id > 0 ? 0 : 1;
   }

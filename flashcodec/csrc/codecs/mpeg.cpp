@@ -106,12 +106,8 @@ int coded_vops(Bytes packet) {
 }
 
 std::optional<bool> mpeg4_interlaced(Bytes data) {
-  std::optional<bool> interlaced;
-  visit_start_codes(data, [&](Bytes part) {
-    if (is_vop_layer(part)) interlaced = read_vop_layer(part).interlaced;
-    return part[0] != kVop;
-  });
-  return interlaced;
+  const Bytes layer = mpeg4_layer(data);
+  return layer.empty() ? std::nullopt : std::optional(read_vop_layer(layer).interlaced);
 }
 
 }  // namespace flashcodec
