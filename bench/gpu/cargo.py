@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.gpu import apt
 from bench.gpu.machine import CARRIED, ROOT, commit
+from bench.gpu.video_files import FOLDER
 from unifiedserve.bench.workloads.media import ffmpeg
 from unifiedserve.bench.workloads.media.recipes import X264
 from unifiedserve.bench.workloads.media.scenes import camera
@@ -24,7 +25,7 @@ THERE |= {"torch", "transformers", "numpy"}
 PACKAGES = ("cachetools", "llguidance>=1.9,<2", "msgspec", "python-multipart", "simplejpeg", "starlette", "uvicorn")
 PROCESSORS = ("num2words",)  # SmolVLM's needs it
 #: what runs tests, small and pure: they need not be there
-TESTING: tuple[str, ...] = ("pytest", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")
+TESTING: tuple[str, ...] = ("pytest<9.2", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")
 TESTING += ("pytest-asyncio", "pytest-timeout", "pytest-xdist", "execnet")
 #: other decoders for a GPU, and which of their files nothing needs: samples, other FFmpegs, the same file again
 PEERS = {
@@ -58,6 +59,7 @@ def assemble(out: Path, limit_mib: float, peers: bool) -> int:
         "ffmpeg": _ffmpeg,
         "clips": _clips,
         "references": _references,
+        FOLDER: _videos,
     }
     if peers:
         steps["peers"] = _peers
@@ -143,6 +145,11 @@ def _references(folder: Path) -> None:
     maker = ROOT / "bench/gpu/make_references.py"
     subprocess.run([sys.executable, str(maker), "--out", str(folder)], check=True, stdout=subprocess.DEVNULL)
     _transformers(folder.parent / f"python{PYTHON}/transformers", set((folder / MODELS).read_text().split()))
+
+
+def _videos(folder: Path) -> None:
+    maker = ROOT / "bench/gpu/make_videos.py"
+    subprocess.run([sys.executable, str(maker), "--out", str(folder)], check=True, stdout=subprocess.DEVNULL)
 
 
 def _transformers(target: Path, models: set[str]) -> None:

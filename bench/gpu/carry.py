@@ -17,7 +17,7 @@ if __name__ == "__main__":
 
     parser = argparse.ArgumentParser(description="Assemble what must travel to a machine without a network.")
     parser.add_argument("--out", type=Path, default=cargo.CARRIED, help="folder, emptied first")
-    parser.add_argument("--limit-mib", type=float, default=60.0, help="the most that may travel")
+    parser.add_argument("--limit-mib", type=float, default=62.0, help="the most that may travel")
     parser.add_argument("--peers", action="store_true", help="also other decoders, which nvdec_beside compares")
     options = parser.parse_args()
     sys.exit(cargo.assemble(options.out, options.limit_mib, options.peers))

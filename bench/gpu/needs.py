@@ -117,4 +117,13 @@ def _peers(carried: Path) -> str | None:
     return None if (carried / "peers").is_dir() else f"no other decoders in {carried}: carry.py --peers assembles them"
 
 
-FILES: dict[str, Callable[[Path], str | None]] = {"ffmpeg": _ffmpeg, "references": _references, "peers": _peers}
+def _videos(carried: Path) -> str | None:
+    return None if (carried / "videos").is_dir() else f"no small videos in {carried}: make_videos.py makes them"
+
+
+FILES: dict[str, Callable[[Path], str | None]] = {
+    "ffmpeg": _ffmpeg,
+    "references": _references,
+    "peers": _peers,
+    "videos": _videos,
+}

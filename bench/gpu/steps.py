@@ -1,8 +1,11 @@
 """How long a step takes as the host sees it, and which kernels it spends its time in."""
 
+import cProfile
+import pstats
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +14,7 @@ from torch.profiler import profile
 
 from unifiedserve.device import Device
 
-WARM_UP, ROUNDS, PROFILED, TOP = 3, 20, 3, 10
+WARM_UP, ROUNDS, PROFILED, TOP = 3, 20, 3, 15
 
 
 class Step(NamedTuple):
@@ -58,6 +61,24 @@ def kernels(step: Step, device: Device) -> tuple[float, list[dict[str, Any]]]:
         raise RuntimeError("the profiler saw no kernels")
     rows.sort(key=lambda row: -row["ms"])
     return sum(row["ms"] for row in rows), rows[:TOP]
+
+
+def host_functions(step: Step, device: Device) -> list[dict[str, Any]]:
+    """Return the functions in which the host spends most time of a step, as the profiler sees it, which slows it."""
+    profiler = cProfile.Profile()
+    for _ in range(PROFILED):
+        device.fence()
+        profiler.enable()
+        result = step.issue()
+        profiler.disable()
+        step.finish(result)
+    found = pstats.Stats(profiler).stats.items()  # type: ignore[attr-defined]
+    rows = [
+        {"function": f"{Path(file).name}:{line} {name}"[:80], "calls": calls / PROFILED, "ms": 1e3 * own / PROFILED}
+        for (file, line, name), (_, calls, own, _, _) in found
+    ]
+    rows.sort(key=lambda row: -row["ms"])
+    return rows[:TOP]
 
 
 def copy_bandwidth(device: Device, size: int) -> float:

@@ -1,6 +1,7 @@
 """How long work takes on a GPU, without what launching it costs: launches are recorded in a graph and replayed."""
 
 import statistics
+import time
 from collections.abc import Callable
 
 import torch
@@ -24,6 +25,20 @@ def seconds(call: Callable[[int], object]) -> float:
         for number in range(CALLS):
             call(number)
     return statistics.median(_replayed(graph) for _ in range(ROUNDS))
+
+
+def issue_seconds(call: Callable[[int], object]) -> float:
+    """Return the median time that the host takes to launch `call(number)`, with nothing to wait for."""
+    call(0)
+    rounds = []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for number in range(CALLS):
+            call(number)
+        rounds.append((time.perf_counter() - start) / CALLS)
+    torch.cuda.synchronize()
+    return statistics.median(rounds)
 
 
 def copy_bandwidth() -> float:

@@ -1,8 +1,12 @@
 """From the daemon's options to the budget of a worker's steps."""
 
+from dataclasses import replace
+
 from unifiedserve.config import EngineConfig
 from unifiedserve.scheduling.state import Budget
 
+#: prompt tokens, and visual ones, that a GPU has in a step beside streams: fewer take as long, because of the launches
+_LEAST_ON_GPU = 256
 _WHOLE = 1 << 30  # visual tokens: all of every request
 
 
@@ -14,7 +18,7 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: b
     """
     naive, order = config.naive, config.service_order
     slo_tbt = 0.0 if naive or config.no_pacing else config.seconds_between_tokens(lone_step)
-    return Budget(
+    budget = Budget(
         prefill_tokens=0 if naive else config.prefill_chunk_tokens,
         encode_tokens=_WHOLE if naive else config.encode_budget_tokens,
         max_running=config.max_running,
@@ -32,3 +36,4 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: b
         fills=not rests,
         overlap=not (naive or config.no_overlap),
     )
+    return budget if rests else replace(budget, least_prompt=_LEAST_ON_GPU, least_visual=_LEAST_ON_GPU)

@@ -12,7 +12,7 @@ import msgspec
 from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.state import Budget, Pace, Plan, PrefillState
 
-_SMALLEST_CHUNK = 16  # prompt tokens; smaller ones are not worth reading the weights, and tell little about their cost
+_TELLING = 16  # prompt tokens; a step with fewer tells little about their cost
 #: prompt tokens and visual tokens that a step has in any case: of fewer it takes about as long, since it reads all
 #: weights, and on a GPU waits for its launches; beyond 8,000 tokens of context they cost 5 % more each than 512 do
 LEAST_PROMPT, _LEAST_VISUAL = 128, 256
@@ -85,7 +85,7 @@ def learn_step(costs: Costs, decodes: int, prompt_tokens: int, seconds: float) -
     """Return the costs after a forward pass over `decodes` sequences and `prompt_tokens` that took `seconds`."""
     if not prompt_tokens:
         return msgspec.structs.replace(costs, decode=blend(costs.decode, seconds))
-    if prompt_tokens < _SMALLEST_CHUNK:
+    if prompt_tokens < _TELLING:
         return costs
     added = max(0.0, seconds - costs.decode) if decodes else seconds
     return msgspec.structs.replace(costs, prompt_token=blend(costs.prompt_token, added / prompt_tokens))
@@ -100,7 +100,7 @@ def prefill_within(budget: Budget, costs: Costs) -> Budget:
     """Return the budget with its prompt tokens cut, so that a step which also decodes stays below the target."""
     if not budget.slo_tbt:
         return budget
-    fitting = max(_SMALLEST_CHUNK, _affordable(_room(budget, costs), costs.prompt_token))
+    fitting = max(budget.least_prompt, _affordable(_room(budget, costs), costs.prompt_token))
     return replace(budget, prefill_tokens=min(budget.prefill_tokens or fitting, fitting))
 
 
@@ -109,7 +109,8 @@ def encode_within(budget: Budget, costs: Costs, prompt_tokens: int) -> Budget:
     if not budget.slo_tbt:
         return budget
     left = _room(budget, costs) - prompt_tokens * costs.prompt_token
-    return replace(budget, encode_tokens=max(1, min(budget.encode_tokens, _affordable(left, costs.visual_token))))
+    fitting = max(budget.least_visual, _affordable(left, costs.visual_token))
+    return replace(budget, encode_tokens=min(budget.encode_tokens, fitting))
 
 
 def _room(budget: Budget, costs: Costs) -> float:

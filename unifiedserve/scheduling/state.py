@@ -227,6 +227,8 @@ class Budget:
     holds: bool = False  # what is measured stays below `slo_tbt`: see TbtControl
     pace: float = 0.0  # times what a step takes with nothing beside it: what is held is not below that
     fills: bool = False  # the encoder's batches from all that is ready, for a small one takes as long as a full one
+    least_prompt: int = 16  # tokens of a step that decodes, too, however little time is left
+    least_visual: int = 1  # the same, encoded beside it
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded
 
 

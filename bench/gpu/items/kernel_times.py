@@ -16,7 +16,7 @@ from torch.nn.attention.bias import causal_lower_right
 
 from bench.gpu.figures import Figures
 from bench.gpu.row_product import row_product
-from bench.gpu.stopwatch import copy_bandwidth, seconds
+from bench.gpu.stopwatch import copy_bandwidth, issue_seconds, seconds
 from unifiedserve.attention.base import RaggedBatch, Span
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
@@ -57,6 +57,8 @@ class Report:
             "case": case,
             "us": 1e6 * time,
             "torch_us": 1e6 * reference,
+            "issue_us": 1e6 * issue_seconds(ours),
+            "torch_issue_us": 1e6 * issue_seconds(theirs),
             "gb_s": moved / time / 1e9,
             "of_floor": time / (moved / self._bandwidth),
             "tflop_s": flops / time / 1e12 if flops else None,

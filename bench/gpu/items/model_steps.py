@@ -40,17 +40,19 @@ class Sizes:
 
 
 class Report:
-    """Rows of steps and of their kernels; each is told as soon as it is measured."""
+    """Rows of steps of their kernels and of the host's functions; each is told as soon as it is measured."""
 
     def __init__(self, figures: Figures, device: Device) -> None:
         self._figures, self._device = figures, device
-        self._steps, self._kernels = list[dict[str, Any]](), list[dict[str, Any]]()
+        self._steps, self._kernels, self._host = (list[dict[str, Any]]() for _ in range(3))
 
     def measure(self, name: str, step: Step) -> Times:
         """Measure a step, and where the profiler can, its kernels."""
         times = steps.measure(step, self._device)
         self._steps.append({"step": name, "ms": 1e3 * times.done, "issued_ms": 1e3 * times.issued})
         self._figures.add(steps=self._steps)
+        self._host += [{"step": name, **row} for row in steps.host_functions(step, self._device)]
+        self._figures.add(host=self._host)
         try:
             total, rows = steps.kernels(step, self._device)
         except Exception as error:
