@@ -12,7 +12,6 @@ from pathlib import Path
 
 from bench.gpu import apt
 from bench.gpu.machine import CARRIED, ROOT, commit
-from bench.gpu.video_files import FOLDER
 from unifiedserve.bench.workloads.media import ffmpeg
 from unifiedserve.bench.workloads.media.recipes import X264
 from unifiedserve.bench.workloads.media.scenes import camera
@@ -42,7 +41,7 @@ SWSCALE = apt.Package("libswscale-dev", suite="trixie")  # FFmpeg 7.1, as the wh
 CLIPS = ("telescope.mp4", "shapes-motion.mp4")
 LARGE_CLIP, LARGE, LARGE_FRAMES = "large.mp4", (1080, 1920, 25), 200
 
-COMMIT, CONTENTS = "commit", "packages"
+COMMIT, CONTENTS, VIDEOS = "commit", "packages", "videos"
 MODELS = "models.txt"  # the folders of transformers' models that references are made with
 
 __all__ = ["CARRIED", "COMMIT", "CONTENTS", "assemble", "contents"]
@@ -59,7 +58,7 @@ def assemble(out: Path, limit_mib: float, peers: bool) -> int:
         "ffmpeg": _ffmpeg,
         "clips": _clips,
         "references": _references,
-        FOLDER: _videos,
+        VIDEOS: _videos,
     }
     if peers:
         steps["peers"] = _peers

@@ -18,7 +18,7 @@ import torch
 from bench.gpu.machine import ROOT
 from flashcodec import Bitstream, DecodeError, FlashCodec, RGBLayout, analyse_bitstream
 
-FOLDER, ARCHIVE, EXPECTED = "videos", "videos.tar.xz", "expected.json"
+ARCHIVE, EXPECTED = "videos.tar.xz", "expected.json"
 LAYOUT = RGBLayout(96, 128)
 #: those whose doubtful files the FFmpeg that travels can look into
 _FAULTY = ("h264", "hevc")

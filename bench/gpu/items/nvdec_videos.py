@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu import machine
+from bench.gpu.cargo import VIDEOS
 from bench.gpu.figures import Figures
-from bench.gpu.video_files import ARCHIVE, EXPECTED, FOLDER, Outcome, outcomes
+from bench.gpu.video_files import ARCHIVE, EXPECTED, Outcome, outcomes
 from flashcodec import Bitstream, DecodeError, FlashCodec, analyse_bitstream
 
 RIGHT, WRONG, UNMARKED = "right", "wrong", "damage without a mark"
@@ -19,7 +20,7 @@ _BATCHES = 3  # of every third frame, each from its own beginning
 
 def compare(figures: Figures) -> None:
     """Decode each carried video on NVDEC: all frames in order, then every third one; count what becomes of them."""
-    folder = Path(os.environ[machine.CARRIED_VARIABLE], FOLDER)
+    folder = Path(os.environ[machine.CARRIED_VARIABLE], VIDEOS)
     expected: dict[str, Any] = json.loads((folder / EXPECTED).read_text())
     counts: dict[str, Counter[str]] = {}
     differ: list[dict[str, str]] = []
