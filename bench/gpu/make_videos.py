@@ -1,4 +1,4 @@
-"""Write small videos, and which frames this machine's cores decode of them, to compare with NVDEC's elsewhere.
+"""Write small videos, sound and faulty, to be decoded by cores and by NVDEC elsewhere.
 
 python bench/gpu/make_videos.py --out bench/gpu/carry/videos
 
@@ -11,8 +11,8 @@ from pathlib import Path
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Write small videos and the frames that cores decode of them.")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the archive and expected.json")
+    parser = argparse.ArgumentParser(description="Write small videos, sound and faulty.")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the archive and cases.json")
     options = parser.parse_args()
     sys.path[0] = str(Path(__file__).resolve().parents[2])
     from bench.gpu import video_files

@@ -139,6 +139,7 @@ NVDEC = (
     Item("gpu_pictures", f"{_AT}nvdec:pictures", "pictures by the GPU's threads beside the cores'", 60, _DECODING),
     Item("nvdec_frames", f"{_AT}nvdec:frames", "frames of NVDEC beside the cores'", 60, _DECODING, (_LARGE,)),
     Item("nvdec_videos", f"{_AT}nvdec_videos:compare", "frames of sound and faulty videos", 90, _VIDEOS),
+    Item("nvdec_parser", f"{_AT}nvdec_parser:references", "what it says of lost pictures", 30, _VIDEOS),
     Item("nvdec_rates", f"{_AT}nvdec:rates", "frames a second, 1 to 32 requests at once", 90, _DECODING, (_LARGE,)),
     Item("nvdec_engines", f"{_AT}nvdec:engines", "one video and many on 1 to all engines", 90, _DECODING, (_LARGE,)),
     Item("nvdec_costs", f"{_AT}nvdec:costs", "making a decoder, having one, another size", 60, _DECODING, _CLIPS),

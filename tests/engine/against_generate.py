@@ -1,8 +1,8 @@
 """Fifty prompts of 1 to 4,000 tokens to checkpoints with trained weights: are the greedy answers those of `generate`?
 
 In float32 they must be, token for token, all prompts at once. In bfloat16 transformers itself gives other answers for
-other batches: its own differences between batches of one and of four are beside ours. OUT gets the checkpoints and
-report.json.
+other batches: beside ours are its own differences between batches, and how near both are to float32. OUT gets the
+checkpoints and report.json.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from real_checkpoints import REAL, missing  # noqa: E402
 
 from unifiedserve.config import EngineConfig  # noqa: E402
 
-PROMPTS, LONGEST, TOKENS, BATCH = 50, 4000, 16, 4
+PROMPTS, LONGEST, TOKENS, BATCHES = 50, 4000, 16, (4, 16)
 Ids = list[int]
 
 
@@ -84,11 +84,16 @@ def agreement(some: Sequence[Ids], others: Sequence[Ids]) -> dict[str, float]:
 def compare(checkpoint: Path) -> dict[str, dict[str, float]]:
     hf = reference.load(checkpoint)
     asked = prompts(hf.tokenizer)
-    found = {"float32, ours and transformers": agreement(ours(checkpoint, "float32", asked), theirs(hf.model, asked))}
+    exact = theirs(hf.model, asked)
+    found = {"float32, ours and transformers": agreement(ours(checkpoint, "float32", asked), exact)}
     model = hf.model.to(torch.bfloat16)
-    alone = theirs(model, asked)
-    found["bfloat16, ours and transformers"] = agreement(ours(checkpoint, "bfloat16", asked), alone)
-    found[f"bfloat16, transformers in batches of {BATCH} and alone"] = agreement(theirs(model, asked, BATCH), alone)
+    alone, rounded = theirs(model, asked), ours(checkpoint, "bfloat16", asked)
+    found["bfloat16, ours and transformers"] = agreement(rounded, alone)
+    for batch in BATCHES:
+        batched = agreement(theirs(model, asked, batch), alone)
+        found[f"bfloat16, transformers in batches of {batch} and alone"] = batched
+    found["bfloat16, ours and float32"] = agreement(rounded, exact)
+    found["bfloat16, transformers and float32"] = agreement(alone, exact)
     return found
 
 

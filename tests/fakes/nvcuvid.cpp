@@ -3,9 +3,9 @@
 // The parser exchanges timestamps (nvcuvid_times.h). What is mapped is there when its stream has been waited for.
 //
 // $FAKE_CUVID_FAULT names a call that fails ("create", "map", "decode"), or what the stream does to it ("damage": a
-// picture is found damaged; "fields": pictures come in fields; "silence": packets have no pictures; "twice": packets
-// have two; "stamps": the parser takes timestamps that it was not told to take); a number behind it, "decode 7", says
-// after how many calls.
+// picture is found damaged; "gap": pictures that others refer to are lost; "fields": pictures come in fields;
+// "silence": packets have no pictures; "twice": packets have two; "stamps": the parser takes timestamps that it was not
+// told to take); a number behind it, "decode 7", says after how many calls.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -36,8 +36,8 @@ using namespace flashcodec;
 
 enum Result { kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kInvalidContext = 201, kUnknown = 999 };
 
-constexpr int kH264 = 4;
-constexpr int kHevc = 8;
+constexpr int kH264 = kCuvidH264;
+constexpr int kHevc = kCuvidHevc;
 constexpr int kVp8 = 9;
 constexpr int k420 = 1;
 constexpr int kSurfaces = 16;  // that the parser takes for any stream
@@ -168,6 +168,16 @@ int tell_of_sequence(Parser& parser) {
   return parser.info.on_sequence(parser.info.user, &format);
 }
 
+// Say of a picture what the parser does where one that it refers to was lost.
+void leave_out(const Parser& parser, CuvidPicture& picture) {
+  if (parser.info.codec == kHevc) {
+    picture.hevc.references = picture.hevc.before = 1;
+    picture.hevc.surfaces[0] = -1;
+  } else {
+    picture.h264.frame_num = 5;
+  }
+}
+
 int decode(Parser& parser, std::optional<long long> timestamp) {
   int surface = 0;
   while (parser.busy.contains(surface)) ++surface;
@@ -176,7 +186,10 @@ int decode(Parser& parser, std::optional<long long> timestamp) {
   parser.surface_of[parser.packet] = surface;
   parser.times.decoded(surface, timestamp);
   const int fields = fails("fields") ? 1 : 0;
-  Picture picture{{0, 0, surface, fields}, parser.packet, &parser.frames};
+  Picture picture{{}, parser.packet, &parser.frames};
+  picture.head.surface = surface;
+  picture.head.is_field = fields;
+  if (fails("gap")) leave_out(parser, picture.head);
   return parser.info.on_decode(parser.info.user, &picture.head) == 0 ? kUnknown : kSuccess;
 }
 

@@ -124,6 +124,7 @@ def test_decoders_are_kept_for_the_next_video_and_told_of_a_smaller_size(clip: C
         ("map 20", "cuvidMapVideoFrame64"),
         ("decode 7", "cuvidDecodePicture"),
         ("damage 30", "NVDEC finds damage"),
+        ("gap 30", "NVDEC does not conceal lost pictures"),
         ("fields 5", "interlaced"),
         ("silence", "NVDEC finds no picture"),
         ("twice 5", "NVDEC finds several pictures"),

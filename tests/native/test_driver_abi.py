@@ -109,6 +109,21 @@ PICTURE = {
     "height_in_macroblocks": "FrameHeightInMbs",
     "surface": "CurrPicIdx",
     "is_field": "field_pic_flag",
+    "is_reference": "ref_pic_flag",
+    "h264.log2_frame_nums_minus_4": "CodecSpecific.h264.log2_max_frame_num_minus4",
+    "h264.is_reference": "CodecSpecific.h264.ref_pic_flag",
+    "h264.frame_num": "CodecSpecific.h264.frame_num",
+    "h264.references": "CodecSpecific.h264.dpb",
+    "hevc.references": "CodecSpecific.hevc.NumPocTotalCurr",
+    "hevc.before": "CodecSpecific.hevc.NumPocStCurrBefore",
+    "hevc.after": "CodecSpecific.hevc.NumPocStCurrAfter",
+    "hevc.long_term": "CodecSpecific.hevc.NumPocLtCurr",
+    "hevc.order": "CodecSpecific.hevc.CurrPicOrderCntVal",
+    "hevc.surfaces": "CodecSpecific.hevc.RefPicIdx",
+    "hevc.orders": "CodecSpecific.hevc.PicOrderCntVal",
+    "hevc.in_before": "CodecSpecific.hevc.RefPicSetStCurrBefore",
+    "hevc.in_after": "CodecSpecific.hevc.RefPicSetStCurrAfter",
+    "hevc.in_long_term": "CodecSpecific.hevc.RefPicSetLtCurr",
 }
 CONSTANTS = {
     "kCuvidEndOfStream": "CUVID_PKT_ENDOFSTREAM",
@@ -116,6 +131,8 @@ CONSTANTS = {
     "kCuvidEndOfPicture": "CUVID_PKT_ENDOFPICTURE",
     "kCuvidDedicatedUnits": "cudaVideoCreate_PreferCUVID",
     "kCuvidError": "cuvidDecodeStatus_Error",
+    "kCuvidH264": "cudaVideoCodec_H264",
+    "kCuvidHevc": "cudaVideoCodec_HEVC",
 }
 
 

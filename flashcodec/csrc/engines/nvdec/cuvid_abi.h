@@ -91,12 +91,63 @@ struct CuvidReconfigureInfo {  // CUVIDRECONFIGUREDECODERINFO
   std::array<unsigned, 11> reserved2;
 };
 
+struct CuvidH264Reference {  // CUVIDH264DPBENTRY
+  int surface;
+  int frame_num;
+  int is_long_term;
+  int is_absent;
+  int fields;  // that may be referred to
+  std::array<int, 2> orders;
+};
+
+struct CuvidH264 {  // the beginning of CUVIDH264PICPARAMS
+  int log2_frame_nums_minus_4;
+  std::array<int, 21> other;
+  int is_reference;
+  int frame_num;
+  std::array<int, 2> orders;
+  std::array<CuvidH264Reference, 16> references;
+};
+
+struct CuvidHevc {  // the beginning of CUVIDHEVCPICPARAMS
+  std::array<int, 2> size;
+  std::array<uint8_t, 72> other;
+  std::array<uint16_t, 42> tiles;
+  std::array<uint8_t, 28> extensions;
+  std::array<unsigned, 8> reserved;
+  std::array<int, 2> bits;
+  int references;  // of the picture, in the three sets
+  int before;
+  int after;
+  int long_term;
+  int order;  // picture order count
+  std::array<int, 16> surfaces;
+  std::array<int, 16> orders;
+  std::array<uint8_t, 16> are_long_term;
+  std::array<uint8_t, 8> in_before;  // places in `surfaces`
+  std::array<uint8_t, 8> in_after;
+  std::array<uint8_t, 8> in_long_term;
+};
+
 // The beginning of CUVIDPICPARAMS: what the parser says of a picture goes to the decoder as it is.
 struct CuvidPicture {
   int width_in_macroblocks;
   int height_in_macroblocks;
   int surface;
   int is_field;
+  int is_bottom_field;
+  int is_second_field;
+  unsigned bytes;
+  const uint8_t* data;
+  unsigned slices;
+  const unsigned* offsets;
+  int is_reference;
+  int is_intra;
+  std::array<unsigned, 30> reserved;
+  union {
+    CuvidH264 h264;
+    CuvidHevc hevc;
+  };
 };
 
 struct CuvidShown {  // CUVIDPARSERDISPINFO
@@ -152,6 +203,9 @@ struct CuvidStatus {  // CUVIDGETDECODESTATUS
   std::array<unsigned, 31> reserved1;
   std::array<void*, 8> reserved2;
 };
+
+constexpr int kCuvidH264 = 4;  // cudaVideoCodec
+constexpr int kCuvidHevc = 8;
 
 constexpr unsigned long kCuvidEndOfStream = 1;
 constexpr unsigned long kCuvidTimestamp = 2;

@@ -28,7 +28,8 @@ CuvidDecoder::CuvidDecoder(const Bitstream& stream, int codec, GpuPtr gpu, Decod
       gpu_(std::move(gpu)),
       pool_(pool),
       parameters_(owned<ParametersPtr>(avcodec_parameters_alloc())),
-      filter_(stream.parameters()) {
+      filter_(stream.parameters()),
+      references_(codec) {
   if (avcodec_parameters_copy(parameters_.get(), &stream.parameters()) < 0) throw std::bad_alloc();
   on_gpu([&] { make_parser(); });
 }
@@ -94,6 +95,7 @@ void CuvidDecoder::flush() {
   wanted_.clear();
   unchecked_.clear();
   filter_.flush();
+  references_.flush();
   if (!begun_) return;
   begun_ = false;
   on_gpu([&] {
@@ -132,6 +134,7 @@ void CuvidDecoder::send(const PacketToDecode& packet) {
   on_gpu([&] {
     const bool changed = take_parameter_sets(*packet.packet);
     if ((!begun_ || changed) && !filter_.header().empty()) parse(filter_.header(), 0);
+    key_ = packet.known.key || !begun_;
     begun_ = true;
     order_ = packet.known.order;
     pictures_ = 0;
@@ -197,6 +200,7 @@ int CuvidDecoder::on_decode(CuvidPicture& picture) {
   }
   if (unchecked_.contains(picture.surface)) check(picture.surface);
   if (++pictures_ > 1 && one_picture_) throw EngineError("NVDEC finds several pictures in a packet of this stream");
+  if (!references_.complete(picture, key_)) throw EngineError("NVDEC does not conceal lost pictures as cores do");
   decoder_->decode(picture);
   unchecked_.insert(picture.surface);
   orders_[picture.surface] = order_;

@@ -15,6 +15,7 @@
 #include "engines/backend.h"
 #include "engines/nvdec/decoder_pool.h"
 #include "engines/nvdec/packet_filter.h"
+#include "engines/nvdec/reference_check.h"
 
 namespace flashcodec {
 
@@ -72,6 +73,7 @@ class CuvidDecoder : public PictureDecoder {
   DecoderPool& pool_;
   ParametersPtr parameters_;
   PacketFilter filter_;
+  ReferenceCheck references_;
   void* parser_ = nullptr;
   std::unique_ptr<HardwareDecoder> decoder_;
   PictureFormat format_;
@@ -80,8 +82,9 @@ class CuvidDecoder : public PictureDecoder {
 
   // Since the flush:
   bool begun_ = false;
-  int64_t order_ = -1;                 // in presentation order, of the packet at hand
-  int pictures_ = 0;                   // of that packet
+  bool key_ = true;                    // decoding may start at the packet at hand
+  int64_t order_ = -1;                 // in presentation order, of that packet
+  int pictures_ = 0;                   // of it
   int64_t newest_ = -1;                // that was shown
   std::map<int64_t, int64_t> frames_;  // of the packets, by their order
   std::map<int, int64_t> orders_;      // of the pictures that surfaces hold
