@@ -43,10 +43,11 @@ def prompts(tokenizer: Any) -> list[Ids]:
 def ours(checkpoint: Path, dtype: Literal["float32", "bfloat16"], asked: Sequence[Ids]) -> list[Ids]:
     config = EngineConfig(model=str(checkpoint), dtype=dtype, kv_cache_mib=1024)
     with running(config) as daemon, ThreadPoolExecutor(len(asked)) as pool:
+        client = daemon.client.with_options(timeout=3600)  # a busy machine takes long
 
         def answer(prompt: Ids) -> Ids:
             options: dict[str, Any] = {"temperature": 0, "max_tokens": TOKENS, "extra_body": {"return_token_ids": True}}
-            completion = daemon.client.completions.create(model=daemon.engine.model_name, prompt=prompt, **options)
+            completion = client.completions.create(model=daemon.engine.model_name, prompt=prompt, **options)
             tokens: Ids = completion.choices[0].token_ids
             return tokens
 
