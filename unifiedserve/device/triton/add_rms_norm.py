@@ -1,9 +1,13 @@
 """A residual's sum and its RMSNorm (arXiv:1910.07467), in one pass."""
 
+from functools import cache
+
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from unifiedserve.device.triton.launcher import Launcher
 
 
 def add_rms_norm(residual: Tensor, delta: Tensor | None, weight: Tensor, epsilon: float) -> Tensor:
@@ -15,24 +19,21 @@ def add_rms_norm(residual: Tensor, delta: Tensor | None, weight: Tensor, epsilon
     """
     if residual.dtype != torch.float32 or not residual.is_contiguous():
         raise ValueError(f"the residual must be contiguous and float32, is {residual.dtype}")
-    if residual.shape[1:] != weight.shape or (delta is not None and delta.shape != residual.shape):
-        raise ValueError(f"residual {tuple(residual.shape)}, its summand and {len(weight)} weights do not fit")
+    rows, hidden = shape = residual.shape
+    if (hidden,) != weight.shape or (delta is not None and delta.shape != shape):
+        raise ValueError(f"residual {tuple(shape)}, its summand and {len(weight)} weights do not fit")
     if delta is not None and not delta.is_contiguous():
         raise ValueError("the residual's summand must be contiguous")
     normed = torch.empty_like(residual, dtype=weight.dtype)
-    hidden = len(weight)
-    if len(residual):
-        _add_rms_norm[(len(residual),)](
-            residual,
-            delta,
-            weight,
-            normed,
-            epsilon,
-            HIDDEN=hidden,
-            BLOCK=triton.next_power_of_2(hidden),
-            num_warps=4 if hidden <= 2048 else 8,  # so that a row of 8192 is 32 registers of a thread
-        )
+    if rows:
+        _launcher(hidden)((rows, 1), (residual, delta, weight, normed), (epsilon,))
     return normed
+
+
+@cache
+def _launcher(hidden: int) -> Launcher:
+    warps = 4 if hidden <= 2048 else 8  # so that a row of 8192 is 32 registers of a thread
+    return Launcher(_add_rms_norm, {"HIDDEN": hidden, "BLOCK": triton.next_power_of_2(hidden)}, num_warps=warps)
 
 
 @triton.jit

@@ -1,7 +1,8 @@
 """The plan of an attention step: which program takes which queries and which of their keys."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,8 @@ class AttentionPlan:
     limits  int32 [T]     the first key that each token does not see
     pages   int32 [P]     page numbers
 
-    Partial outputs go to `scratch` (see `scratch_of_rows`), or to memory of their own.
+    Partial outputs go to `scratch` (see `scratch_of_rows`), or to memory of the plan's own, so one layer after the
+    other must compute by a plan.
     """
 
     parts: Tensor
@@ -53,6 +55,42 @@ class AttentionPlan:
     groups: int
     tile_rows: int = TILE_ROWS
     scratch: Tensor | None = None
+    _partials: dict[tuple[int, int], tuple[Tensor, Tensor]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def tokens(self) -> int:
+        """Return of how many tokens the plan is."""
+        return len(self.limits)
+
+    @cached_property
+    def merged(self) -> int:
+        """Return for how many tokens there are parts to merge."""
+        return len(self.merges)
+
+    @cached_property
+    def launches(self) -> list[tuple[int, Tensor, int]]:
+        """Return the parts that one launch takes each: how many, which, and the rows of their tiles."""
+        split = ((self.parts[: self.singles], SINGLE_ROWS), (self.parts[self.singles :], self.tile_rows))
+        return [(len(parts), parts, rows) for parts, rows in split if len(parts)]
+
+    def partials(self, heads: int, head_dim: int) -> tuple[Tensor, Tensor]:
+        """Return memory for partial outputs [rows, heads, head_dim] and log-sum-exps [rows, heads], float32.
+
+        It is the same for all layers. Raises ValueError if `scratch` has less.
+        """
+        found = self._partials.get((heads, head_dim))
+        if found is None:
+            found = self._partials[heads, head_dim] = self._new_partials(heads, head_dim)
+        return found
+
+    def _new_partials(self, heads: int, head_dim: int) -> tuple[Tensor, Tensor]:
+        outputs, needed = self.partial_rows * heads * head_dim, partial_floats(self.partial_rows, heads, head_dim)
+        scratch = self.parts.new_empty(needed, dtype=torch.float32) if self.scratch is None else self.scratch
+        if len(scratch) < needed:
+            raise ValueError(f"partial outputs take {needed} numbers, but the plan's scratch has {len(scratch)}")
+        return scratch[:outputs], scratch[outputs:needed]
 
     @staticmethod
     def of_batch(

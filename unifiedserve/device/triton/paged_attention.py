@@ -14,12 +14,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from unifiedserve.device.triton.attention_plan import SINGLE_ROWS, TILE_ROWS, AttentionPlan, partial_floats
+from unifiedserve.device.triton.attention_plan import TILE_ROWS, AttentionPlan
+from unifiedserve.device.triton.launcher import Launcher
 
 #: elements of a block of keys: of 16 bits, two blocks of keys and of values and the queries fit into LEAST_SHARED; of
 #: float32, a product's factors into registers
 BLOCK_ELEMENTS = {torch.bfloat16: 8192, torch.float16: 8192, torch.float32: 2048}
 NO_WINDOW = 1 << 30
+LOG2_E = math.log2(math.e)
 NO_LIMIT = tl.constexpr((1 << 31) - 1)
 
 #: bytes of shared memory that a program may have, by compute capability, and where it is another (8.6, 8.9, 12.0)
@@ -40,6 +42,7 @@ class Blocks(NamedTuple):
     split: bool
 
 
+@cache
 def tile_rows(dtype: torch.dtype, head_dim: int, shared: int = LEAST_SHARED) -> int:
     """Return how many rows the tiles of plans are to have, so that a program's sums fit into registers."""
     return 2 * TILE_ROWS if dtype.itemsize == 2 and head_dim <= 128 and shared >= WGMMA_SHARED else TILE_ROWS
@@ -47,7 +50,7 @@ def tile_rows(dtype: torch.dtype, head_dim: int, shared: int = LEAST_SHARED) -> 
 
 def blocks_of(dtype: torch.dtype, head_dim: int, rows: int, shared: int = LEAST_SHARED) -> Blocks:
     """Return the sizes of programs whose tiles have so many rows, with so many bytes of shared memory."""
-    block_dim = max(16, triton.next_power_of_2(head_dim))
+    block_dim = _block_dim(head_dim)
     keys = min(64, max(16, BLOCK_ELEMENTS[dtype] // block_dim))
     if rows < TILE_ROWS:
         return Blocks(keys, warps=4, stages=3, split=False)
@@ -88,74 +91,65 @@ def paged_attention(
     positions before it; what sees none is 0. `scale` is positive. `blocks` are the kernel's sizes, if not those of
     `blocks_of`, and have keys of which parts are multiples. Raises ValueError if dtypes, heads or strides are others.
     """
-    _check(q, keys, values, plan)
-    q_heads, head_dim = q.shape[1:]
+    dtype, groups = q.dtype, plan.groups
+    (tokens, q_heads, head_dim), shape, strides = q.shape, keys.shape, keys.stride()
+    _, page_size, kv_heads, key_dim = shape
+    if not dtype == keys.dtype == values.dtype or dtype not in BLOCK_ELEMENTS:
+        raise ValueError(f"queries are {dtype}, keys {keys.dtype}, values {values.dtype}: must be one float type")
+    if q_heads != kv_heads * groups or head_dim != key_dim or tokens != plan.tokens:
+        raise ValueError(
+            f"queries {(tokens, q_heads, head_dim)} do not fit keys {tuple(shape)} and a plan of {plan.tokens} tokens "
+            f"and {groups} query heads for each of the keys' heads"
+        )
+    if not q.is_contiguous() or shape != values.shape or strides != values.stride() or strides[3] != 1:
+        raise ValueError("queries must be contiguous, keys and values have one shape and stride, which is 1 in a head")
     out = torch.empty_like(q)
-    partial_out, partial_lse = _partials(q, plan)
-    block_dim = max(16, triton.next_power_of_2(head_dim))
-    for parts, rows in ((plan.parts[: plan.singles], SINGLE_ROWS), (plan.parts[plan.singles :], plan.tile_rows)):
-        if not len(parts):
-            continue
-        rows = block_rows(rows, plan.groups)
-        sizes = blocks or blocks_of(q.dtype, head_dim, rows, shared_bytes(q.device))
-        _attend[len(parts), keys.shape[2]](
-            q,
-            keys,
-            values,
-            parts,
-            plan.pages,
-            plan.limits,
-            out,
-            partial_out,
-            partial_lse,
-            scale * math.log2(math.e),
-            NO_WINDOW if window is None else window,
-            *keys.stride()[:3],
-            PAGE_SIZE=keys.shape[1],
-            GROUPS=plan.groups,
-            HEAD_DIM=head_dim,
-            BLOCK_ROWS=rows,
-            BLOCK_KEYS=sizes.keys,
-            BLOCK_DIM=block_dim,
-            SPLIT=sizes.split,
-            WINDOWED=sizes.split and window is not None,
-            num_warps=sizes.warps,
-            num_stages=sizes.stages,
-        )
-    if len(plan.merges):
-        _merge[len(plan.merges), q_heads](
-            partial_out,
-            partial_lse,
-            plan.merges,
-            out,
-            HEAD_DIM=head_dim,
-            BLOCK_PARTS=16,
-            BLOCK_DIM=block_dim,
-            num_warps=4,
-        )
+    partial_out, partial_lse = plan.partials(q_heads, head_dim)
+    numbers = scale * LOG2_E, NO_WINDOW if window is None else window, *strides[:3]
+    shared = shared_bytes(q.device)
+    for count, parts, rows in plan.launches:
+        launcher = _attend_launcher(dtype, page_size, groups, head_dim, rows, window is not None, shared, blocks)
+        tensors = q, keys, values, parts, plan.pages, plan.limits, out, partial_out, partial_lse
+        launcher((count, kv_heads), tensors, numbers)
+    if plan.merged:
+        _merge_launcher(head_dim)((plan.merged, q_heads), (partial_out, partial_lse, plan.merges, out))
     return out
 
 
-def _partials(q: Tensor, plan: AttentionPlan) -> tuple[Tensor, Tensor]:
-    """Return memory for partial outputs [rows, q_heads, head_dim] and their log-sum-exps [rows, q_heads], float32."""
-    heads, head_dim = q.shape[1:]
-    outputs, needed = plan.partial_rows * heads * head_dim, partial_floats(plan.partial_rows, heads, head_dim)
-    scratch = q.new_empty(needed, dtype=torch.float32) if plan.scratch is None else plan.scratch
-    if len(scratch) < needed:
-        raise ValueError(f"partial outputs take {needed} numbers, but the plan's scratch has {len(scratch)}")
-    return scratch[:outputs], scratch[outputs:needed]
+@cache
+def _attend_launcher(
+    dtype: torch.dtype,
+    page_size: int,
+    groups: int,
+    head_dim: int,
+    rows: int,
+    windowed: bool,
+    shared: int,
+    blocks: Blocks | None,
+) -> Launcher:
+    rows = block_rows(rows, groups)
+    sizes = blocks or blocks_of(dtype, head_dim, rows, shared)
+    constants = {
+        "PAGE_SIZE": page_size,
+        "GROUPS": groups,
+        "HEAD_DIM": head_dim,
+        "BLOCK_ROWS": rows,
+        "BLOCK_KEYS": sizes.keys,
+        "BLOCK_DIM": _block_dim(head_dim),
+        "SPLIT": sizes.split,
+        "WINDOWED": sizes.split and windowed,
+    }
+    return Launcher(_attend, constants, num_warps=sizes.warps, num_stages=sizes.stages)
 
 
-def _check(q: Tensor, keys: Tensor, values: Tensor, plan: AttentionPlan) -> None:
-    if not q.dtype == keys.dtype == values.dtype or q.dtype not in BLOCK_ELEMENTS:
-        raise ValueError(f"queries are {q.dtype}, keys {keys.dtype}, values {values.dtype}: must be one float type")
-    if q.shape[1] != keys.shape[2] * plan.groups or q.shape[2] != keys.shape[3] or len(q) != len(plan.limits):
-        raise ValueError(
-            f"queries {tuple(q.shape)} do not fit keys {tuple(keys.shape)} and a plan of {len(plan.limits)} tokens "
-            f"and {plan.groups} query heads for each of the keys' heads"
-        )
-    if not q.is_contiguous() or keys.shape != values.shape or keys.stride() != values.stride() or keys.stride(3) != 1:
-        raise ValueError("queries must be contiguous, keys and values have one shape and stride, which is 1 in a head")
+@cache
+def _merge_launcher(head_dim: int) -> Launcher:
+    constants = {"HEAD_DIM": head_dim, "BLOCK_PARTS": 16, "BLOCK_DIM": _block_dim(head_dim)}
+    return Launcher(_merge, constants, num_warps=4)
+
+
+def _block_dim(head_dim: int) -> int:
+    return max(16, int(triton.next_power_of_2(head_dim)))
 
 
 @triton.jit

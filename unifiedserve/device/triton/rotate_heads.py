@@ -1,8 +1,12 @@
 """The rotary embedding of heads in place, in one launch."""
 
+from functools import cache
+
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from unifiedserve.device.triton.launcher import Launcher
 
 #: heads of a program: with heads of 64 to 128 a thread turns 4 pairs
 BLOCK_HEADS = 8
@@ -15,22 +19,19 @@ def rotate_heads(heads: Tensor, cosine: Tensor, sine: Tensor) -> None:
     computed in float32 and rounded once. Raises ValueError if shapes or strides are others.
     """
     rows, count, head_dim = heads.shape
+    row_stride, *strides = heads.stride()
     if head_dim % 2 or not cosine.shape == sine.shape == (rows, head_dim // 2):
         raise ValueError(f"rotations {tuple(cosine.shape)} and {tuple(sine.shape)} do not fit {tuple(heads.shape)}")
-    if heads.stride()[1:] != (head_dim, 1) or not (cosine.is_contiguous() and sine.is_contiguous()):
+    if strides != [head_dim, 1] or not (cosine.is_contiguous() and sine.is_contiguous()):
         raise ValueError("rotations and each row of heads must be contiguous")
     if rows:
-        _rotate_heads[rows, triton.cdiv(count, BLOCK_HEADS)](
-            heads,
-            cosine,
-            sine,
-            heads.stride(0),
-            HEADS=count,
-            HALF=head_dim // 2,
-            BLOCK_HEADS=BLOCK_HEADS,
-            BLOCK_HALF=triton.next_power_of_2(head_dim // 2),
-            num_warps=4,
-        )
+        _launcher(count, head_dim // 2)((rows, -(-count // BLOCK_HEADS)), (heads, cosine, sine), (row_stride,))
+
+
+@cache
+def _launcher(heads: int, half: int) -> Launcher:
+    constants = {"HEADS": heads, "HALF": half, "BLOCK_HEADS": BLOCK_HEADS, "BLOCK_HALF": triton.next_power_of_2(half)}
+    return Launcher(_rotate_heads, constants, num_warps=4)
 
 
 @triton.jit

@@ -1,8 +1,12 @@
 """The gate of a llama-like MLP."""
 
+from functools import cache
+
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from unifiedserve.device.triton.launcher import Launcher
 
 #: columns of a program: 8 values a thread, which is 16 bytes of bfloat16
 BLOCK = 1024
@@ -15,18 +19,20 @@ def silu_mul(gate_up: Tensor, width: int | None = None) -> Tensor:
     width] with zeros behind. All is computed in float32 and rounded once. Raises ValueError if the product has an odd
     width or is not contiguous, or if it does not fit the result's width.
     """
-    rows, intermediate = len(gate_up), gate_up.shape[1] // 2
+    rows, columns = gate_up.shape
+    intermediate = columns // 2
     width = intermediate if width is None else width
-    if gate_up.shape[1] % 2 or width < intermediate or not gate_up.is_contiguous():
-        raise ValueError(
-            f"gate and up {tuple(gate_up.shape)} must be contiguous and equally wide, at most {width} columns"
-        )
+    if columns % 2 or width < intermediate or not gate_up.is_contiguous():
+        raise ValueError(f"gate and up {(rows, columns)} must be contiguous and equally wide, at most {width} columns")
     out = gate_up.new_empty(rows, width)
     if rows:
-        _silu_mul[rows, triton.cdiv(width, BLOCK)](
-            gate_up, out, INTERMEDIATE=intermediate, WIDTH=width, BLOCK=BLOCK, num_warps=4
-        )
+        _launcher(intermediate, width)((rows, -(-width // BLOCK)), (gate_up, out))
     return out
+
+
+@cache
+def _launcher(intermediate: int, width: int) -> Launcher:
+    return Launcher(_silu_mul, {"INTERMEDIATE": intermediate, "WIDTH": width, "BLOCK": BLOCK}, num_warps=4)
 
 
 @triton.jit

@@ -1,8 +1,12 @@
 """Rotary embedding, norms of queries and keys, and the store into the KV cache, in one launch."""
 
+from functools import cache
+
 import triton
 import triton.language as tl
 from torch import Tensor
+
+from unifiedserve.device.triton.launcher import Launcher
 
 #: heads of a program: decode has a program for every few heads of a token, and prefill not one for every single head
 BLOCK_HEADS = 4
@@ -29,46 +33,43 @@ def store_kv(
     none. Returns [T, q_heads, head_dim] of qkv's dtype. All is computed in float32 and rounded once. Raises ValueError
     if shapes or strides are others.
     """
-    kv_heads, head_dim = keys.shape[2:]
-    q_heads = qkv.shape[1] // head_dim - 2 * kv_heads
-    rotary_dim = cosine.shape[1]
-    if q_heads < 1 or qkv.shape[1] % head_dim or rotary_dim > head_dim or rotary_dim % 2 or cosine.shape != sine.shape:
+    shape, strides = keys.shape, keys.stride()
+    _, page_size, kv_heads, head_dim = shape
+    (rows, columns), (rotations, rotary_dim) = qkv.shape, cosine.shape
+    q_heads = columns // head_dim - 2 * kv_heads
+    if q_heads < 1 or columns % head_dim or rotary_dim > head_dim or rotary_dim % 2 or cosine.shape != sine.shape:
         raise ValueError(
-            f"a product {tuple(qkv.shape)} with rotations {tuple(cosine.shape)} and {tuple(sine.shape)} does not fit "
-            f"{kv_heads} heads of {head_dim}"
+            f"a product {(rows, columns)} with rotations {(rotations, rotary_dim)} and {tuple(sine.shape)} does not "
+            f"fit {kv_heads} heads of {head_dim}"
         )
-    if not all(tensor.is_contiguous() for tensor in (qkv, cosine, sine, slots)):
+    if not (qkv.is_contiguous() and cosine.is_contiguous() and sine.is_contiguous() and slots.is_contiguous()):
         raise ValueError("the product, rotations and slots must be contiguous")
-    if keys.shape != values.shape or keys.stride() != values.stride() or keys.stride(3) != 1:
+    if shape != values.shape or strides != values.stride() or strides[3] != 1:
         raise ValueError("keys and values must have one shape and stride, which is 1 in a head")
-    if not len(qkv) == len(cosine) == len(slots):
-        raise ValueError(f"{len(qkv)} tokens, {len(cosine)} rotations and {len(slots)} slots do not fit")
+    if not rows == rotations == len(slots):
+        raise ValueError(f"{rows} tokens, {rotations} rotations and {len(slots)} slots do not fit")
     if (query_norm is None) != (key_norm is None):
         raise ValueError("queries and keys are normalised both or not at all")
-    q = qkv.new_empty(len(qkv), q_heads, head_dim)
-    if len(qkv):
-        _store_kv[len(qkv), triton.cdiv(q_heads + 2 * kv_heads, BLOCK_HEADS)](
-            qkv,
-            cosine,
-            sine,
-            query_norm,
-            key_norm,
-            q,
-            keys,
-            values,
-            slots,
-            epsilon,
-            *keys.stride()[:3],
-            PAGE_SIZE=keys.shape[1],
-            Q_HEADS=q_heads,
-            KV_HEADS=kv_heads,
-            HEAD_DIM=head_dim,
-            ROTARY_DIM=rotary_dim,
-            BLOCK_HEADS=BLOCK_HEADS,
-            BLOCK_DIM=triton.next_power_of_2(head_dim),
-            num_warps=2,
-        )
+    q = qkv.new_empty(rows, q_heads, head_dim)
+    if rows:
+        grid = rows, -(-(q_heads + 2 * kv_heads) // BLOCK_HEADS)
+        tensors = qkv, cosine, sine, query_norm, key_norm, q, keys, values, slots
+        _launcher(page_size, q_heads, kv_heads, head_dim, rotary_dim)(grid, tensors, (epsilon, *strides[:3]))
     return q
+
+
+@cache
+def _launcher(page_size: int, q_heads: int, kv_heads: int, head_dim: int, rotary_dim: int) -> Launcher:
+    constants = {
+        "PAGE_SIZE": page_size,
+        "Q_HEADS": q_heads,
+        "KV_HEADS": kv_heads,
+        "HEAD_DIM": head_dim,
+        "ROTARY_DIM": rotary_dim,
+        "BLOCK_HEADS": BLOCK_HEADS,
+        "BLOCK_DIM": triton.next_power_of_2(head_dim),
+    }
+    return Launcher(_store_kv, constants, num_warps=2)
 
 
 @triton.jit
