@@ -134,11 +134,16 @@ def attend(
     out: torch.Tensor,
     scale: float,
     window: int | None = None,
+    chunk: int | None = None,
+    cap: float | None = None,
+    sinks: torch.Tensor | None = None,
 ) -> None:
     """Attend causally over one layer's pages of a ragged batch's T tokens; q and out are [T, heads, head_dim].
 
-    A token sees the last `window` keys up to its own, by default all. Raises ValueError if there is no such layer, the
-    window is not positive, or the batch does not fit the cache.
+    A token sees the last `window` keys up to its own, by default all; with a `chunk`, those of its own chunk of so many
+    positions, counted from the sequence's start. Scores are at most `cap`: cap * tanh(score / cap). `sinks` float32 [heads]
+    are scores that join a head's denominator alone. Raises ValueError if there is no such layer, the window, chunk or cap
+    is not positive, or the batch does not fit the cache.
     """
 
 def attend_sequences(

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 from dense_attention import dense
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve import _core
-from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention import PLAIN, RaggedBatch, Scoring
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cpu.matrix import Matrix
@@ -233,6 +233,7 @@ def check_attention(
     scale: float = 0.2,
     tolerance: float | None = None,
     window: int | None = None,
+    scoring: Scoring = PLAIN,
 ) -> None:
     """Sequences of (past, new) tokens in one batch, over pages in random order."""
     random = torch.Generator().manual_seed(seed)
@@ -251,10 +252,11 @@ def check_attention(
             kv.k(1)[table[index // page_size], index % page_size] = k[:past]
             kv.v(1)[table[index // page_size], index % page_size] = v[:past]
             spans.append(Span(pages, past, past + new))
-            expected.append(dense(q.double(), k.double(), v.double(), scale, window=window))
+            expected.append(dense(q.double(), k.double(), v.double(), scale, None, window, scoring))
             new_rows.append((q, k[past:], v[past:]))
         q, k, v = (torch.cat(parts) for parts in zip(*new_rows, strict=True))
-        out = CPU.kernels.attention(RaggedBatch.build(spans, page_size), kv).attend(q, k, v, 1, scale, window)
+        attention = CPU.kernels.attention(RaggedBatch.build(spans, page_size), kv)
+        out = attention.attend(q, k, v, 1, scale, window, scoring)
         assert out.dtype == dtype
         tolerance = tolerance or TOLERANCE[dtype]
         torch.testing.assert_close(out.double(), torch.cat(expected), rtol=tolerance, atol=tolerance)
@@ -283,6 +285,40 @@ def test_attention(
     window: int | None,
 ) -> None:
     check_attention(lengths, page_size, heads, head_dim, dtype, seed, window=window)
+
+
+@per_example
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 150), st.integers(1, 90)), min_size=1, max_size=3),
+    heads=st.sampled_from([(4, 4), (6, 2), (14, 2)]),
+    dtype=st.sampled_from(DTYPES),
+    seed=st.integers(0, 2**32),
+    window=st.none() | st.integers(1, 100),
+    chunk=st.none() | st.integers(1, 200),
+    cap=st.none() | st.sampled_from([0.5, 3.0, 50.0]),
+    sinks=st.none() | st.sampled_from([-3.0, 0.0, 5.0]),
+)
+@example([(2100, 1), (1020, 40)], (6, 2), torch.float32, 0, None, None, 3.0, 4.0)  # several parts
+@example([(2100, 1), (1020, 40)], (6, 2), torch.float32, 0, None, 1030, None, 1.0)
+def test_caps_sinks_and_chunks(
+    instruction_set: str,
+    lengths: list[tuple[int, int]],
+    heads: tuple[int, int],
+    dtype: torch.dtype,
+    seed: int,
+    window: int | None,
+    chunk: int | None,
+    cap: float | None,
+    sinks: float | None,
+) -> None:
+    of_heads = None if sinks is None else sinks + torch.arange(heads[0]) / 4
+    scoring = Scoring(chunk, cap, of_heads)
+    check_attention(lengths, 16, heads, 40, dtype, seed, window=window, scoring=scoring)
+
+
+def test_a_sink_far_above_all_scores_leaves_nothing(instruction_set: str) -> None:
+    sinks = torch.tensor([200.0, -200.0])
+    check_attention([(30, 5)], 16, (2, 2), 16, torch.float32, 0, scoring=Scoring(sinks=sinks))
 
 
 @pytest.mark.parametrize("head_dim", [1, 2, 7, 16, 72, 256])

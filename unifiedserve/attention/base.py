@@ -25,6 +25,26 @@ class PagedKV(Protocol):
     def v(self, layer: int) -> Tensor: ...
 
 
+class Scoring(NamedTuple):
+    """What attention does in some models beside a softmax of scaled scores; a `PLAIN` one does no more.
+
+    chunk  a token sees only keys of its own chunk of so many positions, counted from the sequence's start
+    cap    scores, once scaled, become cap * tanh(score / cap)
+    sinks  [q_heads]  a further score of each head, which joins the softmax's denominator alone
+    """
+
+    chunk: int | None = None
+    cap: float | None = None
+    sinks: Tensor | None = None
+
+    @property
+    def has_own_softmax(self) -> bool:
+        return self.cap is not None or self.sinks is not None
+
+
+PLAIN = Scoring()
+
+
 class CrossSpan(NamedTuple):
     """New tokens [first, last) that attend to the same rows of a buffer of keys and values: int64 [m] row numbers.
 
@@ -139,6 +159,12 @@ class RaggedBatch:
         """int64 [W]: the rows of the wanted tokens in the batch."""
         counts = self.wanted_indptr.diff()
         return torch.arange(int(counts.sum())) + (self.qo_indptr - self.wanted_indptr)[1:].repeat_interleave(counts)
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """int64 [T]: the new tokens' numbers in their sequences."""
+        counts = self.qo_indptr.diff()
+        return torch.arange(int(counts.sum())) + (self.kv_lens - self.qo_indptr[1:]).repeat_interleave(counts)
 
     @property
     def begins(self) -> Tensor:

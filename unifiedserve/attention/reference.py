@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from unifiedserve.attention.base import SequenceView
+from unifiedserve.attention.base import PLAIN, Scoring, SequenceView
 
 
 def attend(
@@ -17,6 +17,7 @@ def attend(
     sequences: Sequence[SequenceView],
     scale: float,
     window: int | None = None,
+    scoring: Scoring = PLAIN,
 ) -> None:
     """Attend within each sequence, over a layer's [num_pages, page_size, kv_heads, head_dim].
 
@@ -26,10 +27,16 @@ def attend(
     for sequence in sequences:
         rows = slice(sequence.first, sequence.last)
         past = sequence.kv_len - (sequence.last - sequence.first)
-        first = 0 if window is None else max(0, past - window + 1)
+        first = _first_seen(past, window, scoring.chunk)
         k, v = (_gather(cache, sequence, first) for cache in (keys, values))
-        limits = None if sequence.limits is None else sequence.limits.to(q.device) - first
-        out[rows] = _attend(q[rows], k, v, scale, limits, window)
+        mask = _mask(sequence, first, window, scoring.chunk, q.device)
+        attended = _attend_by_scores if scoring.has_own_softmax else _attend
+        out[rows] = attended(q[rows], k, v, scale, mask, scoring)
+
+
+def _first_seen(position: int, window: int | None, chunk: int | None) -> int:
+    by_window = 0 if window is None else position - window + 1
+    return max(0, by_window, 0 if chunk is None else position // chunk * chunk)
 
 
 def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
@@ -40,30 +47,61 @@ def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
     return rows[first - skipped * page_size : sequence.kv_len - skipped * page_size].transpose(0, 1)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, limits: Tensor | None, window: int | None) -> Tensor:
+def _mask(
+    sequence: SequenceView, first: int, window: int | None, chunk: int | None, device: torch.device
+) -> Tensor | None:
+    """Return which keys from `first` on the new tokens see: bool [n, m]; None: each sees those up to its own."""
+    n = sequence.last - sequence.first
+    keys = torch.arange(first, sequence.kv_len, device=device)
+    if sequence.limits is None and (n == 1 or _first_seen(sequence.kv_len - 1, window, chunk) <= first):
+        return None
+    positions = keys[len(keys) - n :, None]
+    seen = keys < (positions + 1 if sequence.limits is None else sequence.limits.to(device)[:, None])
+    if window is not None:
+        seen &= keys > positions - window
+    return seen if chunk is None else seen & (keys >= positions // chunk * chunk)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, scoring: Scoring) -> Tensor:
     """Let q [n, q_heads, d], the last n of the m positions of k, v [kv_heads, m, d], attend: [n, q_heads, d].
 
     Heads that share a key/value head go along a broadcast dimension, so that nothing is repeated in memory.
     """
-    n, q_heads, head_dim = q.shape
-    kv_heads, m, _ = k.shape
-    groups = q_heads // kv_heads
-    grouped = q.view(n, kv_heads, groups, head_dim).permute(1, 2, 0, 3)
-    causal = limits is None and (window is None or window >= m)
+    n, m = len(q), k.shape[1]
+    groups = q.shape[1] // len(k)
+    if mask is None and 1 < n < m:
+        mask = _causal(n, m, q.device)
     out = scaled_dot_product_attention(
-        grouped,
+        _grouped(q, groups),
         k.unsqueeze(1).expand(-1, groups, -1, -1),
         v.unsqueeze(1).expand(-1, groups, -1, -1),
-        attn_mask=None if n == 1 or (causal and n == m) else _mask(n, m, limits, window, q.device),
-        is_causal=causal and n == m and n > 1,
+        attn_mask=mask,
+        is_causal=mask is None and n > 1,
         scale=scale,
     )
-    return out.permute(2, 0, 1, 3).reshape(n, q_heads, head_dim)
+    return out.permute(2, 0, 1, 3).reshape(q.shape)
 
 
-def _mask(n: int, m: int, limits: Tensor | None, window: int | None, device: torch.device) -> Tensor:
-    """Return which keys the last n of m positions see: bool [n, m]."""
-    keys = torch.arange(m, device=device)
-    positions = keys[m - n :, None]
-    seen = keys < (positions + 1 if limits is None else limits[:, None])
-    return seen if window is None else seen & (keys > positions - window)
+def _attend_by_scores(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, scoring: Scoring) -> Tensor:
+    """Do the same with capped scores and sinks; scores are float32 at least."""
+    n, groups = len(q), q.shape[1] // len(k)
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    scores = _grouped(q, groups).to(dtype) @ k.to(dtype).mT[:, None] * scale
+    if scoring.cap is not None:
+        scores = torch.tanh(scores / scoring.cap) * scoring.cap
+    scores = scores.masked_fill(~(_causal(n, k.shape[1], q.device) if mask is None else mask), -torch.inf)
+    if scoring.sinks is not None:
+        sinks = scoring.sinks.to(dtype).view(len(k), groups, 1, 1).expand(-1, -1, n, -1)
+        scores = torch.cat([scores, sinks], dim=-1)
+    weights = scores.softmax(-1)[..., : k.shape[1]]
+    return (weights @ v.to(dtype)[:, None]).permute(2, 0, 1, 3).reshape(q.shape).to(q.dtype)
+
+
+def _grouped(q: Tensor, groups: int) -> Tensor:
+    """Return q [n, q_heads, d] as [kv_heads, groups, n, d]."""
+    return q.reshape(len(q), -1, groups, q.shape[2]).permute(1, 2, 0, 3)
+
+
+def _causal(n: int, m: int, device: torch.device) -> Tensor:
+    """Return which of m keys the last n of their tokens see, if those are all up to their own: bool [n, m]."""
+    return torch.ones(n, m, dtype=torch.bool, device=device).tril(m - n)

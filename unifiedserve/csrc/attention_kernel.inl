@@ -101,23 +101,61 @@ auto factors_of(const AttentionTile<T, Stored>& tile, const Block<Stored>& block
   }
 }
 
+// Returns the first key that a token at a position sees.
 template <class T, class Stored>
-void soften(const AttentionTile<T, Stored>& tile, std::int64_t first_key, const Workspace<T, Stored>& work) {
-  const auto factors = factors_of(tile, work.block);
+std::int64_t first_seen(const AttentionTile<T, Stored>& tile, std::int64_t position) {
+  const std::int64_t by_window = position + 1 - tile.window;
+  if (tile.chunk == 0) return by_window;
+  const std::int64_t by_chunk = position / tile.chunk * tile.chunk;
+  return by_window > by_chunk ? by_window : by_chunk;
+}
+
+// Factors of a block whose scores are what they are to be.
+template <class Factors>
+struct WeightFactors {
+  const Factors& factors;
+
+  Float to_scores(Float scores, int /*key*/) const { return scores; }
+  Float to_weights(Float weights, int key) const { return factors.to_weights(weights, key); }
+};
+
+template <class T, class Stored, class Factors>
+void cap_scores(const AttentionTile<T, Stored>& tile, const Workspace<T, Stored>& work, const Factors& factors) {
+  for (int row = 0; row < work.rows; ++row) {
+    float* const scores = work.scores + static_cast<std::int64_t>(row) * kBlockKeys;
+    for (int key = 0; key < work.block.count; key += kWidth) {
+      const Float score = factors.to_scores(load(scores + key) * tile.scale, key);
+      store(scores + key, hyperbolic_tangent(score * (1 / tile.cap)) * tile.cap);
+    }
+  }
+}
+
+template <class T, class Stored, class Factors>
+void soften_rows(const AttentionTile<T, Stored>& tile, std::int64_t first_key, const Workspace<T, Stored>& work,
+                 float scale, const Factors& factors) {
   const int count = whole_vectors(work.block.count);
   for (int row = 0; row < work.rows; ++row) {
     float* const scores = work.scores + static_cast<std::int64_t>(row) * kBlockKeys;
-    const std::int64_t seen = tile.first_position + row / tile.group + 1 - first_key;
+    const std::int64_t position = tile.first_position + row / tile.group;
+    const std::int64_t seen = position + 1 - first_key;
     const std::int64_t visible = seen < work.block.count ? seen : work.block.count;
-    const std::int64_t hidden = seen - tile.window;
+    const std::int64_t hidden = first_seen(tile, position) - first_key;
     if (visible <= 0 || visible <= hidden) {
       std::memset(scores, 0, kBlockKeys * sizeof(float));
       continue;
     }
     for (std::int64_t key = 0; key < hidden; ++key) scores[key] = -__builtin_inff();
-    soften_row<T>(scores, visible, count, tile.scale, factors,
+    soften_row<T>(scores, visible, count, scale, factors,
                   {tile.out + row * work.width, work.width, tile.maximum + row, tile.sum + row});
   }
+}
+
+template <class T, class Stored>
+void soften(const AttentionTile<T, Stored>& tile, std::int64_t first_key, const Workspace<T, Stored>& work) {
+  const auto factors = factors_of(tile, work.block);
+  if (tile.cap == 0) return soften_rows(tile, first_key, work, tile.scale, factors);
+  cap_scores(tile, work, factors);
+  soften_rows(tile, first_key, work, 1, WeightFactors<decltype(factors)>{factors});
 }
 
 template <class T, class Stored>

@@ -61,19 +61,36 @@ void check_layer(const KvCache& cache, std::int64_t layer) {
   if (layer < 0 || layer >= cache.layers) throw std::invalid_argument("no layer " + std::to_string(layer));
 }
 
+void check_keys(const std::optional<std::int64_t>& keys, const char* name) {
+  if (keys && *keys < 1)
+    throw std::invalid_argument(std::string("a ") + name + " of " + std::to_string(*keys) + " keys");
+}
+
+// The rules without sinks, whose number is that of the heads.
+AttentionRules rules_of(float scale, std::optional<std::int64_t> window, std::optional<std::int64_t> chunk,
+                        std::optional<float> cap) {
+  check_keys(window, "window");
+  check_keys(chunk, "chunk");
+  if (cap && !(*cap > 0)) throw std::invalid_argument("a cap of " + std::to_string(*cap));
+  AttentionRules rules{.scale = scale, .chunk = chunk.value_or(0), .cap = cap.value_or(0)};
+  rules.window = window.value_or(rules.window);
+  return rules;
+}
+
 void bound_attend(ThreadPool& pool, std::int64_t layer, const Batch& batch, const KvCache& cache, const TensorView& q,
-                  const TensorView& out, float scale, std::optional<std::int64_t> window) {
+                  const TensorView& out, float scale, std::optional<std::int64_t> window,
+                  std::optional<std::int64_t> chunk, std::optional<float> cap, const std::optional<TensorView>& sinks) {
   batch.check(cache);
   check_layer(cache, layer);
-  if (window && *window < 1) throw std::invalid_argument("a window of " + std::to_string(*window) + " keys");
+  AttentionRules rules = rules_of(scale, window, chunk, cap);
   with_element_type(q.type(), "q", [&]<class T>() {
     Size tokens("tokens", batch.tokens());
     Size heads("heads");
     Size head_dim("head_dim", cache.head_dim);
     const T* const queries = q.as<const T>("q", {tokens, heads, head_dim});
     T* const attended = out.as<T>("out", {tokens, heads, head_dim});
-    PagedAttention<T> attention(pool, heads.value(), cache.kv_heads, cache.head_dim, scale,
-                                window.value_or(PagedAttention<T>::kEverything));
+    rules.sinks = as_or_null<const float>(sinks, "sinks", {heads});
+    PagedAttention<T> attention(pool, heads.value(), cache.kv_heads, cache.head_dim, rules);
     attention.plan(batch);
     attention.run(batch, cache_of<T>(cache), layer, queries, attended);
   });
@@ -141,11 +158,14 @@ void bind_kernels(py::module_& module) {
 The step is "none", "silu", or "plus" or "times" `other` [rows, outputs], which may be y. Raises ValueError for another
 step, or if there is an `other` that it does not take.)");
   module.def("attend", &bound_attend, py::arg("pool"), py::arg("layer"), py::arg("batch"), py::arg("cache"),
-             py::arg("q"), py::arg("out"), py::arg("scale"), py::arg("window") = py::none(), Release(),
+             py::arg("q"), py::arg("out"), py::arg("scale"), py::arg("window") = py::none(),
+             py::arg("chunk") = py::none(), py::arg("cap") = py::none(), py::arg("sinks") = py::none(), Release(),
              R"(Attend causally over one layer's pages of a ragged batch's T tokens; q and out are [T, heads, head_dim].
 
-A token sees the last `window` keys up to its own, by default all. Raises ValueError if there is no such layer, the
-window is not positive, or the batch does not fit the cache.)");
+A token sees the last `window` keys up to its own, by default all; with a `chunk`, those of its own chunk of so many
+positions, counted from the sequence's start. Scores are at most `cap`: cap * tanh(score / cap). `sinks` float32 [heads]
+are scores that join a head's denominator alone. Raises ValueError if there is no such layer, the window, chunk or cap
+is not positive, or the batch does not fit the cache.)");
   module.def("store_codes", &bound_store_codes, py::arg("pool"), py::arg("layer"), py::arg("batch"), py::arg("cache"),
              py::arg("keys"), py::arg("values"), Release(),
              R"(Write codes of a ragged batch's new keys and values [T, kv_heads, head_dim] to a layer's slots.

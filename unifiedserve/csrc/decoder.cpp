@@ -32,7 +32,7 @@ Decoder<T>::Decoder(ThreadPool& pool, const DecoderShape& shape, std::vector<Dec
       layers_(std::move(layers)),
       final_norm_(final_norm),
       qkv_width_(shape.qkv_width()),
-      attention_(pool, shape.heads, shape.kv_heads, shape.head_dim, shape.scale) {}
+      attention_(pool, shape.heads, shape.kv_heads, shape.head_dim, {.scale = shape.scale}) {}
 
 template <class T>
 void Decoder<T>::step(const T* embeds, std::int64_t width, const float* cosine, const float* sine, const Batch& batch,

@@ -89,7 +89,9 @@ struct AttentionTile {
   std::int64_t last_key;
   std::int64_t first_position;  // token t sees the last `window` keys up to first_position + t
   std::int64_t window;
+  std::int64_t chunk;  // of those, keys of its own chunk of so many positions; 0: all
   float scale;
+  float cap;  // of scores: cap * tanh(score / cap); 0: none
 
   float* scratch;  // attention_scratch() floats
   float* out;      // [rows, padded(head_dim)], not yet divided by `sum`

@@ -20,10 +20,16 @@ constexpr std::int64_t kFewBlocks = 16;
 
 }  // namespace
 
+// Returns the first key that a token at a position sees.
+std::int64_t AttentionRules::first_seen(std::int64_t position) const {
+  const std::int64_t by_chunk = chunk == 0 ? 0 : position / chunk * chunk;
+  return std::max(position + 1 - window, by_chunk);
+}
+
 template <class T>
 PagedAttention<T>::PagedAttention(ThreadPool& pool, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
-                                  float scale, std::int64_t window)
-    : pool_(pool), heads_(heads), kv_heads_(kv_heads), head_dim_(head_dim), scale_(scale), window_(window) {
+                                  const AttentionRules& rules)
+    : pool_(pool), heads_(heads), kv_heads_(kv_heads), head_dim_(head_dim), rules_(rules) {
   if (heads > 0 && kv_heads > 0 && heads % kv_heads == 0) return;
   throw std::invalid_argument(std::to_string(heads) + " query heads for " + std::to_string(kv_heads) +
                               " key/value heads");
@@ -62,7 +68,7 @@ void PagedAttention<T>::plan_sequence(const Batch& batch, std::int64_t sequence)
   const std::int64_t blocks = (tokens + block_tokens() - 1) / block_tokens() * kv_heads_;
   for (std::int64_t start = 0; start < tokens; start += block_tokens()) {
     const std::int64_t count = std::min(block_tokens(), tokens - start);
-    const std::int64_t first_key = std::max<std::int64_t>(past + start + 1 - window_, 0);
+    const std::int64_t first_key = rules_.first_seen(past + start);
     const std::int64_t keys = past + start + count - first_key;
     const std::int64_t parts = blocks < kFewBlocks ? (keys + kPartKeys - 1) / kPartKeys : 1;
     for (std::int64_t head = 0; head < kv_heads_; ++head) {
@@ -139,8 +145,10 @@ AttentionTile<T, Stored> PagedAttention<T>::tile(const Task& task, const Batch& 
           .first_key = first_key,
           .last_key = block.parts == 1 ? last_key : std::min(last_key, first_key + kPartKeys),
           .first_position = block.first_position,
-          .window = window_,
-          .scale = scale_,
+          .window = rules_.window,
+          .chunk = rules_.chunk,
+          .scale = rules_.scale,
+          .cap = rules_.cap,
           .scratch = scratch,
           .out = result.out,
           .maximum = result.maximum,
@@ -184,9 +192,15 @@ void PagedAttention<T>::write(const Block& block, const Partial& result, T* out)
   for (std::int64_t row = 0; row < block.tokens * group(); ++row) {
     const std::int64_t token = block.first_row + row / group();
     const std::int64_t head = block.kv_head * group() + row % group();
-    narrow(result.out + row * padded(head_dim_), 1 / result.sum[row], head_dim_,
+    narrow(result.out + row * padded(head_dim_), 1 / denominator(result, row, head), head_dim_,
            out + (token * heads_ + head) * head_dim_);
   }
+}
+
+template <class T>
+float PagedAttention<T>::denominator(const Partial& result, std::int64_t row, std::int64_t head) const {
+  if (rules_.sinks == nullptr) return result.sum[row];
+  return result.sum[row] + std::exp(rules_.sinks[head] - result.maximum[row]);
 }
 
 template class PagedAttention<float>;

@@ -11,17 +11,25 @@
 
 namespace unified {
 
+// Which keys a token sees, and what becomes of their scores, q * k * scale.
+struct AttentionRules {
+  float scale;
+  std::int64_t window = std::numeric_limits<std::int32_t>::max();  // the last so many keys up to the token's own
+  std::int64_t chunk = 0;        // of those, keys of the token's own chunk of so many positions; 0: all
+  float cap = 0;                 // scores become cap * tanh(score / cap); 0: they stay
+  const float* sinks = nullptr;  // a head's further score, which has no value: it joins the denominator alone
+
+  std::int64_t first_seen(std::int64_t position) const;
+};
+
 // Causal attention of a ragged batch over the keys and values of one layer, in place in their pages, of T or codes;
-// those of the new tokens are there already. A token sees the last `window` keys up to its own. Query heads that share
-// a key/value head are computed together.
+// those of the new tokens are there already. Query heads that share a key/value head are computed together.
 template <class T>
 class PagedAttention {
  public:
-  static constexpr std::int64_t kEverything = std::numeric_limits<std::int32_t>::max();
-
   // Throws std::invalid_argument if key/value heads do not share the query heads equally.
-  PagedAttention(ThreadPool& pool, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim, float scale,
-                 std::int64_t window = kEverything);
+  PagedAttention(ThreadPool& pool, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
+                 const AttentionRules& rules);
 
   // Divides the work for all layers of a step.
   void plan(const Batch& batch);
@@ -61,6 +69,7 @@ class PagedAttention {
   Partial partial(float* memory) const;
   void merge(const Block& block, T* out);
   void write(const Block& block, const Partial& result, T* out) const;
+  float denominator(const Partial& result, std::int64_t row, std::int64_t head) const;
 
   std::int64_t group() const { return heads_ / kv_heads_; }
   std::int64_t block_rows() const { return block_tokens() * group(); }
@@ -72,8 +81,7 @@ class PagedAttention {
   std::int64_t heads_;
   std::int64_t kv_heads_;
   std::int64_t head_dim_;
-  float scale_;
-  std::int64_t window_;
+  AttentionRules rules_;
   std::vector<Block> blocks_;
   std::vector<Task> tasks_;
   std::vector<std::int32_t> split_;  // blocks of several parts

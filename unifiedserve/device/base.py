@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ipc_buffers import Memory
-from unifiedserve.attention import PagedKV, RaggedBatch
+from unifiedserve.attention import PLAIN, PagedKV, RaggedBatch, Scoring
 from unifiedserve.config import DeviceName, Instance
 
 Activation = Literal["none", "gelu", "silu"]
@@ -40,7 +40,14 @@ class AttentionStep(Protocol):
     """The attention of one step: a ragged batch over a paged KV cache, planned once for all layers."""
 
     def attend(
-        self, q: Tensor, k_new: Tensor, v_new: Tensor, layer: int, scale: float, window: int | None = None
+        self,
+        q: Tensor,
+        k_new: Tensor,
+        v_new: Tensor,
+        layer: int,
+        scale: float,
+        window: int | None = None,
+        scoring: Scoring = PLAIN,
     ) -> Tensor:
         """Write a layer's new keys and values into their slots, then attend within each sequence.
 

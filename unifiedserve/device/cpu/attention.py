@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve import _core
-from unifiedserve.attention import PagedKV, RaggedBatch, cross_attention, reference
+from unifiedserve.attention import PLAIN, PagedKV, RaggedBatch, Scoring, cross_attention, reference
 from unifiedserve.attention.base import SequenceView
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
 
@@ -30,16 +30,25 @@ class CpuAttention:
             self._native_batch, self._native_kv = native_batch(batch), _core.KvCache(kv.pages, kv.scales)
 
     def attend(
-        self, q: Tensor, k_new: Tensor, v_new: Tensor, layer: int, scale: float, window: int | None = None
+        self,
+        q: Tensor,
+        k_new: Tensor,
+        v_new: Tensor,
+        layer: int,
+        scale: float,
+        window: int | None = None,
+        scoring: Scoring = PLAIN,
     ) -> Tensor:
         self._store(k_new, v_new, layer)
         q = q.contiguous()
         out = torch.empty_like(q)
         sequences = self._batch.sequences
         if q.dtype in self._known:
-            _core.attend(thread_pool(), layer, self._native_batch, self._native_kv, q, out, scale, window)
+            sinks = None if scoring.sinks is None else scoring.sinks.float()
+            rules = (scale, window, scoring.chunk, scoring.cap, sinks)
+            _core.attend(thread_pool(), layer, self._native_batch, self._native_kv, q, out, *rules)
             sequences = self._seen_later
-        self._attend_in_torch(q, out, layer, sequences, scale, window)
+        self._attend_in_torch(q, out, layer, sequences, scale, window, scoring)
         return out
 
     def attend_across(self, q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
@@ -54,16 +63,23 @@ class CpuAttention:
             _core.store_codes(thread_pool(), layer, self._native_batch, self._native_kv, k_new, v_new)
 
     def _attend_in_torch(
-        self, q: Tensor, out: Tensor, layer: int, sequences: Sequence[SequenceView], scale: float, window: int | None
+        self,
+        q: Tensor,
+        out: Tensor,
+        layer: int,
+        sequences: Sequence[SequenceView],
+        scale: float,
+        window: int | None,
+        scoring: Scoring,
     ) -> None:
         if self._kv.scales is None:
-            reference.attend(q, out, self._kv.k(layer), self._kv.v(layer), sequences, scale, window)
+            reference.attend(q, out, self._kv.k(layer), self._kv.v(layer), sequences, scale, window, scoring)
             return
         for sequence in sequences:
             codes, scales = self._kv.pages[sequence.pages, layer], self._kv.scales[sequence.pages, layer]
             keys, values = widened(codes, scales).unbind(1)
             own = sequence._replace(pages=torch.arange(len(sequence.pages)))
-            reference.attend(q.float(), out, keys, values, [own], scale, window)
+            reference.attend(q.float(), out, keys, values, [own], scale, window, scoring)
 
 
 def widened(codes: Tensor, scales: Tensor) -> Tensor:
