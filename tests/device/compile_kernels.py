@@ -20,6 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
+from unifiedserve.attention import Scoring
 from unifiedserve.device.triton import paged_attention as paged
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
@@ -34,6 +35,8 @@ POINTERS = {
     torch.int32: "*i32",
     torch.int64: "*i64",
 }
+#: as gemma2, gpt_oss and llama4 have them
+SCORINGS = Scoring(cap=50.0), Scoring(sinks=torch.zeros(14)), Scoring(chunk=8192)
 ALIGNED = [["tt.divisibility", 16]]
 
 
@@ -72,6 +75,8 @@ def launch_all(launches: Launches) -> None:
         rows = paged.tile_rows(dtype, head_dim, paged.shared_bytes(CPU))
         plan = AttentionPlan.of_batch(case.batch(), 7, uploading_to(CPU), rows)
         paged.paged_attention(case.q, case.keys, case.values, plan, 1.0)
+        for scoring in SCORINGS:
+            paged.paged_attention(case.q, case.keys, case.values, plan, 1.0, scoring=scoring)
         qkv, rotation = torch.zeros(1, 18 * head_dim, dtype=dtype), torch.zeros(1, head_dim)
         weight = torch.ones(head_dim, dtype=dtype)
         store_kv(qkv, rotation, rotation, case.keys, case.values, case.batch().slots[:1], weight, weight, 1e-6)

@@ -43,6 +43,7 @@ class Plan(NamedTuple):
     causal: bool
     scale: float
     window_left: int
+    cap: float
     part_keys: int
     split: bool
 
@@ -155,6 +156,7 @@ class Wrapper:
             causal,
             head_dim_qk**-0.5 if sm_scale is None else sm_scale,
             window_left,
+            logits_soft_cap or 0.0,
             part_pages * page_size,
             max(parts) > 1,
         )
@@ -215,6 +217,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, plan: Plan, dtype: torch.dtype) -> T
     groups = plan.heads[0] // plan.heads[1]
     k, v = (x.repeat_interleave(groups, dim=1) for x in (k, v))
     scores = torch.einsum("nhd,mhd->hnm", q, k) * plan.scale
+    scores = plan.cap * (scores / plan.cap).tanh() if plan.cap > 0 else scores
     positions, tokens = torch.arange(len(k))[len(k) - len(q) :, None], torch.arange(len(k))
     seen = tokens <= positions if plan.causal else torch.ones(len(q), len(k), dtype=torch.bool)
     if plan.window_left >= 0:

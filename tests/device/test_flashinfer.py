@@ -14,7 +14,7 @@ from paged_batches import Case, Sizes, random_case
 from stand_in_flashinfer import DeferredDevice, StandIn
 from torch import Tensor
 
-from unifiedserve.attention import CrossSpan, RaggedBatch
+from unifiedserve.attention import PLAIN, CrossSpan, RaggedBatch, Scoring
 from unifiedserve.config import EngineConfig
 from unifiedserve.device.base import Device
 from unifiedserve.device.cuda import backends, flashinfer
@@ -39,8 +39,15 @@ class Fallback:
         return self._asked(f"{len(spans)} spans, {groups}")
 
     def _asked(self, what: str) -> PlannedAttention:
-        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
-            self.asked.append(f"{what}, {scale}, {window}")
+        def attend(
+            q: Tensor,
+            keys: Tensor,
+            values: Tensor,
+            scale: float,
+            window: int | None = None,
+            scoring: Scoring = PLAIN,
+        ) -> Tensor:
+            self.asked.append(f"{what}, {scale}, {window}" + ("" if scoring is PLAIN else f", {scoring}"))
             return q
 
         return attend
@@ -114,6 +121,25 @@ def test_equals_plain_torch(
         for out, window in zip(layers, windows, strict=True):
             expected = case.expected(SCALE, window)
             torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("cap", [0.5, 50.0])
+def test_soft_caps(cap: float) -> None:
+    rig, case = Rig(), case_of([(2 * PART, 1), (20, 40)], Sizes(6, 2, 64, 16))
+    plan = rig.attention.of_batch(case.batch(), 3)
+    layers = [
+        (scoring, plan(case.q, case.keys, case.values, SCALE, 90, scoring)) for scoring in (Scoring(cap=cap), PLAIN)
+    ]
+    rig.device.fence()
+    for scoring, out in layers:
+        torch.testing.assert_close(out.float(), case.expected(SCALE, 90, scoring), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("scoring", [Scoring(chunk=8), Scoring(sinks=torch.zeros(6))])
+def test_chunks_and_sinks_are_left_to_the_fallback(scoring: Scoring) -> None:
+    rig, case = Rig(), case_of([(20, 40)], Sizes(6, 2, 64, 16))
+    rig.attention.of_batch(case.batch(), 3)(case.q, case.keys, case.values, SCALE, None, scoring)
+    assert rig.fallback.asked == [f"batch of 1, 3, {SCALE}, None, {scoring}"]
 
 
 def test_a_decode_tokens_result_does_not_depend_on_the_batch() -> None:

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from paged_batches import Case, Sizes, random_case, uploading_to
 from torch import Tensor
 
+from unifiedserve.attention import PLAIN, Scoring
+
 paged = pytest.importorskip("unifiedserve.device.triton.paged_attention", reason="no Triton")
 plans = pytest.importorskip("unifiedserve.device.triton.attention_plan")
 
@@ -25,7 +27,7 @@ def dtype(request: pytest.FixtureRequest, device: torch.device) -> torch.dtype:
     return request.param
 
 
-def attend(case: Case, device: torch.device, window: int | None, *chosen: int) -> Tensor:
+def attend(case: Case, device: torch.device, window: int | None, *chosen: int, scoring: Scoring = PLAIN) -> Tensor:
     """Run the kernel on all or the chosen sequences."""
     groups = case.q.shape[1] // case.keys.shape[2]
     rows = paged.tile_rows(case.q.dtype, case.q.shape[2], paged.WGMMA_SHARED)
@@ -33,7 +35,7 @@ def attend(case: Case, device: torch.device, window: int | None, *chosen: int) -
     q = torch.cat([case.q[case.rows(number)] for number in chosen]) if chosen else case.q
     keys, values = case.keys.to(device), case.values.to(device)
     assert keys.stride() == case.keys.stride() or device.type != "cpu"
-    return paged.paged_attention(q.to(device), keys, values, plan, scale(case), window).cpu()
+    return paged.paged_attention(q.to(device), keys, values, plan, scale(case), window, scoring=scoring).cpu()
 
 
 def scale(case: Case) -> float:
@@ -86,6 +88,42 @@ def test_equals_plain_torch(
     torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
+@settings(max_examples=8, deadline=None)
+@given(
+    lengths=st.lists(st.tuples(st.integers(0, 2 * PART), st.integers(1, 40)), min_size=1, max_size=3),
+    heads=st.sampled_from(HEADS),
+    window=st.none() | st.integers(1, 2 * PART),
+    chunk=st.none() | st.integers(1, 2 * PART),
+    cap=st.none() | st.sampled_from([0.5, 3.0, 50.0]),
+    sinks=st.none() | st.sampled_from([-3.0, 0.0, 5.0]),
+    seed=st.integers(0, 2**32),
+)
+@example([(3 * PART - 1, 1), (0, 40)], (6, 2), None, None, 3.0, 2.0, 0)  # sinks count once, in any number of parts
+@example([(3 * PART - 1, 1), (0, 40)], (6, 2), 100, None, None, 200.0, 0)
+@example([(3 * PART + 40, 1), (PART, 70)], (6, 2), None, PART + 30, None, None, 0)
+@example([(3 * PART + 40, 1), (PART, 70)], (6, 2), 60, 70, 50.0, 1.0, 0)
+def test_caps_sinks_and_chunks(
+    device: torch.device,
+    dtype: torch.dtype,
+    lengths: list[tuple[int, int]],
+    heads: tuple[int, int],
+    window: int | None,
+    chunk: int | None,
+    cap: float | None,
+    sinks: float | None,
+    seed: int,
+) -> None:
+    case = random_case(lengths, [False] * 3, Sizes(*heads, 16, 16), dtype, torch.Generator().manual_seed(seed))
+    of_heads = None if sinks is None else sinks + torch.arange(heads[0]) / 4
+    expected = case.expected(scale(case), window, Scoring(chunk, cap, of_heads))
+    moved = None if of_heads is None else of_heads.to(device, dtype)
+    out = attend(case, device, window, scoring=Scoring(chunk, cap, moved))
+    torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    for number in range(len(lengths)):
+        alone = attend(case, device, window, number, scoring=Scoring(chunk, cap, moved))
+        assert torch.equal(alone, out[case.rows(number)])
+
+
 def test_the_key_that_counts_may_be_in_the_last_of_many_parts(device: torch.device) -> None:
     """So many that they are merged in several blocks."""
     case = random_case([(17 * PART, 1)], [False], Sizes(2, 1, 16, 16), torch.float32, torch.Generator().manual_seed(0))
@@ -117,18 +155,20 @@ def test_no_bit_depends_on_the_batch(
 
 @pytest.mark.parametrize("window", [None, 20, 100])
 @pytest.mark.parametrize("rows", [32, 64, 128])
-def test_other_sizes_compute_the_same(device: torch.device, window: int | None, rows: int) -> None:
+@pytest.mark.parametrize("scoring", [PLAIN, Scoring(chunk=75, cap=2.0), Scoring(sinks=torch.arange(6.0))])
+def test_other_sizes_compute_the_same(device: torch.device, window: int | None, rows: int, scoring: Scoring) -> None:
     """Blocks that are seen whole may go without masks, to the bit."""
     lengths = [(2 * PART + 40, 1), (90, 45), (0, 1)]
     sizes = Sizes(6, 2, 24, 16)
     case = random_case(lengths, [False, True, False], sizes, torch.float32, torch.Generator().manual_seed(0))
     plan = plans.AttentionPlan.of_batch(case.batch(), 3, uploading_to(device), rows, 2 * PART)
     q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
+    on_device = scoring._replace(sinks=None if scoring.sinks is None else scoring.sinks.to(device))
     masked, split = (
-        paged.paged_attention(q, keys, values, plan, scale(case), window, paged.Blocks(32, 4, 2, split))
+        paged.paged_attention(q, keys, values, plan, scale(case), window, paged.Blocks(32, 4, 2, split), on_device)
         for split in (False, True)
     )
-    torch.testing.assert_close(split.cpu(), case.expected(scale(case), window), rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(split.cpu(), case.expected(scale(case), window, scoring), rtol=2e-5, atol=2e-5)
     assert torch.equal(masked, split)
 
 

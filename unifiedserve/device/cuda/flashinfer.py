@@ -1,8 +1,8 @@
 """Attention by FlashInfer, where its package is installed.
 
 It compiles a kernel when a model first needs it, with nvcc and for about half a minute: one for a dtype, a head size,
-and windows or none. It looks for compiled ones in its folder `data/aot`, in the package `flashinfer-jit-cache`, and in
-`~/.cache/flashinfer`, where it leaves its own.
+and windows and soft caps or none. It looks for compiled ones in its folder `data/aot`, in the package
+`flashinfer-jit-cache`, and in `~/.cache/flashinfer`, where it leaves its own.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.attention import CrossSpan, RaggedBatch
+from unifiedserve.attention import PLAIN, CrossSpan, RaggedBatch, Scoring
 from unifiedserve.device.base import Device
 from unifiedserve.device.cuda.operators import Attention, PlannedAttention
 
@@ -30,7 +30,7 @@ class FlashInferAttention:
     """`Attention` by FlashInfer's kernels for tensor cores; plans of a step hold until the next step's are asked for.
 
     What it lacks is left to `fallback`: dtypes but DTYPES, head sizes but HEAD_DIMS, tokens that see later ones,
-    attention across, and plans that are made on the device.
+    chunks, sinks, attention across, and plans that are made on the device.
     """
 
     def __init__(self, device: Device, fallback: Attention) -> None:
@@ -63,6 +63,7 @@ class _Shape(NamedTuple):
     dtype: torch.dtype
     scale: float
     window: int | None
+    cap: float | None
 
     @property
     def part_pages(self) -> int:
@@ -133,6 +134,7 @@ class _Wrappers:
             causal=True,
             sm_scale=shape.scale,
             window_left=-1 if shape.window is None else shape.window - 1,
+            logits_soft_cap=shape.cap,
             q_data_type=shape.dtype,
             fixed_split_size=shape.part_pages if sequences.split else None,
             disable_split_kv=not sequences.split,
@@ -162,11 +164,20 @@ class _StepAttention:
         self._parts = [part for part in parts if part.rows.start < part.rows.stop]
         self._plans: dict[_Shape, list[Any]] = {}
 
-    def __call__(self, q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
+    def __call__(
+        self,
+        q: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        scale: float,
+        window: int | None = None,
+        scoring: Scoring = PLAIN,
+    ) -> Tensor:
         page_size, kv_heads, head_dim = keys.shape[1:]
-        if q.dtype not in DTYPES or head_dim not in HEAD_DIMS:
-            return self._other(q, keys, values, scale, window)
-        shape = _Shape(q.shape[1], kv_heads, head_dim, page_size, q.dtype, scale, window)
+        lacking = scoring.chunk is not None or scoring.sinks is not None
+        if q.dtype not in DTYPES or head_dim not in HEAD_DIMS or lacking:
+            return self._other(q, keys, values, scale, window, scoring)
+        shape = _Shape(q.shape[1], kv_heads, head_dim, page_size, q.dtype, scale, window, scoring.cap)
         if shape not in self._plans:
             self._plans[shape] = [self._wrappers.plan(part, shape) for part in self._parts]
         out = torch.empty_like(q)

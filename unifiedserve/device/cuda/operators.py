@@ -5,13 +5,21 @@ from typing import Protocol
 
 from torch import Tensor
 
-from unifiedserve.attention import CrossSpan, RaggedBatch
+from unifiedserve.attention import PLAIN, CrossSpan, RaggedBatch, Scoring
 
 
 class PlannedAttention(Protocol):
     """Attention of a step's queries, over keys and values that are there already."""
 
-    def __call__(self, q: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None = None) -> Tensor:
+    def __call__(
+        self,
+        q: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        scale: float,
+        window: int | None = None,
+        scoring: Scoring = PLAIN,
+    ) -> Tensor:
         """Attend: q and the result [T, q_heads, head_dim]; keys, values [num_pages, page_size, kv_heads, head_dim]."""
 
 

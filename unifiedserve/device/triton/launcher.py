@@ -14,13 +14,13 @@ READ = ("3.6.", "3.7.", "3.8.", "3.9.")
 DIRECT = triton.__version__.startswith(READ) and isinstance(getattr(CompiledKernel, "run", None), property)
 
 Tensors = tuple[Tensor | None, ...]
-Numbers = tuple[float, ...]
+Numbers = tuple[float | None, ...]
 
 
 class Launcher:
     """Launches one kernel with the same constants and options every time.
 
-    The kernel's parameters are tensors (None too), then numbers, then the constants. The first launch of each `kinds`
+    The kernel's parameters are tensors, then numbers (None too), then the constants. The first launch of each `kinds`
     of arguments on a device is Triton's own, and so is every launch in its interpreter, or if hooks want to know of
     launches. Options that Triton takes from its environment count when a kernel is first launched.
     """

@@ -14,6 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from unifiedserve.attention import PLAIN, Scoring
 from unifiedserve.device.triton.attention_plan import TILE_ROWS, AttentionPlan
 from unifiedserve.device.triton.launcher import Launcher
 
@@ -82,14 +83,16 @@ def paged_attention(
     scale: float,
     window: int | None = None,
     blocks: Blocks | None = None,
+    scoring: Scoring = PLAIN,
 ) -> Tensor:
     """Attend within each sequence of a plan.
 
     q: [T, q_heads, head_dim], contiguous; keys, values: a layer's [num_pages, page_size, kv_heads, head_dim], strided,
-    of the same dtype, one of BLOCK_ELEMENTS; returns the same as q. Products are summed in float32, those of
-    float32 without TF32. A token sees the keys before its limit, of which a `window` leaves those less than so many
-    positions before it; what sees none is 0. `scale` is positive. `blocks` are the kernel's sizes, if not those of
-    `blocks_of`, and have keys of which parts are multiples. Raises ValueError if dtypes, heads or strides are others.
+    of the same dtype, one of BLOCK_ELEMENTS; returns the same as q. Products are summed in float32, those of float32
+    without TF32. A token sees the keys before its limit, of which a `window` leaves those less than so many positions
+    before it; what sees none is 0. `scale` is positive, `scoring` what some models do beside that. `blocks` are the
+    kernel's sizes, if not those of `blocks_of`, and have keys of which parts are multiples. Raises ValueError if
+    dtypes, heads or strides are others.
     """
     dtype, groups = q.dtype, plan.groups
     (tokens, q_heads, head_dim), shape, strides = q.shape, keys.shape, keys.stride()
@@ -105,14 +108,15 @@ def paged_attention(
         raise ValueError("queries must be contiguous, keys and values have one shape and stride, which is 1 in a head")
     out = torch.empty_like(q)
     partial_out, partial_lse = plan.partials(q_heads, head_dim)
-    numbers = scale * LOG2_E, NO_WINDOW if window is None else window, *strides[:3]
-    shared = shared_bytes(q.device)
+    chunk, cap, sinks = scoring.chunk, scoring.cap and scoring.cap / scale, scoring.sinks
+    numbers = scale * LOG2_E, NO_WINDOW if window is None else window, chunk, cap, *strides[:3]
+    windowed, shared = not (window is None and chunk is None), shared_bytes(q.device)
     for count, parts, rows in plan.launches:
-        launcher = _attend_launcher(dtype, page_size, groups, head_dim, rows, window is not None, shared, blocks)
-        tensors = q, keys, values, parts, plan.pages, plan.limits, out, partial_out, partial_lse
+        launcher = _attend_launcher(dtype, page_size, groups, head_dim, rows, windowed, shared, blocks)
+        tensors = q, keys, values, parts, plan.pages, plan.limits, out, partial_out, partial_lse, sinks
         launcher((count, kv_heads), tensors, numbers)
     if plan.merged:
-        _merge_launcher(head_dim)((plan.merged, q_heads), (partial_out, partial_lse, plan.merges, out))
+        _merge_launcher(head_dim)((plan.merged, q_heads), (partial_out, partial_lse, plan.merges, out, sinks))
     return out
 
 
@@ -163,8 +167,11 @@ def _attend(
     out,
     partial_out,
     partial_lse,
+    sinks,
     scale,
     window,
+    chunk,
+    cap,
     page_stride,
     token_stride,
     head_stride,
@@ -177,7 +184,10 @@ def _attend(
     SPLIT: tl.constexpr,
     WINDOWED: tl.constexpr,
 ):
-    """Let one tile attend to one part of its keys with the heads of one key/value head; `scale` is for powers of 2."""
+    """Let one tile attend to one part of its keys with the heads of one key/value head.
+
+    `scale` is for powers of 2, `cap` of scores before that; what is None (chunk, cap, sinks) is not compiled.
+    """
     part = parts + tl.program_id(0) * 8
     tokens = tl.load(part + 1)
     if tokens == 0:  # beyond a row's length; nobody merges what is not stored here
@@ -202,6 +212,11 @@ def _attend(
     limit = tl.load(limits + first_row + token, mask=in_tile, other=0)
     start = position + token - window + 1
     begin = tl.maximum(tl.load(part + 4), position - window + 1)
+    last_start = position + tokens - window
+    if chunk is not None:
+        start = tl.maximum(start, (position + token) // chunk * chunk)
+        begin = tl.maximum(begin, position // chunk * chunk)
+        last_start = tl.maximum(last_start, (position + tokens - 1) // chunk * chunk)
 
     keys += kv_head * head_stride
     values += kv_head * head_stride
@@ -211,8 +226,8 @@ def _attend(
     first = begin // BLOCK_KEYS * BLOCK_KEYS
     seen_from, seen_to = first, first
     if SPLIT:
-        # what every row sees whole: behind the start of the last row's window, before the least limit of any
-        seen_from = tl.cdiv(tl.maximum(begin, position + tokens - window), BLOCK_KEYS) * BLOCK_KEYS
+        # what every row sees whole: behind the first key of the last row, before the least limit of any
+        seen_from = tl.cdiv(tl.maximum(begin, last_start), BLOCK_KEYS) * BLOCK_KEYS
         seen_from = tl.minimum(seen_from, tl.maximum(first, end))
         least = tl.min(tl.where(in_tile, limit, NO_LIMIT), 0)
         seen_to = tl.maximum(tl.minimum(end, least) // BLOCK_KEYS * BLOCK_KEYS, seen_from)
@@ -235,6 +250,7 @@ def _attend(
             first if phase == 0 else seen_from if phase == 1 else seen_to,
             seen_from if phase == 0 else seen_to if phase == 1 else end,
             scale,
+            cap,
             page_stride,
             token_stride,
             PAGE_SIZE,
@@ -244,6 +260,8 @@ def _attend(
         )
 
     total = tl.where(total == 0.0, 1.0, total)  # of a row that sees no key of this part
+    if sinks is not None:
+        total += tl.where(partial < 0, _sink(sinks, head, highest * scale, in_tile), 0.0)
     result = sums / total[:, None]
     if partial < 0:
         tl.store(out + rows[:, None] * HEAD_DIM + dims[None, :], result.to(out.dtype.element_ty), mask=used)
@@ -271,6 +289,7 @@ def _attend_to(
     first,
     last,
     scale,
+    cap,
     page_stride,
     token_stride,
     PAGE_SIZE: tl.constexpr,
@@ -294,6 +313,8 @@ def _attend_to(
         offsets = slots[:, None] + dims[None, :]
         k = _stored(keys + offsets, present, in_head, PADDED, MASKED)
         scores = tl.dot(queries, tl.trans(k), input_precision="ieee")
+        if cap is not None:
+            scores = cap * _tanh(scores / cap)
         if MASKED:
             seen = (key[None, :] < limit[:, None]) & (key[None, :] >= start[:, None])
             scores = tl.where(seen, scores, float("-inf"))
@@ -307,6 +328,26 @@ def _attend_to(
         highest = higher
         page = following
     return highest, total, sums
+
+
+@triton.jit
+def _tanh(x):
+    """Return the hyperbolic tangent; near 0 by a polynomial, where the difference of exponentials would lose digits."""
+    square = x * x
+    near = tl.fma(square, -5.70526e-3, 2.063932e-2)
+    near = tl.fma(near, square, -5.373979e-2)
+    near = tl.fma(near, square, 0.13331443)
+    near = tl.fma(near, square, -0.33333282)
+    near = tl.fma(near * square, x, x)
+    far = 1.0 - 2.0 / (tl.exp2(x * 2.8853900817779268) + 1.0)  # 2 * log2(e)
+    return tl.where(square < 0.390625, near, far)
+
+
+@triton.jit
+def _sink(sinks, head, highest, used):
+    """Return what sinks add to sums of powers of 2 that are relative to 2 ** highest."""
+    sink = tl.load(sinks + head, mask=used, other=0.0).to(tl.float32) * 1.4426950408889634
+    return tl.exp2(sink - tl.where(highest == float("-inf"), 0.0, highest))
 
 
 @triton.jit
@@ -333,6 +374,7 @@ def _merge(
     partial_lse,
     merges,
     out,
+    sinks,
     HEAD_DIM: tl.constexpr,
     BLOCK_PARTS: tl.constexpr,
     BLOCK_DIM: tl.constexpr,
@@ -364,6 +406,9 @@ def _merge(
         total = total * decay + tl.sum(weights, 0)
         sums = sums * decay + tl.sum(weights[:, None] * outputs, 0)
         highest = higher
-    result = sums / tl.where(total == 0.0, 1.0, total)
+    total = tl.where(total == 0.0, 1.0, total)
+    if sinks is not None:  # once a token: parts leave it out
+        total += _sink(sinks, head, highest, True)
+    result = sums / total
     if count > 0:
         tl.store(out + row * HEAD_DIM + dims, result.to(out.dtype.element_ty), mask=in_head)
