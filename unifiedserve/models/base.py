@@ -26,6 +26,7 @@ from unifiedserve.messages.media import (
 from unifiedserve.models.chat import ChatTemplate
 from unifiedserve.models.ends import end_tokens
 from unifiedserve.models.layer_hooks import before_each_layer
+from unifiedserve.models.layer_positions import mark_layers
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
 from unifiedserve.models.pooling import load_pooling
@@ -217,8 +218,9 @@ class LanguageAdapter:
         self.dtype = dtype
         self.pooling = load_pooling(model_dir)
         self.model: Any = build_model(config, weights, dtype, device.torch, generates=self.pooling is None)
-        self.language_model: Any = self.model.get_decoder()
+        self.language_model: Any = _decoder(self.model)
         number_layers(self.language_model)
+        mark_layers(self.language_model)
         settle_rope(self.language_model, self.position_rows)
         self._short_length = short_length(config.get_text_config())
         #: called before each layer of the encoder; who runs it may set it
@@ -345,6 +347,12 @@ class LanguageAdapter:
         if self._head is None:
             raise TypeError("a model that makes embeddings has no logits")
         return self._head(hidden)
+
+
+def _decoder(model: Any) -> Any:
+    """Return the text model without its head, which Llama 4 alone does not name as the others do."""
+    decoder = model.get_decoder()
+    return model.model if decoder is model else decoder
 
 
 def _visual_ids(config: Any) -> frozenset[int]:

@@ -13,18 +13,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unifiedserve.attention import Scoring
 from unifiedserve.device.back_to_back import back_to_back
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.panels import StoredMatrix, gather_matrices
 from unifiedserve.memory.weights import EXPERT
 from unifiedserve.models.hub import load_transformers
+from unifiedserve.models.layer_positions import tune_queries
 from unifiedserve.models.matrices import put_matrix
 
 Stored = Tensor | StoredMatrix
 
 ATTENTION = "paged"
 #: what modules may hand to their attention: what it reads, and what changes nothing outside of training
-_KNOWN = frozenset({"attention_step", "sliding_window"})
+_KNOWN = frozenset({"attention_step", "sliding_window", "softcap", "s_aux"})
 _KNOWN |= {"ragged_batch", "recurrent_states", "dropout", "position_ids", "use_cache", "is_causal"}
 #: buffers that old checkpoints hold and models compute themselves
 _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
@@ -257,6 +259,8 @@ def _attention(
             f"the language model ({module.config.model_type}) has an attention with {', '.join(sorted(unknown))}, "
             "which is not supported"
         )
+    if getattr(module, "tuned_queries", False):
+        query = tune_queries(module, query, kwargs["ragged_batch"])
     out = kwargs["attention_step"].attend(
         query[0].transpose(0, 1),
         key[0].transpose(0, 1),
@@ -264,6 +268,7 @@ def _attention(
         module.layer_idx,
         scaling,
         kwargs.get("sliding_window") or getattr(module, "sliding_window", None) or None,
+        Scoring(getattr(module, "attention_chunk", None), kwargs.get("softcap"), kwargs.get("s_aux")),
     )
     return out[None], None
 

@@ -28,11 +28,14 @@ class Family(NamedTuple):
 _TEXT_ONLY = Family("base:Processor", "base:LanguageAdapter")
 
 FAMILIES = {
+    "gemma2": Family("base:Processor", "families.gemma3:Gemma3TextAdapter"),
     "gemma3": Family("families.gemma3:Gemma3Processor", "families.gemma3:Gemma3Adapter"),
     "gemma3_text": Family("base:Processor", "families.gemma3:Gemma3TextAdapter"),
+    "gpt_oss": _TEXT_ONLY,
     "idefics3": Family("families.idefics3:Idefics3Processor", "families.idefics3:Idefics3Adapter"),
     "internvl": Family("families.internvl:InternVLProcessor", "pictures:PictureAdapter"),
     "llama": _TEXT_ONLY,
+    "llama4_text": _TEXT_ONLY,
     "llava": Family("families.llava:LlavaProcessor", "pictures:PictureAdapter"),
     "llava_next": Family("families.llava_next:LlavaNextProcessor", "families.llava_next:LlavaNextAdapter"),
     "llava_next_video": Family(

@@ -1,4 +1,4 @@
-"""Gemma 3: layers with a window, images whose tokens see each other; also its models without images."""
+"""Gemma 3: layers with a window, images whose tokens see each other; also its models without images, and Gemma 2."""
 
 from pathlib import Path
 from typing import Any, ClassVar

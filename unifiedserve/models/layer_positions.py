@@ -1,0 +1,36 @@
+"""What some layers do by the positions of their tokens: see only chunks of a sequence, and make queries larger.
+
+A ragged batch has tokens of several sequences, which modules of transformers cannot count: so it is done here.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from unifiedserve.attention import RaggedBatch
+
+CHUNKED_ATTENTION = "chunked_attention"
+
+
+def mark_layers(language_model: Any) -> None:
+    """Note in each attention what it does by positions, and keep its module from doing the same.
+
+    It is `attention_chunk`, of how many positions a chunk is, and `tuned_queries`, whether queries depend on them.
+    """
+    config = language_model.config
+    kinds = getattr(config, "layer_types", None) or ()
+    for number, layer in enumerate(language_model.layers):
+        attention: Any = getattr(layer, "self_attn", None)
+        if number < len(kinds) and kinds[number] == CHUNKED_ATTENTION:
+            attention.attention_chunk = config.attention_chunk_size
+        if getattr(attention, "attn_temperature_tuning", False) and not attention.use_rope:
+            attention.attn_temperature_tuning, attention.tuned_queries = False, True
+
+
+def tune_queries(module: Any, query: Tensor, batch: RaggedBatch) -> Tensor:
+    """Return query [1, heads, T, head_dim], the larger the further the tokens are from the start, as Llama 4 does."""
+    numbers = batch.positions.to(query.device).float() + 1.0
+    factors = torch.log1p(torch.floor(numbers / module.floor_scale)) * module.attn_scale + 1.0
+    tuned: Tensor = query * factors[:, None]
+    return tuned.to(query.dtype)
