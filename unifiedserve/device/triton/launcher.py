@@ -20,7 +20,7 @@ Numbers = tuple[float | None, ...]
 class Launcher:
     """Launches one kernel with the same constants and options every time.
 
-    The kernel's parameters are tensors, then numbers (None too), then the constants. The first launch of each `kinds`
+    The kernel's parameters are tensors, then numbers, then the constants; the first two may be None. The first launch of each `kinds`
     of arguments on a device is Triton's own, and so is every launch in its interpreter, or if hooks want to know of
     launches. Options that Triton takes from its environment count when a kernel is first launched.
     """
