@@ -14,7 +14,7 @@ from test_kernels import DTYPES, TOLERANCE
 from torch import Tensor
 
 from ipc_buffers import PagePool
-from unifiedserve.attention import RaggedBatch
+from unifiedserve.attention import PLAIN, RaggedBatch, Scoring
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
@@ -68,6 +68,7 @@ def check_attention(
     seed: int,
     window: int | None = None,
     limited: bool = False,
+    scoring: Scoring = PLAIN,
 ) -> None:
     """Sequences of (past, new) tokens in one batch, over pages in random order."""
     random = torch.Generator().manual_seed(seed)
@@ -84,10 +85,10 @@ def check_attention(
             torch.randn(new, width, head_dim, generator=random).to(dtype) for width in (heads[0], heads[1], heads[1])
         )
         batch = RaggedBatch.build(spans, page_size)
-        out = CPU.kernels.attention(batch, kv).attend(q, k, v, 1, 0.2, window)
+        out = CPU.kernels.attention(batch, kv).attend(q, k, v, 1, 0.2, window, scoring)
         rows = q.split([new for _, new in lengths])
         expected = [
-            dense(row.double(), *stored(kv, list(span.pages), span.stop), 0.2, span.limits, window)
+            dense(row.double(), *stored(kv, list(span.pages), span.stop), 0.2, span.limits, window, scoring)
             for row, span in zip(rows, spans, strict=True)
         ]
         assert out.dtype == dtype
@@ -123,6 +124,12 @@ def test_attention(
     limited: bool,
 ) -> None:
     check_attention(lengths, page_size, heads, head_dim, dtype, seed, window, limited)
+
+
+@pytest.mark.parametrize("scoring", [Scoring(cap=2.0), Scoring(sinks=torch.arange(6.0)), Scoring(50, 5.0)])
+@pytest.mark.parametrize("limited", [False, True])
+def test_caps_sinks_and_chunks(instruction_set: str, scoring: Scoring, limited: bool) -> None:
+    check_attention([(90, 30), (1200, 1)], 16, (6, 2), 40, torch.float32, 0, 70, limited, scoring)
 
 
 @pytest.mark.parametrize("window", [None, 1, 1000])
