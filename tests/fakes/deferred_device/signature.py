@@ -85,7 +85,8 @@ def over(kind: type, function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, kind):
         return function(value)
     if isinstance(value, list | tuple):
-        return type(value)([over(kind, function, each) for each in value])
+        replaced = [over(kind, function, each) for each in value]
+        return type(value)(*replaced) if hasattr(value, "_fields") else type(value)(replaced)
     if isinstance(value, dict):
         return {name: over(kind, function, each) for name, each in value.items()}
     return value
