@@ -47,6 +47,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("llama", 0, CPU),
         ("llama", ANSWER // 2, CPU),
         ("mllama", ANSWER // 2, CPU),
+        ("llama4_text", ANSWER // 2, CPU),
         pytest.param("llama", ANSWER // 2, DeferredDevice(), id="stand-in for a GPU"),
     ],
 )

@@ -58,13 +58,17 @@ class LongRope(nn.Module):
         beyond, _ = frequencies(rotary.config, rotary.inv_freq.device, seq_len=self._length + 1)
         self._short, self._long = _fixed(rotary, rotary.original_inv_freq), _fixed(rotary, beyond)
 
-    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosines and sines, as the module of transformers does; rows of a third dimension are all alike."""
+    def forward(self, x: Tensor, position_ids: Tensor) -> Tensor | tuple[Tensor, ...]:
+        """Return cosines and sines, or complex numbers, as the module of transformers does.
+
+        Rows of a third dimension of positions are all alike.
+        """
         positions = position_ids & (LONG - 1)
         is_long = (position_ids.flatten(0, -2)[:1] >= self._length)[..., None]
-        both = zip(self._long(x, positions), self._short(x, positions), strict=True)
-        cosine, sine = (torch.where(is_long, far, near) for far, near in both)
-        return cosine, sine
+        far, near = self._long(x, positions), self._short(x, positions)
+        if isinstance(far, Tensor):
+            return torch.where(is_long, far, near)
+        return tuple(torch.where(is_long, *each) for each in zip(far, near, strict=True))
 
 
 def _fixed(rotary: Any, frequencies: Tensor) -> Any:
