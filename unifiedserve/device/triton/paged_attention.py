@@ -314,7 +314,7 @@ def _attend_to(
         k = _stored(keys + offsets, present, in_head, PADDED, MASKED)
         scores = tl.dot(queries, tl.trans(k), input_precision="ieee")
         if cap is not None:
-            scores = cap * _tanh(scores / cap)
+            scores = cap * _tanh(scores * (1.0 / cap))
         if MASKED:
             seen = (key[None, :] < limit[:, None]) & (key[None, :] >= start[:, None])
             scores = tl.where(seen, scores, float("-inf"))
