@@ -20,9 +20,9 @@ Numbers = tuple[float | None, ...]
 class Launcher:
     """Launches one kernel with the same constants and options every time.
 
-    The kernel's parameters are tensors, then numbers, then the constants; the first two may be None. The first launch of each `kinds`
-    of arguments on a device is Triton's own, and so is every launch in its interpreter, or if hooks want to know of
-    launches. Options that Triton takes from its environment count when a kernel is first launched.
+    The kernel's parameters are tensors, then numbers, then the constants; the first two may be None. The first launch
+    of each `kinds` of arguments on a device is Triton's own, and so is every launch in its interpreter, or if hooks
+    want to know of launches. Options that Triton takes from its environment count when a kernel is first launched.
     """
 
     def __init__(self, kernel: Any, constants: dict[str, int], **options: int) -> None:
