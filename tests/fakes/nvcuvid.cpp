@@ -28,6 +28,7 @@ extern "C" {
 }
 
 #include "engines/nvdec/cuvid_abi.h"
+#include "nvcuvid_numbers.h"
 #include "nvcuvid_times.h"
 
 namespace {
@@ -61,6 +62,8 @@ struct Picture {
 struct Parser {
   CuvidParserInfo info;
   Times times;
+  FrameNumbers numbers{};
+  CuvidH264 told{};  // of the packet at hand
   std::unique_ptr<AVCodecContext, FreeContext> software{};
   std::vector<uint8_t> header{};
   long long packet = -1;                  // at hand
@@ -174,7 +177,7 @@ void leave_out(const Parser& parser, CuvidPicture& picture) {
     picture.hevc.references = picture.hevc.before = 1;
     picture.hevc.surfaces[0] = -1;
   } else {
-    picture.h264.frame_num = 5;
+    picture.h264.frame_num += 2;
   }
 }
 
@@ -189,6 +192,7 @@ int decode(Parser& parser, std::optional<long long> timestamp) {
   Picture picture{{}, parser.packet, &parser.frames};
   picture.head.surface = surface;
   picture.head.is_field = fields;
+  if (parser.info.codec == kH264) picture.head.h264 = parser.told;
   if (fails("gap")) leave_out(parser, picture.head);
   return parser.info.on_decode(parser.info.user, &picture.head) == 0 ? kUnknown : kSuccess;
 }
@@ -281,6 +285,7 @@ int cuvidParseVideoData(void* handle, CuvidPacket* packet) {
   std::vector<uint8_t> bytes = std::move(parser.header);
   parser.header.clear();
   bytes.insert(bytes.end(), packet->data, packet->data + packet->bytes);
+  if (parser.info.codec == kH264) parser.numbers.tell(bytes, parser.told);
   const size_t size = bytes.size();
   bytes.resize(size + AV_INPUT_BUFFER_PADDING_SIZE);
   AVPacket* coded = av_packet_alloc();

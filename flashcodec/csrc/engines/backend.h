@@ -27,12 +27,14 @@ struct EngineError : std::runtime_error {
 };
 
 // A packet on its way to a decoder, and what is known of it. If it is not `wanted`, its picture is only referred to,
-// and need not come out; if it is `rough`, either, it may be decoded without the loop filter.
+// and need not come out; if it is `rough`, either, it may be decoded without the loop filter. It comes `after_leading`
+// pictures that were left out because they refer to what was not sent.
 struct PacketToDecode {
   AVPacket* packet;
   const Packet& known;
   bool wanted;
   bool rough;
+  bool after_leading = false;
 };
 
 // A decoded picture and the frame that its packet was sent as, negative if it had none. `damaged`: the decoder

@@ -77,7 +77,7 @@ void SegmentDecoder::decode_run_again() {
 // One step towards more frames.
 void SegmentDecoder::next() {
   const Run& run = runs_[run_];
-  while (next_packet_ < run.last && undecodable(*stream_, run, next_packet_)) ++next_packet_;
+  for (; next_packet_ < run.last && undecodable(*stream_, run, next_packet_); ++next_packet_) after_leading_ = true;
   if (next_packet_ < run.last) {
     feed(next_packet_++);
   } else if (!draining_) {
@@ -111,7 +111,7 @@ void SegmentDecoder::feed(int32_t number) {
   stream_->table().prepare(number, state_, *packet);
   // A damaged packet is no reason to stop: the decoder goes on, too, and the frames wanted may be intact.
   const int damaged_before = decoder_->damaged_packets();
-  decoder_->send({packet, known, wanted, fast_ && !wanted});
+  decoder_->send({packet, known, wanted, fast_ && !wanted, std::exchange(after_leading_, false)});
   if (known.corrupt || decoder_->damaged_packets() > damaged_before) mark_damaged(number);
 }
 

@@ -79,6 +79,7 @@ class SegmentDecoder {
   int32_t state_of_format_ = -1;  // the number of the decoder's state
   int32_t state_ = -1;            // that the decoder has been told in this run
   int32_t next_packet_ = 0;
+  bool after_leading_ = false;  // since the packet that was sent last
   bool draining_ = false;
   int64_t counted_ = 0;                             // frames so far, where timestamps do not tell them apart
   std::unordered_map<int, int32_t> first_damaged_;  // packet, by GOP

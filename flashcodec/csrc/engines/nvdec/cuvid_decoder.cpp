@@ -134,7 +134,7 @@ void CuvidDecoder::send(const PacketToDecode& packet) {
   on_gpu([&] {
     const bool changed = take_parameter_sets(*packet.packet);
     if ((!begun_ || changed) && !filter_.header().empty()) parse(filter_.header(), 0);
-    key_ = packet.known.key || !begun_;
+    begins_ = packet.known.key || packet.known.torn || packet.after_leading || !begun_;
     begun_ = true;
     order_ = packet.known.order;
     pictures_ = 0;
@@ -200,7 +200,7 @@ int CuvidDecoder::on_decode(CuvidPicture& picture) {
   }
   if (unchecked_.contains(picture.surface)) check(picture.surface);
   if (++pictures_ > 1 && one_picture_) throw EngineError("NVDEC finds several pictures in a packet of this stream");
-  if (!references_.complete(picture, key_)) throw EngineError("NVDEC does not conceal lost pictures as cores do");
+  if (!references_.complete(picture, begins_)) throw EngineError("NVDEC does not conceal lost pictures as cores do");
   decoder_->decode(picture);
   unchecked_.insert(picture.surface);
   orders_[picture.surface] = order_;

@@ -82,7 +82,7 @@ class CuvidDecoder : public PictureDecoder {
 
   // Since the flush:
   bool begun_ = false;
-  bool key_ = true;                    // decoding may start at the packet at hand
+  bool begins_ = true;                 // pictures before the packet at hand do not count for it
   int64_t order_ = -1;                 // in presentation order, of that packet
   int pictures_ = 0;                   // of it
   int64_t newest_ = -1;                // that was shown

@@ -11,20 +11,23 @@ void ReferenceCheck::flush() {
   orders_.clear();
 }
 
-bool ReferenceCheck::complete(const CuvidPicture& picture, bool key) {
-  if (codec_ == kCuvidH264) return h264_complete(picture.h264, key);
-  if (codec_ != kCuvidHevc) return true;
-  const bool complete = key || hevc_complete(picture.hevc);
-  orders_[picture.surface] = picture.hevc.order;
-  return complete;
+bool ReferenceCheck::complete(const CuvidPicture& picture, bool begins) {
+  bool complete = true;
+  if (codec_ == kCuvidH264) complete = h264_complete(picture.h264);
+  if (codec_ == kCuvidHevc) {
+    complete = hevc_complete(picture.hevc);
+    orders_[picture.surface] = picture.hevc.order;
+  }
+  return begins || complete;
 }
 
-// Numbers count the pictures that may be referred to: one that is left out was lost (ITU-T H.264, 7.4.3).
-bool ReferenceCheck::h264_complete(const CuvidH264& picture, bool key) {
+// Numbers count the pictures that may be referred to: one that is left out was lost. A picture may have started them
+// again, which it does not tell: then 1 comes next (ITU-T H.264, 7.4.3).
+bool ReferenceCheck::h264_complete(const CuvidH264& picture) {
   const int mask = (1 << (picture.log2_frame_nums_minus_4 + 4)) - 1;
   const int step = (picture.frame_num - frame_num_) & mask;
   if (picture.is_reference != 0) frame_num_ = picture.frame_num;
-  return key || step <= 1;
+  return step <= 1 || picture.frame_num <= 1;
 }
 
 // The sets name the pictures that are referred to (ITU-T H.265, 8.3.2).

@@ -15,11 +15,11 @@ class ReferenceCheck {
 
   // Forget what came before.
   void flush();
-  // Take the next picture; return whether it may be decoded as it was encoded. Decoding may start at a `key` picture.
-  bool complete(const CuvidPicture& picture, bool key);
+  // Take the next picture; return whether what it refers to is there. If it `begins`, that is not asked.
+  bool complete(const CuvidPicture& picture, bool begins);
 
  private:
-  bool h264_complete(const CuvidH264& picture, bool key);
+  bool h264_complete(const CuvidH264& picture);
   bool hevc_complete(const CuvidHevc& picture) const;
   bool holds(int surface, int order) const;
 
