@@ -51,18 +51,15 @@ def calls_grammar(
 
     Marks that are `added_tokens` (text to id) of the tokenizer are written as such: as text they would not match.
     """
-    calls = [
-        {
-            "x-guidance": _WRITING,
-            "type": "object",
-            "properties": {"name": {"const": name}, tool_format.arguments: schema},
-            "required": ["name", tool_format.arguments],
-            "additionalProperties": False,
-        }
-        for name, schema in schemas.items()
-    ]
-    rules = ["call: " + " | ".join(f"call_{i}" for i in range(len(calls)))]
-    rules += [f"call_{i}: %json {json.dumps(call)}" for i, call in enumerate(calls)]
+    rules = ["call: " + " | ".join(f"call_{i}" for i in range(len(schemas)))]
+    for i, (name, schema) in enumerate(schemas.items()):
+        opening = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "{tool_format.arguments}": '
+        # A schema stays a root of its own: its references are paths from there.
+        arguments = {"type": "object", **schema, "x-guidance": _WRITING}
+        rules += [
+            f'call_{i}: {json.dumps(opening)} arguments_{i} "}}"',
+            f"arguments_{i}: %json {json.dumps(arguments)}",
+        ]
     return lark_grammar("\n".join([f"start: {_answer(tool_format, added_tokens, one)}", *rules]))
 
 
