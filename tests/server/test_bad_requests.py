@@ -77,6 +77,8 @@ BAD = [
     (question(media_io_kwargs={"fps": 2}), "media_io_kwargs.fps", "`media_io_kwargs.video.fps`"),
     (question(extra_body={"top_k": 3}), "extra_body", "top level"),
     (question(qwertz=1), "qwertz", "Unknown"),
+    ({"messages": [{"role": "user", "content": "a", "audios": []}]}, "messages[0].audios", "`audio`"),
+    ({"messages": [{"role": "user", "content": "a", "vide": []}]}, "messages[0].vide", "field `messages[0].vide`."),
     (question(response_format={"type": "xml"}), "response_format.type", "xml"),
     (question(response_format={"type": "json_schema"}), "response_format.json_schema", "missing"),
     (question(structured_outputs={}), "structured_outputs", "one of"),

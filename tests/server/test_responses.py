@@ -160,7 +160,6 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
     ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].type", "input_file"),
     ({"input": [USER | {"contents": "a"}]}, "input[0].contents", "`content`"),
-    ({"input": [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{"}]}, "input", "JSON"),
     ({"input": "a", "store": True}, "store", "not supported"),
     ({"input": "a", "previous_response_id": "resp_1"}, "previous_response_id", "not supported"),
     ({"input": "a", "background": True}, "background", "not supported"),

@@ -14,6 +14,7 @@ from typing import Any
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.messages.media import PromptError
+from unifiedserve.models.call_form import CallForm
 from unifiedserve.models.content_form import ContentForm
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
@@ -68,7 +69,7 @@ class ChatTemplate:
             raise PromptError("the checkpoint has no chat template: start the server with --chat-template")
         self.text.check(list(_rendered_whole(messages, tools)), limit)
         given: dict[str, Any] = {
-            "messages": [self._form.of(message) for message in messages],
+            "messages": [self._calls.of(self._form.of(message)) for message in messages],
             "tools": tools,
             "kwargs": template_kwargs,
         }
@@ -92,6 +93,10 @@ class ChatTemplate:
     @cached_property
     def _form(self) -> ContentForm:
         return ContentForm(self._render)
+
+    @cached_property
+    def _calls(self) -> CallForm:
+        return CallForm(self._render)
 
     @cached_property
     def _plain_text(self) -> TextEncoder:

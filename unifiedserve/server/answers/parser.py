@@ -191,4 +191,9 @@ def _read_call(text: str, key: str) -> tuple[Called, int] | None:
         return None
     arguments = value.get(key, value.get("arguments", {}))
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return Called(value["name"], written), length
+    return Called(_encodable(value["name"]), _encodable(written)), length
+
+
+def _encodable(text: str) -> str:
+    """Return text without the halves of characters that JSON can name, and UTF-8 cannot hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

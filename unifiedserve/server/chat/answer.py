@@ -11,12 +11,13 @@ from unifiedserve.server.chat.objects import (
     Choice,
     ChunkChoice,
     ChunkDelta,
+    FunctionCall,
     FunctionDelta,
     Logprobs,
+    ToolCall,
     ToolCallDelta,
 )
 from unifiedserve.server.chat.reading import Reading
-from unifiedserve.server.requests.messages import FunctionCall, ToolCall
 
 
 class Answer:

@@ -6,7 +6,6 @@ import msgspec
 
 from unifiedserve.server.answers.logprobs import PromptLogprobs
 from unifiedserve.server.answers.tally import Usage
-from unifiedserve.server.requests.messages import ToolCall
 
 
 class TopLogprob(msgspec.Struct):
@@ -24,6 +23,19 @@ class LogprobEntry(TopLogprob):
 class Logprobs(msgspec.Struct):
     content: list[LogprobEntry]
     refusal: None = None
+
+
+class FunctionCall(msgspec.Struct):
+    """`arguments` is JSON text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(msgspec.Struct):
+    id: str
+    function: FunctionCall
+    type: Literal["function"] = "function"
 
 
 class AnswerMessage(msgspec.Struct):

@@ -13,7 +13,7 @@ from unifiedserve.messages.media import MediaKind, MediaOptions
 from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.requests.media_options import MediaFields, media_options
-from unifiedserve.server.requests.messages import ImagePart, Message, TextPart, VideoPart
+from unifiedserve.server.requests.messages import ImagePart, Message, RefusalPart, TextPart, VideoPart
 
 # What apply_chat_template and the engine decide themselves; a template is code, so clients bring none.
 _RESERVED_TEMPLATE_KWARGS = {
@@ -89,21 +89,21 @@ def _deeper_than(levels: int, value: Any) -> bool:
 
 def template_turn(number: int, message: Message) -> dict[str, Any]:
     """Return a message as templates know it, less a list of parts; `developer`, OpenAI's newer name, as `system`."""
-    if message.content is None and not message.tool_calls:
+    if message.content is None and message.role != "assistant":
         raise RequestError(f"`messages[{number}].content` is missing.", param=f"messages[{number}].content")
     turn: dict[str, Any] = {
         "role": "system" if message.role == "developer" else message.role,
-        "content": message.content if isinstance(message.content, str) else "",
+        "content": message.content if isinstance(message.content, str) else message.refusal or "",
     }
     if message.role == "assistant":
-        turn |= _assistant_fields(number, message)
+        turn |= _assistant_fields(message)
     elif message.role == "tool":
         given = {"tool_call_id": message.tool_call_id, "name": message.name}
         turn |= {key: value for key, value in given.items() if value is not None}
     return turn
 
 
-def _assistant_fields(number: int, message: Message) -> dict[str, Any]:
+def _assistant_fields(message: Message) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if reasoning := message.reasoning_content or message.reasoning:
         fields["reasoning_content"] = reasoning
@@ -112,28 +112,20 @@ def _assistant_fields(number: int, message: Message) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {
-                    "name": call.function.name,
-                    "arguments": _arguments(call.function.arguments, f"messages[{number}].tool_calls[{position}]"),
-                },
+                "function": {"name": call.function.name, "arguments": _arguments(call.function.arguments)},
             }
-            for position, call in enumerate(message.tool_calls)
+            for call in message.tool_calls
         ]
     return fields
 
 
-def _arguments(text: str, param: str) -> Any:
-    """Return a call's arguments parsed: templates write them as JSON themselves."""
+def _arguments(text: str) -> dict[str, Any] | str:
+    """Return a call's arguments parsed, as templates want them; their text if the answer was cut off within them."""
     try:
         value = msgspec.json.decode(text or "{}")
     except (msgspec.DecodeError, RecursionError):
-        value = None
-    if not isinstance(value, dict) or _deeper_than(_TEMPLATE_DEPTH, value):
-        param += ".function.arguments"
-        raise RequestError(
-            f"`{param}` is not the text of a JSON object of at most {_TEMPLATE_DEPTH} levels.", param=param
-        )
-    return value
+        return text
+    return value if isinstance(value, dict) and not _deeper_than(_TEMPLATE_DEPTH, value) else text
 
 
 def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[MediaReference]]:
@@ -145,7 +137,7 @@ def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[Me
         if isinstance(message.content, list):
             turn["content"] = []
             for position, part in enumerate(message.content):
-                if isinstance(part, TextPart):
+                if isinstance(part, TextPart | RefusalPart):
                     turn["content"].append({"type": "text", "text": part.text})
                 else:
                     reference = _reference(part, f"messages[{number}].content[{position}]")

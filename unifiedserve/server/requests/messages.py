@@ -1,6 +1,6 @@
 """Messages of a conversation, with texts, images and videos, and calls of tools."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -30,34 +30,49 @@ class VideoPart(Strict, tag_field="type", tag="video_url"):
     uuid: str | None = None
 
 
-Part = TextPart | ImagePart | VideoPart
+class RefusalPart(Strict, tag_field="type", tag="refusal"):
+    """What an earlier answer said in place of a text."""
+
+    refusal: str
+
+    @property
+    def text(self) -> str:
+        return self.refusal
 
 
-class FunctionCall(Strict):
-    """`arguments` is JSON text."""
+Part = TextPart | RefusalPart | ImagePart | VideoPart
+
+
+class EarlierFunction(Strict):
+    """`arguments` is JSON text, or as much of it as an answer that was cut off had; the rest is of clients."""
 
     name: str
     arguments: str
+    parsed_arguments: Any = None
 
 
-class ToolCall(Strict):
+class EarlierCall(Strict):
+    """A call of an earlier answer; `index` is from a stream."""
+
     id: str
-    function: FunctionCall
-    type: Literal["function"] = "function"
+    function: EarlierFunction
+    type: Literal["function"] | None = None
+    index: int | None = None
 
 
 class Message(Strict):
-    """A turn. The fields typed None are those that OpenAI's client sends back with an earlier answer."""
+    """A turn. The last fields are those that clients send back with an earlier answer."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
     name: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[EarlierCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    refusal: None = None
-    annotations: None = None
+    refusal: str | None = None
+    annotations: list[Any] | None = None
+    parsed: Any = None
     audio: None = None
     function_call: None = None
 

@@ -14,6 +14,7 @@ from msgspec import inspect
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.requests.base import ModelRequest
+from unifiedserve.server.requests.unknown_nulls import without_unknown_nulls
 
 R = TypeVar("R", bound=ModelRequest)
 
@@ -48,7 +49,12 @@ def parse(body: bytes | bytearray, struct: type[R]) -> R:
 def convert(value: Any, shape: Any, place: str = "") -> Any:
     """Return a struct, or one of a union of them; `place` is where in the request the value is. Raises as `parse`."""
     try:
-        return msgspec.convert(value, shape)
+        try:
+            return msgspec.convert(value, shape)
+        except msgspec.ValidationError as error:
+            if not _UNKNOWN.match(str(error)):
+                raise
+            return msgspec.convert(without_unknown_nulls(value, shape), shape)
     except msgspec.ValidationError as error:
         raise _explain(str(error), shape, place) from None
 
@@ -119,7 +125,7 @@ def _hint(name: str, path: str, shape: Any) -> str:
     siblings = [field for field in fields if field.rpartition(".")[0] == here]
     for candidates in (siblings, fields):
         by_name = {field.rpartition(".")[2]: field for field in candidates}
-        for match in difflib.get_close_matches(name, by_name, n=1):
+        for match in difflib.get_close_matches(name, by_name, n=1, cutoff=0.6 if candidates is siblings else 0.8):
             return f" Did you mean `{match if candidates is siblings else by_name[match]}`?"
     return ""
 

@@ -5,13 +5,13 @@ from typing import Any, cast
 from unifiedserve.server.chat.request import ChatRequest, Function, FunctionName, NamedTool, Tool
 from unifiedserve.server.requests.formats import JsonSchema, NamedSchema, ResponseFormat
 from unifiedserve.server.requests.messages import (
-    FunctionCall,
+    EarlierCall,
+    EarlierFunction,
     ImagePart,
     ImageURL,
     Message,
     Part,
     TextPart,
-    ToolCall,
     VideoPart,
     VideoURL,
 )
@@ -27,6 +27,7 @@ from unifiedserve.server.responses.request import (
     MessageItem,
     NamedFunction,
     ReasoningItem,
+    Refusal,
     ResponsesRequest,
     SchemaFormat,
     TextOptions,
@@ -91,7 +92,7 @@ def _add(messages: list[Message], item: InputItem) -> None:
             thought = "".join(part.text for part in item.content or ())
             messages.append(Message(role="assistant", content="", reasoning_content=thought))
         case FunctionCallItem():
-            call = ToolCall(id=item.call_id, function=FunctionCall(name=item.name, arguments=item.arguments))
+            call = EarlierCall(id=item.call_id, function=EarlierFunction(name=item.name, arguments=item.arguments))
             if last is None:
                 messages.append(last := Message(role="assistant"))
             last.tool_calls = [*(last.tool_calls or ()), call]
@@ -106,6 +107,8 @@ def _part(content: Content) -> Part:
             return ImagePart(image_url=ImageURL(url=content.image_url, detail=content.detail))
         case InputVideo():
             return VideoPart(video_url=VideoURL(url=content.video_url))
+        case Refusal():
+            return TextPart(text=content.refusal)
         case _:
             return TextPart(text=content.text)
 

@@ -34,9 +34,14 @@ class OutputText(Strict, tag_field="type", tag="output_text"):
     text: str
     annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
+    parsed: Any = None
 
 
-Content = InputText | InputImage | InputVideo | OutputText
+class Refusal(Strict, tag_field="type", tag="refusal"):
+    refusal: str
+
+
+Content = InputText | InputImage | InputVideo | OutputText | Refusal
 
 
 class ReasoningText(Strict, tag_field="type", tag="reasoning_text"):
@@ -65,6 +70,7 @@ class FunctionCallItem(Strict, tag_field="type", tag="function_call"):
     call_id: str
     name: str
     arguments: str
+    parsed_arguments: Any = None
     id: str | None = None
     status: str | None = None
 

@@ -12,7 +12,7 @@ from unifiedserve.messages.media import PromptError
 from unifiedserve.models.text import TooLongError
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.conversation import template_turn
-from unifiedserve.server.requests.messages import Message, TextPart
+from unifiedserve.server.requests.messages import Message, RefusalPart, TextPart
 from unifiedserve.server.requests.prompts import beside, within
 from unifiedserve.server.tokens.request import DetokenizeRequest, TokenizeRequest
 
@@ -82,7 +82,7 @@ def _texts(asked: TokenizeRequest) -> Iterator[str]:
     yield asked.prompt or ""
     for message in asked.messages or ():
         if isinstance(message.content, list):
-            yield from (part.text for part in message.content if isinstance(part, TextPart))
+            yield from (part.text for part in message.content if isinstance(part, TextPart | RefusalPart))
         else:
             yield message.content or ""
 
@@ -93,7 +93,7 @@ def _text_turn(number: int, message: Message) -> dict[str, Any]:
         return turn
     parts = []
     for position, part in enumerate(message.content):
-        if not isinstance(part, TextPart):
+        if not isinstance(part, TextPart | RefusalPart):
             raise RequestError(
                 "Only text can be tokenized: an image's or video's tokens depend on the whole request.",
                 param=f"messages[{number}].content[{position}]",

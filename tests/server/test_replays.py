@@ -1,0 +1,143 @@
+"""What a client was sent comes back with its next turn, whole or cut off anywhere, as clients keep it."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from scripted import ScriptedEngine, delta
+from scripted_app import connected, listening, question
+from test_chat import PATH, stream
+from test_responses import FLAT_TOOLS
+from test_tools import CALL, OTHER, TEMPLATE, TOOLS, wrapped
+
+from unifiedserve.messages.api import Delta, GenerateRequest
+
+USER = {"role": "user", "content": "Rain?"}
+ODD = [
+    '{"name": "time", "arguments": [1]}',
+    '{"name": "time", "arguments": "now"}',
+    '{"name": "time", "arguments": {"a": NaN}}',
+    '{"name": "\\ud800", "arguments": {"a": "\\udc00"}}',
+    '{"arguments": {}, "name": "time"}',
+    f'{{"name": "time", "arguments": {{"a": {"[" * 40 + "]" * 40}}}}}',
+]
+PARTS = st.sampled_from(
+    ["<think>", "</think>", "\n", "Let me see.", "é", wrapped(CALL), wrapped(OTHER), "<tool_call>", "</tool_call>"]
+    + [f"<tool_call>\n{call}\n</tool_call>" for call in ODD]
+)
+ANSWERS = st.lists(PARTS, max_size=6).map("".join)
+
+
+def saying(text: str, finish: str = "length") -> ScriptedEngine:
+    """An engine that says this, some characters at a time, and has then reached a limit."""
+
+    async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        pieces = [text[i : i + 5] for i in range(0, len(text), 5)] or [""]
+        for number, piece in enumerate(pieces, start=1):
+            yield delta(piece, number, finish=finish if number == len(pieces) else None)
+
+    engine = ScriptedEngine(script)
+    engine.processor.chat.template = TEMPLATE
+    return engine
+
+
+def gathered(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+    """One message of all deltas, as clients without a library gather them."""
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None, "tool_calls": None, "x": None}
+    for part in (chunk["choices"][0]["delta"] for chunk in chunks):
+        for name in ("content", "reasoning_content"):
+            if part.get(name) is not None:
+                message[name] = (message.get(name) or "") + part[name]
+        for call in part.get("tool_calls", ()):
+            message["tool_calls"] = message["tool_calls"] or []
+            if call["index"] == len(message["tool_calls"]):
+                message["tool_calls"].append({**call, "function": dict(call["function"])})
+            else:
+                message["tool_calls"][call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+    return message
+
+
+def results(message: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"role": "tool", "tool_call_id": call["id"], "content": "?"} for call in message.get("tool_calls") or ()]
+
+
+async def check_taken(client: httpx.AsyncClient, message: dict[str, Any]) -> None:
+    response = await client.post(PATH, json={"messages": [USER, message, *results(message), USER], "tools": TOOLS})
+    assert response.status_code == 200, response.text
+
+
+@settings(deadline=None)
+@given(answer=ANSWERS, data=st.data())
+async def test_any_chat_answer_is_taken_back(answer: str, data: st.DataObject) -> None:
+    async with connected(saying(answer[: data.draw(st.integers(0, len(answer)))])) as client:
+        whole = (await client.post(PATH, json=question("Rain?", tools=TOOLS))).json()
+        await check_taken(client, whole["choices"][0]["message"])
+        chunks = await stream(client, question("Rain?", tools=TOOLS))
+        await check_taken(client, gathered(chunks[: data.draw(st.integers(1, len(chunks)))]))
+
+
+@settings(deadline=None)
+@given(answer=ANSWERS, data=st.data())
+async def test_any_items_are_taken_back(answer: str, data: st.DataObject) -> None:
+    async with connected(saying(answer[: data.draw(st.integers(0, len(answer)))])) as client:
+        body = {"input": "Rain?", "tools": FLAT_TOOLS}
+        whole = (await client.post("/v1/responses", json=body)).json()
+        text = (await client.post("/v1/responses", json={**body, "stream": True})).text
+        events = [json.loads(event.partition("data: ")[2]) for event in text.split("\n\n")[:-1]]
+        begun = [event["item"] for event in events if event["type"] == "response.output_item.added"]
+        for items in (whole["output"], begun, events[-1]["response"]["output"]):
+            calls = [item["call_id"] for item in items if item["type"] == "function_call"]
+            outputs = [{"type": "function_call_output", "call_id": call, "output": "?"} for call in calls]
+            response = await client.post("/v1/responses", json={"input": [USER, *items, *outputs, USER]})
+            assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize("helper", ["chunks", "dump"])
+async def test_the_openai_client_sends_back_what_it_gathered(helper: str) -> None:
+    engine = saying(f"I look.{wrapped(CALL)}"[:-25])
+    async with (
+        listening(engine) as url,
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        state: Any = ChatCompletionStreamState(input_tools=TOOLS)  # type: ignore[arg-type]
+        asked: dict[str, Any] = {"model": "scripted", "tools": TOOLS}
+        async for chunk in await client.chat.completions.create(messages=[USER], stream=True, **asked):
+            state.handle_chunk(chunk)
+        message = state.current_completion_snapshot.choices[0].message
+        (call,) = message.tool_calls
+        turns = [
+            USER,
+            message if helper == "chunks" else message.model_dump(),
+            *results({"tool_calls": [{"id": call.id}]}),
+        ]
+        await client.chat.completions.create(messages=turns, **asked)
+    broken = engine.requests[1].messages[1]["tool_calls"][0]["function"]["arguments"]
+    assert broken == '{"place": "'
+
+
+EARLIER = [
+    {"role": "assistant", "content": "a", "annotations": [], "refusal": None, "audio": None, "function_call": None},
+    {"role": "assistant", "content": None, "refusal": "I will not."},
+    {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]},
+    {"role": "assistant", "content": "{}", "parsed": {"a": 1}, "tool_calls": None},
+    {"role": "assistant", "content": None, "reasoning_content": "hm", "provider_specific_fields": None},
+    {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "a", "index": 0, "type": None, "custom": None, "function": {"name": "f", "arguments": "{"}},
+            {"id": "b", "function": {"name": "f", "arguments": "{}", "parsed_arguments": None}},
+        ],
+    },
+]
+
+
+@pytest.mark.parametrize("message", EARLIER)
+async def test_what_other_servers_answered_is_taken(client: httpx.AsyncClient, message: dict[str, Any]) -> None:
+    response = await client.post(PATH, json={"messages": [USER, message, USER]})
+    assert response.status_code == 200, response.text
