@@ -2,13 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, ClassVar
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel
+from tokenizers.models import BPE
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
+from unifiedserve.models.token_bytes import TokenBytes
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics
 
@@ -29,6 +35,15 @@ class ByteTokenizer:
     def decode(self, tokens: list[int]) -> str:
         return bytes(tokens).decode(errors="replace")
 
+    @cached_property
+    def backend_tokenizer(self) -> Tokenizer:
+        shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        hidden = [byte for byte in range(256) if byte not in shown]
+        letters = {byte: chr(byte) for byte in shown} | {byte: chr(0x100 + i) for i, byte in enumerate(hidden)}
+        backend = Tokenizer(BPE({letter: byte for byte, letter in letters.items()}, []))
+        backend.decoder = ByteLevel()
+        return backend
+
     def get_added_vocab(self) -> dict[str, int]:
         return {}
 
@@ -41,6 +56,7 @@ class RoleTemplate:
     special_ids: ClassVar[dict[str, int]] = {}
 
     text = TextEncoder(ByteTokenizer())
+    tokens = TokenBytes(ByteTokenizer())
 
     def encode(
         self,

@@ -93,7 +93,7 @@ async def test_logprobs(client: httpx.AsyncClient) -> None:
     assert [entry["token"] for entry in entries] == ["A", "B", "C", "D"]
     assert entries[0]["logprob"] == -0.5
     assert entries[0]["bytes"] == [65]
-    assert entries[0]["top_logprobs"][1] == {"token": "\ufffd", "logprob": -1.5, "bytes": None}
+    assert entries[0]["top_logprobs"][1] == {"token": "\ufffd", "logprob": -1.5, "bytes": [200]}
     chunks = await stream(client, question(logprobs=True))
     streamed = [c["choices"][0]["logprobs"] for c in chunks if c["choices"][0]["logprobs"]]
     assert [entry["token"] for logprobs in streamed for entry in logprobs["content"]] == ["A", "B", "C", "D"]

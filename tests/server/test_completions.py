@@ -56,7 +56,7 @@ async def test_logprobs_have_tokens_and_offsets(client: httpx.AsyncClient) -> No
     assert logprobs["tokens"] == ["A", "B", "C", "D"]
     assert logprobs["token_logprobs"] == [-0.5] * 4
     assert logprobs["text_offset"] == [0, 1, 2, 3]
-    assert logprobs["top_logprobs"][0] == {"A": -0.5, "\ufffd": -1.5}
+    assert logprobs["top_logprobs"][0] == {"A": -0.5, r"bytes:\xc8": -1.5}
 
 
 async def test_stream_echoes_then_goes_on(client: httpx.AsyncClient) -> None:
@@ -150,3 +150,18 @@ async def test_one_bad_prompt_ends_all() -> None:
         assert response.status_code == 400
         assert response.json()["error"]["message"] == "too long"
         assert engine.running == 0
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_offsets_of_parts_of_characters_are_the_characters(client: httpx.AsyncClient, whole: bool) -> None:
+    """The prompt's tokens are bytes; the answer's begin behind the prompt."""
+    body = {"prompt": "é😀xy", "logprobs": 1, "echo": True}
+    if whole:
+        chunks = (await complete(client, **body))["choices"]
+    else:
+        chunks = [chunk["choices"][0] for chunk in await stream_of(client, PATH, body)]
+    offsets = [offset for chunk in chunks for offset in chunk["logprobs"]["text_offset"]]
+    tokens = [token for chunk in chunks for token in chunk["logprobs"]["tokens"]]
+    assert offsets == [0, 0, 1, 1, 1, 1, 2, 3, 4, 5, 6, 7]
+    assert tokens[:2] == [r"bytes:\xc3", r"bytes:\xa9"]
+    assert len(set(tokens)) == len(tokens)

@@ -18,6 +18,7 @@ from unifiedserve.models.call_form import CallForm
 from unifiedserve.models.content_form import ContentForm
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
+from unifiedserve.models.token_bytes import TokenBytes
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 MARKERS = [chr(code) for code in range(0xFDD0, 0xFDF0)]  # Unicode noncharacters: never in text for interchange
@@ -42,6 +43,7 @@ class ChatTemplate:
     def __init__(self, model_dir: Path, override: str | None = None) -> None:
         self.tokenizer = load_tokenizer(model_dir)
         self.text = TextEncoder(self.tokenizer)
+        self.tokens = TokenBytes(self.tokenizer)
         self._model_dir = model_dir
         self.template = override or _processor_template(model_dir) or self.tokenizer.chat_template
         self.special_ids: dict[str, int] = {

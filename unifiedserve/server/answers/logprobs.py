@@ -1,11 +1,12 @@
 """Log probabilities as JSON has them, and lists of pieces of an answer in one."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
 from unifiedserve.messages.api import TokenLogprob
+from unifiedserve.models.token_bytes import TokenBytes
 
 T = TypeVar("T")
 
@@ -24,11 +25,11 @@ class PromptLogprob(msgspec.Struct):
 PromptLogprobs = list[dict[int, PromptLogprob] | None]
 
 
-def prompt_logprobs(entries: Sequence[TokenLogprob], tokenizer: Any, count: int | None = None) -> PromptLogprobs:
+def prompt_logprobs(entries: Sequence[TokenLogprob], tokens: TokenBytes, count: int | None = None) -> PromptLogprobs:
     """Return them with `count` of the likeliest tokens each; all that there are if it is None."""
 
     def described(token: int, logprob: float, rank: int) -> tuple[int, PromptLogprob]:
-        return token, PromptLogprob(finite(logprob), rank, tokenizer.decode([token]))
+        return token, PromptLogprob(finite(logprob), rank, tokens[token].text)
 
     described_entries: PromptLogprobs = []
     for entry in entries:
@@ -36,8 +37,13 @@ def prompt_logprobs(entries: Sequence[TokenLogprob], tokenizer: Any, count: int 
             described_entries.append(None)
             continue
         top = [described(token, logprob, rank) for rank, (token, logprob) in enumerate(entry.top[:count], 1)]
-        described_entries.append(dict([described(entry.token, entry.logprob, entry.rank), *top]))
+        described_entries.append(encoded(dict([described(entry.token, entry.logprob, entry.rank), *top])))
     return described_entries
+
+
+def encoded(value: T) -> T:
+    """Return a value as its JSON: the million candidates of an answer must not be encoded at once."""
+    return cast(T, msgspec.Raw(msgspec.json.encode(value)))
 
 
 def finite(logprob: float) -> float:

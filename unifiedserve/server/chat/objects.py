@@ -9,11 +9,11 @@ from unifiedserve.server.answers.tally import Usage
 
 
 class TopLogprob(msgspec.Struct):
-    """`bytes` is None where a token is only a part of a character."""
+    """`bytes` are what a token adds to the text: maybe a part of a character, nothing if it is special."""
 
     token: str
     logprob: float
-    bytes: list[int] | None
+    bytes: list[int]
 
 
 class LogprobEntry(TopLogprob):

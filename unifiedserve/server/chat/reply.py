@@ -1,13 +1,14 @@
 """The answers to a chat request as they grow, and the objects that carry them."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from unifiedserve.messages.api import Delta, TokenLogprob
-from unifiedserve.server.answers.logprobs import PromptLogprobs, finite, prompt_logprobs
+from unifiedserve.models.token_bytes import TokenBytes, TokenPiece
+from unifiedserve.server.answers.logprobs import PromptLogprobs, encoded, finite, prompt_logprobs
 from unifiedserve.server.answers.tally import Tally, Usage, identity
+from unifiedserve.server.answers.token_reader import TokenReader
 from unifiedserve.server.chat.answer import Answer
 from unifiedserve.server.chat.objects import (
     ChatCompletion,
@@ -24,13 +25,14 @@ from unifiedserve.server.chat.reading import Reading
 class Reply:
     """The answers to one request as they grow: usage so far, and the objects that carry them."""
 
-    def __init__(self, id: str, model: str, tokenizer: Any, reading: Reading, *, token_ids: bool) -> None:
+    def __init__(self, id: str, model: str, tokens: TokenBytes, reading: Reading, *, token_ids: bool) -> None:
         self._identity = identity(id, model)
-        self._tokenizer = tokenizer
+        self._tokens = tokens
         self._with_token_ids = token_ids
         self._prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
         self._tally = Tally(reading.answers)
         self._answers = [Answer(reading) for _ in range(reading.answers)]
+        self._readers = [TokenReader(tokens) for _ in range(reading.answers)]
 
     def opening(self) -> list[ChunkChoice]:
         """Return what a stream begins with: the roles."""
@@ -41,8 +43,10 @@ class Reply:
         self._tally.add(delta)
         answer = self._answers[delta.index]
         if delta.prompt_logprobs is not None and delta.index == 0:
-            self._prompt_logprobs = prompt_logprobs(delta.prompt_logprobs, self._tokenizer)
-        logprobs = None if delta.logprobs is None else Logprobs(self._entries(delta.logprobs))
+            self._prompt_logprobs = prompt_logprobs(delta.prompt_logprobs, self._tokens)
+        logprobs = (
+            None if delta.logprobs is None else Logprobs(list(_entries(self._readers[delta.index], delta.logprobs)))
+        )
         token_ids = delta.token_ids if self._with_token_ids else None
         choices = [ChunkChoice(delta.index, part) for part in answer.read(delta)]
         if not choices and delta.token_ids and (answer.plain or logprobs or token_ids):
@@ -71,15 +75,14 @@ class Reply:
             **self._identity, choices=choices, usage=self.usage(), prompt_logprobs=self._prompt_logprobs
         )
 
-    def _entries(self, logprobs: Iterable[TokenLogprob]) -> list[LogprobEntry]:
-        return [
-            LogprobEntry(
-                *self._token(entry.token, entry.logprob), [TopLogprob(*self._token(*top)) for top in entry.top]
-            )
-            for entry in logprobs
-            if entry.logprob is not None
-        ]
 
-    def _token(self, token: int, logprob: float) -> tuple[str, float, list[int] | None]:
-        text: str = self._tokenizer.decode([token])
-        return text, finite(logprob), None if "\ufffd" in text else list(text.encode())
+def _entries(reader: TokenReader, logprobs: Iterable[TokenLogprob]) -> Iterator[LogprobEntry]:
+    for entry in logprobs:
+        top = [TopLogprob(*_described(reader.at(token), logprob)) for token, logprob in entry.top]
+        piece, _ = reader.read(entry.token)
+        if entry.logprob is not None:
+            yield encoded(LogprobEntry(*_described(piece, entry.logprob), top))
+
+
+def _described(piece: TokenPiece, logprob: float) -> tuple[str, float, list[int]]:
+    return piece.text, finite(logprob), list(piece.bytes)

@@ -39,7 +39,7 @@ async def begin_chat(
     work.viewer = viewer_of(request, request.headers.get("x-viewer"))
     chat.messages.clear()  # media in base64 must not live as long as the answer
     how = await reading(work, tools, engine, streamed=bool(chat.stream))
-    reply = Reply(id, engine.model_name, engine.processor.tokenizer, how, token_ids=bool(chat.return_token_ids))
+    reply = Reply(id, engine.model_name, engine.processor.chat.tokens, how, token_ids=bool(chat.return_token_ids))
     return engine.generate(work), reply
 
 

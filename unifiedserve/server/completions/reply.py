@@ -1,18 +1,23 @@
 """The answers to a request to /v1/completions as they grow: OpenAI's text completion objects, whole or in chunks."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from unifiedserve.messages.api import Delta, TokenLogprob
-from unifiedserve.server.answers.logprobs import PromptLogprobs, finite, joined, prompt_logprobs
+from unifiedserve.models.token_bytes import TokenBytes, TokenPiece
+from unifiedserve.server.answers.logprobs import PromptLogprobs, encoded, finite, joined, prompt_logprobs
 from unifiedserve.server.answers.tally import Tally, Usage, identity
+from unifiedserve.server.answers.token_reader import TokenReader
 from unifiedserve.server.completions.request import CompletionRequest
 
 
 class TextLogprobs(msgspec.Struct):
-    """Lists with an entry a token; `text_offset` counts characters. There is no probability of a prompt's first one."""
+    """Lists with an entry a token; `text_offset` counts characters. There is no probability of a prompt's first one.
+
+    A part of a character is written as OpenAI does: `bytes:\\xc3`.
+    """
 
     text_offset: list[int]
     token_logprobs: list[float | None]
@@ -50,10 +55,10 @@ class TextReply:
     """
 
     def __init__(
-        self, asked: CompletionRequest, id: str, model: str, tokenizer: Any, echoes: Sequence[str], best_of: int
+        self, asked: CompletionRequest, id: str, model: str, tokens: TokenBytes, echoes: Sequence[str], best_of: int
     ) -> None:
         self._identity = identity(id, model)
-        self._tokenizer = tokenizer
+        self._tokens = tokens
         self._best_of = best_of
         self._shown = asked.n or 1
         self._logprobs = asked.logprobs
@@ -61,7 +66,7 @@ class TextReply:
         self._prompt_logprobs = asked.prompt_logprobs
         self._with_token_ids = bool(asked.return_token_ids)
         self._tally = Tally(best_of)
-        self._answers = [_Answer(echo) for echo in echoes for _ in range(best_of)]
+        self._answers = [_Answer(echo, tokens) for echo in echoes for _ in range(best_of)]
 
     def opening(self) -> list[TextChoice]:
         """Return nothing: nothing comes before the first delta."""
@@ -77,13 +82,13 @@ class TextReply:
         choice = TextChoice(
             delta.index,
             echo + delta.text,
-            None if self._logprobs is None else self._text_logprobs(answer, delta, self._logprobs),
+            None if self._logprobs is None else self._text_logprobs(answer.reader, delta, echo, self._logprobs),
             delta.finish_reason,
             delta.stop_reason,
             delta.token_ids if self._with_token_ids else None,
         )
         if self._prompt_logprobs is not None and delta.prompt_logprobs is not None:
-            choice.prompt_logprobs = prompt_logprobs(delta.prompt_logprobs, self._tokenizer, self._prompt_logprobs)
+            choice.prompt_logprobs = prompt_logprobs(delta.prompt_logprobs, self._tokens, self._prompt_logprobs)
         return [choice]
 
     def keep(self, choices: Sequence[TextChoice]) -> None:
@@ -107,35 +112,34 @@ class TextReply:
         choices = [answer.whole(index) for index, answer in enumerate(chosen)]
         return Completion(**self._identity, choices=choices, usage=self.usage())
 
-    def _text_logprobs(self, answer: "_Answer", delta: Delta, count: int) -> TextLogprobs:
+    def _text_logprobs(self, reader: TokenReader, delta: Delta, echo: str, count: int) -> TextLogprobs:
         logprobs = TextLogprobs([], [], [], [])
         if self._echoed:
-            self._append(logprobs, delta.prompt_logprobs or (), count, 0)
-        answer.offset = self._append(logprobs, delta.logprobs or (), count, answer.offset)
+            _append(logprobs, delta.prompt_logprobs or (), count, TokenReader(self._tokens, echo))
+        _append(logprobs, delta.logprobs or (), count, reader)
         return logprobs
 
-    def _append(self, logprobs: TextLogprobs, entries: Sequence[TokenLogprob], count: int, offset: int) -> int:
-        """Append entries whose first one begins at character `offset`; return the end of the last."""
-        for entry in entries:
-            text: str = self._tokenizer.decode([entry.token])
-            logprobs.text_offset.append(offset)
-            logprobs.tokens.append(text)
-            offset += len(text)
-            if entry.logprob is None:
-                logprobs.token_logprobs.append(None)
-                logprobs.top_logprobs.append(None)
-                continue
-            likeliest = reversed(entry.top[:count])
-            top = {self._tokenizer.decode([token]): finite(logprob) for token, logprob in likeliest}
-            logprobs.token_logprobs.append(finite(entry.logprob))
-            logprobs.top_logprobs.append({**top, text: finite(entry.logprob)})
-        return offset
+
+def _append(logprobs: TextLogprobs, entries: Sequence[TokenLogprob], count: int, reader: TokenReader) -> None:
+    for entry in entries:
+        top = {_written(reader.at(token)): finite(logprob) for token, logprob in reversed(entry.top[:count])}
+        piece, offset = reader.read(entry.token)
+        text, logprob = _written(piece), entry.logprob
+        logprobs.text_offset.append(offset)
+        logprobs.tokens.append(text)
+        logprobs.token_logprobs.append(None if logprob is None else finite(logprob))
+        logprobs.top_logprobs.append(None if logprob is None else encoded({**top, text: finite(logprob)}))
+
+
+def _written(piece: TokenPiece) -> str:
+    """Return a token as text that is no other token's."""
+    return f"bytes:{str(piece.bytes)[2:-1]}" if "\ufffd" in piece.text else piece.text
 
 
 class _Answer:
-    def __init__(self, echo: str) -> None:
+    def __init__(self, echo: str, tokens: TokenBytes) -> None:
         self.echo = echo  # until it is shown
-        self.offset = len(echo)
+        self.reader = TokenReader(tokens, begin=len(echo))
         self.choices: list[TextChoice] = []
         self.score = 0.0  # log-probability of all tokens
         self.tokens = 0

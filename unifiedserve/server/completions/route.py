@@ -17,13 +17,13 @@ from unifiedserve.server.requests.receive import TEXT_BYTES, received, request_i
 
 async def post_completions(services: Services, request: Request) -> Response:
     """Go on with some texts; raises RequestError."""
-    engine, tokenizer = services.engine, services.engine.processor.tokenizer
+    engine, processor = services.engine, services.engine.processor
     async with received(services, request, CompletionRequest, TEXT_BYTES) as asked:
         id = request_id(request, "cmpl-")
         work = await unless_disconnected(request.receive, text_requests(asked, id, engine))
     best_of = work[0].sampling.n
-    echoed = await asyncio.to_thread(echoes, asked, tokenizer)
-    reply = TextReply(asked, id, engine.model_name, tokenizer, echoed, best_of)
+    echoed = await asyncio.to_thread(echoes, asked, processor.tokenizer)
+    reply = TextReply(asked, id, engine.model_name, processor.chat.tokens, echoed, best_of)
     return await respond(request, asked, id, merged([engine.generate(one) for one in work], best_of), reply)
 
 
