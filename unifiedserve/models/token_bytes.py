@@ -85,7 +85,7 @@ def _rule(step: Mapping[str, Any]) -> _Rule | None:
 def _strips(step: Mapping[str, Any]) -> bool:
     if step["type"] == "Strip":
         return bool(step["start"])
-    return step["type"] == "Metaspace" and step.get("prepend_scheme", "always") != "never"
+    return bool(step["type"] == "Metaspace" and step.get("prepend_scheme") != "never")
 
 
 def _byte_level(written: str) -> bytes:

@@ -16,8 +16,15 @@ async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher, to
     """Return the engine's request, its media fetched; raise RequestError, before that if it can be."""
     sampling = _sampling(chat)
     wanted = _constraint(chat, tools)
+    refuse_unless(
+        chat.reasoning_effort in (None, "none"),
+        "reasoning_effort",
+        "`reasoning_effort` can only be 'none': the model thinks as long as it likes.",
+    )
     prompt = await conversation(chat, chat.messages, fetcher)
     request = engine_request(chat, id, sampling, wanted, **prompt)
+    if chat.reasoning_effort == "none":
+        request.template.setdefault("enable_thinking", False)
     if tools is not None:
         request.template["tools"] = tools.definitions
         request.special_text = tools.special_text

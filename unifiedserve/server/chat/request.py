@@ -40,6 +40,8 @@ class ChatRequest(GenerationOptions, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: LogprobCount | None = None
 
+    reasoning_effort: str | None = None
+
     tools: Annotated[list[Tool], Meta(max_length=128)] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None

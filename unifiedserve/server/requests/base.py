@@ -11,47 +11,62 @@ from unifiedserve.messages.sampling_params import INT_LIMIT
 PositiveInt = Annotated[int, Meta(ge=1, le=INT_LIMIT)]
 TokenId = Annotated[int, Meta(ge=0, le=INT_LIMIT)]
 
+
+class _Anything(frozenset[Any]):
+    """Holds all values: those of a hint that may be left unheeded."""
+
+    def __contains__(self, value: object) -> bool:
+        return True
+
+
 # Options of OpenAI's and vLLM's APIs that are not served, with the values at which they ask for nothing.
-_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+_ANYWHERE: dict[str, Collection[Any]] = {"cache_control": _Anything()}  # all prefixes are cached
+_UNSUPPORTED: dict[str, Collection[Any]] = {
+    **_ANYWHERE,
     "add_special_tokens": (None, False),
     "allowed_token_ids": (None,),
     "audio": (None,),
     "bad_words": (None, []),
     "continue_final_message": (None, False),
-    "documents": (None,),
+    "detokenize": (None, True),
+    "documents": (None, []),
+    "early_stopping": (None, False),
     "best_of": (None, 1),
     "echo": (None, False),
     "function_call": (None, "none"),
     "functions": (None, []),
     "guided_decoding_backend": (None,),
+    "include_reasoning": (None, True),
     "include_stop_str_in_output": (None, False),
     "length_penalty": (None, 1),
     "modalities": (None, ["text"]),
     "prediction": (None,),
-    "reasoning_effort": (None,),
+    "prompt_cache_retention": (None, "in_memory", "in-memory"),
+    "reasoning_effort": (None, "none"),
+    "return_tokens_as_token_ids": (None, False),
     "skip_special_tokens": (None, True),
     "spaces_between_special_tokens": (None, True),
     "store": (None, False),
     "suffix": (None, ""),
     "truncate_prompt_tokens": (None,),
     "use_beam_search": (None, False),
-    "verbosity": (None,),
+    "verbosity": (None, "medium"),
     "web_search_options": (None,),
 }
 
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """An object whose unknown fields are an error: a misspelt option must not be silently without effect."""
-
-
-class ModelRequest(Strict):
-    """A request to the model that is served, by its name if given.
+    """An object whose unknown fields are an error: a misspelt option must not be silently without effect.
 
     `unsupported` are options of OpenAI's and vLLM's APIs that are not served, with the values at which they ask for
     nothing: with these they are let pass.
     """
 
-    unsupported: ClassVar[Mapping[str, Collection[Any]]] = {}
+    unsupported: ClassVar[Mapping[str, Collection[Any]]] = _ANYWHERE
+
+
+class ModelRequest(Strict):
+    """A request to the model that is served, by its name if given."""
 
     model: str | None = None
 
@@ -71,4 +86,4 @@ class QueuedRequest(ModelRequest):
     metadata: dict[str, str] | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
-    service_tier: Literal["auto", "default"] | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority"] | None = None

@@ -15,10 +15,11 @@ from unifiedserve.messages.sampling_params import (
     Temperature,
     TokenCount,
     TopK,
-    TopP,
 )
 from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Strict, TokenId
 from unifiedserve.server.requests.formats import Choices, ResponseFormat, Schema, StructuredOutputs
+
+Share = Annotated[float, Meta(ge=0, le=1, description="0: the likeliest token alone")]
 
 
 class StreamOptions(Strict):
@@ -36,7 +37,7 @@ class GenerationOptions(QueuedRequest):
     max_tokens: PositiveInt | None = None
     min_tokens: TokenCount | None = None
     temperature: Temperature | None = None
-    top_p: TopP | None = None
+    top_p: Share | None = None
     top_k: TopK | None = None
     min_p: MinP | None = None
     n: ChoiceCount | None = None

@@ -1,11 +1,12 @@
 """Options of images and videos: the two places where clients may write them, and what comes of both."""
 
-from typing import Annotated, Protocol, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar
 
 from msgspec import Meta
 
 from unifiedserve.errors import RequestError
-from unifiedserve.messages.media import MediaKind, MediaOptions, PromptError
+from unifiedserve.messages.media import ALL_FRAMES, MediaKind, MediaOptions, PromptError
 from unifiedserve.messages.sampling_params import INT_LIMIT
 from unifiedserve.server.requests.base import PositiveInt, Strict
 
@@ -37,6 +38,17 @@ class PixelBounds(Strict):
 
 
 class ProcessorKwargs(Strict):
+    """What processors do in any case may be said, too."""
+
+    unsupported: ClassVar[Mapping[str, Collection[Any]]] = {
+        "do_convert_rgb": (None, True),
+        "do_normalize": (None, True),
+        "do_rescale": (None, True),
+        "do_resize": (None, True),
+        "do_sample_frames": (None, True),
+        "use_audio_in_video": (None, False),
+    }
+
     fps: PositiveFloat | None = None
     num_frames: FrameCount | None = None
     min_pixels: PositiveInt | None = None
@@ -60,9 +72,11 @@ def media_options(asked: MediaFields) -> dict[MediaKind, MediaOptions]:
         min_pixels=_either("min_pixels", _PROCESSOR, processing.min_pixels, "size", size.shortest_edge),
         max_pixels=_either("max_pixels", _PROCESSOR, processing.max_pixels, "size", size.longest_edge),
     )
+    fps = _either("fps", _VIDEO, reading.fps, _PROCESSOR, processing.fps)
+    num_frames = _either("num_frames", _VIDEO, reading.num_frames, _PROCESSOR, processing.num_frames)
     video = MediaOptions(
-        num_frames=_either("num_frames", _VIDEO, reading.num_frames, _PROCESSOR, processing.num_frames),
-        fps=_either("fps", _VIDEO, reading.fps, _PROCESSOR, processing.fps),
+        num_frames=None if fps is not None and num_frames == ALL_FRAMES else num_frames,
+        fps=fps,
         max_frames=reading.max_frames,
         min_pixels=image.min_pixels,
         max_pixels=image.max_pixels,

@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.requests.base import ModelRequest
-from unifiedserve.server.requests.unknown_nulls import without_unknown_nulls
+from unifiedserve.server.requests.idle_fields import without_idle_fields
 
 R = TypeVar("R", bound=ModelRequest)
 
@@ -29,7 +29,7 @@ _LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
 
 
 def parse(body: bytes | bytearray, struct: type[R]) -> R:
-    """Return the request that a body of JSON is, less the unsupported options that ask for nothing.
+    """Return the request that a body of JSON is, less the fields without effect that clients send along.
 
     Raises RequestError 400 for malformed JSON, for names that come twice in an object, and for fields that are unknown,
     missing or out of range.
@@ -42,7 +42,7 @@ def parse(body: bytes | bytearray, struct: type[R]) -> R:
         raise RequestError(f"The body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestError("The body must be a JSON object.", code="invalid_json")
-    converted: R = convert(_supported(value, struct), struct)
+    converted: R = convert(value, struct)
     return converted
 
 
@@ -54,7 +54,7 @@ def convert(value: Any, shape: Any, place: str = "") -> Any:
         except msgspec.ValidationError as error:
             if not _UNKNOWN.match(str(error)):
                 raise
-            return msgspec.convert(without_unknown_nulls(value, shape), shape)
+            return msgspec.convert(without_idle_fields(value, shape, place), shape)
     except msgspec.ValidationError as error:
         raise _explain(str(error), shape, place) from None
 
@@ -85,15 +85,6 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
         ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
         repeated = shortened(name)
         raise RequestError(f"`{repeated}` comes twice in an object.", param=repeated, code="invalid_json")
-
-
-def _supported(value: dict[str, Any], struct: type[ModelRequest]) -> dict[str, Any]:
-    """Return `value` less the unsupported options that ask for nothing; raise RequestError for one that does."""
-    names = struct.unsupported.keys() - set(struct.__struct_fields__)
-    for name in names & value.keys():
-        if value[name] not in struct.unsupported[name]:
-            raise RequestError(f"`{name}` is not supported by this server.", param=name, code="unsupported")
-    return {name: item for name, item in value.items() if name not in names}
 
 
 def _explain(message: str, shape: Any, place: str) -> RequestError:

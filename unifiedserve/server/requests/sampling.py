@@ -10,7 +10,7 @@ from unifiedserve.messages.sampling_params import ParamError, SamplingParams
 from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.requests.base import QueuedRequest
 from unifiedserve.server.requests.constraint import Constraint
-from unifiedserve.server.requests.generation import GenerationOptions
+from unifiedserve.server.requests.generation import GenerationOptions, StreamOptions
 
 _CONVERTED = {"max_tokens", "stop", "stop_token_ids", "logit_bias"}
 _SAME = set(SamplingParams.__struct_fields__) & set(GenerationOptions.__struct_fields__) - _CONVERTED
@@ -19,7 +19,7 @@ _SAME = set(SamplingParams.__struct_fields__) & set(GenerationOptions.__struct_f
 def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logprobs: int | None) -> SamplingParams:
     """Return the sampling parameters; raise RequestError 400 for values out of range or that contradict each other."""
     refuse_unless(
-        options.stream_options is None or bool(options.stream),
+        bool(options.stream) or not _wants(options.stream_options),
         "stream_options",
         "`stream_options` needs `stream`: true.",
     )
@@ -29,6 +29,8 @@ def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logpr
         "`prompt_logprobs` contradicts `stream`: chunks have no place for them.",
     )
     given = {name: value for name in _SAME if (value := getattr(options, name)) is not None}
+    if options.top_p == 0:
+        given |= {"top_p": 1.0, "temperature": 0.0}
     params = SamplingParams(
         **given,
         max_tokens=max_tokens,
@@ -42,6 +44,10 @@ def sampling_params(options: GenerationOptions, *, max_tokens: int | None, logpr
     except ParamError as error:
         raise RequestError(f"{error}.", param=error.param) from None
     return params
+
+
+def _wants(options: StreamOptions | None) -> bool:
+    return options is not None and any(msgspec.structs.astuple(options))
 
 
 def engine_request(

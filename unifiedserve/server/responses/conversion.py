@@ -33,7 +33,12 @@ from unifiedserve.server.responses.request import (
     TextOptions,
 )
 
-_PARAMS = {"messages": "input", "max_tokens": "max_output_tokens", "response_format": "text.format"}
+_PARAMS = {
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "reasoning_effort": "reasoning.effort",
+}
 
 
 def chat_request(asked: ResponsesRequest) -> ChatRequest:
@@ -51,6 +56,7 @@ def chat_request(asked: ResponsesRequest) -> ChatRequest:
         temperature=asked.temperature,
         top_p=asked.top_p,
         stream=asked.stream,
+        reasoning_effort=asked.reasoning.effort if asked.reasoning else None,
         response_format=_response_format(asked.text or TextOptions()),
         tools=[_tool(tool) for tool in asked.tools or ()],
         tool_choice=NamedTool(type="function", function=FunctionName(name=choice.name))

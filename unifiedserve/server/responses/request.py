@@ -5,10 +5,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
-from unifiedserve.messages.sampling_params import Temperature, TopP
+from unifiedserve.messages.sampling_params import Temperature
 from unifiedserve.server.chat.request import FunctionName
 from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Strict
 from unifiedserve.server.requests.formats import JsonObject, NamedSchema, PlainText
+from unifiedserve.server.requests.generation import Share
 from unifiedserve.server.requests.media_options import MediaIO, ProcessorKwargs
 
 
@@ -103,21 +104,39 @@ class SchemaFormat(NamedSchema, tag_field="type", tag="json_schema"):
 
 class TextOptions(Strict):
     format: PlainText | JsonObject | SchemaFormat | None = None
-    verbosity: None = None
+    verbosity: Literal["medium"] | None = None
 
 
+class Reasoning(Strict):
+    unsupported: ClassVar[Mapping[str, Collection[Any]]] = {"summary": (None,), "generate_summary": (None,)}
+
+    effort: str | None = None
+
+
+class ObfuscationOptions(Strict):
+    include_obfuscation: bool | None = None
+
+
+# What answers have in any case, or what only tools of OpenAI's would leave behind.
+Included = Literal[
+    "reasoning.encrypted_content",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "code_interpreter_call.outputs",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
 # Options of OpenAI's API that are not served, with the values at which they ask for nothing.
-_UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+_UNSUPPORTED: dict[str, Collection[Any]] = {
+    **Strict.unsupported,
     "background": (None, False),
     "conversation": (None,),
-    "include": (None, []),
     "max_tool_calls": (None,),
     "previous_response_id": (None,),
     "prompt": (None,),
-    "prompt_cache_retention": (None,),
-    "reasoning": (None, {}),
+    "prompt_cache_retention": (None, "in_memory", "in-memory"),
     "store": (None, False),
-    "stream_options": (None,),
     "top_logprobs": (None, 0),
     "truncation": (None, "disabled"),
 }
@@ -132,8 +151,11 @@ class ResponsesRequest(QueuedRequest, kw_only=True):
     instructions: str | None = None
     max_output_tokens: PositiveInt | None = None
     temperature: Temperature | None = None
-    top_p: TopP | None = None
+    top_p: Share | None = None
     stream: bool | None = False
+    stream_options: ObfuscationOptions | None = None
+    include: list[Included] | None = None
+    reasoning: Reasoning | None = None
     text: TextOptions | None = None
 
     tools: Annotated[list[FunctionTool], Meta(max_length=128)] | None = None
