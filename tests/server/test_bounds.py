@@ -9,6 +9,7 @@ from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.server.requests.generation import GenerationOptions
 
 CHECKED = set(SamplingParams.__struct_fields__) & set(GenerationOptions.__struct_fields__) - {
+    "top_p",  # 0 becomes temperature 0
     "max_tokens",  # in most requests at least 1: 0 needs `echo`
     "stop",
     "stop_token_ids",

@@ -104,8 +104,6 @@ async def test_a_request_carries_its_ids(client: httpx.AsyncClient, engine: Scri
     answer = await client.post("/v1/chat/completions", json=body, headers=headers)
     assert answer.json()["id"] == answer.headers["x-request-id"] == "chatcmpl-mine-1"
     assert (engine.requests[0].id, engine.requests[0].viewer) == ("chatcmpl-mine-1", "secret")
-    refused = await client.post("/v1/chat/completions", json=body, headers={"X-Request-Id": "a b"})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "X-Request-Id")
 
 
 async def test_shutting_down_does_not_wait_for_viewers(engine: ScriptedEngine) -> None:

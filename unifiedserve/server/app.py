@@ -18,10 +18,11 @@ from unifiedserve.server.access.hosts import Hosts
 from unifiedserve.server.access.keys import Keys
 from unifiedserve.server.access.limits import Limits
 from unifiedserve.server.access.log import RequestLog
+from unifiedserve.server.access.targets import Targets
 from unifiedserve.server.chat import route as chat
 from unifiedserve.server.completions import route as completions
 from unifiedserve.server.embeddings import route as embeddings
-from unifiedserve.server.endpoint import Endpoint, Services
+from unifiedserve.server.endpoint import Endpoint, Services, endpoint_routes
 from unifiedserve.server.errors import ERROR_HANDLERS
 from unifiedserve.server.events import route as events
 from unifiedserve.server.files import route as files
@@ -71,14 +72,15 @@ def _guard(config: EngineConfig, keys: Keys) -> list[Middleware]:
         keys=keys,
         limits=Limits(config.requests_per_minute, config.requests_at_once),
     )
+    outside = [Middleware(Targets), Middleware(RequestLog)]
     if not config.cors_origins:
-        return [Middleware(RequestLog), gate]
+        return [*outside, gate]
     allowed: dict[str, Any] = {name: ["*"] for name in ("allow_methods", "allow_headers", "expose_headers")}
-    return [Middleware(RequestLog), Middleware(CORSMiddleware, allow_origins=config.cors_origins, **allowed), gate]
+    return [*outside, Middleware(CORSMiddleware, allow_origins=config.cors_origins, **allowed), gate]
 
 
 def _routes(title: str, endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:
-    return [*(endpoint.route(services) for endpoint in endpoints), *description_routes(title, endpoints)]
+    return [*endpoint_routes(endpoints, services), *description_routes(title, endpoints)]
 
 
 def _starlette(

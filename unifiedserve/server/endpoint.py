@@ -1,6 +1,6 @@
 """Endpoints as data: one record says where an operation is served and how the OpenAPI document describes it."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,7 +29,10 @@ class Services(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """An operation at a path: the structs that it takes and gives, as a whole and as a stream of events."""
+    """An operation at a path: the structs that it takes and gives, as a whole and as a stream of events.
+
+    A parameter of the path is in braces; `{id:path}` may have slashes.
+    """
 
     method: str
     path: str
@@ -41,16 +44,31 @@ class Endpoint(NamedTuple):
     query: str | None = None  # the name of its parameter
     media_type: str = JSON
 
-    def route(self, services: Services) -> Route:
-        """Return the route that serves it."""
-        return exact_route(self.method, self.path, partial(self.handler, services))
+
+_Handler = Callable[[Request], Awaitable[Response]]
 
 
-def exact_route(method: str, path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
-    """Return a route of one method: Starlette would answer HEAD where there is GET, and run streams without end."""
-    route = Route(path, handler, methods=[method])
-    route.methods = {method}
-    return route
+def endpoint_routes(endpoints: Sequence[Endpoint], services: Services) -> Iterator[Route]:
+    """Yield a route a path: it tells whoever uses a wrong method which ones there are."""
+    handlers: dict[str, dict[str, _Handler]] = {}
+    for endpoint in endpoints:
+        handlers.setdefault(endpoint.path, {})[endpoint.method] = partial(endpoint.handler, services)
+    for path, by_method in handlers.items():
+        yield _route(path, by_method)
+
+
+def get_route(path: str, handler: _Handler) -> Route:
+    """Return a route of GET and HEAD."""
+    return _route(path, {"GET": handler})
+
+
+def _route(path: str, by_method: Mapping[str, _Handler]) -> Route:
+    """Return a route; HEAD is answered as GET, of which the connection sends no body."""
+
+    async def handle(request: Request) -> Response:
+        return await by_method["GET" if request.method == "HEAD" else request.method](request)
+
+    return Route(path, handle, methods=list(by_method))
 
 
 def json_response(value: Any, status: int = 200) -> Response:

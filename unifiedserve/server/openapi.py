@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from unifiedserve import __version__
-from unifiedserve.server.endpoint import EVENTS, JSON, Endpoint, exact_route, json_response
+from unifiedserve.server.endpoint import EVENTS, JSON, Endpoint, get_route, json_response
 from unifiedserve.server.errors import ErrorBody
 
 _SCHEMA = "#/components/schemas/{name}"
@@ -41,14 +41,14 @@ def description_routes(title: str, endpoints: Sequence[Endpoint]) -> list[Route]
     async def get_docs(request: Request) -> Response:
         return HTMLResponse(_PAGE)
 
-    return [exact_route("GET", "/openapi.json", get_document), exact_route("GET", "/docs", get_docs)]
+    return [get_route("/openapi.json", get_document), get_route("/docs", get_docs)]
 
 
 def openapi(title: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """Return the OpenAPI document of these endpoints, with the schemas of the structs that they parse and send."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+        paths.setdefault(_shown(endpoint.path), {})[endpoint.method.lower()] = _operation(endpoint)
     structs = {ErrorBody, *(struct for each in endpoints for struct in (each.body, each.answer, each.event) if struct)}
     _, schemas = msgspec.json.schema_components(structs, ref_template=_SCHEMA)
     return {
@@ -64,7 +64,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.event is not None:
         content[EVENTS] = {"itemSchema": _event_schema(endpoint.event)}
     failure = {JSON: _content(ErrorBody)}
-    place = re.sub(r"\W", "_", endpoint.path)
+    place = re.sub(r"\W", "_", _shown(endpoint.path))
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
         "operationId": f"{endpoint.handler.__name__}{place}_{endpoint.method.lower()}",
@@ -81,8 +81,12 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     return operation
 
 
+def _shown(path: str) -> str:
+    return path.replace(":path}", "}")
+
+
 def _parameters(endpoint: Endpoint) -> Iterable[dict[str, Any]]:
-    for name in re.findall(r"{(\w+)}", endpoint.path):
+    for name in re.findall(r"{(\w+)}", _shown(endpoint.path)):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
     if endpoint.query is not None:
         yield {"name": endpoint.query, "in": "query", "required": False, "schema": {"type": ["string", "null"]}}

@@ -14,7 +14,7 @@ from unifiedserve.config import MIB
 from unifiedserve.messages.media import MediaKind
 from unifiedserve.samples import FOLDER as SAMPLES
 from unifiedserve.samples import sample_questions
-from unifiedserve.server.endpoint import exact_route, json_response
+from unifiedserve.server.endpoint import get_route, json_response
 from unifiedserve.server.protocol import ServingEngine
 
 _FOLDER = Path(__file__).parent / "playground"
@@ -72,8 +72,8 @@ def page_routes(engine: ServingEngine, compared: str) -> list[BaseRoute]:
         return json_response(PageSettings(engine.model_name, engine.max_model_len, limit, compared, samples))
 
     return [
-        exact_route("GET", "/", get_page),
-        exact_route("GET", "/playground/settings", get_settings),
+        get_route("/", get_page),
+        get_route("/playground/settings", get_settings),
         Mount("/playground/samples", _Files(directory=SAMPLES)),
         Mount("/playground", _Files(directory=_FOLDER)),
     ]

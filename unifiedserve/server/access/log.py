@@ -73,13 +73,14 @@ class _Answer:
 
 
 def _take_id(scope: Scope, given: bytes | None) -> str:
-    """Return the client's X-Request-Id; a new one if there is none, which becomes that header, or an odd one."""
-    if given is None:
-        id = uuid.uuid4().hex
-        scope["headers"] = [*scope["headers"], (_HEADER, id.encode())]
-        return id
-    text = given.decode("latin-1")
-    return text if is_request_id(text) else uuid.uuid4().hex  # where an odd one is used, it is refused
+    """Return the client's X-Request-Id; a new one, which becomes that header, if there is none or an odd one."""
+    text = (given or b"").decode("latin-1")
+    if is_request_id(text):
+        return text
+    id = uuid.uuid4().hex
+    others = [(name, value) for name, value in scope["headers"] if name != _HEADER]
+    scope["headers"] = [*others, (_HEADER, id.encode())]
+    return id
 
 
 def _write(scope: Scope, answer: _Answer, seconds: float) -> None:

@@ -51,14 +51,15 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await unless_disconnected(receive, self._send(send))
+            await unless_disconnected(receive, self._send(send, headers_only=scope["method"] == "HEAD"))
         except (ClientGoneError, OSError):
             _log.info("client left a stream")
         finally:
             await self._source.aclose()
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, send: Send, *, headers_only: bool) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for data in self._events:
-            await send({"type": "http.response.body", "body": data, "more_body": True})
+        if not headers_only:
+            async for data in self._events:
+                await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,1 +1,1 @@
-"""POST /v1/files and DELETE /v1/files/{id}."""
+"""POST /v1/files, GET and DELETE /v1/files/{id}."""

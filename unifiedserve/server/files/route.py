@@ -1,4 +1,4 @@
-"""POST /v1/files and DELETE /v1/files/{id}."""
+"""POST /v1/files, GET and DELETE /v1/files/{id}."""
 
 from typing import Literal
 
@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.endpoint import Endpoint, Services, json_response
-from unifiedserve.server.files.upload import FileObject, upload
+from unifiedserve.server.files.upload import FileObject, file_object, upload
 from unifiedserve.server.requests.receive import check_origin
 
 
@@ -23,6 +23,12 @@ async def post_file(services: Services, request: Request) -> Response:
     check_origin(services, request)
     with services.files.uploading():
         return json_response(await upload(request, services.files, services.bodies, caller_of(request)))
+
+
+async def get_file(services: Services, request: Request) -> Response:
+    """Describe an uploaded file; raises RequestError 404 if there is none."""
+    id: str = request.path_params["id"]
+    return json_response(file_object(id, services.files.facts(id, caller_of(request))))
 
 
 async def delete_file(services: Services, request: Request) -> Response:
@@ -40,5 +46,6 @@ ENDPOINTS = [
         post_file,
         answer=FileObject,
     ),
+    Endpoint("GET", "/v1/files/{id}", "What is known of an uploaded file", get_file, answer=FileObject),
     Endpoint("DELETE", "/v1/files/{id}", "Forget an uploaded file", delete_file, answer=FileDeleted),
 ]

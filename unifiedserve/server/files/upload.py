@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.access.caller import Caller
-from unifiedserve.server.media.file_store import FileStore
+from unifiedserve.server.media.file_store import FileFacts, FileStore
 from unifiedserve.server.requests.body import Bodies, announced_length
 
 _MOST_FIELDS = 8
@@ -44,13 +44,13 @@ async def upload(request: Request, files: FileStore, bodies: Bodies, caller: Cal
     if not file.size:
         await form.close()
         raise RequestError(f"The file {file.filename or ''} is empty.", param="file")
-    return FileObject(
-        id=files.keep(file.file, file.size, caller),
-        bytes=file.size,
-        created_at=int(time.time()),
-        filename=file.filename or "",
-        purpose=purpose,
-    )
+    facts = FileFacts(file.size, file.filename or "", purpose, int(time.time()))
+    return file_object(files.keep(file.file, facts, caller), facts)
+
+
+def file_object(id: str, facts: FileFacts) -> FileObject:
+    """Return the description of a file."""
+    return FileObject(id=id, bytes=facts.size, created_at=facts.created, filename=facts.name, purpose=facts.purpose)
 
 
 async def _parse(request: Request, max_bytes: int, bodies: Bodies) -> FormData:

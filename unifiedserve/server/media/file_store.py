@@ -22,8 +22,17 @@ _MOST_UPLOADS = 16  # at once
 _RETRY_SECONDS = 5
 
 
-class _Kept(NamedTuple):
+class FileFacts(NamedTuple):
+    """What is known of a file beside its bytes: its size, names, and when it came, in seconds since 1970."""
+
     size: int
+    name: str = ""
+    purpose: str = ""
+    created: int = 0
+
+
+class _Kept(NamedTuple):
+    facts: FileFacts
     file: BinaryIO
     lock: threading.Lock
     caller: Caller
@@ -53,12 +62,12 @@ class FileStore:
         finally:
             self._uploads -= 1
 
-    def keep(self, file: BinaryIO, size: int, caller: Caller = NOBODY) -> str:
-        """Take over a file of so many bytes; returns its id."""
-        while len(self._files) == _MOST_FILES or self._bytes + size > _KEPT * self.max_bytes:
+    def keep(self, file: BinaryIO, facts: FileFacts, caller: Caller = NOBODY) -> str:
+        """Take over a file; returns its id."""
+        while len(self._files) == _MOST_FILES or self._bytes + facts.size > _KEPT * self.max_bytes:
             self._make_room()
         id = f"{FILE_ID}{secrets.token_hex(16)}"
-        self._files[id] = _Kept(size, file, threading.Lock(), caller)
+        self._files[id] = _Kept(facts, file, threading.Lock(), caller)
         return id
 
     async def read(self, id: str, caller: Caller = NOBODY) -> bytes:
@@ -69,6 +78,10 @@ class FileStore:
         if data is None:
             raise _no_file(id)
         return data
+
+    def facts(self, id: str, caller: Caller = NOBODY) -> FileFacts:
+        """Return what is known of a file; raises RequestError 404 as `read` does."""
+        return self._find(id, caller).facts
 
     def delete(self, id: str, caller: Caller = NOBODY) -> None:
         """Close and forget a file; raises RequestError 404 as `read` does."""
@@ -84,7 +97,7 @@ class FileStore:
 
     @property
     def _bytes(self) -> int:
-        return sum(kept.size for kept in self._files.values())
+        return sum(kept.facts.size for kept in self._files.values())
 
     def _find(self, id: str, caller: Caller) -> _Kept:
         kept = self._files.get(id)
@@ -96,7 +109,7 @@ class FileStore:
         """Close the file that was not used for longest, of the caller whose files take most."""
         held = Counter[Caller]()
         for kept in self._files.values():
-            held[kept.caller] += kept.size
+            held[kept.caller] += kept.facts.size
         ((most, _),) = held.most_common(1)
         id = next(id for id, kept in self._files.items() if kept.caller == most)
         _close(self._files.pop(id))

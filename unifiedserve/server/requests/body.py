@@ -7,6 +7,7 @@ from starlette.requests import Request
 
 from unifiedserve.config import MIB
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.requests.encoding import decoded
 
 _PATIENCE = 10.0  # seconds in which a body may stall
 _LEAST_RATE = 1 << 16  # bytes a second, on average, after that
@@ -26,7 +27,7 @@ class Bodies:
         """Yield the body as it comes; raise RequestError 408 if it takes too long, or is too slow."""
         loop = asyncio.get_running_loop()
         begin, received = loop.time(), 0
-        stream = request.stream()
+        stream = _decoded(request)
         while True:
             patience = self._patience(received)
             try:
@@ -59,7 +60,7 @@ class Bodies:
         begin, patience = asyncio.get_running_loop().time(), self._patience(0)
         try:
             async with asyncio.timeout_at(begin + patience) as end:
-                async for piece in request.stream():
+                async for piece in _decoded(request):
                     held.take(piece)
                     if len(held.data) > limit:
                         raise too_large(limit)
@@ -113,6 +114,10 @@ class HeldBody:
         self.data = bytearray()
         self._bodies.count(-self._counted)
         self._counted = 0
+
+
+def _decoded(request: Request) -> AsyncGenerator[bytes]:
+    return decoded(request.stream(), request.headers.get("content-encoding", ""))
 
 
 def announced_length(request: Request) -> int:

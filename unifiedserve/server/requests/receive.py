@@ -44,7 +44,8 @@ async def received(
     body = await services.bodies.read(request, limit)
     try:
         asked = await _parsed(body, struct)
-        _check_model(asked, services.engine.model_name)
+        if asked.model is not None:
+            check_model_name(asked.model, services.engine.model_name)
         yield asked
     finally:
         body.close()
@@ -57,10 +58,11 @@ async def _parsed(body: HeldBody, struct: type[R]) -> R:
     return await asyncio.get_running_loop().run_in_executor(_LARGE_BODIES, parse, body.data, struct)
 
 
-def _check_model(asked: ModelRequest, served: str) -> None:
-    if asked.model is not None and asked.model != served:
+def check_model_name(asked: str, served: str) -> None:
+    """Raise RequestError 404 for another model than the one that is served."""
+    if asked != served:
         raise RequestError(
-            f"The model `{shortened(asked.model)}` does not exist; this server has `{served}`.",
+            f"The model `{shortened(asked)}` does not exist; this server has `{served}`.",
             ErrorKind.NOT_FOUND,
             param="model",
             code="model_not_found",
@@ -73,11 +75,9 @@ def is_request_id(text: str) -> bool:
 
 
 def request_id(request: Request, prefix: str) -> str:
-    """Return the client's X-Request-Id, or a new one, behind `prefix`; raise RequestError 400 for one that is odd."""
-    id = request.headers.get("x-request-id") or uuid.uuid4().hex
-    if not is_request_id(id):
-        raise RequestError("X-Request-Id must be 1 to 128 letters, digits, '.', '_', ':' or '-'.", param="X-Request-Id")
-    return prefix + id
+    """Return the client's X-Request-Id behind `prefix`; a new one if there is none, or an odd one."""
+    id = request.headers.get("x-request-id", "")
+    return prefix + (id if is_request_id(id) else uuid.uuid4().hex)
 
 
 def viewer_of(request: Request, name: str | None) -> str | None:

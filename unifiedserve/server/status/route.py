@@ -1,5 +1,8 @@
 """What is served, whether it is well, and what it did: models, health, metrics, version, trace."""
 
+from typing import Literal
+
+import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.requests import Request
 from starlette.responses import Response
@@ -7,18 +10,30 @@ from starlette.responses import Response
 from unifiedserve import __version__
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.endpoint import Endpoint, Services, json_response
+from unifiedserve.server.requests.receive import check_model_name
+
+
+class Model(msgspec.Struct, kw_only=True):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "unifiedserve"
+    max_model_len: int
 
 
 async def get_models(services: Services, request: Request) -> Response:
     """Return the list of the only model."""
-    model = {
-        "id": services.engine.model_name,
-        "object": "model",
-        "created": services.started,
-        "owned_by": "unifiedserve",
-        "max_model_len": services.engine.max_model_len,
-    }
-    return json_response({"object": "list", "data": [model]})
+    return json_response({"object": "list", "data": [_model(services)]})
+
+
+async def get_model(services: Services, request: Request) -> Response:
+    """Return the model of this name; raises RequestError 404."""
+    check_model_name(request.path_params["id"], services.engine.model_name)
+    return json_response(_model(services))
+
+
+def _model(services: Services) -> Model:
+    return Model(id=services.engine.model_name, created=services.started, max_model_len=services.engine.max_model_len)
 
 
 async def get_health(services: Services, request: Request) -> Response:
@@ -52,6 +67,7 @@ async def get_trace(services: Services, request: Request) -> Response:
 
 ENDPOINTS = [
     Endpoint("GET", "/v1/models", "The model that is served", get_models),
+    Endpoint("GET", "/v1/models/{id:path}", "The model of this name", get_model, answer=Model),
     Endpoint("GET", "/health", "200 if all workers live, else 503", get_health),
     Endpoint("GET", "/ready", "200 if requests are taken now, else 429 or 503", get_ready),
     Endpoint("GET", "/metrics", "Metrics in Prometheus' text format", get_metrics, media_type="text/plain"),
