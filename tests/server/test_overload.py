@@ -12,7 +12,7 @@ from scripted_app import connected, listening, question
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
-from unifiedserve.server import connections
+from unifiedserve.server import connections, parting
 from unifiedserve.server.media import file_store
 from unifiedserve.server.requests import body, parse
 
@@ -97,7 +97,7 @@ async def test_large_bodies_together_are_bounded_and_small_ones_pass(monkeypatch
 
 
 async def test_an_endless_body_is_cut_off(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_LINGER_SECONDS", 0.1)
+    monkeypatch.setattr(parting, "_MOST_BYTES", 32 * MIB)
     reader, writer = await asyncio.open_connection(*address(url))
     status = asyncio.ensure_future(reader.readuntil(b"\r\n"))
     writer.write(HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked") % PATH.encode())

@@ -2,15 +2,15 @@
 
 import asyncio
 import resource
-from typing import Any
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from unifiedserve.server.parting import PartingTransport, Rest
 from unifiedserve.server.turns import Turns
 
 _HEAD_SECONDS = 15.0  # for a request's head to come, from the connection or the head's first byte on
-_LINGER_SECONDS = 3.0  # for the rest of a body that was not wanted, so that the client reads why
 _UNREAD_SECONDS = 60.0  # in which a client must read something of its answer
 _BEGIN_A_TURN = 4  # requests in a turn of the event loop; each keeps the others from it for about a millisecond
 _MOST = 4096
@@ -58,9 +58,13 @@ class Connection(H11Protocol):
         self._connections = connections
         self._timer: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._socket: asyncio.Transport | None = None
+        self._rest: Rest | None = None
+        self._parting = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._socket = transport
+        super().connection_made(cast(asyncio.Transport, PartingTransport(transport, self._part)))
         self._connections.add(self)
         self._close_after(_HEAD_SECONDS)
 
@@ -68,10 +72,17 @@ class Connection(H11Protocol):
         self._connections.remove(self)
         self._stop_timer()
         self._stop_unread()
+        self._stop_rest()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._rest is not None:
+            self._rest.count(len(data))
+        if self._parting:
+            return
         super().data_received(data)
+        if self._serving or not self._sending_still:
+            self._stop_rest()
         if self._serving:
             self._connections.serves(self)
             self._stop_timer()
@@ -82,8 +93,8 @@ class Connection(H11Protocol):
         super().on_response_complete()
         if not self._serving:
             self._connections.waits(self)
-            if self.conn.their_state is h11.SEND_BODY:
-                self._close_after(_LINGER_SECONDS)
+            if self._sending_still:
+                self._begin_rest()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -96,15 +107,43 @@ class Connection(H11Protocol):
     def drop(self) -> None:
         """Close it: it has no request."""
         self._connections.remove(self)
-        self.transport.close()
+        self._close()
 
     @property
     def _serving(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
+    @property
+    def _sending_still(self) -> bool:
+        """Whether the client has not sent all of a request."""
+        return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    def _part(self) -> bool:
+        """Throw the rest of an answered request away before closing; return whether there is one."""
+        if self._serving or not self._sending_still:
+            return False
+        self._parting = True
+        self._stop_timer()
+        self.flow.resume_reading()
+        self._begin_rest()
+        return True
+
+    def _begin_rest(self) -> None:
+        if self._rest is None:
+            self._rest = Rest(self.loop, self._close)
+
+    def _stop_rest(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+
+    def _close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
     def _close_after(self, seconds: float) -> None:
         self._stop_timer()
-        self._timer = self.loop.call_later(seconds, self.transport.close)
+        self._timer = self.loop.call_later(seconds, self._close)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
