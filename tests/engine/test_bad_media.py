@@ -18,6 +18,13 @@ def part(kind: str, data: bytes) -> dict[str, Any]:
     return {"type": f"{kind}_url", f"{kind}_url": {"url": data_url(f"{kind}/x", data)}}
 
 
+def noise(image_format: str) -> bytes:
+    """An image that takes many bytes for its size, cut off in the middle."""
+    file = io.BytesIO()
+    Image.frombytes("RGB", (64, 64), random.Random(0).randbytes(64 * 64 * 3)).save(file, image_format)
+    return file.getvalue()[: file.tell() // 2]
+
+
 def wide_image() -> bytes:
     file = io.BytesIO()
     Image.new("L", (100_000, 4)).save(file, "PNG")
@@ -33,6 +40,8 @@ def ask(daemon: Daemon, *parts: dict[str, Any]) -> Any:
 def check_refused(daemon: Daemon, *parts: dict[str, Any]) -> str:
     with pytest.raises(openai.BadRequestError) as caught:
         ask(daemon, *parts, text_part("What is this?"))
+    kind = parts[0]["type"]
+    assert caught.value.param == f"messages[0].content[0].{kind}.url"
     message = caught.value.body["message"]  # type: ignore[index]
     assert message
     assert "internal error" not in message
@@ -55,8 +64,11 @@ def answered_or_refused(daemon: Daemon, medium: dict[str, Any]) -> str | None:
         ("video", b"\0" * 4096, "video 1"),
         ("image", b"this is a text file, not an image", "image 1"),
         ("image", wide_image(), "image 1"),
+        ("image", noise("PNG"), "image 1"),
+        ("image", noise("JPEG"), "image 1"),
+        ("image", noise("WEBP"), "image 1"),
     ],
-    ids=["text as video", "zeros as video", "text as image", "wide image"],
+    ids=["text as video", "zeros as video", "text as image", "wide image", "half a PNG", "half a JPEG", "half a WEBP"],
 )
 def test_bytes_that_are_no_usable_medium(daemon: Daemon, kind: str, data: bytes, reason: str) -> None:
     assert reason in check_refused(daemon, part(kind, data))

@@ -7,12 +7,15 @@ from random import Random
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scripted import ScriptedEngine
 from scripted_app import connected, question
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.media import MediaOptions
+from unifiedserve.server.media import base64_text
 from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.media.file_store import FileStore
 
@@ -38,6 +41,24 @@ async def test_data_url(head: str) -> None:
     assert (media.kind, media.data, media.path) == ("video", data, None)
 
 
+@given(data=st.binary(min_size=1, max_size=200), width=st.integers(1, 80), sizes=st.sampled_from([5, 64, 1 << 20]))
+def test_base64_as_people_make_it(data: bytes, width: int, sizes: int) -> None:
+    """With line breaks, without padding, in the alphabet of URLs, cut into pieces of any size."""
+    plain = base64.b64encode(data).decode()
+    lines = "\r\n".join(plain[i : i + width] for i in range(0, len(plain), width))
+    urls = base64.urlsafe_b64encode(data).decode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base64_text, "_PIECE", sizes)
+        for text in (plain, plain.rstrip("="), lines, f" {lines}\n", urls, urls.rstrip("=")):
+            assert base64_text.decoded_bytes(text, 1000) == data
+
+
+async def test_line_breaks_do_not_count_as_data() -> None:
+    lines = base64.encodebytes(bytes(1 << 20)).decode()
+    media = await fetcher(max_media_mib=1).fetch("image", f"\ndata:image/png;base64,{lines}\n", OPTIONS)
+    assert media.data == bytes(1 << 20)
+
+
 async def test_percent_encoded_data_url() -> None:
     media = await fetcher().fetch("image", "data:image/png;base64,%2B%2F8%3D", OPTIONS)
     assert media.data == b"\xfb\xff"
@@ -50,7 +71,9 @@ async def test_percent_encoded_data_url() -> None:
         ("data:video/mp4,plain", "form"),
         ("data:video/mp4;base64,", "empty"),
         ("data:video/mp4;base64,@@@", "base64"),
-        ("data:video/mp4;base64,AAA", "base64"),
+        ("data:video/mp4;base64,AAAAA", "base64"),
+        ("data:video/mp4;base64,AA==AAAA", "base64"),
+        ("data:video/mp4;base64, \n=\n", "empty"),
         ("data:video/mp4;base64,é", "base64"),
         ("data:image/png;base64,AAAA", "image/png"),
         ("", "begin with"),
@@ -140,5 +163,5 @@ async def test_media_keep_their_order(client: httpx.AsyncClient, engine: Scripte
 
 @pytest.mark.parametrize("payload", ["QQ==QUJD", "QUI=QUJD", "QUJDQQ==QUJD"])
 async def test_padding_within_the_data_is_refused(payload: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unifiedserve.server.media.fetcher._PIECE", 4)
+    monkeypatch.setattr("unifiedserve.server.media.base64_text._PIECE", 4)
     assert "base64" in await refused(f"data:image/png;base64,{payload}", "image")

@@ -11,9 +11,10 @@ FinishReason = Literal["stop", "length"]
 
 
 class MediaInput(msgspec.Struct, kw_only=True):
-    """One image or video of a request: its bytes, or the path of a local file."""
+    """One image or video of a request: its bytes, or the path of a local file; `param` is where the client named it."""
 
     kind: Literal["image", "video"]
+    param: str = "messages"
     data: bytes | None = None
     path: str | None = None
     options: MediaOptions = msgspec.field(default_factory=MediaOptions)

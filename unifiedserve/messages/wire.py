@@ -84,11 +84,13 @@ class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
 class MediaSource(msgspec.Struct, kw_only=True):
     """Where the vision stage finds the bytes: an arena (the first `size` bytes) or a file.
 
+    Errors call it `name`, and the client named it in the field `param`.
     Of the plan's units `units` are wanted, ascending (None: all); its first one is number `first_unit` of the request.
     """
 
     plan: MediaPlan
     name: str
+    param: str = "messages"
     first_unit: int = 0
     units: list[int] | None = None
     arena: str | None = None
@@ -304,11 +306,12 @@ class Stale(msgspec.Struct, tag=True):
 
 
 class Failed(msgspec.Struct, tag=True):
-    """The request cannot go on."""
+    """The request cannot go on; `param` is its field at fault, if there is one."""
 
     uid: int
     message: str
     kind: ErrorKind
+    param: str | None = None
 
 
 class Drained(msgspec.Struct, tag=True):

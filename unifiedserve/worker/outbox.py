@@ -62,10 +62,10 @@ class Outbox:
         """Send to the engine."""
         self._put(ENGINE_INBOX, message)
 
-    def fail(self, uids: Iterable[int], message: str, kind: ErrorKind) -> None:
+    def fail(self, uids: Iterable[int], message: str, kind: ErrorKind, param: str | None = None) -> None:
         """Tell the engine that these requests cannot go on."""
         for uid in uids:
-            self.to_engine(Failed(uid, message, kind))
+            self.to_engine(Failed(uid, message, kind, param))
 
     def pass_on(self, abort: Abort) -> None:
         """Send a request's abort to the next stage, behind all that went there for it; after the last tell the engine.

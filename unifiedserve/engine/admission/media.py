@@ -55,9 +55,9 @@ def _inspect(name: str, media: MediaInput, max_image_pixels: int) -> MediaInfo:
             return _video_info(source)
         return ImageSize(*image_size(source, max_image_pixels))
     except flashcodec.LimitError as error:
-        raise RequestError(f"{name}: {error} (see --max-image-megapixels)", param="messages") from error
+        raise RequestError(f"{name}: {error} (see --max-image-megapixels)", param=media.param) from error
     except flashcodec.DecodeError as error:
-        raise RequestError(f"{name}: {error}", param="messages") from error
+        raise RequestError(f"{name}: {error}", param=media.param) from error
 
 
 def _plan(processor: Processor, name: str, media: MediaInput, info: MediaInfo) -> MediaPlan:
@@ -66,7 +66,7 @@ def _plan(processor: Processor, name: str, media: MediaInput, info: MediaInfo) -
             return processor.plan_video(info, media.options)
         return processor.plan_image(*info, media.options)
     except PromptError as error:
-        raise RequestError(f"{name}: {error}", param=error.param or "messages") from error
+        raise RequestError(f"{name}: {error}", param=error.param or media.param) from error
 
 
 def _video_info(source: bytes | Path) -> VideoInfo:

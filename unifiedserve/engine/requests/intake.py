@@ -83,7 +83,8 @@ class Intake:
         request, prompt = active.planned.request, active.planned.prompt
         for i, plan in zip(prompt.order, prompt.media, strict=True):
             medium = request.media[i]
-            source = MediaSource(plan=plan, name=media_name(i, medium), path=medium.path, first_unit=first_unit)
+            source = MediaSource(plan=plan, name=media_name(i, medium), param=medium.param, path=medium.path)
+            source.first_unit = first_unit
             first_unit += plan.units
             if medium.data is not None:
                 arena = Arena.create(self._arena_name(f"media-{number}-{i}"), len(medium.data))

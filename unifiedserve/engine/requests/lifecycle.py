@@ -44,9 +44,9 @@ class Lifecycle:
         if not active.attempts:
             self._table.release(active)
 
-    def fail(self, active: ActiveRequest, message: str, kind: ErrorKind) -> None:
+    def fail(self, active: ActiveRequest, message: str, kind: ErrorKind, param: str | None = None) -> None:
         """End one request with an error."""
-        active.tell_error(message, kind)
+        active.tell_error(message, kind, param)
         self.end(active)
 
     def set_alarm(self, active: ActiveRequest, deadline: float | None) -> asyncio.TimerHandle | None:

@@ -77,9 +77,9 @@ class ActiveRequest:
         elif self.prompt_logprobs is not None:
             self.prompt_logprobs[told.start : told.start + len(told.tokens)] = told.tokens
 
-    def tell_error(self, message: str, kind: ErrorKind) -> None:
-        """End what the client reads with an error."""
-        self.outputs.put_nowait(RequestError(message, kind))
+    def tell_error(self, message: str, kind: ErrorKind, param: str | None = None) -> None:
+        """End what the client reads with an error; `param` is the field of its request at fault."""
+        self.outputs.put_nowait(RequestError(message, kind, param=param))
 
     def close(self) -> None:
         """Remove the media from shared memory."""

@@ -85,7 +85,7 @@ class WorkerMessages:
 
     def _failed(self, message: Failed) -> None:
         if active := self._table.serving(message.uid):
-            self._lifecycle.fail(active, message.message, message.kind)
+            self._lifecycle.fail(active, message.message, message.kind, message.param)
 
     def _drained(self, message: Drained) -> None:
         active = self._table.end_attempt(message.uid)

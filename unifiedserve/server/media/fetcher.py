@@ -1,7 +1,6 @@
 """The bytes behind a media URL: inline (data:), local (file:), remote (http:, https:) or uploaded (an id)."""
 
 import asyncio
-import base64
 import binascii
 import os
 from copy import copy
@@ -15,11 +14,9 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import MediaKind, MediaOptions
 from unifiedserve.server.access.caller import NOBODY, Caller
+from unifiedserve.server.media.base64_text import decoded_bytes
 from unifiedserve.server.media.download import Downloader
 from unifiedserve.server.media.file_store import FILE_ID, FileStore
-
-_PIECE = 1 << 20  # characters, whole groups of four
-_PADDING = 2  # characters at most
 
 
 class MediaFetcher:
@@ -54,6 +51,7 @@ class MediaFetcher:
 
     async def fetch(self, kind: MediaKind, url: str, options: MediaOptions) -> MediaInput:
         """Return what is at a URL; raise RequestError 400 if that is malformed, forbidden, unreachable or too large."""
+        url = url.strip()
         scheme = url.partition(":")[0].lower()
         source = MediaInput(kind=kind, options=options)
         if scheme == "data":
@@ -77,10 +75,8 @@ class MediaFetcher:
             raise _invalid("A data: URL must have the form data:TYPE;base64,DATA.")
         if media_type.partition("/")[0] in {"image", "video"} - {kind}:
             raise _invalid(f"The data: URL is of type {media_type}, the part that holds it is for {kind}.")
-        if len(payload) // 4 * 3 > self._max_bytes + 2:
-            raise self._too_large(kind)
         try:
-            data = _base64(unquote(payload) if "%" in payload else payload)
+            data = decoded_bytes(unquote(payload) if "%" in payload else payload, self._max_bytes + 1)
         except (binascii.Error, ValueError) as error:
             raise _invalid(f"The data: URL is not valid base64: {error}.") from None
         if not data:
@@ -107,14 +103,6 @@ class MediaFetcher:
         if not readable:
             raise _invalid("The file:// URL names no readable file.")
         return str(path)
-
-
-def _base64(text: str) -> bytes:
-    """Decode in pieces, so that other threads get their turns; raises ValueError."""
-    pieces = [base64.b64decode(text[i : i + _PIECE], validate=True) for i in range(0, len(text), _PIECE)]
-    if "=" in text[:-_PADDING]:
-        raise ValueError("padding within the data")
-    return b"".join(pieces)
 
 
 def _invalid(message: str) -> RequestError:

@@ -163,10 +163,12 @@ async def _fetch_all(
 
     async def fetch(reference: MediaReference) -> MediaInput:
         try:
-            return await fetcher.fetch(reference.kind, reference.url, options[reference.kind])
+            medium = await fetcher.fetch(reference.kind, reference.url, options[reference.kind])
         except RequestError as error:
             error.param = reference.param
             raise
+        medium.param = reference.param
+        return medium
 
     try:
         async with asyncio.TaskGroup() as group:

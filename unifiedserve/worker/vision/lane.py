@@ -47,15 +47,15 @@ class VisionLane:
         )
         watched = self._stage.is_watched(output.uid)
         if output.error:
-            self._fail(output.uid, output.error, output.kind)
+            self._fail(output.uid, output.error, output.kind, output.param)
         elif message := self._stage.write(output):
             self._port.neighbours.tell_used(Stage.VISION, self._stage.used_pages)
             if watched:
                 self._port.reporter.decoded(self._stage.remember(message))
             self._port.outbox.send(Stage.ENCODE, message)
 
-    def _fail(self, uid: int, reason: str, kind: ErrorKind) -> None:
-        self._port.outbox.fail([uid], reason, kind)
+    def _fail(self, uid: int, reason: str, kind: ErrorKind, param: str | None = None) -> None:
+        self._port.outbox.fail([uid], reason, kind, param)
         self._stage.drop(uid)
 
     def drop(self, abort: Abort) -> None:

@@ -67,7 +67,7 @@ class MediaReader:
             work(medium, *given)
             return
         except (flashcodec.DecodeError, OSError, ValueError, IndexError, MemoryError) as error:
-            output.error = f"{medium.name}: {error}"
+            output.error, output.param = f"{medium.name}: {error}", medium.param
         except Exception as error:
             _log.exception("%s", medium.name)
             output.error, output.kind = f"{medium.name}: internal error: {error}", ErrorKind.INTERNAL
@@ -94,7 +94,7 @@ class MediaReader:
         """Hand on a group of frames, or why there is none, in the collector's thread."""
         if decoded.error is not None:
             now = time.monotonic()
-            self._on_output(Output(medium.uid, now, now, error=f"{medium.name}: {decoded.error}"))
+            self._on_output(Output(medium.uid, now, now, error=f"{medium.name}: {decoded.error}", param=medium.param))
         elif isinstance(medium.plan.layout, Views):
             self._pool.submit(self._guarded, medium, self._cut_frame, decoded)
         else:

@@ -26,6 +26,7 @@ class Output:
     decoded_on: str = ""  # "cpu" or "gpu", of a video
     error: str = ""
     kind: ErrorKind = ErrorKind.INVALID  # of the error
+    param: str | None = None  # the field of the request at fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class Medium:
 
     uid: int
     name: str
+    param: str
     plan: MediaPlan
     first_unit: int  # of the request
     wanted: Collection[int]
@@ -43,7 +45,7 @@ class Medium:
     def of(cls, uid: int, source: MediaSource) -> "Medium":
         """Return what is to be decoded of a source."""
         groups = sorted({unit // source.plan.units_per_group for unit in source.wanted})
-        return cls(uid, source.name, source.plan, source.first_unit, set(source.wanted), groups)
+        return cls(uid, source.name, source.param, source.plan, source.first_unit, set(source.wanted), groups)
 
     def output(self, group: int, patches: Tensor, began: float, ended: float) -> Output:
         """Return the units that are wanted of a group of frames, or of an image, whose patches these are."""
