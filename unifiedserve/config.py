@@ -11,6 +11,7 @@ from unifiedserve.errors import ConfigError
 DeviceName = Literal["cpu", "cuda"]
 Order = Literal["fcfs", "slack", "shortest"]
 VideoDecoderName = Literal["flashcodec", "torchcodec", "pynvvideocodec"]
+ImageBackground = Literal["white", "black", "none"]
 DecodeOn = Literal["fastest", "cpu", "gpu"]
 Share = Literal["auto", "mps", "none"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
@@ -335,6 +336,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         float, Meta(gt=0, description="Seconds for a request's body, or an upload, to come; stalled ones end sooner")
     ] = 300.0
     max_image_megapixels: Annotated[int, Meta(ge=1, description="Largest image, before resizing")] = 128
+    image_background: Annotated[
+        ImageBackground,
+        Meta(
+            description="What is seen through the transparent pixels of images; none: the colours that are stored "
+            "there, which no viewer shows"
+        ),
+    ] = "white"
     media_timeout: Annotated[float, Meta(gt=0, description="Seconds to fetch one media URL")] = 30.0
     startup_timeout: Annotated[float, Meta(gt=0, description="Seconds for all workers to come up")] = 300.0
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from flashcodec.image import MAX_SIDE, decode_image, decode_images, image_in_layout, image_size
+from flashcodec.image import MAX_SIDE, Background, decode_image, decode_images, image_in_layout, image_size
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -38,8 +38,62 @@ def test_images_decode_as_in_transformers(mode: str, file_format: str) -> None:
     image = base.convert("RGB").convert("P") if mode == "P" else base
     data = encoded(image, file_format)
     reference = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
-    np.testing.assert_array_equal(decode_image(data), np.asarray(reference))
+    np.testing.assert_array_equal(decode_image(data, background=None), np.asarray(reference))
     assert image_size(data) == (37, 23)
+
+
+def half_hidden(mode: str) -> Image.Image:
+    """A red square left, and right a blue one that no viewer shows; between them a half transparent column."""
+    image = Image.new("RGBA", (41, 20), (255, 0, 0, 255))
+    image.paste((0, 0, 255, 0), (21, 0, 41, 20))
+    image.paste((255, 0, 0, 128), (20, 0, 21, 20))
+    if mode == "P":
+        image = Image.new("P", (41, 20), 0)
+        image.putpalette([255, 0, 0, 0, 0, 255])
+        image.paste(1, (20, 0, 41, 20))
+        image.info["transparency"] = 1
+    if mode == "RGB":
+        image = image.convert("RGB")
+        image.info["transparency"] = (0, 0, 255)
+    return image.convert("LA") if mode == "LA" else image
+
+
+@pytest.mark.parametrize(("background", "seen"), [((255, 255, 255), 255), ((0, 0, 0), 0), (None, None)])
+@pytest.mark.parametrize(
+    ("mode", "file_format", "options"),
+    [
+        ("RGBA", "PNG", {}),
+        ("LA", "PNG", {}),
+        ("P", "PNG", {"transparency": 1}),
+        ("RGB", "PNG", {"transparency": (0, 0, 255)}),
+        ("P", "GIF", {"transparency": 1}),
+        ("RGBA", "WEBP", {"lossless": True, "exact": True}),
+        ("RGBA", "TIFF", {}),
+        ("RGBA", "AVIF", {"quality": 100, "subsampling": "4:4:4"}),
+    ],
+)
+def test_the_background_is_seen_through_an_image(
+    mode: str, file_format: str, options: dict[str, object], background: Background, seen: int | None
+) -> None:
+    if file_format == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    data = encoded(half_hidden(mode), file_format, **options)
+    rgb = decode_image(data, background=background).astype(int)
+    red = (76, 76, 76) if mode == "LA" else (255, 0, 0)
+    np.testing.assert_allclose(rgb[:, :20], np.broadcast_to(red, (20, 20, 3)), atol=2)
+    hidden = np.broadcast_to((29 if mode == "LA" else (0, 0, 255)) if seen is None else seen, (20, 20, 3))
+    np.testing.assert_allclose(rgb[:, 21:], hidden, atol=2)
+    if mode == "RGBA" and seen is not None:
+        np.testing.assert_allclose(
+            rgb[:, 20], np.broadcast_to([128 + seen // 2, seen // 2, seen // 2], (20, 3)), atol=2
+        )
+
+
+def test_a_white_background_is_the_default() -> None:
+    data = encoded(half_hidden("RGBA"), "PNG")
+    layout = PatchLayout(28, 28)
+    np.testing.assert_array_equal(decode_image(data), decode_image(data, background=(255, 255, 255)))
+    assert not np.array_equal(image_in_layout(data, layout), image_in_layout(data, layout, background=None))
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -96,7 +150,7 @@ def test_other_formats(mode: str, file_format: str, options: dict[str, object]) 
     image = picture(37, 23).convert(mode) if mode == "1" else picture(37, 23, mode)
     data = encoded(image, file_format, **options)
     reference = Image.open(io.BytesIO(data)).convert("RGB")
-    np.testing.assert_array_equal(decode_image(data), np.asarray(reference))
+    np.testing.assert_array_equal(decode_image(data, background=None), np.asarray(reference))
 
 
 @pytest.mark.parametrize("threads", [0, 1, 3])

@@ -77,7 +77,15 @@ def _vision_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, por
 
     threads, order = config.vision_threads, config.service_order
     stage = VisionStage(
-        patches, spec.number, threads, wake, order, config.video_decoder, config.decode_on, config.max_image_pixels
+        patches,
+        spec.number,
+        threads,
+        wake,
+        order,
+        config.video_decoder,
+        config.decode_on,
+        config.max_image_pixels,
+        config.image_background,
     )
     return VisionLane(stage, port)
 

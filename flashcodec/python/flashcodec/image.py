@@ -35,6 +35,12 @@ MAX_PIXELS = Limits.max_pixels
 MAX_SIDE = 32768
 """Pixels; images wider or higher are refused."""
 
+Background = tuple[int, int, int] | None
+"""RGB, 0 to 255, that is seen through transparent pixels; None: the colours that are stored there, which no viewer
+shows."""
+
+WHITE: Background = (255, 255, 255)
+
 # Formats that Pillow decodes by itself, without running other programs.
 FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "ICO", "AVIF")
 
@@ -62,19 +68,24 @@ def image_size(source: ImageSource, max_pixels: int = MAX_PIXELS) -> tuple[int, 
         return (image.height, image.width) if transposed else (image.width, image.height)
 
 
-def decode_image(source: ImageSource, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.uint8]:
-    """Decode an image to RGB, uint8 [height, width, 3], turned upright by its EXIF orientation, without transparency.
+def decode_image(
+    source: ImageSource, max_pixels: int = MAX_PIXELS, background: Background = WHITE
+) -> npt.NDArray[np.uint8]:
+    """Decode an image to RGB, uint8 [height, width, 3], turned upright by its EXIF orientation.
 
-    Of 16 bits the upper 8 are kept, of an animation the first picture.
+    Transparent pixels show the `background`. Of 16 bits the upper 8 are kept, of an animation the first picture.
 
     Raises DecodeError if it cannot be decoded, or is larger than `max_pixels` or `MAX_SIDE`.
     """
-    pixels = _decode(source, max_pixels, kept=False)
+    pixels = _decode(source, max_pixels, background, kept=False)
     return pixels if pixels.flags.writeable else pixels.copy()
 
 
 def decode_images(
-    sources: Sequence[ImageSource], num_threads: int = 0, max_pixels: int = MAX_PIXELS
+    sources: Sequence[ImageSource],
+    num_threads: int = 0,
+    max_pixels: int = MAX_PIXELS,
+    background: Background = WHITE,
 ) -> list[npt.NDArray[np.uint8]]:
     """Decodes images at once on `num_threads` threads (0: one for each processor), as `decode_image` does each of them.
 
@@ -84,17 +95,19 @@ def decode_images(
         raise ValueError(f"num_threads must not be negative, got {num_threads}")
     threads = min(num_threads or os.cpu_count() or 1, len(sources))
     if threads <= 1:
-        return [decode_image(source, max_pixels) for source in sources]
+        return [decode_image(source, max_pixels, background) for source in sources]
     with ThreadPoolExecutor(threads, "flashcodec-image") as pool:
-        return list(pool.map(lambda source: decode_image(source, max_pixels), sources))
+        return list(pool.map(lambda source: decode_image(source, max_pixels, background), sources))
 
 
-def image_in_layout(source: ImageSource, layout: Layout, max_pixels: int = MAX_PIXELS) -> npt.NDArray[np.uint8]:
+def image_in_layout(
+    source: ImageSource, layout: Layout, max_pixels: int = MAX_PIXELS, background: Background = WHITE
+) -> npt.NDArray[np.uint8]:
     """Decode an image into the layout of a video's frames, as one group: uint8 of the layout's `group_shape(1)`.
 
     Raises DecodeError as `decode_image` does.
     """
-    return layout.group_of(_decode(source, max_pixels, kept=True)[None])
+    return layout.group_of(_decode(source, max_pixels, background, kept=True)[None])
 
 
 #: where CUDA's toolkit lies if the dynamic linker does not know it
@@ -141,7 +154,7 @@ def _load_nvjpeg() -> None:
             ctypes.CDLL(str(library))
 
 
-def _decode(source: ImageSource, max_pixels: int, kept: bool) -> npt.NDArray[np.uint8]:
+def _decode(source: ImageSource, max_pixels: int, background: Background, *, kept: bool) -> npt.NDArray[np.uint8]:
     """Return RGB that may be read-only; `kept`: in memory that the thread uses again."""
     from PIL import ImageOps
 
@@ -150,13 +163,18 @@ def _decode(source: ImageSource, max_pixels: int, kept: bool) -> npt.NDArray[np.
             return pixels
         file_format = image.format  # forgotten by a transposition
         ImageOps.exif_transpose(image, in_place=True)
-        return np.asarray(_to_rgb(image, file_format))
+        return np.asarray(_to_rgb(image, file_format, background))
 
 
-def _to_rgb(image: "Image", file_format: str | None) -> "Image":
-    """Pillow's conversion, but for 16-bit grey, which it would clip to 255."""
+def _to_rgb(image: "Image", file_format: str | None, background: Background) -> "Image":
+    """Pillow's conversion, but for transparency, which it drops, and 16-bit grey, which it would clip to 255."""
     from PIL import Image
 
+    if background is not None and image.has_transparency_data and not image.mode.startswith("I"):
+        shown = image.convert("RGBA")
+        opaque = Image.new("RGB", image.size, background)
+        opaque.paste(shown, mask=shown.getchannel("A"))
+        return opaque
     if image.mode.startswith("I;16") or (image.mode == "I" and file_format in ("PNG", "PPM")):
         grey = np.asarray(image, np.uint16) >> 8
         return Image.fromarray(grey.astype(np.uint8)).convert("RGB")

@@ -37,6 +37,7 @@ class MediaReader:
         self._videos = _videos(options, device, self._take_frames)
         self._gpu_images = _gpu_images(options, device)
         self._max_pixels = options.max_pixels
+        self._background = options.background
         self._pool = ThreadPoolExecutor(self._videos.engines, thread_name_prefix="medium")
 
     def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0) -> RunningVideos:
@@ -88,7 +89,9 @@ class MediaReader:
         except RuntimeError as error:
             _log.warning("%s: decoded on a core: %s", source.name, error)
             found = None
-        return torch.from_numpy(image_in_layout(data, layout, most)) if found is None else self._device.adopt(found)
+        if found is not None:
+            return self._device.adopt(found)
+        return torch.from_numpy(image_in_layout(data, layout, most, self._background))
 
     def _take_frames(self, medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
         """Hand on a group of frames, or why there is none, in the collector's thread."""

@@ -5,8 +5,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flashcodec.image import WHITE, Background
+
 import flashcodec
-from unifiedserve.config import DecodeOn, Order, VideoDecoderName
+from unifiedserve.config import DecodeOn, ImageBackground, Order, VideoDecoderName
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Patches, VisionRequest, WatchedUnits
@@ -14,6 +16,8 @@ from unifiedserve.scheduling import Queue, VisionState
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos
+
+_BACKGROUNDS: dict[ImageBackground, Background] = {"white": WHITE, "black": (0, 0, 0), "none": None}
 
 
 @dataclass(slots=True)
@@ -43,6 +47,7 @@ class VisionStage:
         decoder: VideoDecoderName = "flashcodec",
         decode_on: DecodeOn = "fastest",
         max_pixels: int = flashcodec.Limits.max_pixels,
+        background: ImageBackground = "white",
     ) -> None:
         self._buffer = patches
         self._instance = instance
@@ -50,7 +55,7 @@ class VisionStage:
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
         self._queue: Queue[VisionState] = Queue(order)
-        options = DecoderOptions(decoder, threads, decode_on, max_pixels)
+        options = DecoderOptions(decoder, threads, decode_on, max_pixels, _BACKGROUNDS[background])
         self._reader = MediaReader(options, patches.device, self._finished)
 
     def accept(self, message: VisionRequest) -> None:

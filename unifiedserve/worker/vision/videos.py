@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from flashcodec.image import Background
+
 import flashcodec
 from unifiedserve.config import DecodeOn, VideoDecoderName
 from unifiedserve.messages.wire import MediaSource
@@ -13,12 +15,16 @@ Take = Callable[[Medium, flashcodec.DecodingOutput], None]
 
 
 class DecoderOptions(NamedTuple):
-    """What decodes videos, with how many threads (0: one a core), and on what; images have `max_pixels` at most."""
+    """What decodes videos, with how many threads (0: one a core), and on what.
+
+    Images have `max_pixels` at most, and the `background` is seen through them.
+    """
 
     name: VideoDecoderName
     threads: int
     decode_on: DecodeOn
     max_pixels: int
+    background: Background
 
 
 @dataclass(slots=True, eq=False)
