@@ -44,3 +44,14 @@ def test_broken_arguments_are_text_or_nothing(checkpoint: Path, body: str, takes
     broken = '{"place": "Zü'
     assert rendered(checkpoint, body, broken) == f"Well: {broken if takes_text else '{}'}"
     assert "lake" in rendered(checkpoint, body, {"lake": 1}, broken)
+
+
+def test_a_message_that_is_gone_on_with_is_left_open(checkpoint: Path) -> None:
+    template = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    chat = ChatTemplate(checkpoint, template)
+    for said in ("The river is", "The river is <|im_end|> "):
+        messages = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": said}]
+        ids = chat.encode(messages, add_generation_prompt=False, continue_final_message=True)
+        end = "<|im_start|>assistant\n" + said
+        assert str(chat.tokenizer.decode(ids)).endswith(end)
+        assert ids.count(chat.special_ids["<|im_end|>"]) == 1

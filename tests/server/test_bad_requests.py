@@ -107,6 +107,11 @@ BAD = [
     (question(slo_ttft=-1), "slo_ttft", "> 0"),
     (question(priority=0.5), "priority", "int"),
     (question(echo=True), "echo", "not supported"),
+    (
+        question(continue_final_message=True, add_generation_prompt=True),
+        "continue_final_message",
+        "`add_generation_prompt`",
+    ),
     (question(max_tokens=5, max_completion_tokens=6), "max_tokens", "differ"),
     (question(max_tokens=5, min_tokens=6), "min_tokens", "max_tokens"),
     (question(stream_options={"include_usage": True}), "stream_options", "`stream`"),

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from scripted import WORDS, ScriptedEngine
-from scripted_app import question, usage
+from scripted_app import connected, question, usage
 
 PATH = "/v1/chat/completions"
 TEXT = "".join(WORDS)
@@ -212,3 +212,28 @@ async def test_video_options(
     options = engine.requests[0].media[0].options
     given = {name: getattr(options, name) for name in options.__struct_fields__}
     assert {name: value for name, value in given.items() if value is not None} == expected
+
+
+async def test_the_last_message_can_be_gone_on_with(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Well, "}]
+    for fields in ({"continue_final_message": True}, {"continue_final_message": True, "add_generation_prompt": False}):
+        assert (await client.post(PATH, json={"messages": messages, **fields})).status_code == 200
+    assert (await client.post(PATH, json={"messages": messages, "add_generation_prompt": False})).status_code == 200
+    goes_on = {"add_generation_prompt": False, "continue_final_message": True}
+    assert [request.template for request in engine.requests] == [goes_on, goes_on, {"add_generation_prompt": False}]
+
+
+@pytest.mark.parametrize(
+    ("said", "thinking"), [("<think>I would", True), ("<think>hm</think>So", False), ("So", False)]
+)
+async def test_thoughts_can_be_gone_on_with(said: str, thinking: bool) -> None:
+    from test_tools import answering
+
+    parts = [{"type": "text", "text": said}]
+    async with connected(answering("more", "</think>")) as client:
+        for content in (said, parts):
+            messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": content}]
+            body = {"messages": messages, "continue_final_message": True}
+            (choice,) = (await client.post(PATH, json=body)).json()["choices"]
+            assert choice["message"].get("reasoning_content") == ("more" if thinking else None)
+            assert choice["message"]["content"] == ("" if thinking else "more")

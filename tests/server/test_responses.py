@@ -126,6 +126,25 @@ async def test_media_schemas_and_choices_reach_the_engine(client: httpx.AsyncCli
     assert request.priority == 3
 
 
+async def test_files_and_pictures_of_tools_reach_the_engine(engine: ScriptedEngine) -> None:
+    async with (
+        listening(engine) as url,
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        file = await client.files.create(file=("a.png", b"pixels"), purpose="vision")
+        shown: list[Any] = [{"type": "input_text", "text": "Here: "}, {"type": "input_image", "file_id": file.id}]
+        turns: list[Any] = [
+            {"role": "user", "content": [{"type": "input_image", "file_id": file.id, "detail": "auto"}]},
+            {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "c", "output": shown},
+        ]
+        await client.responses.create(model="scripted", input=turns)
+    (request,) = engine.requests
+    assert [medium.data for medium in request.media] == [b"pixels"] * 2
+    assert request.messages[-1]["role"] == "tool"
+    assert request.messages[-1]["content"] == [{"type": "text", "text": "Here: "}, {"type": "image"}]
+
+
 async def test_an_answer_cut_off_is_incomplete() -> None:
     async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         yield delta("Well", 1, finish="length")
@@ -160,6 +179,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
     ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].type", "input_file"),
     ({"input": [USER | {"contents": "a"}]}, "input[0].contents", "`content`"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input", "`file_id`"),
     ({"input": "a", "store": True}, "store", "not supported"),
     ({"input": "a", "previous_response_id": "resp_1"}, "previous_response_id", "not supported"),
     ({"input": "a", "background": True}, "background", "not supported"),

@@ -27,7 +27,7 @@ async def reading(work: GenerateRequest, tools: ToolUse | None, engine: ServingE
     reasoning = work.sampling.grammar is None and _reasons(engine)
     if tools is None and not reasoning:
         return Reading(work.sampling.n)
-    opened = reasoning and await asyncio.to_thread(_opens_reasoning, engine, work.template)
+    opened = reasoning and await asyncio.to_thread(_opens_reasoning, engine, work)
     tool_format = None if tools is None else tools.format
     return Reading(
         work.sampling.n,
@@ -43,11 +43,20 @@ def _reasons(engine: ServingEngine) -> bool:
     return asked == "think" or (asked == "auto" and END_THINK in str(engine.processor.chat.template))
 
 
-def _opens_reasoning(engine: ServingEngine, template: dict[str, Any]) -> bool:
-    """Tell whether prompts with these template options end within <think>."""
+def _opens_reasoning(engine: ServingEngine, work: GenerateRequest) -> bool:
+    """Tell whether a request's prompt ends within <think>."""
+    if work.template.get("continue_final_message"):
+        return _ends_thinking(_text(work.messages[-1]["content"]))
     try:
-        ids = engine.processor.chat.encode([{"role": "user", "content": ""}], **template)
+        ids = engine.processor.chat.encode([{"role": "user", "content": ""}], **work.template)
     except PromptError:
         return False  # the real messages will get the error
-    prompt = engine.processor.tokenizer.decode(ids)
-    return bool(prompt.rfind(THINK) > prompt.rfind(END_THINK))
+    return _ends_thinking(engine.processor.tokenizer.decode(ids))
+
+
+def _ends_thinking(prompt: str) -> bool:
+    return prompt.rfind(THINK) > prompt.rfind(END_THINK)
+
+
+def _text(content: str | list[dict[str, Any]]) -> str:
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)

@@ -50,3 +50,4 @@ class ChatRequest(GenerationOptions, kw_only=True):
     mm_processor_kwargs: ProcessorKwargs | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None

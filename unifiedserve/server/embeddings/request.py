@@ -21,3 +21,4 @@ class EmbeddingRequest(QueuedRequest, kw_only=True):
     mm_processor_kwargs: ProcessorKwargs | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = False
+    continue_final_message: bool | None = None

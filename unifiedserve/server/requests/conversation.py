@@ -48,11 +48,17 @@ class MediaReference(NamedTuple):
     param: str
 
 
-class Conversation(MediaFields, Protocol):
+class Turn(Protocol):
+    """A request with options for the end of the prompt: whether it begins an answer, or goes on with the last one."""
+
+    add_generation_prompt: bool | None
+    continue_final_message: bool | None
+
+
+class Conversation(MediaFields, Turn, Protocol):
     """A request with the options that rule how messages become a prompt."""
 
     chat_template_kwargs: dict[str, Any] | None
-    add_generation_prompt: bool | None
 
 
 async def conversation(asked: Conversation, messages: list[Message], fetcher: MediaFetcher) -> dict[str, Any]:
@@ -78,7 +84,20 @@ def _template_kwargs(asked: Conversation) -> dict[str, Any]:
         "chat_template_kwargs",
         f"`chat_template_kwargs` is nested deeper than {_TEMPLATE_DEPTH} levels.",
     )
-    return {"add_generation_prompt": asked.add_generation_prompt is not False, **given}
+    return {**turn_kwargs(asked), **given}
+
+
+def turn_kwargs(asked: Turn) -> dict[str, Any]:
+    """Return the template's options for the end of the prompt; raise RequestError 400 if they contradict each other."""
+    goes_on = bool(asked.continue_final_message)
+    refuse_unless(
+        not goes_on or not asked.add_generation_prompt,
+        "continue_final_message",
+        "`continue_final_message` contradicts `add_generation_prompt`: that would begin another message.",
+    )
+    if goes_on:
+        return {"add_generation_prompt": False, "continue_final_message": True}
+    return {"add_generation_prompt": asked.add_generation_prompt is not False}
 
 
 def _deeper_than(levels: int, value: Any) -> bool:

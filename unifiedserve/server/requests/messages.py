@@ -9,7 +9,7 @@ from unifiedserve.server.requests.base import Strict
 
 class ImageURL(Strict):
     url: str
-    detail: Literal["auto", "low", "high"] | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
 
 
 class VideoURL(Strict):

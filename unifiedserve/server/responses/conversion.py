@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from unifiedserve.errors import RequestError
 from unifiedserve.server.chat.request import ChatRequest, Function, FunctionName, NamedTool, Tool
 from unifiedserve.server.requests.formats import JsonSchema, NamedSchema, ResponseFormat
 from unifiedserve.server.requests.messages import (
@@ -103,20 +104,36 @@ def _add(messages: list[Message], item: InputItem) -> None:
                 messages.append(last := Message(role="assistant"))
             last.tool_calls = [*(last.tool_calls or ()), call]
         case FunctionOutputItem():
-            text = item.output if isinstance(item.output, str) else "".join(part.text for part in item.output)
-            messages.append(Message(role="tool", content=text, tool_call_id=item.call_id))
+            messages.append(Message(role="tool", content=_output(item.output), tool_call_id=item.call_id))
+
+
+def _output(output: str | list[Content]) -> str | list[Part]:
+    """Return what a tool gave: one text, or parts if there are media among it."""
+    if isinstance(output, str):
+        return output
+    parts = [_part(part) for part in output]
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    return "".join(texts) if len(texts) == len(parts) else parts
 
 
 def _part(content: Content) -> Part:
     match content:
         case InputImage():
-            return ImagePart(image_url=ImageURL(url=content.image_url, detail=content.detail))
+            url = _location("image_url", content.image_url, content.file_id)
+            return ImagePart(image_url=ImageURL(url=url, detail=content.detail))
         case InputVideo():
-            return VideoPart(video_url=VideoURL(url=content.video_url))
+            return VideoPart(video_url=VideoURL(url=_location("video_url", content.video_url, content.file_id)))
         case Refusal():
             return TextPart(text=content.refusal)
         case _:
             return TextPart(text=content.text)
+
+
+def _location(field: str, url: str | None, file_id: str | None) -> str:
+    """Return the URL of a medium, which may be a file's id."""
+    if (url is None) == (file_id is None):
+        raise RequestError(f"A part with media needs either `{field}` or `file_id`.", param="input")
+    return url or file_id or ""
 
 
 def _tool(tool: FunctionTool) -> Tool:

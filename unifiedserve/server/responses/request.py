@@ -18,15 +18,18 @@ class InputText(Strict, tag_field="type", tag="input_text"):
 
 
 class InputImage(Strict, tag_field="type", tag="input_image"):
-    image_url: str
-    detail: Literal["auto", "low", "high"] | None = None
-    file_id: None = None
+    """By its URL, or the id of an uploaded file."""
+
+    image_url: str | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
+    file_id: str | None = None
 
 
 class InputVideo(Strict, tag_field="type", tag="input_video"):
     """Of this server, not of OpenAI."""
 
-    video_url: str
+    video_url: str | None = None
+    file_id: str | None = None
 
 
 class OutputText(Strict, tag_field="type", tag="output_text"):
@@ -78,7 +81,7 @@ class FunctionCallItem(Strict, tag_field="type", tag="function_call"):
 
 class FunctionOutputItem(Strict, tag_field="type", tag="function_call_output"):
     call_id: str
-    output: str | list[InputText]
+    output: str | list[Content]
     id: str | None = None
     status: str | None = None
 

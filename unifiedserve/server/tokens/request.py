@@ -10,7 +10,8 @@ class TokenizeRequest(ModelRequest):
     prompt: str | None = None
     messages: Messages | None = None
     add_special_tokens: bool | None = True
-    add_generation_prompt: bool | None = True
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
     return_token_strs: bool | None = False
 
 

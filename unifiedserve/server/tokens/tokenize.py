@@ -11,7 +11,7 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages.media import PromptError
 from unifiedserve.models.text import TooLongError
 from unifiedserve.server.protocol import ServingEngine
-from unifiedserve.server.requests.conversation import template_turn
+from unifiedserve.server.requests.conversation import template_turn, turn_kwargs
 from unifiedserve.server.requests.messages import Message, RefusalPart, TextPart
 from unifiedserve.server.requests.prompts import beside, within
 from unifiedserve.server.tokens.request import DetokenizeRequest, TokenizeRequest
@@ -70,7 +70,7 @@ def _ids(asked: TokenizeRequest, processor: Any, limit: int) -> list[int]:
         return ids
     turns = [_text_turn(number, message) for number, message in enumerate(asked.messages or ())]
     try:
-        ids = processor.chat.encode(turns, str, limit, add_generation_prompt=asked.add_generation_prompt is not False)
+        ids = processor.chat.encode(turns, str, limit, **turn_kwargs(asked))
     except TooLongError:
         raise
     except PromptError as error:
