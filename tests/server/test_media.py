@@ -4,6 +4,7 @@ import base64
 import os
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import httpx
 import pytest
@@ -165,3 +166,65 @@ async def test_media_keep_their_order(client: httpx.AsyncClient, engine: Scripte
 async def test_padding_within_the_data_is_refused(payload: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unifiedserve.server.media.base64_text._PIECE", 4)
     assert "base64" in await refused(f"data:image/png;base64,{payload}", "image")
+
+
+JPEG = "data:video/jpeg;base64,QUJD,\nREVG"
+AS_FRAMES = [
+    ({"type": "video_url", "video_url": {"url": JPEG}}, 2.0),
+    ({"type": "video_url", "video_url": {"url": JPEG, "fps": 5}}, 5.0),
+    ({"type": "video", "video": JPEG, "sample_fps": 4}, 4.0),
+    ({"type": "video", "video": ["data:;base64,QUJD", "data:image/png;base64,REVG"], "fps": 4}, 4.0),
+]
+
+
+@pytest.mark.parametrize(("part", "fps"), AS_FRAMES)
+async def test_frames_are_one_video(
+    client: httpx.AsyncClient, engine: ScriptedEngine, part: dict[str, Any], fps: float
+) -> None:
+    assert (await client.post("/v1/chat/completions", json=question([part]))).status_code == 200
+    (medium,) = engine.requests[0].media
+    assert (medium.kind, medium.data, medium.frames, medium.fps) == ("video", b"ABCDEF", [3, 3], fps)
+    assert medium.options == MediaOptions(num_frames=-1)
+    body = question([part], media_io_kwargs={"video": {"fps": 1}})
+    assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
+    assert engine.requests[1].media[0].options == MediaOptions(fps=1)
+
+
+async def test_a_rate_beside_a_whole_video_is_how_it_is_looked_at(
+    client: httpx.AsyncClient, engine: ScriptedEngine
+) -> None:
+    part = {"type": "video", "video": "data:video/mp4;base64,QUJD", "fps": 4}
+    assert (await client.post("/v1/chat/completions", json=question([part]))).status_code == 200
+    (medium,) = engine.requests[0].media
+    assert (medium.frames, medium.options) == ([], MediaOptions(fps=4))
+
+
+async def test_files_and_uploads_may_be_frames(library: Path) -> None:
+    engine = ScriptedEngine(allowed_local_media_path=str(library))
+    async with connected(engine) as client:
+        form = {"file": ("a.png", b"pixels"), "purpose": (None, "vision")}
+        uploaded = (await client.post("/v1/files", files=form)).json()["id"]
+        part = {"type": "input_video", "video_url": [uploaded, f"file://{library}/good-link.mp4"], "fps": 1}
+        body = {"input": [{"role": "user", "content": [part]}]}
+        assert (await client.post("/v1/responses", json=body)).status_code == 200
+    (medium,) = engine.requests[0].media
+    assert (medium.data, medium.frames, medium.fps) == (b"pixelsx", [6, 1], 1)
+
+
+@pytest.mark.parametrize(
+    ("part", "param", "words"),
+    [
+        ({"type": "video", "video": ["data:;base64,QUJD", "ftp://x"]}, "video[1]", "begin with"),
+        ({"type": "video", "video": "data:video/jpeg;base64,QUJD,"}, "video", "empty"),
+        ({"type": "video", "video": []}, "video", "length"),
+        ({"type": "video", "video": ["data:;base64,QUJD"], "fps": 0}, "fps", "> 0"),
+        ({"type": "video", "video": [f"data:;base64,{'A' * 800_000}"] * 2}, "video", "together"),
+    ],
+)
+async def test_faulty_frames_are_named(part: dict[str, Any], param: str, words: str) -> None:
+    async with connected(ScriptedEngine(max_media_mib=1)) as client:
+        response = await client.post("/v1/chat/completions", json=question([part]))
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert error["param"] == f"messages[0].content[0].{param}"
+    assert words in error["message"]

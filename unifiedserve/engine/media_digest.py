@@ -5,6 +5,7 @@ import threading
 from hashlib import blake2b, file_digest
 from pathlib import Path
 
+import msgspec
 from cachetools import LRUCache
 
 from unifiedserve.memory.content_keys import KEY_BYTES
@@ -28,7 +29,10 @@ class MediaDigests:
     def of(self, media: MediaInput) -> bytes:
         """Return the digest of a medium, 16 bytes. Raises OSError for a file that cannot be read."""
         if media.data is not None:
-            return blake2b(media.data, digest_size=KEY_BYTES).digest()
+            digest = blake2b(media.data, digest_size=KEY_BYTES)
+            if media.frames:
+                digest.update(msgspec.msgpack.encode(media.frames))
+            return digest.digest()
         return self._of_file(Path(media.path or ""))
 
     def _of_file(self, path: Path) -> bytes:

@@ -11,13 +11,18 @@ FinishReason = Literal["stop", "length"]
 
 
 class MediaInput(msgspec.Struct, kw_only=True):
-    """One image or video of a request: its bytes, or the path of a local file; `param` is where the client named it."""
+    """One image or video of a request: its bytes, or the path of a local file; `param` is where the client named it.
+
+    A video may be images, one after the other in `data`: `frames` are their sizes in bytes, `fps` is their rate.
+    """
 
     kind: Literal["image", "video"]
     param: str = "messages"
     data: bytes | None = None
     path: str | None = None
     options: MediaOptions = msgspec.field(default_factory=MediaOptions)
+    frames: list[int] = []
+    fps: float = 0.0
 
 
 class GenerateRequest(msgspec.Struct, kw_only=True):

@@ -1,6 +1,6 @@
 """What the stages need to know about an image or a video, and about the prompt that holds it; torch-free."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -50,6 +50,14 @@ class MediaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise PromptError(f"{name} must be at least 1, got {value}", name)
+
+
+def pieces(data: bytes | memoryview, sizes: Sequence[int]) -> Iterator[memoryview]:
+    """Yield the parts of data that have these sizes in bytes, without copies."""
+    view, start = memoryview(data), 0
+    for size in sizes:
+        yield view[start : start + size]
+        start += size
 
 
 class VideoInfo(msgspec.Struct, frozen=True):

@@ -84,6 +84,7 @@ class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
 class MediaSource(msgspec.Struct, kw_only=True):
     """Where the vision stage finds the bytes: an arena (the first `size` bytes) or a file.
 
+    Of a video that is images one after the other `frames` are their sizes in bytes.
     Errors call it `name`, and the client named it in the field `param`.
     Of the plan's units `units` are wanted, ascending (None: all); its first one is number `first_unit` of the request.
     """
@@ -96,6 +97,7 @@ class MediaSource(msgspec.Struct, kw_only=True):
     arena: str | None = None
     path: str | None = None
     size: int = 0
+    frames: list[int] = []
 
     @property
     def wanted(self) -> list[int]:

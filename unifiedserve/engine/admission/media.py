@@ -9,6 +9,7 @@ from flashcodec.image import image_size
 import flashcodec
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
+from unifiedserve.messages.media import pieces
 from unifiedserve.models.base import MediaPlan, Processor, PromptError, VideoInfo
 
 
@@ -51,6 +52,8 @@ def frame_seconds(plan: MediaPlan, info: MediaInfo) -> list[float]:
 def _inspect(name: str, media: MediaInput, max_image_pixels: int) -> MediaInfo:
     source = media.data if media.data is not None else Path(media.path or "")
     try:
+        if media.frames:
+            return _frames_info(media, max_image_pixels)
         if media.kind == "video":
             return _video_info(source)
         return ImageSize(*image_size(source, max_image_pixels))
@@ -58,6 +61,22 @@ def _inspect(name: str, media: MediaInput, max_image_pixels: int) -> MediaInfo:
         raise RequestError(f"{name}: {error} (see --max-image-megapixels)", param=media.param) from error
     except flashcodec.DecodeError as error:
         raise RequestError(f"{name}: {error}", param=media.param) from error
+
+
+def _frames_info(media: MediaInput, max_image_pixels: int) -> VideoInfo:
+    """Return what the processor must know of a video that is images.
+
+    Raises RequestError if they are not all of one size, flashcodec.DecodeError for one that is no image.
+    """
+    sizes = [image_size(frame, max_image_pixels) for frame in pieces(media.data or b"", media.frames)]
+    width, height = sizes[0]
+    for number, size in enumerate(sizes):
+        if size != sizes[0]:
+            raise RequestError(
+                f"frame {number} of a video is {size[0]}x{size[1]}, but frame 0 is {width}x{height}", param=media.param
+            )
+    times = [number / media.fps for number in range(len(sizes))]
+    return VideoInfo(len(sizes), media.fps, len(sizes) / media.fps, width, height, times)
 
 
 def _plan(processor: Processor, name: str, media: MediaInput, info: MediaInfo) -> MediaPlan:

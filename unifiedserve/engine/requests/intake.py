@@ -84,7 +84,7 @@ class Intake:
         for i, plan in zip(prompt.order, prompt.media, strict=True):
             medium = request.media[i]
             source = MediaSource(plan=plan, name=media_name(i, medium), param=medium.param, path=medium.path)
-            source.first_unit = first_unit
+            source.first_unit, source.frames = first_unit, medium.frames
             first_unit += plan.units
             if medium.data is not None:
                 arena = Arena.create(self._arena_name(f"media-{number}-{i}"), len(medium.data))

@@ -17,6 +17,7 @@ from unifiedserve.server.access.caller import NOBODY, Caller
 from unifiedserve.server.media.base64_text import decoded_bytes
 from unifiedserve.server.media.download import Downloader
 from unifiedserve.server.media.file_store import FILE_ID, FileStore
+from unifiedserve.server.media.frame_list import FRAME_TYPES, video_of_frames
 
 
 class MediaFetcher:
@@ -26,10 +27,10 @@ class MediaFetcher:
         """Create one for the files of a caller."""
         self._files = files
         self._caller = caller
-        self._max_bytes = config.max_media_mib * MIB
+        self.max_bytes = config.max_media_mib * MIB
         self._root = config.allowed_local_media_path
         self._downloader = Downloader(
-            max_bytes=self._max_bytes,
+            max_bytes=self.max_bytes,
             timeout=config.media_timeout,
             allow_private=config.allow_private_media,
             allowed_domains=config.allowed_media_domains,
@@ -54,6 +55,8 @@ class MediaFetcher:
         url = url.strip()
         scheme = url.partition(":")[0].lower()
         source = MediaInput(kind=kind, options=options)
+        if scheme == "data" and kind == "video" and url[len("data:") :].lower().startswith(FRAME_TYPES):
+            return video_of_frames(await asyncio.to_thread(self._inline_frames, url), options)
         if scheme == "data":
             source.data = await asyncio.to_thread(self._inline, kind, url)
         elif scheme == "file":
@@ -68,6 +71,14 @@ class MediaFetcher:
             )
         return source
 
+    def _inline_frames(self, url: str) -> list[bytes]:
+        """Return the images that a data: URL has one after the other, with commas between them."""
+        head, comma, payload = url.partition(",")
+        frames = [self._inline("video", head + comma + frame) for frame in payload.split(",")]
+        if sum(map(len, frames)) > self.max_bytes:
+            raise self._too_large("video")
+        return frames
+
     def _inline(self, kind: MediaKind, url: str) -> bytes:
         head, comma, payload = url[len("data:") :].partition(",")
         media_type, *parameters = head.lower().split(";")
@@ -76,17 +87,17 @@ class MediaFetcher:
         if media_type.partition("/")[0] in {"image", "video"} - {kind}:
             raise _invalid(f"The data: URL is of type {media_type}, the part that holds it is for {kind}.")
         try:
-            data = decoded_bytes(unquote(payload) if "%" in payload else payload, self._max_bytes + 1)
+            data = decoded_bytes(unquote(payload) if "%" in payload else payload, self.max_bytes + 1)
         except (binascii.Error, ValueError) as error:
             raise _invalid(f"The data: URL is not valid base64: {error}.") from None
         if not data:
             raise _invalid("The data: URL is empty.")
-        if len(data) > self._max_bytes:
+        if len(data) > self.max_bytes:
             raise self._too_large(kind)
         return data
 
     def _too_large(self, kind: MediaKind) -> RequestError:
-        return _invalid(f"The {kind} is larger than {self._max_bytes} bytes (see --max-media-mib).")
+        return _invalid(f"The {kind} is larger than {self.max_bytes} bytes (see --max-media-mib).")
 
     def _local(self, url: str) -> str:
         if not self._root:

@@ -12,8 +12,18 @@ from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import MediaKind, MediaOptions
 from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.media.fetcher import MediaFetcher
+from unifiedserve.server.media.frame_list import set_rate, video_of_images
 from unifiedserve.server.requests.media_options import MediaFields, media_options
-from unifiedserve.server.requests.messages import ImagePart, Message, RefusalPart, TextPart, VideoPart
+from unifiedserve.server.requests.messages import (
+    ImagePart,
+    ImageURL,
+    Message,
+    QwenVideoPart,
+    RefusalPart,
+    TextPart,
+    VideoPart,
+    VideoURL,
+)
 
 # What apply_chat_template and the engine decide themselves; a template is code, so clients bring none.
 _RESERVED_TEMPLATE_KWARGS = {
@@ -41,11 +51,12 @@ _TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its
 
 
 class MediaReference(NamedTuple):
-    """A medium of a request, not fetched yet; `param` is the path of its URL in the request."""
+    """A medium of a request, not fetched yet, or the frames of a video; `param` is where the request has its URL."""
 
     kind: MediaKind
-    url: str
+    url: str | list[str]
     param: str
+    fps: float | None = None
 
 
 class Turn(Protocol):
@@ -166,32 +177,46 @@ def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[Me
     return turns, references
 
 
-def _reference(part: ImagePart | VideoPart, param: str) -> MediaReference:
-    kind: MediaKind = "image" if isinstance(part, ImagePart) else "video"
-    location = part.image_url if isinstance(part, ImagePart) else part.video_url
+def _reference(part: ImagePart | VideoPart | QwenVideoPart, param: str) -> MediaReference:
+    match part:
+        case QwenVideoPart():
+            return MediaReference("video", part.video, f"{param}.video", part.fps or part.sample_fps)
+        case ImagePart(image_url=ImageURL(url=url)):
+            return MediaReference("image", url, f"{param}.image_url.url")
+        case VideoPart(video_url=VideoURL(url=frames, fps=fps)):
+            return MediaReference("video", frames, f"{param}.video_url.url", fps)
+    kind = "image" if isinstance(part, ImagePart) else "video"
     param += f".{kind}_url"
-    if location is None:
-        raise RequestError(f"This server does not keep media by uuid: send the {kind}'s URL.", param=param)
-    return MediaReference(kind, location.url, param + ".url")
+    raise RequestError(f"This server does not keep media by uuid: send the {kind}'s URL.", param=param)
 
 
 async def _fetch_all(
     references: list[MediaReference], options: Mapping[MediaKind, MediaOptions], fetcher: MediaFetcher
 ) -> list[MediaInput]:
     """Fetch all media at once; the first failure cancels the others."""
-
-    async def fetch(reference: MediaReference) -> MediaInput:
-        try:
-            medium = await fetcher.fetch(reference.kind, reference.url, options[reference.kind])
-        except RequestError as error:
-            error.param = reference.param
-            raise
-        medium.param = reference.param
-        return medium
-
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(fetch(reference)) for reference in references]
+            tasks = [group.create_task(_fetch(reference, options, fetcher)) for reference in references]
     except* RequestError as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+async def _fetch(
+    reference: MediaReference, options: Mapping[MediaKind, MediaOptions], fetcher: MediaFetcher
+) -> MediaInput:
+    wanted = options[reference.kind]
+    try:
+        if isinstance(reference.url, str):
+            medium = await fetcher.fetch(reference.kind, reference.url, wanted)
+        else:
+            frames = [MediaReference("image", url, f"{reference.param}[{i}]") for i, url in enumerate(reference.url)]
+            images = await _fetch_all(frames, {"image": MediaOptions()}, fetcher)
+            medium = await asyncio.to_thread(video_of_images, images, wanted, fetcher.max_bytes)
+    except RequestError as error:
+        error.param = error.param or reference.param
+        raise
+    medium.param = reference.param
+    if reference.fps is not None:
+        set_rate(medium, reference.fps)
+    return medium

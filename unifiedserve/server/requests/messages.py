@@ -6,14 +6,21 @@ from msgspec import Meta
 
 from unifiedserve.server.requests.base import Strict
 
+MOST_FRAMES = 4096  # of a video that is images
+
 
 class ImageURL(Strict):
     url: str
     detail: Literal["auto", "low", "high", "original"] | None = None
 
 
+Frames = Annotated[list[str], Meta(min_length=1, max_length=MOST_FRAMES, description="URLs of images")]
+Rate = Annotated[float, Meta(gt=0, le=1e6, description="Frames a second: of frames, their rate; else to look at")]
+
+
 class VideoURL(Strict):
-    url: str
+    url: str | Frames
+    fps: Rate | None = None
 
 
 class TextPart(Strict, tag_field="type", tag="text"):
@@ -40,7 +47,15 @@ class RefusalPart(Strict, tag_field="type", tag="refusal"):
         return self.refusal
 
 
-Part = TextPart | RefusalPart | ImagePart | VideoPart
+class QwenVideoPart(Strict, tag_field="type", tag="video"):
+    """A video as Qwen's utilities write it."""
+
+    video: str | Frames
+    fps: Rate | None = None
+    sample_fps: Rate | None = None
+
+
+Part = TextPart | RefusalPart | ImagePart | VideoPart | QwenVideoPart
 
 
 class EarlierFunction(Strict):

@@ -1,6 +1,6 @@
 """From a request to /v1/responses to a chat request: the same conversation, tools and limits."""
 
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from unifiedserve.errors import RequestError
 from unifiedserve.server.chat.request import ChatRequest, Function, FunctionName, NamedTool, Tool
@@ -33,6 +33,8 @@ from unifiedserve.server.responses.request import (
     SchemaFormat,
     TextOptions,
 )
+
+U = TypeVar("U", str, str | list[str])
 
 _PARAMS = {
     "messages": "input",
@@ -122,14 +124,16 @@ def _part(content: Content) -> Part:
             url = _location("image_url", content.image_url, content.file_id)
             return ImagePart(image_url=ImageURL(url=url, detail=content.detail))
         case InputVideo():
-            return VideoPart(video_url=VideoURL(url=_location("video_url", content.video_url, content.file_id)))
+            return VideoPart(
+                video_url=VideoURL(url=_location("video_url", content.video_url, content.file_id), fps=content.fps)
+            )
         case Refusal():
             return TextPart(text=content.refusal)
         case _:
             return TextPart(text=content.text)
 
 
-def _location(field: str, url: str | None, file_id: str | None) -> str:
+def _location(field: str, url: U | None, file_id: str | None) -> U | str:
     """Return the URL of a medium, which may be a file's id."""
     if (url is None) == (file_id is None):
         raise RequestError(f"A part with media needs either `{field}` or `file_id`.", param="input")

@@ -11,6 +11,7 @@ from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Strict
 from unifiedserve.server.requests.formats import JsonObject, NamedSchema, PlainText
 from unifiedserve.server.requests.generation import Share
 from unifiedserve.server.requests.media_options import MediaIO, ProcessorKwargs
+from unifiedserve.server.requests.messages import Frames, Rate
 
 
 class InputText(Strict, tag_field="type", tag="input_text"):
@@ -28,8 +29,9 @@ class InputImage(Strict, tag_field="type", tag="input_image"):
 class InputVideo(Strict, tag_field="type", tag="input_video"):
     """Of this server, not of OpenAI."""
 
-    video_url: str | None = None
+    video_url: str | Frames | None = None
     file_id: str | None = None
+    fps: Rate | None = None
 
 
 class OutputText(Strict, tag_field="type", tag="output_text"):

@@ -5,10 +5,11 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
-from flashcodec.image import GpuImages, image_in_layout
+from flashcodec.image import GpuImages, decode_image, image_in_layout
 from torch import Tensor
 
 import flashcodec
@@ -16,10 +17,11 @@ from unifiedserve.config import VideoDecoderName
 from unifiedserve.device.base import Device
 from unifiedserve.errors import ConfigError, ErrorKind
 from unifiedserve.messages.layouts import Views
+from unifiedserve.messages.media import pieces
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.flashcodec_videos import FlashCodecVideos
 from unifiedserve.worker.vision.medium import Medium, Output, open_source
-from unifiedserve.worker.vision.other_videos import OtherDecoder, OtherVideos
+from unifiedserve.worker.vision.other_videos import Frames, OtherDecoder, OtherVideos, decoded_groups
 from unifiedserve.worker.vision.pynvvideocodec_reader import pynvvideocodec
 from unifiedserve.worker.vision.torchcodec_reader import torchcodec
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Take, Videos
@@ -47,6 +49,8 @@ class MediaReader:
             medium = Medium.of(uid, source)
             if source.plan.kind == "image":
                 self._pool.submit(self._guarded, medium, self._read_image, source)
+            elif source.frames:
+                self._pool.submit(self._guarded, medium, self._read_frames, source, running)
             else:
                 self._pool.submit(self._guarded, medium, self._videos.begin, source, running)
         return running
@@ -81,6 +85,18 @@ class MediaReader:
         if isinstance(medium.plan.layout, Views):
             patches = cut_views(patches.cpu(), medium.plan.layout)
         self._on_output(medium.output(0, patches, begin, time.monotonic()))
+
+    def _read_frames(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
+        """Decode a video that is images."""
+        images = list(pieces(cast(memoryview, open_source(source)), source.frames))
+
+        def read(numbers: list[int]) -> Frames:
+            return np.stack([decode_image(images[number], self._max_pixels, self._background) for number in numbers])
+
+        for output in decoded_groups(medium, read, at_once=1):  # each may be as large as an image may be
+            if running.cancelled:
+                return
+            self._take_frames(medium, output)
 
     def _image(self, source: MediaSource, layout: flashcodec.Layout) -> Tensor:
         data, most = open_source(source), self._max_pixels

@@ -66,7 +66,7 @@ class OtherVideos:
         """Decode the video that is to go first of those that wait, of which there is at least one."""
         _, _, medium, source, running = self._waiting.get()
         try:
-            for output in self._decode(medium, source):
+            for output in decoded_groups(medium, self._decoder.open(source)):
                 if running.cancelled:
                     return
                 self._take(medium, output)
@@ -76,18 +76,19 @@ class OtherVideos:
             if not running.cancelled:
                 self._take(medium, flashcodec.DecodingOutput(0, 0, 0, 0, None, True, error=failure))
 
-    def _decode(self, medium: Medium, source: MediaSource) -> Iterator[flashcodec.DecodingOutput]:
-        read = self._decoder.open(source)
-        size, plan = medium.plan.group_size, medium.plan
-        for first in range(0, len(medium.groups), _GROUPS):
-            groups = medium.groups[first : first + _GROUPS]
-            began = time.monotonic()
-            frames = read([int(frame) for frame in plan.frames_of(groups)])
-            for place in range(len(groups)):
-                rgb = frames[place * size : (place + 1) * size]
-                data = plan.layout.group_of(rgb)
-                output = flashcodec.DecodingOutput(
-                    0, (first + place) * size, len(rgb), first + place, data, False, 0, began, time.monotonic()
-                )
-                began = output.ended
-                yield output
+
+def decoded_groups(medium: Medium, read: Read, at_once: int = _GROUPS) -> Iterator[flashcodec.DecodingOutput]:
+    """Yield the wanted groups of a video's frames in the model's layout; `at_once` of them are read together."""
+    size, plan = medium.plan.group_size, medium.plan
+    for first in range(0, len(medium.groups), at_once):
+        groups = medium.groups[first : first + at_once]
+        began = time.monotonic()
+        frames = read([int(frame) for frame in plan.frames_of(groups)])
+        for place in range(len(groups)):
+            rgb = frames[place * size : (place + 1) * size]
+            data = plan.layout.group_of(rgb)
+            output = flashcodec.DecodingOutput(
+                0, (first + place) * size, len(rgb), first + place, data, False, 0, began, time.monotonic()
+            )
+            began = output.ended
+            yield output

@@ -1,0 +1,104 @@
+"""Videos that come as images: they are seen as the video of these frames would be."""
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+import openai
+import pytest
+from daemon import Daemon
+from media import Frames, data_url, make_image, text_part
+from PIL import Image
+
+FRAMES = [make_image(seed, 112, 140) for seed in range(4)]
+
+
+def png(frame: Frames) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(frame).save(file, "PNG")
+    return file.getvalue()
+
+
+def images(frames: list[Frames]) -> list[str]:
+    return [data_url("image/png", png(frame)) for frame in frames]
+
+
+def in_one_url(frames: list[Frames]) -> str:
+    return "data:video/png;base64," + ",".join(base64.b64encode(png(frame)).decode() for frame in frames)
+
+
+def ask(daemon: Daemon, part: dict[str, Any], **extra: Any) -> Any:
+    return daemon.client.chat.completions.create(
+        model=daemon.engine.model_name,
+        messages=[{"role": "user", "content": [part, text_part("What happens?")]}],
+        max_tokens=6,
+        temperature=0,
+        logprobs=True,
+        extra_body=extra,
+    )
+
+
+def seen(answer: Any) -> Any:
+    (choice,) = answer.choices
+    logprobs = [entry.logprob for entry in choice.logprobs.content]
+    return answer.usage.prompt_tokens, choice.message.content, logprobs
+
+
+def alike(expected: Any) -> Any:
+    return *expected[:2], pytest.approx(expected[2], abs=1e-4)
+
+
+WAYS: list[dict[str, Any]] = [
+    {"type": "video", "video": images(FRAMES), "fps": 2},
+    {"type": "video", "video": images(FRAMES), "sample_fps": 2},
+    {"type": "video_url", "video_url": {"url": images(FRAMES)}},
+    {"type": "video_url", "video_url": {"url": in_one_url(FRAMES), "fps": 2}},
+]
+
+pytestmark = pytest.mark.daemon("what goes wrong in a worker becomes a 400, and the engine goes on")
+
+
+def test_every_way_to_write_frames_is_the_same_video(daemon: Daemon) -> None:
+    expected = seen(ask(daemon, WAYS[0]))
+    for way in WAYS[1:]:
+        assert seen(ask(daemon, way)) == alike(expected)
+    backwards = ask(daemon, {"type": "video", "video": images(FRAMES[::-1])})
+    assert backwards.usage.prompt_tokens == expected[0]
+    assert seen(backwards) != alike(expected)
+    daemon.wait_idle()
+
+
+def test_options_choose_among_frames(daemon: Daemon) -> None:
+    some = {"type": "video", "video": images(FRAMES[::2])}
+    chosen = ask(daemon, WAYS[0], media_io_kwargs={"video": {"num_frames": 2}})
+    assert (
+        chosen.usage.prompt_tokens == ask(daemon, some).usage.prompt_tokens < ask(daemon, WAYS[0]).usage.prompt_tokens
+    )
+    daemon.wait_idle()
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        ([png(FRAMES[0]), png(FRAMES[1][:56])], "frame 1 of a video is 140x56"),
+        ([png(FRAMES[0]), png(FRAMES[1])[:300]], "video 1"),
+        ([b"text", b"text"], "video 1"),
+    ],
+)
+def test_faulty_frames_are_refused(daemon: Daemon, frames: list[bytes], words: str) -> None:
+    urls = [data_url("image/png", frame) for frame in frames]
+    with pytest.raises(openai.BadRequestError, match=words) as refused:
+        ask(daemon, {"type": "video", "video": urls})
+    assert refused.value.param == "messages[0].content[0].video"
+    daemon.wait_idle()
+
+
+def test_frames_are_decoded_as_images_are(daemon: Daemon) -> None:
+    """An odd number is filled up by the last one, and transparent pixels show the background."""
+    clear = np.concatenate([FRAMES[0], np.zeros_like(FRAMES[0][..., :1])], axis=2)
+    white = np.full_like(FRAMES[0], 255)
+    shown = ask(daemon, {"type": "video", "video": images([clear, *FRAMES[:2]])})
+    whole = ask(daemon, {"type": "video", "video": images([white, *FRAMES[:2]])})
+    assert seen(shown) == alike(seen(whole))
+    daemon.wait_idle()
