@@ -344,6 +344,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "white"
     media_timeout: Annotated[float, Meta(gt=0, description="Seconds to fetch one media URL")] = 30.0
+    worker_timeout: Annotated[
+        float,
+        Meta(
+            ge=0.2,
+            description="Seconds without a sign of life after which a worker is replaced: no turn of its loop, no "
+            "processor time; one that computes has forty times as long for a turn",
+        ),
+    ] = 15.0
     startup_timeout: Annotated[float, Meta(gt=0, description="Seconds for all workers to come up")] = 300.0
 
     @property

@@ -102,6 +102,7 @@ def test_a_request_that_keeps_killing_workers_is_given_up_and_others_are_served(
     chunks = iter(ask(daemon, text_part("Hello"), stream=True, max_tokens=8000, extra_body={"ignore_eos": True}))
     for _ in range(3):
         next(chunks)
+        daemon.wait_for(lambda: bool(daemon.engine.observation.worked_on("decode")))
         os.kill(daemon.engine.observation.worker_pids()["decode"], signal.SIGKILL)
         daemon.wait_healthy(False)
         daemon.wait_healthy()

@@ -82,6 +82,16 @@ class Observation:
         running = self._running()
         return running.workers.pids() if running else {}
 
+    def silences(self) -> dict[str, float]:
+        """Return for how many seconds each worker has shown no sign of life."""
+        running = self._running()
+        return running.watchdog.silences() if running else {}
+
+    def worked_on(self, instance: str) -> set[int]:
+        """Return the attempts that an instance works on."""
+        memory = self._memory()
+        return memory.pulses.worked_on(instance) if memory else set()
+
     def check_integrity(self) -> None:
         """Raise PoolError, saying what is wrong, if a pool is not as it must be while no request is in flight."""
         if memory := self._memory():

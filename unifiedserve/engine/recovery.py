@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 
 from unifiedserve.engine.health import Health
+from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.running import Running
 from unifiedserve.worker.assembly import DAMAGED_WEIGHTS
 
@@ -52,7 +53,9 @@ class Recovery:
             self._on_restart()
             self._health.restarting()
             killed = code == -signal.SIGKILL  # from outside: it has written nothing that it was not to write
-            self._keep(asyncio.create_task(self._recover(running, damaged=code == DAMAGED_WEIGHTS, keeps=killed)))
+            lost = running.lifecycle.workers_lost(running.workers.memory.pulses.worked_on(instance))
+            recovering = self._recover(running, lost, damaged=code == DAMAGED_WEIGHTS, keeps=killed)
+            self._keep(asyncio.create_task(recovering))
 
     def give_up(self, reason: str) -> None:
         """End it all."""
@@ -75,18 +78,18 @@ class Recovery:
         self._restarts.append(now)
         return often
 
-    async def _recover(self, running: Running, *, damaged: bool, keeps: bool) -> None:
-        """Restart the workers over fresh pools, then send every unfinished answer through again.
+    async def _recover(self, running: Running, lost: list[ActiveRequest], *, damaged: bool, keeps: bool) -> None:
+        """Restart the workers over fresh pools, then send every unfinished answer of what was lost through again.
 
         Damaged weights are loaded anew. Where the caches are to be kept, answers go on from their full pages.
         """
-        lost = running.lifecycle.workers_lost()
         try:
             await running.workers.restart(self._health.weights_sum, damaged=damaged, keeps=keeps)
             await self._health.wait_decided(self._startup_timeout)
         except Exception as error:
             _log.exception("the restart failed")
             self.give_up(f"the workers could not be restarted: {error}")
-        for active in lost:
-            if active.ending or not self._health.fatal:
-                running.lifecycle.resume(active)
+        if self._health.fatal:
+            running.lifecycle.release_ending(lost)
+        else:
+            running.lifecycle.workers_back(lost)

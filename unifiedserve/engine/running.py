@@ -14,6 +14,7 @@ from unifiedserve.engine.requests.reports import Reports
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.requests.tokens import TokenFlow
 from unifiedserve.engine.requests.worker_messages import WorkerMessages
+from unifiedserve.engine.watchdog import Watchdog
 from unifiedserve.engine.workers import Workers
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.watching import Watching
@@ -32,9 +33,11 @@ class Running:
     lifecycle: Lifecycle
     reports: Reports
     messages: WorkerMessages
+    watchdog: Watchdog
 
     async def stop(self) -> None:
         """End the workers, forget all requests and leave nothing behind."""
+        self.watchdog.close()
         try:
             self.arrivals.close()
             await asyncio.to_thread(self.intake.close)
@@ -59,6 +62,11 @@ def assemble(
     lifecycle = Lifecycle(table, dispatch, metrics)
     reports = Reports(table, TokenFlow(table, lifecycle, dispatch, metrics), workers, targets, watching)
     intake = Intake(config, processor, workers.memory.layout, workers.arena_name)
+
+    def note_hang() -> None:
+        health.worker_lost()
+        metrics.worker_hung()
+
     return Running(
         processor=processor,
         workers=workers,
@@ -68,4 +76,5 @@ def assemble(
         lifecycle=lifecycle,
         reports=reports,
         messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, metrics),
+        watchdog=Watchdog(config.worker_timeout, workers, lambda: health.healthy, note_hang),
     )

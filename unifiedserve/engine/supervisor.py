@@ -119,6 +119,10 @@ class Supervisor:
         """Return the process ids of the workers, by instance."""
         return self._workers.pids()
 
+    def kill(self, instance: str) -> None:
+        """Kill one worker, as if it had died by itself."""
+        self._workers.kill_one(instance)
+
     def arena_name(self, name: str) -> str:
         """Return a name for a further arena of this engine."""
         return self._memory.arena_name(name)

@@ -44,6 +44,11 @@ class WorkerProcesses:
         """Return the process ids by instance."""
         return {name: process.pid for name, process in self._running.items()}
 
+    def kill_one(self, name: str) -> None:
+        """Kill one worker that still runs; its end is told of as if it had died by itself."""
+        if process := self._running.get(name):
+            process.kill()
+
     def stop(self, ask: Callable[[str], None], prepare: Callable[[list[int]], None]) -> None:
         """Ask the worker of each instance to end, and kill those that do not in time, as `kill` does."""
         ending = self._take()

@@ -73,6 +73,10 @@ class Workers:
         """Return the process ids of the workers, by instance."""
         return self._supervisor.pids()
 
+    def kill(self, instance: str) -> None:
+        """Kill an instance's worker, which then counts as one that died."""
+        self._supervisor.kill(instance)
+
     def send(self, instance: str, message: Message) -> None:
         """Queue a message for an instance. Raises RequestError for one that is too large for its inbox."""
         self._link.send(instance, message)

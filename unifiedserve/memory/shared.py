@@ -6,6 +6,7 @@ import msgspec
 
 from ipc_buffers import Arena, Memory, MessageQueue, PagePool
 from unifiedserve.memory.integrity import check_pool
+from unifiedserve.memory.pulses import Pulses
 from unifiedserve.memory.status import Status
 
 ENGINE_INBOX = "engine"
@@ -81,13 +82,19 @@ def free(memories: Iterable[Memory]) -> None:
 
 
 class SharedMemory:
-    """The KV, patch and visual page pools, the stages' status, and an inbox for every process."""
+    """The page pools, the stages' status, the workers' pulses, and an inbox for every process."""
 
     def __init__(
-        self, layout: MemoryLayout, status: Arena, pools: dict[str, PagePool], inboxes: dict[str, MessageQueue]
+        self,
+        layout: MemoryLayout,
+        status: Arena,
+        pulses: Arena,
+        pools: dict[str, PagePool],
+        inboxes: dict[str, MessageQueue],
     ) -> None:
         self.layout = layout
         self.status = Status(status)
+        self.pulses = Pulses(pulses, layout.instances)
         self.pools = pools
         self.inboxes = inboxes
 
@@ -99,7 +106,8 @@ class SharedMemory:
 
         Raises ipc_buffers.ArenaError with the sizes, and leaves nothing, if they do not fit.
         """
-        memory = cls(layout, Status.create(layout.arena("status")), {}, {})
+        status = Status.create(layout.arena("status"))
+        memory = cls(layout, status, Pulses.create(layout.arena("pulses"), layout.instances), {}, {})
         try:
             for name, size in layout.pools.items():
                 kept = pools[name] if pools else None
@@ -116,6 +124,7 @@ class SharedMemory:
         return cls(
             layout,
             Arena.attach(layout.arena("status")),
+            Arena.attach(layout.arena("pulses")),
             {name: PagePool.attach(layout.pool(name)) for name in layout.pools},
             {name: MessageQueue.attach(layout.arena(f"inbox-{name}")) for name in (ENGINE_INBOX, *layout.instances)},
         )
@@ -140,6 +149,7 @@ class SharedMemory:
     def unlink(self) -> None:
         parts: list[Arena | PagePool | MessageQueue] = [
             self.status.arena,
+            self.pulses.arena,
             *self.pools.values(),
             *self.inboxes.values(),
         ]

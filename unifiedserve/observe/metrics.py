@@ -22,6 +22,9 @@ class Observed(Protocol):
     def cached(self) -> Mapping[str, int]: ...
     def memory(self) -> Mapping[str, int]: ...
     def held(self) -> tuple[float, float] | None: ...
+    def silences(self) -> Mapping[str, float]: ...
+    @property
+    def in_flight(self) -> int: ...
     @property
     def target_between_tokens(self) -> float | None: ...
 
@@ -49,6 +52,7 @@ class Metrics:
         self._restarted = self._counter(
             "worker_restarts_total", "Times that all workers were replaced, for one had died"
         )
+        self._hung = self._counter("worker_hangs_total", "Workers that showed no sign of life and were replaced")
         self._lookups = {
             "kv": (
                 self._counter("prefix_cache_queries_total", "Tokens that were looked for in the prefix cache"),
@@ -119,6 +123,10 @@ class Metrics:
         """Count a restart of the workers."""
         self._restarted.inc()
 
+    def worker_hung(self) -> None:
+        """Count a worker that showed no sign of life."""
+        self._hung.inc()
+
     def preempted(self) -> None:
         """Count a preemption."""
         self._preempted.inc()
@@ -170,7 +178,11 @@ class _Gauges(Collector):
         memory = _gauge("memory_bytes", "Memory of the device that computes, by use", "use")
         for use, size in self._engine.memory().items():
             memory.add_metric([use], size)
-        yield from (running, waiting, ratio, used, total, peak, cached, memory)
+        silent = _gauge("worker_silent_seconds", "Time since a worker's last sign of life", "instance")
+        for instance, seconds in self._engine.silences().items():
+            silent.add_metric([instance], seconds)
+        flight = _gauge("num_requests_in_flight", "Requests in the engine", value=self._engine.in_flight)
+        yield from (running, waiting, ratio, used, total, peak, cached, memory, silent, flight)
         if (target := self._engine.target_between_tokens) is not None:
             yield _gauge("slo_tbt_seconds", "Target time between tokens beside heavy work", value=target)
         if (held := self._engine.held()) is not None:

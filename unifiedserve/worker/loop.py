@@ -18,6 +18,8 @@ from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE, Lane
 from unifiedserve.worker.port import Port
 from unifiedserve.worker.spec import WorkerSpec
 
+_BEATS = 4  # in the time that a worker may be silent
+
 
 class Worker:
     """The stages of one instance, and their connections."""
@@ -25,6 +27,7 @@ class Worker:
     def __init__(self, spec: WorkerSpec, device: Device) -> None:
         self._memory = SharedMemory.attach(spec.layout)
         self._port = Port.connect(spec.placement, spec.instance.name, self._memory, device)
+        self._beat = spec.config.worker_timeout / _BEATS
         self._lanes: list[Lane] = []
         self._serving = True
         try:
@@ -35,17 +38,20 @@ class Worker:
             self._port.outbox.to_engine(ready)
 
     def run(self) -> None:
-        """Serve until told to shut down."""
+        """Serve until told to shut down; come round now and then, too, when there is nothing to do."""
         wake = ON_MESSAGE
         while self._serving:
-            wake = self.turn(None if wake == ON_MESSAGE else max(0.0, wake - time.monotonic()))
+            wake = self.turn(min(max(0.0, wake - time.monotonic()), self._beat))
 
     def turn(self, timeout: float | None) -> float:
         """Take messages in, waiting up to `timeout` seconds (None: for ever) for the first one, and do one step.
 
         Returns the time (monotonic seconds) for the next one, `AT_ONCE` or `ON_MESSAGE`.
         """
-        for data in self._port.outbox.receive(timeout):
+        self._port.pulse.wait()
+        received = self._port.outbox.receive(timeout)
+        self._port.pulse.begin_turn()
+        for data in received:
             message = unpack(data)
             if isinstance(message, Shutdown):
                 self._serving = False

@@ -7,6 +7,7 @@ from unifiedserve.device.base import Device
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.worker.neighbours import Neighbours
 from unifiedserve.worker.outbox import Outbox
+from unifiedserve.worker.pulse import Pulse
 from unifiedserve.worker.reporter import Reporter
 
 
@@ -16,9 +17,11 @@ class Port(NamedTuple):
     outbox: Outbox
     reporter: Reporter
     neighbours: Neighbours
+    pulse: Pulse
 
     @classmethod
     def connect(cls, placement: Placement, instance: str, memory: SharedMemory, device: Device) -> "Port":
         """Return the connections of `instance`, which computes on `device`, to all that share this memory."""
         outbox = Outbox(placement, instance, memory.inboxes, device.fence)
-        return cls(outbox, Reporter(instance, outbox), Neighbours(placement, instance, memory.status))
+        neighbours = Neighbours(placement, instance, memory.status)
+        return cls(outbox, Reporter(instance, outbox), neighbours, Pulse(memory.pulses, instance))

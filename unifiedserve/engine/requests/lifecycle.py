@@ -2,15 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from unifiedserve.engine.requests.dispatch import Dispatch
 from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.suspects import Suspects
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.observe.metrics import Metrics
-
-_MOST_CRASHES = 3  # of workers, while one request was in flight: then it is held to be the cause
 
 
 class Lifecycle:
@@ -20,6 +19,8 @@ class Lifecycle:
         self._table = table
         self._dispatch = dispatch
         self._metrics = metrics
+        self._suspects = Suspects()
+        self._has_workers = True
 
     def submit(self, active: ActiveRequest) -> None:
         """Send a request on its way. Raises RequestError if it is too large for a message."""
@@ -37,12 +38,14 @@ class Lifecycle:
         if active.ending:
             return
         active.ending = True
+        self._suspects.end(active)
         if not active.complete:
             self._metrics.aborted()
         for uid in active.attempts:
             self._dispatch.abort(uid)
         if not active.attempts:
             self._table.release(active)
+        self._let_go_on()
 
     def fail(self, active: ActiveRequest, message: str, kind: ErrorKind, param: str | None = None) -> None:
         """End one request with an error."""
@@ -71,21 +74,42 @@ class Lifecycle:
         for active in self._table:
             self._table.release(active)
 
-    def workers_lost(self) -> list[ActiveRequest]:
-        """Return the requests that were with the workers, to be resumed when there are others."""
+    def workers_lost(self, worked_on: Iterable[int]) -> list[ActiveRequest]:
+        """Return the requests that were with the workers, to be resumed when there are others.
+
+        The dead one worked on these attempts.
+        """
+        self._has_workers = False
+        self._suspects.blame(self._table.of_attempts(worked_on))
         lost = self._table.lose_attempts()
         for active in lost:
-            active.crashes += 1
             for answer in active.answers:
                 answer.forget_early()
         return lost
 
-    def resume(self, active: ActiveRequest) -> None:
-        """Go on with a request whose workers were lost."""
+    def workers_back(self, lost: Iterable[ActiveRequest]) -> None:
+        """Go on with these requests, whose workers were lost: there are others."""
+        self._has_workers = True
+        for active in lost:
+            self._resume(active)
+        self._let_go_on()
+
+    def release_ending(self, lost: Iterable[ActiveRequest]) -> None:
+        """Forget those of these requests that were only to be drained: there will be no workers."""
+        for active in lost:
+            if active.ending:
+                self._table.release(active)
+
+    def _resume(self, active: ActiveRequest) -> None:
         if active.ending:
             self._table.release(active)
-        elif active.crashes >= _MOST_CRASHES and not active.complete:
+        elif self._suspects.convicted(active) and not active.complete:
             reason = f"workers died {active.crashes} times while they worked on this request"
             self.fail(active, reason, ErrorKind.INTERNAL)
-        else:
+        elif self._suspects.may_go(active):
             self.resubmit(active, active.unfinished)
+
+    def _let_go_on(self) -> None:
+        """Send a suspect on that was held back until the one before it had ended."""
+        if self._has_workers and (held := self._suspects.next()):
+            self.resubmit(held, held.unfinished)

@@ -33,7 +33,7 @@ class ActiveRequest:
     pooled: bytes | None = None  # float32, of a request to embed
     cached_tokens: int = 0  # of the prompt, at the first attempt
     stale: bool = False  # what it was to reuse was gone when its turn came: it is computed in full
-    crashes: int = 0  # workers that died while it was in flight
+    crashes: int = 0  # workers that died while they worked on it
     ending: bool = False  # failed or aborted: only to be drained
 
     @property

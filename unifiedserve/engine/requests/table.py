@@ -85,6 +85,10 @@ class RequestTable:
             active.attempts.pop(uid, None)
         return active
 
+    def of_attempts(self, uids: Iterable[int]) -> set[ActiveRequest]:
+        """Return the requests of those attempts that are not over."""
+        return {active for uid in uids if (active := self._by_attempt.get(uid))}
+
     def lose_attempts(self) -> list[ActiveRequest]:
         """Forget all attempts, for their workers died, and return the requests that were in one."""
         lost = [active for active in self._requests if active.attempts]

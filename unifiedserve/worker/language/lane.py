@@ -35,7 +35,7 @@ from unifiedserve.scheduling import (
     schedule_in_between,
     within_share,
 )
-from unifiedserve.worker.lane import AT_ONCE
+from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE
 from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
 from unifiedserve.worker.language.freed_pages import FreedPages
@@ -108,6 +108,7 @@ class LanguageLane:
         if encoding := bool(self._encode_step.uids):
             plan = plan._replace(encode=[])
         self._tell(plan, encoding=encoding)
+        self._show_work(plan)
         if plan.preempt:
             self._preempt(plan.preempt)
         if plan.prefill or plan.decode or self._forward_step.under_way:
@@ -181,6 +182,7 @@ class LanguageLane:
         start, encoder = time.monotonic(), Plan(encode=self._encoding)
         plan = encoder._replace(prefill=chunks)
         self._tell(plan)
+        self._show_work(plan)
         with self._guard(chunk.uid for chunk in chunks):
             self._forward_step.run(plan)
         self._report_caches()
@@ -259,6 +261,13 @@ class LanguageLane:
             neighbours.tell_working(Stage.PREFILL, bool(plan.prefill))
             joining = joins_soon(plan, lambda uid: self._prompts[uid].state, self._budget)
             neighbours.tell_waiting(len(self._prompts), joining)
+
+    def _show_work(self, plan: Plan) -> None:
+        """Show which requests the worker computes for; a rest between two steps is part of them."""
+        if plan.has_work or plan.wait_until == ON_MESSAGE:
+            planned = {uid for uid, _ in plan.decode} | {chunk.uid for chunk in plan.prefill}
+            under_way = self._forward_step.uids | self._encode_step.uids
+            self._port.pulse.work_on(under_way | planned | {uid for uid, _ in plan.encode})
 
     def _preempt(self, keys: list[Key]) -> None:
         self._forward_step.settle()

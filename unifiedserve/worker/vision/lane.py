@@ -36,7 +36,9 @@ class VisionLane:
         admitted = schedule_vision(self._stage.states(), self._stage.free_pages)
         for uid in admitted:
             self._port.reporter.waited(Stage.VISION, uid, self._stage.start(uid))
-        self._port.neighbours.tell_working(Stage.VISION, any(state.admitted for state in self._stage.states()))
+        decoding = [state.ticket.uid for state in self._stage.states() if state.admitted]
+        self._port.neighbours.tell_working(Stage.VISION, bool(decoding))
+        self._port.pulse.work_on(decoding)
         return AT_ONCE if outputs or admitted else ON_MESSAGE
 
     def _pass_on(self, output: Output) -> None:

@@ -1,0 +1,101 @@
+"""Workers that live and do nothing are noticed and replaced; deaths count against what was worked on."""
+
+import os
+import signal
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from daemon import Daemon
+from media import text_part
+from test_life_of_requests import ask, tokens
+
+from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.suspects import Suspects
+from unifiedserve.engine.silence import Silence, Vitals
+
+PATIENCE = 3
+
+
+def looks_until_it_hangs(*signs: Vitals, most: int = 1000) -> int | None:
+    """How many looks it takes, the signs coming round and round."""
+    silence = Silence(PATIENCE)
+    for look in range(most):
+        silence.look(signs[look % len(signs)])
+        if silence.hangs:
+            return look
+    return None
+
+
+def test_a_worker_that_waits_and_does_not_come_round_hangs_even_if_its_threads_compute() -> None:
+    assert looks_until_it_hangs(Vitals(1, True, 5)) == PATIENCE
+    assert looks_until_it_hangs(*(Vitals(1, True, computed) for computed in range(100))) == PATIENCE
+
+
+def test_a_worker_that_comes_round_or_computes_does_not_hang() -> None:
+    assert looks_until_it_hangs(*(Vitals(turn, True, 5) for turn in range(1000))) is None
+    assert looks_until_it_hangs(*(Vitals(1, False, computed) for computed in range(100)), most=100) is None
+
+
+def test_a_worker_that_stands_still_in_a_turn_hangs_as_soon_as_one_that_waits() -> None:
+    assert looks_until_it_hangs(Vitals(1, False, 5)) == PATIENCE
+
+
+def test_a_turn_has_an_end_even_if_it_computes() -> None:
+    signs = [Vitals(1, False, computed) for computed in range(1000)]
+    assert looks_until_it_hangs(*signs) == 40 * PATIENCE
+
+
+@pytest.mark.daemon("workers that are stopped", worker_timeout=3.0)
+@pytest.mark.parametrize("instance", ["vision", "decode"])
+def test_a_stopped_worker_is_replaced_and_requests_go_on(
+    daemon: Daemon, instance: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    chunks = iter(ask(daemon, text_part("Hello"), stream=True, max_tokens=200, extra_body={"ignore_eos": True}))
+    next(chunks)
+    stopped = daemon.engine.observation.worker_pids()[instance]
+    os.kill(stopped, signal.SIGSTOP)
+    daemon.wait_healthy(False)
+    daemon.wait_healthy()
+    assert daemon.engine.observation.worker_pids()[instance] != stopped
+    assert len(list(chunks)) > 1
+    assert f"worker {instance} (process {stopped}) has shown no sign of life" in caplog.text
+    text = daemon.engine.metrics.text().decode()
+    assert "unifiedserve:worker_hangs_total 0.0" not in text
+    assert f'unifiedserve:worker_silent_seconds{{instance="{instance}"}}' in text
+    assert tokens(daemon, text_part("Still there?"))
+    daemon.wait_idle()
+
+
+def requests(number: int) -> list[ActiveRequest]:
+    return [cast(ActiveRequest, Counted()) for _ in range(number)]
+
+
+class Counted(SimpleNamespace):
+    crashes = 0
+    __hash__: Any = object.__hash__
+    __eq__: Any = object.__eq__
+
+
+def test_who_waited_is_not_blamed_and_who_was_beside_a_culprit_is_let_go() -> None:
+    suspects = Suspects()
+    culprit, beside, waiting = requests(3)
+    for _ in range(2):
+        suspects.blame({culprit, beside})
+    assert [suspects.may_go(each) for each in (beside, culprit, waiting)] == [True, False, True]
+    suspects.end(beside)
+    assert suspects.next() is culprit
+    suspects.blame({culprit, waiting})
+    assert [suspects.convicted(each) for each in (culprit, beside, waiting)] == [True, False, False]
+    assert waiting.crashes == 0
+
+
+def test_a_held_request_that_ends_is_not_sent_on() -> None:
+    suspects = Suspects()
+    first, second = requests(2)
+    for _ in range(2):
+        suspects.blame({first, second})
+    assert [suspects.may_go(first), suspects.may_go(second)] == [True, False]
+    suspects.end(second)
+    suspects.end(first)
+    assert suspects.next() is None

@@ -1,0 +1,39 @@
+"""How long a worker may show no sign of life, by what it does."""
+
+from typing import NamedTuple
+
+_LONGEST_TURN = 40  # times the patience, of a worker that computes
+
+
+class Vitals(NamedTuple):
+    """What can be seen of a worker from outside: `computed` are nanoseconds of processor time."""
+
+    turns: int
+    waits: bool
+    computed: int
+
+
+class Silence:
+    """Counts the looks at one worker in which it showed no sign of life. It has no clock: a late look counts once."""
+
+    def __init__(self, patience: int) -> None:
+        """Hold a worker to hang after `patience` looks, and one that computes after many times as many."""
+        self._patience = patience
+        self._last = Vitals(-1, False, -1)
+        self.still = 0  # looks without a new turn or processor time
+        self._same_turn = 0  # looks without a new turn
+
+    def look(self, now: Vitals) -> None:
+        """Compare a worker with what was seen of it before."""
+        same_turn = now.turns == self._last.turns
+        same_time = now.computed == self._last.computed
+        self._same_turn = self._same_turn + 1 if same_turn else 0
+        self.still = self.still + 1 if same_turn and same_time else 0
+        self._last = now
+
+    @property
+    def hangs(self) -> bool:
+        """Tell whether the worker has been silent for too long."""
+        if self._last.waits:
+            return self._same_turn >= self._patience
+        return self.still >= self._patience or self._same_turn >= _LONGEST_TURN * self._patience

@@ -1,0 +1,65 @@
+"""Replaces workers that live and do nothing: stopped ones, and those that wait for what never comes."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+from unifiedserve.engine.silence import Silence, Vitals
+from unifiedserve.engine.workers import Workers
+
+_log = logging.getLogger(__name__)
+_LOOKS = 10  # in the time that a worker may be silent
+
+
+class Watchdog:
+    """Looks at all workers now and then. Belongs to the engine's event loop."""
+
+    def __init__(self, timeout: float, workers: Workers, up: Callable[[], bool], on_hang: Callable[[], None]) -> None:
+        """Watch `workers` while they are `up`; one that is silent for `timeout` s is killed, once `on_hang` returns."""
+        self._timeout = timeout
+        self._workers = workers
+        self._up = up
+        self._on_hang = on_hang
+        self._silences: dict[tuple[str, int], Silence] = {}  # by instance and process
+        self._task = asyncio.create_task(self._watch())
+
+    def silences(self) -> dict[str, float]:
+        """Return for how many seconds each worker has shown no sign of life."""
+        return {name: each.still * self._timeout / _LOOKS for (name, _), each in self._silences.items()}
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._task.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._timeout / _LOOKS)
+            if self._up():
+                self._look()
+
+    def _look(self) -> None:
+        pids = self._workers.pids().items()
+        self._silences = {worker: self._silences.get(worker, Silence(_LOOKS)) for worker in pids}
+        for (instance, pid), silence in self._silences.items():
+            silence.look(self._vitals(instance, pid))
+            if silence.hangs:
+                _log.error(
+                    "worker %s (process %d) has shown no sign of life for %g s: it is replaced (see --worker-timeout)",
+                    instance, pid, self._timeout,
+                )  # fmt: skip
+                self._on_hang()
+                self._workers.kill(instance)
+                return  # all are replaced with it
+
+    def _vitals(self, instance: str, pid: int) -> Vitals:
+        pulses = self._workers.memory.pulses
+        return Vitals(pulses.turns(instance), pulses.waits(instance), processor_time(pid))
+
+
+def processor_time(pid: int) -> int:
+    """Return the nanoseconds that a process has computed; 0 if it has ended."""
+    try:
+        return time.clock_gettime_ns((~pid << 3) | 2)  # the number of its clock, as clock_getcpuclockid makes it
+    except OSError:
+        return 0
