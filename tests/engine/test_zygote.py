@@ -274,3 +274,30 @@ def test_an_engine_survives_the_death_of_its_zygote(daemon: Daemon) -> None:
     completion = daemon.client.completions.create(model=daemon.engine.model_name, prompt="A river", max_tokens=4)
     assert completion.choices[0].text
     daemon.wait_idle()
+
+
+@pytest.mark.daemon("its zygote is stopped, and then a worker dies")
+def test_a_stopped_zygote_hides_no_death_and_is_replaced(daemon: Daemon) -> None:
+    pids = daemon.engine.observation.worker_pids()
+    zygote = psutil.Process(pids["vision"]).parent()
+    assert zygote is not None
+    zygote.suspend()
+    os.kill(pids["vision"], signal.SIGKILL)
+    daemon.wait_healthy(False)
+    daemon.wait_healthy()
+    assert not zygote.is_running()
+    assert not set(pids.values()) & set(daemon.engine.observation.worker_pids().values())
+    daemon.wait_idle()
+
+
+def test_a_zygote_that_is_stopped_when_it_is_asked_is_ended(spec: WorkerSpec, memory: SharedMemory) -> None:
+    zygote = Zygote()
+    worker = zygote.start(spec)
+    await_ready(memory)
+    parent = psutil.Process(worker.pid).parent()
+    assert parent is not None
+    parent.suspend()
+    with pytest.raises(ZygoteError, match="ended with code -9"):
+        zygote.start(spec)
+    assert worker.wait(SECONDS) == -signal.SIGKILL
+    zygote.close()

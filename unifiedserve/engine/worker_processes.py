@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from unifiedserve.config import Instance
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
@@ -83,6 +84,8 @@ def _kill(processes: list[WorkerProcess], prepare: Callable[[list[int]], None]) 
 
 
 def _start(spec: WorkerSpec, environment: dict[str, str]) -> WorkerProcess:
+    with suppress(ZygoteError):  # it may have died since it was last used: another one says what is wrong
+        return shared_zygote().start(spec, environment)
     try:
         return shared_zygote().start(spec, environment)
     except ZygoteError as error:

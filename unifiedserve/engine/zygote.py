@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 _MODULE = "unifiedserve.worker.zygote"
 _STDERR = 2
 _LAST_SECONDS = 0.5  # for a zygote that closed its socket
+_TELLING_SECONDS = 5.0  # in which a zygote tells the exit code of a worker that has ended
+_LOOK_SECONDS = 1.0  # between two looks at a zygote that is to answer
 
 
 class ZygoteError(Exception):
@@ -42,17 +45,21 @@ class ZygoteError(Exception):
 
 
 class WorkerProcess:
-    """A worker's process, a child of the zygote, which says how it ended."""
+    """A worker's process, a child of the zygote, which says how it ended; that it ended is seen without it."""
 
-    def __init__(self, pid: int, pidfd: int) -> None:
+    def __init__(self, pid: int, pidfd: int, on_silence: Callable[[], None]) -> None:
+        """`on_silence` ends a zygote that does not say how the process ended."""
         self.pid = pid
         self._pidfd = pidfd
+        self._on_silence = on_silence
         self._code: int | None = None
         self._ended = threading.Event()
         self._lock = threading.Lock()  # nobody closes the descriptor while another uses it
 
     def wait(self, timeout: float | None = None) -> int | None:
         """Return the exit code (-N if signal N killed it) once it has ended, None if it has not within `timeout` s."""
+        if timeout is None:
+            self._wait_for_end()
         self._ended.wait(timeout)
         return self._code
 
@@ -72,10 +79,27 @@ class WorkerProcess:
     def end_with_zygote(self) -> None:
         """Make sure that it has ended with the zygote, after which nobody can tell its exit code."""
         self.kill()
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        poll.poll()
+        _await_end(self._pidfd)
         self.end(-signal.SIGKILL)
+
+    def _wait_for_end(self) -> None:
+        """Wait for the kernel's word that it has ended, and end a zygote that does not give its own soon after."""
+        with self._lock:
+            if self._code is not None:
+                return
+            pidfd = os.dup(self._pidfd)
+        try:
+            _await_end(pidfd)
+        finally:
+            os.close(pidfd)
+        if not self._ended.wait(_TELLING_SECONDS):
+            self._on_silence()
+
+
+def _await_end(pidfd: int) -> None:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll()
 
 
 class Zygote:
@@ -87,6 +111,7 @@ class Zygote:
         self._closing = False
         self._told_of_obstacles = False
         self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._workers: dict[int, WorkerProcess] = {}
         self._replies: queue.SimpleQueue[WorkerProcess | ZygoteError] = queue.SimpleQueue()
@@ -107,7 +132,7 @@ class Zygote:
                 raise ZygoteError("the process that starts workers has ended")
             with suppress(OSError):  # it is gone, as the reply says
                 self._send(request, *_standard_error())
-            reply = self._replies.get()
+            reply = self._reply()
         if isinstance(reply, ZygoteError):
             raise reply
         return reply
@@ -119,6 +144,20 @@ class Zygote:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
 
+    def _reply(self) -> WorkerProcess | ZygoteError:
+        """Return the answer to a request, for which imports may take long; a zygote that is stopped is ended."""
+        while True:
+            with suppress(queue.Empty):
+                return self._replies.get(timeout=_LOOK_SECONDS)
+            if self._process is not None and _is_stopped(self._process.pid):
+                self._kill()
+
+    def _kill(self) -> None:
+        """End a zygote that does not answer, and its workers with it."""
+        if self._process is not None:
+            _log.error("the process that starts workers (%d) does not answer: it is ended", self._process.pid)
+            self._process.kill()
+
     def _send(self, message: ToZygote, *descriptors: int) -> None:
         socket.send_fds(self._socket, [msgspec.msgpack.encode(message)], descriptors)
 
@@ -127,7 +166,7 @@ class Zygote:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})  # in the child until it ignores them
         try:
             with theirs:
-                process = self._start(theirs.fileno())
+                self._process = process = self._start(theirs.fileno())
         except OSError as error:
             self._bury(f"the process that starts workers cannot be started: {error}")
             return
@@ -163,7 +202,7 @@ class Zygote:
         match message:
             case Started(pid, obstacles):
                 self._tell_of(obstacles)
-                self._workers[pid] = process = WorkerProcess(pid, *descriptors)
+                self._workers[pid] = process = WorkerProcess(pid, *descriptors, self._kill)
                 self._replies.put(process)
             case Refused(reason):
                 self._replies.put(ZygoteError(reason))
@@ -226,6 +265,13 @@ def environment_of_workers() -> dict[str, str]:
         **environment_without_secrets(),
         "OPENBLAS_NUM_THREADS": "1",  # numpy's starts threads when it is imported, and nothing uses them
     }
+
+
+def _is_stopped(pid: int) -> bool:
+    """Tell whether a signal has stopped a process."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
 
 
 def _standard_error() -> list[int]:
