@@ -20,7 +20,7 @@ from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.weights import load_weights
-from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import (
@@ -69,7 +69,7 @@ def as_sent(question: Question, processor: Processor, clips: Callable[[int], Cli
     sources, first = [], 0
     for plan in media:
         path = next(videos) if plan.kind == "video" else _save(next(images), folder / f"{uuid.uuid4().hex}.png")
-        sources.append(MediaSource(plan=plan, name=plan.kind, first_unit=first, path=str(path)))
+        sources.append(MediaSource(plan=plan, name=plan.kind, first_unit=first, where=Source(path=str(path))))
         first += plan.units
     return Asked(processor.prompt(question.case.messages, media).token_ids, media, sources)
 

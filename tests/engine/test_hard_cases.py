@@ -15,7 +15,7 @@ from test_life_of_requests import TIGHT_BUFFERS, ask, tokens
 from flashcodec import PatchLayout
 from unifiedserve.config import Stage
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PrefillRequest, Span, VisionRequest
@@ -120,7 +120,7 @@ def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_reques
     try:
         path = str(clips(8).path)
         for uid, frames in ((1, (6, 9)), (2, (0, 7))):
-            source = MediaSource(plan=video_plan(frames), name="video 1", path=path)
+            source = MediaSource(plan=video_plan(frames), name="video 1", where=Source(path=path))
             stage.accept(VisionRequest(ticket=Ticket(uid, uid), media=[source]))
             stage.start(uid)
             finished.wait()

@@ -21,7 +21,7 @@ from unifiedserve.device.cpu.device import CpuDevice
 from unifiedserve.engine.resources import check_packages
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, Patches, VisionRequest
 from unifiedserve.worker.vision.medium import Medium, Output
@@ -58,13 +58,15 @@ class Vision:
         self.errors: dict[int, str] = {}
 
     def ask(self, ticket: Ticket, path: Path, frames: tuple[int, ...]) -> None:
-        source = MediaSource(plan=plan(frames), name=f"video {ticket.uid}", path=str(path))
+        source = MediaSource(plan=plan(frames), name=f"video {ticket.uid}", where=Source(path=str(path)))
         self.stage.accept(VisionRequest(ticket=ticket, media=[source]))
         self.stage.start(ticket.uid)
 
     def ask_image(self, ticket: Ticket, path: Path) -> None:
         one = msgspec.structs.replace(plan(()), kind="image", units=1)
-        self.stage.accept(VisionRequest(ticket=ticket, media=[MediaSource(plan=one, name="image", path=str(path))]))
+        self.stage.accept(
+            VisionRequest(ticket=ticket, media=[MediaSource(plan=one, name="image", where=Source(path=str(path)))])
+        )
         self.stage.start(ticket.uid)
 
     def finish(self) -> None:
@@ -213,7 +215,7 @@ def test_another_decoder_takes_the_lowest_priority_first() -> None:
 
     videos = OtherVideos(OtherDecoder("none", open_video), 1, take)
     for name, priority in (("first", 0), ("late", 5), ("early", -1), ("later", 5)):
-        source = MediaSource(plan=plan((0, 1)), name=name, path="")
+        source = MediaSource(plan=plan((0, 1)), name=name, where=Source(path=""))
         videos.begin(Medium.of(1, source), source, RunningVideos(priority))
         assert begun.wait(TIMEOUT)  # at work on the first
     gate.set()

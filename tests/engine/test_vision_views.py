@@ -16,7 +16,7 @@ from PIL import Image
 from ipc_buffers import PagePool
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.layouts import View, Views
-from unifiedserve.messages.media import MediaKind, MediaPlan
+from unifiedserve.messages.media import MediaKind, MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, VisionRequest
 from unifiedserve.worker.vision.stage import VisionStage
@@ -91,11 +91,13 @@ def test_an_image(patches: RowBuffer, tmp_path: Path) -> None:
     pixels = make_image(1, 133, 201)
     path = tmp_path / "image.png"
     Image.fromarray(pixels).save(path)
-    source = MediaSource(plan=plan("image", 133, 201), name="image 1", path=str(path))
+    source = MediaSource(plan=plan("image", 133, 201), name="image 1", where=Source(path=str(path)))
     assert torch.equal(decoded(patches, source), expected(pixels))
 
 
 def test_a_video(patches: RowBuffer, clips: Callable[[int], Clip]) -> None:
     clip, frames = clips(25), (0, 3, 7, 24)
-    source = MediaSource(plan=plan("video", *clip.frames.shape[1:3], frames), name="video 1", path=str(clip.path))
+    source = MediaSource(
+        plan=plan("video", *clip.frames.shape[1:3], frames), name="video 1", where=Source(path=str(clip.path))
+    )
     assert torch.equal(decoded(patches, source), torch.cat([expected(clip.frames[frame]) for frame in frames]))

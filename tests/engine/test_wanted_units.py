@@ -13,7 +13,7 @@ from torch import Tensor
 
 from flashcodec import PatchLayout, TileLayout
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, VisionRequest
 from unifiedserve.worker.vision.stage import VisionStage
@@ -49,7 +49,7 @@ def decode(patches: RowBuffer, plan: MediaPlan, path: Path, units: list[int] | N
     stage = VisionStage(patches, 1, 1, finished.set)
     found: dict[int, Tensor] = {}
     try:
-        source = MediaSource(plan=plan, name="it", path=str(path), first_unit=10, units=units)
+        source = MediaSource(plan=plan, name="it", where=Source(path=str(path)), first_unit=10, units=units)
         stage.accept(VisionRequest(ticket=Ticket(1, 0.0), media=[source]))
         stage.start(1)
         while stage.states():

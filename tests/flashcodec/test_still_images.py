@@ -1,6 +1,8 @@
 """Images: as transformers' loader decodes them, resized as torch does, in the patch order of its processor."""
 
 import io
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from flashcodec import DamagedError, DecodeError, LimitError, PatchLayout, Sourc
 
 torch = pytest.importorskip("torch", reason="torch is the reference")
 PIL = pytest.importorskip("PIL", reason="Pillow decodes images")
-from PIL import Image, ImageOps, features  # noqa: E402
+from PIL import Image, ImageOps, PngImagePlugin, features  # noqa: E402
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
@@ -255,3 +257,43 @@ def test_damaged_jpegs_end_as_with_pillow(monkeypatch: pytest.MonkeyPatch, data:
     with monkeypatch.context() as pillow_only:
         pillow_only.setattr(jpeg, "decoded", lambda image, source, kept: None)
         assert outcome(cut) == found
+
+
+def with_chunk(png: bytes, kind: bytes, data: bytes) -> bytes:
+    """Put a chunk behind the pixels of a PNG."""
+    chunk = struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    end = png.rindex(b"IEND") - 4
+    return png[:end] + chunk + png[end:]
+
+
+def test_the_size_of_a_png_is_told_without_decoding_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(image: Image.Image) -> None:
+        raise AssertionError("decoded")
+
+    monkeypatch.setattr(PngImagePlugin.PngImageFile, "load", load)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    png = encoded(picture(40, 24), "PNG")
+    assert image_size(png) == (40, 24)
+    assert image_size(encoded(picture(40, 24), "PNG", exif=exif)) == (24, 40)
+    assert image_size(with_chunk(png, b"eXIf", exif.tobytes()[6:])) == (24, 40)
+
+
+@pytest.mark.parametrize("kind", [b"eXIf", b"tEXt"])
+def test_what_comes_behind_the_pixels_of_a_png_counts_for_size_and_pixels_alike(kind: bytes) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    xmp = b'XML:com.adobe.xmp\0<x tiff:Orientation="6"/>'
+    data = with_chunk(encoded(picture(40, 24), "PNG"), kind, exif.tobytes()[6:] if kind == b"eXIf" else xmp)
+    height, width, _ = decode_image(data).shape
+    assert image_size(data) == (width, height)
+
+
+def test_a_jpeg_of_too_many_scans_is_refused_by_its_head() -> None:
+    progressive = encoded(picture(64, 64), "JPEG", progressive=True)
+    scan = progressive.rindex(b"\xff\xda")
+    repeated = progressive[:scan] + progressive[scan:-2] * 101 + progressive[-2:]
+    assert image_size(progressive) == (64, 64)
+    for read in (image_size, decode_image):
+        with pytest.raises(LimitError, match="more than 100 scans"):
+            read(repeated)

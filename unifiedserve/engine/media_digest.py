@@ -10,6 +10,7 @@ from cachetools import LRUCache
 
 from unifiedserve.memory.content_keys import KEY_BYTES
 from unifiedserve.messages.api import MediaInput
+from unifiedserve.reading.work import opened
 
 _MOST_FILES = 4096
 
@@ -28,12 +29,13 @@ class MediaDigests:
 
     def of(self, media: MediaInput) -> bytes:
         """Return the digest of a medium, 16 bytes. Raises OSError for a file that cannot be read."""
-        if media.data is not None:
-            digest = blake2b(media.data, digest_size=KEY_BYTES)
-            if media.frames:
-                digest.update(msgspec.msgpack.encode(media.frames))
-            return digest.digest()
-        return self._of_file(Path(media.path or ""))
+        found = opened(media.where)
+        if isinstance(found, Path):
+            return self._of_file(found)
+        digest = blake2b(found, digest_size=KEY_BYTES)
+        if media.frames:
+            digest.update(msgspec.msgpack.encode(media.frames))
+        return digest.digest()
 
     def _of_file(self, path: Path) -> bytes:
         with path.open("rb") as file:

@@ -202,7 +202,7 @@ class Zygote:
         match message:
             case Started(pid, obstacles):
                 self._tell_of(obstacles)
-                self._workers[pid] = process = WorkerProcess(pid, *descriptors, self._kill)
+                self._workers[pid] = process = WorkerProcess(pid, descriptors[0], self._kill)
                 self._replies.put(process)
             case Refused(reason):
                 self._replies.put(ZygoteError(reason))

@@ -4,25 +4,32 @@ from typing import Any, Literal
 
 import msgspec
 
-from unifiedserve.messages.media import MediaOptions
+from unifiedserve.messages.media import MediaOptions, Source
 from unifiedserve.messages.sampling_params import SamplingParams
 
 FinishReason = Literal["stop", "length"]
 
 
 class MediaInput(msgspec.Struct, kw_only=True):
-    """One image or video of a request: its bytes, or the path of a local file; `param` is where the client named it.
+    """One image or video of a request; `param` is where the client named it.
 
-    A video may be images, one after the other in `data`: `frames` are their sizes in bytes, `fps` is their rate.
+    It is its bytes, the path of a local file, or where the engine has put the bytes. A video may be images, one after
+    the other in `data`: `frames` are their sizes in bytes, `fps` is their rate.
     """
 
     kind: Literal["image", "video"]
     param: str = "messages"
     data: bytes | None = None
     path: str | None = None
+    spooled: Source | None = None
     options: MediaOptions = msgspec.field(default_factory=MediaOptions)
     frames: list[int] = []
     fps: float = 0.0
+
+    @property
+    def where(self) -> Source:
+        """Where others find the bytes, once the engine has them."""
+        return self.spooled or Source(path=self.path)
 
 
 class GenerateRequest(msgspec.Struct, kw_only=True):

@@ -1,6 +1,6 @@
 """What the stages need to know about an image or a video, and about the prompt that holds it; torch-free."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -52,12 +52,20 @@ class MediaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise PromptError(f"{name} must be at least 1, got {value}", name)
 
 
-def pieces(data: bytes | memoryview, sizes: Sequence[int]) -> Iterator[memoryview]:
-    """Yield the parts of data that have these sizes in bytes, without copies."""
-    view, start = memoryview(data), 0
-    for size in sizes:
-        yield view[start : start + size]
-        start += size
+class Source(msgspec.Struct, frozen=True):
+    """Where the bytes of a medium are: `size` of an arena, from `start` on, or a file."""
+
+    arena: str | None = None
+    path: str | None = None
+    size: int = 0
+    start: int = 0
+
+    def pieces(self, sizes: Iterable[int]) -> "Iterator[Source]":
+        """Yield where the parts of these sizes are, one after the other."""
+        start = self.start
+        for size in sizes:
+            yield Source(self.arena, self.path, size, start)
+            start += size
 
 
 class VideoInfo(msgspec.Struct, frozen=True):

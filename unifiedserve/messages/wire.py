@@ -14,7 +14,7 @@ from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.api import FinishReason, TokenLogprob
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.layouts import decode_layout
-from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.pages import Pages, PageSlice
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
@@ -82,7 +82,7 @@ class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
 
 
 class MediaSource(msgspec.Struct, kw_only=True):
-    """Where the vision stage finds the bytes: an arena (the first `size` bytes) or a file.
+    """Where the vision stage finds the bytes, and what it is to make of them.
 
     Of a video that is images one after the other `frames` are their sizes in bytes.
     Errors call it `name`, and the client named it in the field `param`.
@@ -94,9 +94,7 @@ class MediaSource(msgspec.Struct, kw_only=True):
     param: str = "messages"
     first_unit: int = 0
     units: list[int] | None = None
-    arena: str | None = None
-    path: str | None = None
-    size: int = 0
+    where: Source = Source()
     frames: list[int] = []
 
     @property

@@ -16,6 +16,7 @@ from unifiedserve.memory.weights import attach_weights, sum_weights
 from unifiedserve.messages.wire import OutputReady, Ready, pack
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.reading.readers import Reading
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
 from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.speculation import row_cost
@@ -39,8 +40,12 @@ class DamagedWeightsError(Exception):
     """The weights in a device's memory are not what they were."""
 
 
-def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Port) -> tuple[list[Lane], Ready]:
+def build_lanes(
+    spec: WorkerSpec, device: Device, memory: SharedMemory, port: Port, reading: Reading | None = None
+) -> tuple[list[Lane], Ready]:
     """Return the lanes of the instance on its device, and what the engine is told when they are up.
+
+    Images are read by `reading`, or where the lane runs.
 
     Raises ConfigError if the model or the machine is not what they need, and DamagedWeightsError.
     """
@@ -49,7 +54,7 @@ def build_lanes(spec: WorkerSpec, device: Device, memory: SharedMemory, port: Po
     lanes: list[Lane] = []
     ready = Ready(spec.instance.name)
     if Stage.VISION in stages:
-        lanes.append(_vision_lane(spec, memory, patches, port))
+        lanes.append(_vision_lane(spec, memory, patches, port, reading))
     if stages - {Stage.VISION}:
         device.verify()
         ready.weights_sum = _check_weights(spec, device)
@@ -68,7 +73,9 @@ def _check_weights(spec: WorkerSpec, device: Device) -> int | None:
     return found
 
 
-def _vision_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port) -> VisionLane:
+def _vision_lane(
+    spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port, reading: Reading | None
+) -> VisionLane:
     inbox = memory.inboxes[spec.instance.name]
     config = spec.config
 
@@ -86,6 +93,7 @@ def _vision_lane(spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, por
         config.decode_on,
         config.max_image_pixels,
         config.image_background,
+        reading,
     )
     return VisionLane(stage, port)
 

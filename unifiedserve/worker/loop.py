@@ -6,12 +6,15 @@ the requests.
 
 import time
 
+from unifiedserve.config import Stage
 from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
 from unifiedserve.heap import give_back_at_rest
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.wire import Abort, Message, Shutdown, Unfit, unpack
 from unifiedserve.observe.logs import log_of_worker
+from unifiedserve.reading.jobs import Setup
+from unifiedserve.reading.readers import Readers, Reading
 from unifiedserve.worker.assembly import build_lanes
 from unifiedserve.worker.confinement import confine
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE, Lane
@@ -24,14 +27,15 @@ _BEATS = 4  # in the time that a worker may be silent
 class Worker:
     """The stages of one instance, and their connections."""
 
-    def __init__(self, spec: WorkerSpec, device: Device) -> None:
+    def __init__(self, spec: WorkerSpec, device: Device, reading: Reading | None = None) -> None:
+        """Attach, and build the lanes; images are read by `reading`, or in this process."""
         self._memory = SharedMemory.attach(spec.layout)
         self._port = Port.connect(spec.placement, spec.instance.name, self._memory, device)
         self._beat = spec.config.worker_timeout / _BEATS
         self._lanes: list[Lane] = []
         self._serving = True
         try:
-            self._lanes, ready = build_lanes(spec, device, self._memory, self._port)
+            self._lanes, ready = build_lanes(spec, device, self._memory, self._port, reading)
         except ConfigError as error:
             self._port.outbox.to_engine(Unfit(str(error)))  # and wait for the engine to end what else has been started
         else:
@@ -95,9 +99,12 @@ def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
     log_of_worker(spec.config.log_format, spec.instance.name)
     device = open_device(spec.device, spec.config)
+    reading = (
+        Readers(Setup.of(spec.config)) if Stage.VISION in spec.instance.stages else None
+    )  # before nothing can be started
     confine(spec)  # before torch starts threads: those there are already would not be
     device.sharing.enter(spec.instance, spec.config.torch_threads)
-    worker = Worker(spec, device)
+    worker = Worker(spec, device, reading)
     give_back_at_rest()
     try:
         worker.run()

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from flashcodec import _core, jpeg
 from flashcodec.errors import DamagedError, DecodeError, LimitError, UnsupportedError
+from flashcodec.heads import check_cost, orientation
 from flashcodec.layouts import Layout
 from flashcodec.limits import Limits
 from flashcodec.sources import BYTES, PATHS, BytesSource, PathSource, bytes_of, name_of, open_binary
@@ -59,12 +60,12 @@ _EXIF_TRANSPOSED = (5, 6, 7, 8)
 
 
 def image_size(source: ImageSource, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """(width, height) in pixels of an image once it is upright, from its header.
+    """(width, height) in pixels of an image once it is upright, from its header: nothing is decoded.
 
-    Raises DecodeError if it is no image, or larger than `max_pixels` or `MAX_SIDE`.
+    Raises DecodeError if it is no image, larger than `max_pixels` or `MAX_SIDE`, or would take too long to decode.
     """
-    with _opened(source, max_pixels) as (image, _):
-        transposed = image.getexif().get(jpeg.EXIF_ORIENTATION) in _EXIF_TRANSPOSED
+    with _opened(source, max_pixels) as (image, file):
+        transposed = orientation(image, file) in _EXIF_TRANSPOSED
         return (image.height, image.width) if transposed else (image.width, image.height)
 
 
@@ -138,7 +139,7 @@ class GpuImages:
         with _opened(source, max_pixels) as (image, file):
             if image.format != "JPEG" or image.mode != "RGB":
                 return None
-            turn = _GPU_TURNS[image.getexif().get(jpeg.EXIF_ORIENTATION, 1)]
+            turn = _GPU_TURNS[orientation(image, file)]
             size = (image.width, image.height) if turn[0] % 2 else (image.height, image.width)
             data = bytes_of(source) if isinstance(source, BYTES) else jpeg.whole(file)
         sized = layout.sized(*size)
@@ -162,6 +163,7 @@ def _decode(source: ImageSource, max_pixels: int, background: Background, *, kep
         if (pixels := jpeg.decoded(image, bytes_of(source) if isinstance(source, BYTES) else file, kept)) is not None:
             return pixels
         file_format = image.format  # forgotten by a transposition
+        orientation(image, file)
         ImageOps.exif_transpose(image, in_place=True)
         return np.asarray(_to_rgb(image, file_format, background))
 
@@ -197,6 +199,7 @@ def _opened(source: ImageSource, max_pixels: int) -> Iterator[tuple["Image", Bin
             Image.init()
             with Image.open(file, formats=[f for f in FORMATS if f in Image.OPEN]) as image:
                 _check_size(name, image, max_pixels)
+                check_cost(name, image, file)
                 yield image, file
         except (DecodeError, MemoryError):
             raise

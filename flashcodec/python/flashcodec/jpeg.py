@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from flashcodec.heads import EXIF_ORIENTATION
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -16,7 +18,6 @@ Pixels = npt.NDArray[np.uint8]
 
 # MPO: several pictures, of which the first is a JPEG by itself; many telephones write it.
 _FORMATS = ("JPEG", "MPO")
-EXIF_ORIENTATION = 0x0112
 # What makes a picture of each orientation upright (Exif 2.3, tag Orientation).
 _TURNS: dict[int, Callable[[Pixels], Pixels]] = {
     2: np.fliplr,

@@ -19,6 +19,7 @@ from unifiedserve.memory.shared import MemoryLayout
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.sampling_params import ParamError, SamplingParams
 from unifiedserve.models.base import ExpandedPrompt, Processor, PromptError
+from unifiedserve.reading.readers import ReadHere, Reading
 from unifiedserve.sampling.grammar import GrammarError, tokenizer_json
 
 
@@ -38,10 +39,14 @@ class PlannedRequest:
 class Admission:
     """Checks and plans requests. Blocking (media are analysed): call it from a thread."""
 
-    def __init__(self, config: EngineConfig, processor: Processor, layout: MemoryLayout) -> None:
+    def __init__(
+        self, config: EngineConfig, processor: Processor, layout: MemoryLayout, reading: Reading | None = None
+    ) -> None:
+        """Admit what fits into buffers of this `layout`; media are read by `reading`, or in this process."""
         self._config = config
         self._processor = processor
         self._layout = layout
+        self._reading = reading or ReadHere()
         self._grammars = GrammarChecker(
             lambda: tokenizer_json(processor.tokenizer),
             processor.vocab_size,
@@ -66,8 +71,9 @@ class Admission:
             raise RequestError(str(error), param=error.param or "messages") from error
 
     def close(self) -> None:
-        """End the process that checks grammars."""
+        """End the processes that check grammars and read media."""
         self._grammars.close()
+        self._reading.close()
 
     def _check_task(self, request: GenerateRequest) -> None:
         if (self._processor.pooling is not None) != request.embed:
@@ -89,7 +95,7 @@ class Admission:
             self._grammars.check(sampling.grammar)
 
     def _plan(self, request: GenerateRequest) -> PlannedRequest:
-        infos = inspect(request.media, self._config.max_image_pixels)
+        infos = inspect(request.media, self._config.max_image_pixels, self._reading)
         plans = plan(self._processor, request.media, infos)
         prompt = self._context.prompt(request, infos, plans)
         sampling = self._complete(request.sampling, len(prompt.token_ids))

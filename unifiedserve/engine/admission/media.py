@@ -1,16 +1,17 @@
 """Media as they come in: what they are, and which of their frames and pixels are looked at."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from flashcodec.image import image_size
+import msgspec
 
 import flashcodec
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
-from unifiedserve.messages.media import pieces
+from unifiedserve.messages.media import Source
 from unifiedserve.models.base import MediaPlan, Processor, PromptError, VideoInfo
+from unifiedserve.reading.jobs import ImageHead, VideoHead
+from unifiedserve.reading.readers import Reading
 
 
 class ImageSize(NamedTuple):
@@ -28,9 +29,11 @@ def media_name(number: int, media: MediaInput) -> str:
     return f"{media.kind} {number + 1}"
 
 
-def inspect(media: Sequence[MediaInput], max_image_pixels: int) -> list[MediaInfo]:
+def inspect(media: Sequence[MediaInput], max_image_pixels: int, reading: Reading) -> list[MediaInfo]:
     """Return what the processor must know of each medium. Raises RequestError for one that cannot be taken."""
-    return [_inspect(media_name(number, medium), medium, max_image_pixels) for number, medium in enumerate(media)]
+    return [
+        _inspect(media_name(number, medium), medium, max_image_pixels, reading) for number, medium in enumerate(media)
+    ]
 
 
 def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[MediaInfo]) -> list[MediaPlan]:
@@ -49,26 +52,29 @@ def frame_seconds(plan: MediaPlan, info: MediaInfo) -> list[float]:
     return [round(times[frame] - times[0], 3) for frame in plan.frame_indices]
 
 
-def _inspect(name: str, media: MediaInput, max_image_pixels: int) -> MediaInfo:
-    source = media.data if media.data is not None else Path(media.path or "")
+def _inspect(name: str, media: MediaInput, max_image_pixels: int, reading: Reading) -> MediaInfo:
     try:
         if media.frames:
-            return _frames_info(media, max_image_pixels)
+            return _frames_info(media, max_image_pixels, reading)
         if media.kind == "video":
-            return _video_info(source)
-        return ImageSize(*image_size(source, max_image_pixels))
+            return msgspec.msgpack.decode(reading.read(VideoHead(media.where)), type=VideoInfo)
+        return _image_size(media.where, max_image_pixels, reading)
     except flashcodec.LimitError as error:
         raise RequestError(f"{name}: {error} (see --max-image-megapixels)", param=media.param) from error
     except flashcodec.DecodeError as error:
         raise RequestError(f"{name}: {error}", param=media.param) from error
 
 
-def _frames_info(media: MediaInput, max_image_pixels: int) -> VideoInfo:
+def _image_size(source: Source, max_pixels: int, reading: Reading) -> ImageSize:
+    return ImageSize(*msgspec.msgpack.decode(reading.read(ImageHead(source, max_pixels)), type=tuple[int, int]))
+
+
+def _frames_info(media: MediaInput, max_image_pixels: int, reading: Reading) -> VideoInfo:
     """Return what the processor must know of a video that is images.
 
     Raises RequestError if they are not all of one size, flashcodec.DecodeError for one that is no image.
     """
-    sizes = [image_size(frame, max_image_pixels) for frame in pieces(media.data or b"", media.frames)]
+    sizes = [_image_size(frame, max_image_pixels, reading) for frame in media.where.pieces(media.frames)]
     width, height = sizes[0]
     for number, size in enumerate(sizes):
         if size != sizes[0]:
@@ -86,18 +92,3 @@ def _plan(processor: Processor, name: str, media: MediaInput, info: MediaInfo) -
         return processor.plan_image(*info, media.options)
     except PromptError as error:
         raise RequestError(f"{name}: {error}", param=error.param or media.param) from error
-
-
-def _video_info(source: bytes | Path) -> VideoInfo:
-    """Return what the processor must know of a video. Raises flashcodec.DecodeError."""
-    bitstream = flashcodec.analyse_bitstream(source)
-    last = bitstream.num_frames - 1
-    duration = float(bitstream.pts_seconds[last] + bitstream.durations_seconds[last] - bitstream.pts_seconds[0])
-    return VideoInfo(
-        num_frames=bitstream.num_frames,
-        fps=bitstream.metadata.average_fps or bitstream.num_frames / max(duration, 1e-6),
-        duration=duration,
-        width=bitstream.width,
-        height=bitstream.height,
-        pts_seconds=bitstream.pts_seconds.tolist(),
-    )

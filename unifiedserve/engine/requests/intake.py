@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable
 
-from ipc_buffers import Arena, ArenaError
+from ipc_buffers import ArenaError
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.admission.admission import Admission, PlannedRequest
 from unifiedserve.engine.admission.media import media_name
@@ -11,13 +11,14 @@ from unifiedserve.engine.caches import PromptContents, contents_of
 from unifiedserve.engine.media_digest import MediaDigests
 from unifiedserve.engine.requests.answer import Answer
 from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.memory.shared import MemoryLayout
 from unifiedserve.messages.api import GenerateRequest, TokenLogprob
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.models.base import Processor
-
-_COPY_BYTES = 1 << 20
+from unifiedserve.reading.jobs import Setup
+from unifiedserve.reading.readers import Readers
 
 
 class Intake:
@@ -27,7 +28,7 @@ class Intake:
         self, config: EngineConfig, processor: Processor, layout: MemoryLayout, arena_name: Callable[[str], str]
     ) -> None:
         """Create an intake for pools of this `layout`; `arena_name` makes names for arenas of the engine."""
-        self._admission = Admission(config, processor, layout)
+        self._admission = Admission(config, processor, layout, Readers(Setup.of(config)))
         self._processor = processor
         self._arena_name = arena_name
         self._cached = not config.no_prefix_cache or config.visual_cache_mib
@@ -38,21 +39,27 @@ class Intake:
 
     def take(self, request: GenerateRequest, arrival: float) -> ActiveRequest:
         """Return the request's record. Raises RequestError saying what is wrong with it; then nothing is held."""
-        active = self._record(self._admission.admit(request), arrival)
+        spool = Spool(self._arena_name, next(self._numbers))
         try:
+            spool.take(request.media)
+            active = self._record(self._admission.admit(request), arrival)
             if self._cached:
                 active.contents = self._contents(active.planned)
-            self._spool(active)
         except OSError as error:
-            active.close()
+            spool.close()
             raise RequestError(f"a medium cannot be read: {error}", param="messages") from error
         except ArenaError as error:
-            active.close()
+            spool.close()
             raise RequestError(f"no shared memory for the request's media: {error}", ErrorKind.NO_ROOM) from error
+        except BaseException:
+            spool.close()
+            raise
+        active.spool = spool
+        active.sources = self._sources(active.planned)
         return active
 
     def close(self) -> None:
-        """End the process that checks grammars."""
+        """End the processes that check grammars and read media."""
         self._admission.close()
 
     def _record(self, planned: PlannedRequest, arrival: float) -> ActiveRequest:
@@ -77,26 +84,13 @@ class Intake:
         visual_ids = set(self._processor.visual_ids.values())
         return contents_of(prompt, visual_ids, digests, self._page_tokens, self._processor.keeps_visual_rows)
 
-    def _spool(self, active: ActiveRequest) -> None:
-        """Put the media that came as bytes into shared memory."""
-        number, first_unit = next(self._numbers), 0
-        request, prompt = active.planned.request, active.planned.prompt
-        for i, plan in zip(prompt.order, prompt.media, strict=True):
-            medium = request.media[i]
-            source = MediaSource(plan=plan, name=media_name(i, medium), param=medium.param, path=medium.path)
+    def _sources(self, planned: PlannedRequest) -> list[MediaSource]:
+        """Return where the vision stage finds the media, in the order of the prompt."""
+        sources, first_unit = [], 0
+        for i, plan in zip(planned.prompt.order, planned.prompt.media, strict=True):
+            medium = planned.request.media[i]
+            source = MediaSource(plan=plan, name=media_name(i, medium), param=medium.param, where=medium.where)
             source.first_unit, source.frames = first_unit, medium.frames
+            sources.append(source)
             first_unit += plan.units
-            if medium.data is not None:
-                arena = Arena.create(self._arena_name(f"media-{number}-{i}"), len(medium.data))
-                active.arenas.append(arena)
-                _copy(medium.data, arena.buffer())
-                source.arena, source.size = arena.name, len(medium.data)
-                medium.data = None  # from here on it is in the arena
-            active.sources.append(source)
-
-
-def _copy(data: bytes, buffer: memoryview) -> None:
-    """Copy in pieces, so that other threads get their turns."""
-    for start in range(0, len(data), _COPY_BYTES):
-        piece = data[start : start + _COPY_BYTES]
-        buffer[start : start + len(piece)] = piece
+        return sources

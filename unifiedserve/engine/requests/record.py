@@ -3,10 +3,10 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from ipc_buffers import Arena
 from unifiedserve.engine.admission.admission import PlannedRequest
 from unifiedserve.engine.caches import PromptContents
 from unifiedserve.engine.requests.answer import Answer
+from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, TokenLogprob
 from unifiedserve.messages.ticket import Ticket
@@ -25,7 +25,7 @@ class ActiveRequest:
     arrival: float  # monotonic seconds
     answers: list[Answer]
     sources: list[MediaSource] = field(default_factory=list)
-    arenas: list[Arena] = field(default_factory=list)
+    spool: Spool | None = None
     contents: PromptContents | None = None  # None: nothing of it is cached
     prompt_logprobs: list[TokenLogprob] | None = None  # of every token, as they come; None: not asked for
     outputs: asyncio.Queue[Delta | RequestError] = field(default_factory=asyncio.Queue)
@@ -64,7 +64,7 @@ class ActiveRequest:
     @property
     def media_bytes(self) -> int:
         """The bytes of its media in memory."""
-        return sum(source.size for source in self.sources if source.arena)
+        return self.spool.bytes if self.spool else 0
 
     def ticket(self, uid: int) -> Ticket:
         """Return the place in the queues of an attempt."""
@@ -83,7 +83,5 @@ class ActiveRequest:
 
     def close(self) -> None:
         """Remove the media from shared memory."""
-        for arena in self.arenas:
-            arena.close()
-            arena.unlink()
-        self.arenas.clear()
+        if self.spool is not None:
+            self.spool.close()

@@ -9,7 +9,8 @@ from unifiedserve.config import DecodeOn
 from unifiedserve.device.base import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.worker.vision.medium import Medium, open_source
+from unifiedserve.reading.work import opened
+from unifiedserve.worker.vision.medium import Medium
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Take
 
 _log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class FlashCodecVideos:
 
         Raises as `flashcodec.analyse_bitstream` and `FlashCodec.add_decoding_request`.
         """
-        bitstream = flashcodec.analyse_bitstream(open_source(source))
+        bitstream = flashcodec.analyse_bitstream(opened(source.where))
         frames = medium.plan.frames_of(medium.groups)
         with self._lock:  # held until it is entered, so that no output comes before
             if not running.cancelled:

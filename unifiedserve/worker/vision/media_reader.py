@@ -1,15 +1,16 @@
-"""Media to patches: videos on their decoder's engines, images and the analysis of videos on as many threads."""
+"""Media to patches: videos on their decoder's engines, images in processes of their own."""
 
 import logging
 import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import Any
 
+import msgspec
 import numpy as np
 import torch
-from flashcodec.image import GpuImages, decode_image, image_in_layout
+from flashcodec.image import GpuImages
 from torch import Tensor
 
 import flashcodec
@@ -17,10 +18,13 @@ from unifiedserve.config import VideoDecoderName
 from unifiedserve.device.base import Device
 from unifiedserve.errors import ConfigError, ErrorKind
 from unifiedserve.messages.layouts import Views
-from unifiedserve.messages.media import pieces
+from unifiedserve.messages.media import Source
 from unifiedserve.messages.wire import MediaSource
+from unifiedserve.reading.jobs import ImageHead, ImagePixels
+from unifiedserve.reading.readers import Reading
+from unifiedserve.reading.work import opened
 from unifiedserve.worker.vision.flashcodec_videos import FlashCodecVideos
-from unifiedserve.worker.vision.medium import Medium, Output, open_source
+from unifiedserve.worker.vision.medium import Medium, Output
 from unifiedserve.worker.vision.other_videos import Frames, OtherDecoder, OtherVideos, decoded_groups
 from unifiedserve.worker.vision.pynvvideocodec_reader import pynvvideocodec
 from unifiedserve.worker.vision.torchcodec_reader import torchcodec
@@ -28,19 +32,25 @@ from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Tak
 from unifiedserve.worker.vision.views import cut_views
 
 _log = logging.getLogger(__name__)
+_IMAGES = 2  # times the engines of videos: so many images at once, that slow ones leave some for others
 
 
 class MediaReader:
     """Reads the media of many requests at once; its threads hand whatever finishes to `on_output`."""
 
-    def __init__(self, options: DecoderOptions, device: Device, on_output: Callable[[Output], None]) -> None:
+    def __init__(
+        self, options: DecoderOptions, device: Device, reading: Reading, on_output: Callable[[Output], None]
+    ) -> None:
         self._on_output = on_output
+        self._reading = reading
         self._device = device
         self._videos = _videos(options, device, self._take_frames)
         self._gpu_images = _gpu_images(options, device)
         self._max_pixels = options.max_pixels
         self._background = options.background
-        self._pool = ThreadPoolExecutor(self._videos.engines, thread_name_prefix="medium")
+        engines = self._videos.engines
+        self._pool = ThreadPoolExecutor(engines, thread_name_prefix="medium")
+        self._image_pool = ThreadPoolExecutor(_IMAGES * engines, thread_name_prefix="image")
 
     def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0) -> RunningVideos:
         """Begin to decode all media of a request, the lowest `priority` first; return what `cancel` takes."""
@@ -48,21 +58,24 @@ class MediaReader:
         for source in sources:
             medium = Medium.of(uid, source)
             if source.plan.kind == "image":
-                self._pool.submit(self._guarded, medium, self._read_image, source)
+                self._image_pool.submit(self._guarded, medium, self._read_image, source, running)
             elif source.frames:
-                self._pool.submit(self._guarded, medium, self._read_frames, source, running)
+                self._image_pool.submit(self._guarded, medium, self._read_frames, source, running)
             else:
                 self._pool.submit(self._guarded, medium, self._videos.begin, source, running)
         return running
 
     def cancel(self, running: RunningVideos) -> None:
-        """Stop work on the videos of a request. Images are decoded all the same."""
+        """Stop work on the media of a request."""
+        running.images.cancel()
         self._videos.cancel(running)
 
     def close(self) -> None:
         """Stop all decoding and its threads."""
         self._videos.close()
-        self._pool.shutdown(cancel_futures=True)
+        self._reading.close()
+        for pool in (self._pool, self._image_pool):
+            pool.shutdown(cancel_futures=True)
 
     def _guarded(self, medium: Medium, work: Callable[..., None], *given: Any) -> None:
         """Do a step of one medium in a thread; whatever goes wrong ends its request, and nothing else."""
@@ -79,35 +92,43 @@ class MediaReader:
         output.ended = time.monotonic()
         self._on_output(output)
 
-    def _read_image(self, medium: Medium, source: MediaSource) -> None:
+    def _read_image(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
         begin = time.monotonic()
-        patches = self._image(source, medium.plan.layout)
+        patches = self._image(source, medium.plan.layout, running)
         if isinstance(medium.plan.layout, Views):
             patches = cut_views(patches.cpu(), medium.plan.layout)
         self._on_output(medium.output(0, patches, begin, time.monotonic()))
 
     def _read_frames(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
-        """Decode a video that is images."""
-        images = list(pieces(cast(memoryview, open_source(source)), source.frames))
+        """Decode a video that is images, which have one size."""
+        images = list(source.where.pieces(source.frames))
+        head = self._reading.read(ImageHead(images[0], self._max_pixels), running.images)
+        width, height = msgspec.msgpack.decode(head, type=tuple[int, int])
+        native = flashcodec.RGBLayout(height, width)
 
         def read(numbers: list[int]) -> Frames:
-            return np.stack([decode_image(images[number], self._max_pixels, self._background) for number in numbers])
+            pixels = (self._pixels(images[number], native, running) for number in numbers)
+            return np.stack([np.frombuffer(image, np.uint8).reshape(height, width, 3) for image in pixels])
 
         for output in decoded_groups(medium, read, at_once=1):  # each may be as large as an image may be
             if running.cancelled:
                 return
             self._take_frames(medium, output)
 
-    def _image(self, source: MediaSource, layout: flashcodec.Layout) -> Tensor:
-        data, most = open_source(source), self._max_pixels
-        try:
-            found = None if self._gpu_images is None else self._gpu_images.image_in_layout(data, layout, most)
-        except RuntimeError as error:
-            _log.warning("%s: decoded on a core: %s", source.name, error)
-            found = None
-        if found is not None:
-            return self._device.adopt(found)
-        return torch.from_numpy(image_in_layout(data, layout, most, self._background))
+    def _image(self, source: MediaSource, layout: flashcodec.Layout, running: RunningVideos) -> Tensor:
+        if self._gpu_images is not None:
+            try:
+                found = self._gpu_images.image_in_layout(opened(source.where), layout, self._max_pixels)
+            except RuntimeError as error:
+                _log.warning("%s: decoded on a core: %s", source.name, error)
+                found = None
+            if found is not None:
+                return self._device.adopt(found)
+        return torch.frombuffer(self._pixels(source.where, _of_codec(layout), running), dtype=torch.uint8)
+
+    def _pixels(self, source: Source, layout: flashcodec.Layout, running: RunningVideos) -> bytes | memoryview:
+        """Return an image in a layout, decoded in a process that can be ended."""
+        return self._reading.read(ImagePixels(source, layout, self._max_pixels, self._background), running.images)
 
     def _take_frames(self, medium: Medium, decoded: flashcodec.DecodingOutput) -> None:
         """Hand on a group of frames, or why there is none, in the collector's thread."""
@@ -133,6 +154,11 @@ class MediaReader:
         output = medium.output(medium.groups[decoded.first_group], patches, decoded.began, ended)
         output.engine, output.decoded_on = decoded.engine, decoded.decoded_on
         self._on_output(output)
+
+
+def _of_codec(layout: flashcodec.Layout) -> flashcodec.Layout:
+    """Return the layout in which FlashCodec hands out what is to be cut into views."""
+    return layout.native if isinstance(layout, Views) else layout
 
 
 def _gpu_images(options: DecoderOptions, device: Device) -> GpuImages | None:

@@ -2,11 +2,9 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from torch import Tensor
 
-from ipc_buffers import Arena
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.wire import MediaSource
@@ -56,10 +54,3 @@ class Medium:
             rows = rows[wanted]
         units = [self.first_unit + group * count + unit for unit in wanted]
         return Output(self.uid, began, ended, units, self.plan, rows)
-
-
-def open_source(source: MediaSource) -> memoryview | Path:
-    """Return the bytes of a medium, without a copy, or the file that has them."""
-    if source.arena is None:
-        return Path(source.path or "")
-    return Arena.attach(source.arena).buffer()[: source.size]  # the view keeps the memory mapped

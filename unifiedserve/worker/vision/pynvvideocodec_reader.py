@@ -7,7 +7,7 @@ import numpy as np
 from torch.utils.dlpack import from_dlpack
 
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.worker.vision.medium import open_source
+from unifiedserve.reading.work import opened
 from unifiedserve.worker.vision.other_videos import Frames, OtherDecoder, Read
 
 _AT_ONCE = 8  # frames whose memory is the decoder's until they are copied
@@ -18,9 +18,9 @@ def pynvvideocodec(gpu: int) -> OtherDecoder:
     package = import_module("PyNvVideoCodec")
 
     def open_video(source: MediaSource) -> Read:
-        opened = open_source(source)
+        found = opened(source.where)
         decoder = package.SimpleDecoder(
-            str(opened) if isinstance(opened, Path) else bytes(opened),
+            str(found) if isinstance(found, Path) else bytes(found),
             gpu_id=gpu,
             use_device_memory=True,
             output_color_type=package.OutputColorType.RGB,

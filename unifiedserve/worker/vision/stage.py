@@ -12,6 +12,7 @@ from unifiedserve.config import DecodeOn, ImageBackground, Order, VideoDecoderNa
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Patches, VisionRequest, WatchedUnits
+from unifiedserve.reading.readers import ReadHere, Reading
 from unifiedserve.scheduling import Queue, VisionState
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
@@ -48,6 +49,7 @@ class VisionStage:
         decode_on: DecodeOn = "fastest",
         max_pixels: int = flashcodec.Limits.max_pixels,
         background: ImageBackground = "white",
+        reading: Reading | None = None,
     ) -> None:
         self._buffer = patches
         self._instance = instance
@@ -56,7 +58,7 @@ class VisionStage:
         self._jobs: dict[int, _Job] = {}
         self._queue: Queue[VisionState] = Queue(order)
         options = DecoderOptions(decoder, threads, decode_on, max_pixels, _BACKGROUNDS[background])
-        self._reader = MediaReader(options, patches.device, self._finished)
+        self._reader = MediaReader(options, patches.device, reading or ReadHere(), self._finished)
 
     def accept(self, message: VisionRequest) -> None:
         """Take a request in, to be decoded when its turn comes."""

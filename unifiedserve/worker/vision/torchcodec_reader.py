@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.worker.vision.medium import open_source
+from unifiedserve.reading.work import opened
 from unifiedserve.worker.vision.other_videos import Frames, OtherDecoder, Read
 
 
@@ -17,10 +17,10 @@ def torchcodec(device: str) -> OtherDecoder:
     decoders = import_module("torchcodec.decoders")
 
     def open_video(source: MediaSource) -> Read:
-        opened: Any = open_source(source)
-        if not isinstance(opened, Path):
-            opened = torch.from_numpy(np.frombuffer(opened, np.uint8))
-        decoder = _decoder(decoders, opened, device)
+        found: Any = opened(source.where)
+        if not isinstance(found, Path):
+            found = torch.from_numpy(np.frombuffer(found, np.uint8))
+        decoder = _decoder(decoders, found, device)
 
         def read(frames: list[int]) -> Frames:
             pixels: Frames = decoder.get_frames_at(frames).data.cpu().numpy()

@@ -9,6 +9,7 @@ from flashcodec.image import Background
 import flashcodec
 from unifiedserve.config import DecodeOn, VideoDecoderName
 from unifiedserve.messages.wire import MediaSource
+from unifiedserve.reading.readers import Cancellation
 from unifiedserve.worker.vision.medium import Medium
 
 Take = Callable[[Medium, flashcodec.DecodingOutput], None]
@@ -29,11 +30,12 @@ class DecoderOptions(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RunningVideos:
-    """The videos of one request while they are decoded. The lowest `priority` goes first."""
+    """The media of one request while they are decoded. The lowest `priority` goes first."""
 
     priority: int = 0
     requests: set[int] = field(default_factory=set)  # by FlashCodec's numbers
     cancelled: bool = False
+    images: Cancellation = field(default_factory=Cancellation)
 
 
 class Videos(Protocol):

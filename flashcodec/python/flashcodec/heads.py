@@ -1,0 +1,70 @@
+"""What an image tells of itself before anything of it is decoded: which way is up, and what decoding it costs."""
+
+import struct
+from typing import TYPE_CHECKING, BinaryIO
+
+from flashcodec.errors import LimitError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+EXIF_ORIENTATION = 0x0112
+#: of a JPEG; encoders make about ten, and each goes over the whole picture
+MAX_SCANS = 100
+
+_JPEGS = ("JPEG", "MPO")
+_START_OF_SCAN = b"\xff\xda"  # in compressed data, 0xff is followed by other bytes
+_PIECE = 1 << 20
+_PNG_SIGNATURE = 8  # bytes
+_CHUNK = struct.Struct(">I4s")
+_CHECKSUM = 4  # bytes behind a chunk
+_MOST_CHUNKS = 65536
+_EXIF_BYTES = 1 << 20  # more than any camera writes
+
+
+def orientation(image: "Image", file: BinaryIO) -> int:
+    """Return the EXIF orientation (1 to 8) of an image whose head Pillow has read, and have Pillow go by it, too."""
+    from PIL import Image
+
+    if image.format == "PNG" and "exif" not in image.info and (late := _late_exif(file)):
+        image.info["exif"] = b"Exif\0\0" + late
+    found = Image.Image.getexif(image).get(EXIF_ORIENTATION)  # that of PNG would decode the image
+    return found if isinstance(found, int) and 1 <= found <= 8 else 1
+
+
+def check_cost(name: str, image: "Image", file: BinaryIO) -> None:
+    """Raise LimitError, with the number, for an image that takes far longer to decode than its size tells."""
+    if image.format not in _JPEGS:
+        return
+    scans = _count(file, _START_OF_SCAN, MAX_SCANS)
+    if scans > MAX_SCANS:
+        raise LimitError(name, None, f"the JPEG has more than {MAX_SCANS} scans; save it with fewer, or as baseline")
+
+
+def _count(file: BinaryIO, sign: bytes, most: int) -> int:
+    """Return how often two bytes come in a file, up to one more than `most`; Pillow goes on where it was."""
+    place, found, before = file.tell(), 0, b""
+    file.seek(0)
+    while found <= most and (piece := file.read(_PIECE)):
+        found += (before + piece).count(sign)
+        before = piece[-1:]
+    file.seek(place)
+    return found
+
+
+def _late_exif(file: BinaryIO) -> bytes | None:
+    """Return what the eXIf chunk holds, wherever it is in a PNG; Pillow sees the one before the pixels only."""
+    place = file.tell()
+    file.seek(_PNG_SIGNATURE)
+    try:
+        for _ in range(_MOST_CHUNKS):
+            head = file.read(_CHUNK.size)
+            if len(head) < _CHUNK.size:
+                return None
+            length, kind = _CHUNK.unpack(head)
+            if kind == b"eXIf":
+                return file.read(length) if length <= _EXIF_BYTES else None
+            file.seek(length + _CHECKSUM, 1)
+    finally:
+        file.seek(place)
+    return None

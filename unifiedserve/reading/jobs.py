@@ -1,0 +1,129 @@
+"""What a reading process is asked for, and what it answers. Results travel as memory beside the answer."""
+
+import os
+from typing import Any
+
+import msgspec
+from flashcodec.image import WHITE, Background
+from flashcodec.layouts import Layout
+
+import flashcodec
+from unifiedserve.config import EngineConfig
+from unifiedserve.messages.layouts import decode_layout
+from unifiedserve.messages.media import Source
+from unifiedserve.sandbox import code_paths
+
+_LONGEST = 4096  # characters of a reason
+_OWN_BYTES = 1 << 30  # of the libraries, and of the index of a video
+_BYTES_A_PIXEL = 16  # of an image on its way: decoded, turned, resized
+_SECONDS = 5.0  # of processor time for a small image
+_SECONDS_A_PIXEL = 0.2e-6
+
+
+class ImageHead(msgspec.Struct, frozen=True, tag=True):
+    """Request for the (width, height) of an image, upright."""
+
+    source: Source
+    max_pixels: int
+
+
+class VideoHead(msgspec.Struct, frozen=True, tag=True):
+    """Request for a VideoInfo."""
+
+    source: Source
+
+
+class ImagePixels(msgspec.Struct, frozen=True, tag=True):
+    """Request for an image in a layout, as bytes; the background is seen through it."""
+
+    source: Source
+    layout: Layout
+    max_pixels: int
+    background: Background = WHITE
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What all reading processes have: what they may read if they are confined, and their bounds.
+
+    `seconds` of processor time are for an image, `index_seconds` for the index of a video.
+    """
+
+    confined: bool
+    readable: list[str]
+    max_bytes: int
+    seconds: float
+    index_seconds: float = 60.0
+
+    @classmethod
+    def of(cls, config: EngineConfig) -> "Setup":
+        """Return that of a server with these options."""
+        media = config.allowed_local_media_path
+        readable = [*code_paths(), *([os.path.realpath(media)] if media else [])]
+        most = config.max_image_pixels
+        seconds = _SECONDS + most * _SECONDS_A_PIXEL
+        return cls(config.sandbox != "off", readable, _OWN_BYTES + most * _BYTES_A_PIXEL, seconds)
+
+    def seconds_for(self, job: "Job") -> float:
+        """Return the processor time that a job may take."""
+        return self.index_seconds if isinstance(job, VideoHead) else self.seconds
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """Answer with a result, whose memory travels beside it."""
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """Answer without a result: an exception, by its class and what it was made from."""
+
+    kind: str
+    given: tuple[Any, ...]
+
+
+Job = ImageHead | VideoHead | ImagePixels
+Answer = Done | Failed
+
+_EXPECTED: dict[str, type[Exception]] = {
+    error.__name__: error
+    for error in (
+        flashcodec.DecodeError,
+        flashcodec.SourceError,
+        flashcodec.UnsupportedError,
+        flashcodec.NoVideoError,
+        flashcodec.DamagedError,
+        flashcodec.LimitError,
+        OSError,
+        ValueError,
+        IndexError,
+        MemoryError,
+    )
+}
+_encoder = msgspec.msgpack.Encoder()
+_jobs: msgspec.msgpack.Decoder[Job] = msgspec.msgpack.Decoder(Job, dec_hook=decode_layout)
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+
+
+def pack(message: Job | Answer) -> bytes:
+    return _encoder.encode(message)
+
+
+def unpack_job(data: bytes) -> Job:
+    return _jobs.decode(data)
+
+
+def unpack_answer(data: bytes) -> Answer:
+    return _answers.decode(data)
+
+
+def failure(error: Exception) -> Failed:
+    """Return the answer that tells of an exception."""
+    if isinstance(error, flashcodec.DecodeError):
+        return Failed(type(error).__name__, (error.source, error.stream, error.reason[:_LONGEST], error.position))
+    kind = next((name for name, each in _EXPECTED.items() if isinstance(error, each)), type(error).__name__)
+    return Failed(kind, ((str(error) or type(error).__name__)[:_LONGEST],))
+
+
+def exception(failed: Failed) -> Exception:
+    """Return the exception that an answer tells of; a RuntimeError for what should not have happened."""
+    if (kind := _EXPECTED.get(failed.kind)) is not None:
+        return kind(*failed.given)
+    return RuntimeError(f"{failed.kind}: {failed.given[0]}")

@@ -1,0 +1,58 @@
+"""The process that forks reading processes: it has imported what they need, and never looks at media itself.
+
+`python -m unifiedserve.reading.nursery FD SETUP` gives, for each byte that comes in over the socket FD, the end of a
+socket to a new reading process. It ends when the other end of FD is closed.
+"""
+
+import os
+import resource
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+import msgspec
+from PIL import Image
+
+from unifiedserve.reading.jobs import Setup
+from unifiedserve.reading.process import serve
+from unifiedserve.sandbox import give_up
+
+_SHARED_MEMORY = "/dev/shm"
+
+
+def _serve_all(asker: socket.socket, setup: Setup) -> None:
+    while asker.recv(1):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if os.fork() == 0:
+            ours.close()
+            asker.close()
+            _become_reader(theirs, setup)
+        theirs.close()
+        socket.send_fds(asker, [b"\0"], [ours.fileno()])
+        ours.close()
+
+
+def _become_reader(peer: socket.socket, setup: Setup) -> NoReturn:
+    try:
+        resource.setrlimit(resource.RLIMIT_DATA, (setup.max_bytes, setup.max_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if setup.confined:
+            give_up(readable=setup.readable, writable=[_SHARED_MEMORY])
+        serve(peer, setup)
+    finally:
+        os._exit(1)
+
+
+def main() -> None:
+    """Run the process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the engine's
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how readers ended
+    Image.init()
+    _serve_all(socket.socket(fileno=int(sys.argv[1])), msgspec.json.decode(sys.argv[2], type=Setup))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""Asks reading processes, and ends those whose answer nobody wants."""
+
+import mmap
+import os
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+
+import flashcodec
+from unifiedserve.reading.jobs import Failed, Job, Setup, exception, pack, unpack_answer
+from unifiedserve.reading.work import read
+from unifiedserve.sandbox import environment_without_secrets
+
+_MODULE = "unifiedserve.reading.nursery"
+_MESSAGE_BYTES = 1 << 17
+
+
+class Cancellation:
+    """Ends what is being read for somebody who does not want it any more. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._lock = threading.Lock()
+        self._peers: set[socket.socket] = set()
+
+    def cancel(self) -> None:
+        """End all that is being read, and what would be read later."""
+        with self._lock:
+            self.cancelled = True
+            for peer in self._peers:
+                with suppress(OSError):
+                    peer.shutdown(socket.SHUT_RDWR)
+
+    def begin(self, peer: socket.socket) -> bool:
+        """Note that a process reads; return whether it still may."""
+        with self._lock:
+            self._peers.add(peer)
+            return not self.cancelled
+
+    def end(self, peer: socket.socket) -> None:
+        """Forget a process."""
+        with self._lock:
+            self._peers.discard(peer)
+
+
+class Reading(Protocol):
+    """What reads media."""
+
+    def read(self, job: Job, cancellation: Cancellation | None = None) -> memoryview:
+        """Return the result of a job, as long as it takes. Raises what `work.read` does, LimitError for too long."""
+
+    def close(self) -> None:
+        """End all that reads."""
+
+
+class ReadHere:
+    """Reads in the calling thread: for tests, and where there are no others' media."""
+
+    def read(self, job: Job, cancellation: Cancellation | None = None) -> memoryview:
+        return memoryview(read(job))
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Readers:
+    """Reads in as many processes as threads ask at once; a process serves one after the other."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Start the process that forks them; returns at once. Call it before this process is confined."""
+        self._setup = setup
+        self._asker, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            command = [sys.executable, "-m", _MODULE, str(theirs.fileno()), msgspec.json.encode(setup).decode()]
+            environment = {**environment_without_secrets(), "OPENBLAS_NUM_THREADS": "1"}
+            self._nursery = subprocess.Popen(
+                command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
+            )
+        self._asking = threading.Lock()
+        self._idle: list[socket.socket] = []
+
+    def read(self, job: Job, cancellation: Cancellation | None = None) -> memoryview:
+        """Return the result of a job, as long as it takes. Raises what `work.read` does, LimitError for too long."""
+        wanted = cancellation or Cancellation()
+        peer = self._idle.pop() if self._idle else self._new()
+        try:
+            if not wanted.begin(peer):
+                raise _cancelled(job)
+            peer.send(pack(job))
+            data, descriptors, _, _ = socket.recv_fds(peer, _MESSAGE_BYTES, 1)
+        except OSError:
+            data, descriptors = b"", []
+        finally:
+            wanted.end(peer)
+            if wanted.cancelled:
+                peer.close()
+        if not data:
+            peer.close()
+            raise _cancelled(job) if wanted.cancelled else _ended(job, self._setup.seconds_for(job))
+        if not wanted.cancelled:
+            self._idle.append(peer)
+        answer = unpack_answer(data)
+        if isinstance(answer, Failed):
+            raise exception(answer)
+        return _mapped(descriptors[0])
+
+    def close(self) -> None:
+        """End all processes."""
+        self._asker.close()
+        while self._idle:
+            self._idle.pop().close()
+        self._nursery.wait()
+
+    def _new(self) -> socket.socket:
+        with self._asking:
+            self._asker.send(b"\0")
+            _, descriptors, _, _ = socket.recv_fds(self._asker, 1, 1)
+        if not descriptors:
+            raise RuntimeError("the process that starts readers of media has ended")
+        return socket.socket(fileno=descriptors[0])
+
+
+def _mapped(descriptor: int) -> memoryview:
+    try:
+        size = os.fstat(descriptor).st_size
+        return memoryview(mmap.mmap(descriptor, size) if size else b"")
+    finally:
+        os.close(descriptor)
+
+
+def _cancelled(job: Job) -> Exception:
+    return flashcodec.SourceError(_name(job), None, "nobody waits for it any more")
+
+
+def _ended(job: Job, seconds: float) -> Exception:
+    reason = f"reading it takes more than {seconds:.3g} s of processor time, or breaks its decoder"
+    return flashcodec.LimitError(_name(job), None, reason)
+
+
+def _name(job: Job) -> str:
+    return job.source.path or f"<{job.source.size} bytes>"

@@ -1,0 +1,47 @@
+"""Does one job, wherever it is called."""
+
+from pathlib import Path
+
+import msgspec
+from flashcodec.image import image_in_layout, image_size
+
+import flashcodec
+from ipc_buffers import Arena
+from unifiedserve.messages.media import Source, VideoInfo
+from unifiedserve.reading.jobs import ImageHead, ImagePixels, Job, VideoHead
+
+
+def read(job: Job) -> bytes | memoryview:
+    """Return the result of a job. Raises DecodeError, OSError and whatever else damaged media lead to."""
+    source = opened(job.source)
+    match job:
+        case ImageHead():
+            return msgspec.msgpack.encode(image_size(source, job.max_pixels))
+        case VideoHead():
+            return msgspec.msgpack.encode(_video_info(source))
+        case ImagePixels():
+            return image_in_layout(source, job.layout, job.max_pixels, job.background).reshape(-1).data
+
+
+def opened(source: Source) -> memoryview | Path:
+    """Return the bytes of a medium, without a copy, or the file that has them."""
+    if source.arena is None:
+        return Path(source.path or "")
+    return Arena.attach(source.arena).buffer()[
+        source.start : source.start + source.size
+    ]  # the view keeps the memory mapped
+
+
+def _video_info(source: memoryview | Path) -> VideoInfo:
+    """Return what the processor must know of a video. Raises flashcodec.DecodeError."""
+    bitstream = flashcodec.analyse_bitstream(source)
+    last = bitstream.num_frames - 1
+    duration = float(bitstream.pts_seconds[last] + bitstream.durations_seconds[last] - bitstream.pts_seconds[0])
+    return VideoInfo(
+        num_frames=bitstream.num_frames,
+        fps=bitstream.metadata.average_fps or bitstream.num_frames / max(duration, 1e-6),
+        duration=duration,
+        width=bitstream.width,
+        height=bitstream.height,
+        pts_seconds=bitstream.pts_seconds.tolist(),
+    )
