@@ -22,6 +22,7 @@ class MediaInput(msgspec.Struct, kw_only=True):
     data: bytes | None = None
     path: str | None = None
     spooled: Source | None = None
+    held: Any = None  # counts the bytes as long as it is here, with the bytes
     options: MediaOptions = msgspec.field(default_factory=MediaOptions)
     frames: list[int] = []
     fps: float = 0.0

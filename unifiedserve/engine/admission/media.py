@@ -31,9 +31,12 @@ def media_name(number: int, media: MediaInput) -> str:
 
 def inspect(media: Sequence[MediaInput], max_image_pixels: int, reading: Reading) -> list[MediaInfo]:
     """Return what the processor must know of each medium. Raises RequestError for one that cannot be taken."""
-    return [
-        _inspect(media_name(number, medium), medium, max_image_pixels, reading) for number, medium in enumerate(media)
-    ]
+    found: dict[tuple[str, Source], MediaInfo] = {}  # a request may have a medium several times
+    for number, medium in enumerate(media):
+        if (medium.kind, medium.where) not in found:
+            info = _inspect(media_name(number, medium), medium, max_image_pixels, reading)
+            found[medium.kind, medium.where] = info
+    return [found[medium.kind, medium.where] for medium in media]
 
 
 def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[MediaInfo]) -> list[MediaPlan]:

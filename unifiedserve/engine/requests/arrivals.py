@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -15,10 +16,11 @@ from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import GenerateRequest
+from unifiedserve.messages.media import MediaKind
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import TakenIn, Timeline
 
-_MEDIA_BYTES = 2 << 30  # of all requests in the engine, where they came as bytes
+_MEDIA_BYTES = 2 << 30  # of a kind, of all requests in the engine, where they came as bytes
 _LONG = 1 << 16  # characters of messages that take long to tokenise
 
 
@@ -41,7 +43,7 @@ class Arrivals:
         self._timeline = timeline
         self._broadcast = broadcast
         self._admitting = 0
-        self._admitting_bytes = 0
+        self._admitting_bytes: Counter[MediaKind] = Counter()
         self._light = ThreadPoolExecutor(_threads(), "arrivals")
         self._heavy = ThreadPoolExecutor(_threads(), "heavy-arrivals")  # what takes long: it must not delay short texts
 
@@ -86,10 +88,13 @@ class Arrivals:
             )
 
     def _check_media(self, request: GenerateRequest) -> None:
-        """Raise RequestError if the media of requests would take too much memory together, unless it is alone."""
-        held = self._admitting_bytes + sum(active.media_bytes for active in self._table)
-        if held and held + _bytes(request) > _MEDIA_BYTES:
-            raise self._busy(f"the server holds {held >> 20} MiB of media of other requests; try again later")
+        """Raise RequestError if media of a kind would take too much memory together, unless the request's are alone."""
+        if not (brought := _bytes(request)):
+            return
+        held = sum((active.media_bytes for active in self._table), self._admitting_bytes)
+        for kind, size in brought.items():
+            if held[kind] and held[kind] + size > _MEDIA_BYTES:
+                raise self._busy(f"the server holds {held[kind] >> 20} MiB of {kind}s of others; try again later")
 
     def _busy(self, message: str) -> RequestError:
         wait = retry_after(self._table.queue.wait(1) or 0)
@@ -116,7 +121,7 @@ class Arrivals:
             raise
         finally:
             self._admitting -= 1
-            self._admitting_bytes -= size
+            self._admitting_bytes.subtract(size)
 
     def _record(self, active: ActiveRequest) -> None:
         """Put on the timeline what was done so far."""
@@ -129,8 +134,12 @@ class Arrivals:
         self._broadcast.admitted(active.viewer, active.id, active.arrival, planned.prompt, planned.frame_seconds)
 
 
-def _bytes(request: GenerateRequest) -> int:
-    return sum(len(medium.data or b"") for medium in request.media)
+def _bytes(request: GenerateRequest) -> Counter[MediaKind]:
+    """Return the bytes that a request brings, by kind; what it has several times counts once."""
+    brought: Counter[MediaKind] = Counter()
+    for kind, data in {id(medium.data): (medium.kind, medium.data) for medium in request.media if medium.data}.values():
+        brought[kind] += len(data)
+    return brought
 
 
 def _threads() -> int:

@@ -80,7 +80,8 @@ class Intake:
 
     def _contents(self, planned: PlannedRequest) -> PromptContents:
         prompt, media = planned.prompt, planned.request.media
-        digests = [self._digests.of(media[i]) for i in prompt.order]
+        known = {medium.where: self._digests.of(medium) for medium in {each.where: each for each in media}.values()}
+        digests = [known[media[i].where] for i in prompt.order]
         visual_ids = set(self._processor.visual_ids.values())
         return contents_of(prompt, visual_ids, digests, self._page_tokens, self._processor.keeps_visual_rows)
 

@@ -1,6 +1,7 @@
 """A request in flight, as the engine keeps it."""
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass, field
 
 from unifiedserve.engine.admission.admission import PlannedRequest
@@ -9,6 +10,7 @@ from unifiedserve.engine.requests.answer import Answer
 from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, TokenLogprob
+from unifiedserve.messages.media import MediaKind
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PromptLogprobs, PromptVector
 
@@ -62,9 +64,9 @@ class ActiveRequest:
         return [index for index, answer in enumerate(self.answers) if not answer.finished]
 
     @property
-    def media_bytes(self) -> int:
-        """The bytes of its media in memory."""
-        return self.spool.bytes if self.spool else 0
+    def media_bytes(self) -> Counter[MediaKind]:
+        """The bytes of its media in memory, by kind."""
+        return self.spool.bytes if self.spool else Counter()
 
     def ticket(self, uid: int) -> Ticket:
         """Return the place in the queues of an attempt."""

@@ -1,10 +1,11 @@
 """The media of a request that came as bytes, in shared memory, where readers and workers find them."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ipc_buffers import Arena
 from unifiedserve.messages.api import MediaInput
-from unifiedserve.messages.media import Source
+from unifiedserve.messages.media import MediaKind, Source
 
 _COPY_BYTES = 1 << 20
 
@@ -17,17 +18,17 @@ class Spool:
         self._arena_name = arena_name
         self._number = number
         self._arenas: list[Arena] = []
-        self.bytes = 0
+        self.bytes: Counter[MediaKind] = Counter()
 
     def take(self, media: Sequence[MediaInput]) -> None:
         """Move the bytes of media to shared memory. Raises ArenaError if there is too little."""
         spooled: dict[int, Source] = {}  # by the object that the bytes are
         for medium in media:
             if medium.data is not None:
-                medium.spooled = spooled.get(id(medium.data)) or self._put(medium.data)
+                medium.spooled = spooled.get(id(medium.data)) or self._put(medium.kind, medium.data)
                 spooled[id(medium.data)] = medium.spooled
         for medium in media:
-            medium.data = None  # only now: the ids above are those of living objects
+            medium.data = medium.held = None  # only now: the ids above are those of living objects
 
     def close(self) -> None:
         """Remove the media from shared memory. Safe to call twice."""
@@ -36,10 +37,10 @@ class Spool:
             arena.unlink()
         self._arenas.clear()
 
-    def _put(self, data: bytes) -> Source:
+    def _put(self, kind: MediaKind, data: bytes) -> Source:
         arena = Arena.create(self._arena_name(f"media-{self._number}-{len(self._arenas)}"), len(data))
         self._arenas.append(arena)
-        self.bytes += len(data)
+        self.bytes[kind] += len(data)
         _copy(data, arena.buffer())
         return Source(arena=arena.name, size=len(data))
 

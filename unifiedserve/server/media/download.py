@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
@@ -11,6 +11,7 @@ import httpx
 
 from unifiedserve import __version__
 from unifiedserve.errors import RequestError
+from unifiedserve.server.media.budget import unbounded
 from unifiedserve.server.media.network import ForbiddenAddressError, check_public, resolve
 
 _MAX_REDIRECTS = 5
@@ -47,22 +48,25 @@ class Downloader:
     ) -> None:
         await self._client.aclose()
 
-    async def fetch(self, url: str) -> bytes:
-        """Return the bytes at `url`; raise RequestError 400 that names the host and the reason."""
+    async def fetch(self, url: str, take: Callable[[int], None] = unbounded) -> bytes:
+        """Return the bytes at `url`; raise RequestError 400 that names the host and the reason.
+
+        `take` is told how many bytes come before they are in memory; what it raises ends the download.
+        """
         parsed = _parse(url)
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._fetch(parsed)
+                return await self._fetch(parsed, take)
         except TimeoutError:
             raise _failed(parsed, f"took longer than {self._timeout:g} s") from None
 
-    async def _fetch(self, url: httpx.URL) -> bytes:
+    async def _fetch(self, url: httpx.URL, take: Callable[[int], None]) -> bytes:
         for _ in range(_MAX_REDIRECTS + 1):
             async with self._get(url) as response:
                 if response.has_redirect_location:
                     url = _redirected(url, response.headers["location"])
                 elif response.status_code == HTTPStatus.OK:
-                    return await self._read(url, response)
+                    return await self._read(url, response, take)
                 else:
                     raise _failed(url, f"the server answered {response.status_code} {response.reason_phrase}")
         raise _failed(url, f"more than {_MAX_REDIRECTS} redirects")
@@ -108,17 +112,23 @@ class Downloader:
         )
         return await self._client.send(request, stream=True)
 
-    async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
+    async def _read(self, url: httpx.URL, response: httpx.Response, take: Callable[[int], None]) -> bytes:
         """Read the body, counted as it comes: Content-Length may be missing or wrong."""
         announced = response.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > self._max_bytes:
             raise _failed(url, self._too_large())
-        body = bytearray()
+        taken = int(announced) if announced.isdecimal() else 0
+        take(taken)
+        pieces, size = [], 0
         async for piece in response.aiter_raw():
-            body += piece
-            if len(body) > self._max_bytes:
+            size += len(piece)
+            if size > self._max_bytes:
                 raise _failed(url, self._too_large())
-        return bytes(body)
+            if size > taken:
+                take(size - taken)
+                taken = size
+            pieces.append(piece)
+        return await asyncio.to_thread(b"".join, pieces)
 
     def _too_large(self) -> str:
         return f"larger than {self._max_bytes} bytes (see --max-media-mib)"

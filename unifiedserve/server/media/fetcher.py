@@ -4,6 +4,7 @@ import asyncio
 import binascii
 import os
 from copy import copy
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +16,7 @@ from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import MediaKind, MediaOptions
 from unifiedserve.server.access.caller import NOBODY, Caller
 from unifiedserve.server.media.base64_text import decoded_bytes
+from unifiedserve.server.media.budget import MediaBudget, RequestBudget
 from unifiedserve.server.media.download import Downloader
 from unifiedserve.server.media.file_store import FILE_ID, FileStore
 from unifiedserve.server.media.frame_list import FRAME_TYPES, video_of_frames
@@ -28,6 +30,7 @@ class MediaFetcher:
         self._files = files
         self._caller = caller
         self.max_bytes = config.max_media_mib * MIB
+        self.budget = MediaBudget(config)
         self._root = config.allowed_local_media_path
         self._downloader = Downloader(
             max_bytes=self.max_bytes,
@@ -50,21 +53,29 @@ class MediaFetcher:
         other._caller = caller
         return other
 
-    async def fetch(self, kind: MediaKind, url: str, options: MediaOptions) -> MediaInput:
-        """Return what is at a URL; raise RequestError 400 if that is malformed, forbidden, unreachable or too large."""
+    async def fetch(
+        self, kind: MediaKind, url: str, options: MediaOptions, budget: RequestBudget | None = None
+    ) -> MediaInput:
+        """Return what is at a URL, whose bytes count in the budget of its request.
+
+        Raises RequestError 400 if the URL is malformed, forbidden, unreachable or too large, and as the budget does.
+        """
         url = url.strip()
         scheme = url.partition(":")[0].lower()
-        source = MediaInput(kind=kind, options=options)
-        if scheme == "data" and kind == "video" and url[len("data:") :].lower().startswith(FRAME_TYPES):
-            return video_of_frames(await asyncio.to_thread(self._inline_frames, url), options)
+        held = budget or self.budget.of_request()
+        take = partial(held.take, kind)
+        source = MediaInput(kind=kind, options=options, held=held)
         if scheme == "data":
+            take(min(len(url) // 4 * 3, self.max_bytes))
+            if kind == "video" and url[len("data:") :].lower().startswith(FRAME_TYPES):
+                return video_of_frames(source, await asyncio.to_thread(self._inline_frames, url))
             source.data = await asyncio.to_thread(self._inline, kind, url)
         elif scheme == "file":
             source.path = await asyncio.to_thread(self._local, url)
         elif scheme in ("http", "https"):
-            source.data = await self._downloader.fetch(url)
+            source.data = await self._downloader.fetch(url, take)
         elif url.startswith(FILE_ID):
-            source.data = await self._files.read(url, self._caller)
+            source.data = await self._files.read(url, self._caller, take)
         else:
             raise _invalid(
                 "A media URL must begin with data:, http://, https:// or file://, or be the id of an uploaded file."

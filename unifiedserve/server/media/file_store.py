@@ -8,12 +8,13 @@ import contextlib
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.access.caller import NOBODY, Caller
+from unifiedserve.server.media.budget import unbounded
 
 FILE_ID = "file-"
 _KEPT = 4  # times the largest medium: what all files may take together
@@ -70,9 +71,13 @@ class FileStore:
         self._files[id] = _Kept(facts, file, threading.Lock(), caller)
         return id
 
-    async def read(self, id: str, caller: Caller = NOBODY) -> bytes:
-        """Return a file's bytes; raise RequestError 404 if there is none of that id which the caller may use."""
+    async def read(self, id: str, caller: Caller = NOBODY, take: Callable[[int], None] = unbounded) -> bytes:
+        """Return a file's bytes, once `take` has been told how many.
+
+        Raises RequestError 404 if there is none of that id which the caller may use.
+        """
         kept = self._find(id, caller)
+        take(kept.facts.size)
         self._files[id] = self._files.pop(id)  # the last one used
         data = await asyncio.to_thread(_read, kept)
         if data is None:

@@ -7,29 +7,30 @@ import msgspec
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
-from unifiedserve.messages.media import ALL_FRAMES, MediaOptions
+from unifiedserve.messages.media import ALL_FRAMES
 
 FRAME_TYPES = ("video/jpeg", "video/png", "video/webp")  # of data: URLs
 _USUAL_RATE = 2.0  # frames a second, as Qwen's utilities assume
 
 
-def video_of_images(images: Sequence[MediaInput], options: MediaOptions, most_bytes: int) -> MediaInput:
-    """Return the video of these images; raise RequestError 400 if they are too large together."""
+def video_of_images(video: MediaInput, images: Sequence[MediaInput], most_bytes: int) -> MediaInput:
+    """Return a video with these images; raise RequestError 400 if they are too large together."""
     frames = [Path(image.path).read_bytes() if image.path else image.data or b"" for image in images]
     if sum(map(len, frames)) > most_bytes:
         raise RequestError(
             f"The frames of a video are larger than {most_bytes} bytes together (see --max-media-mib).",
             code="invalid_media_url",
         )
-    return video_of_frames(frames, options)
+    return video_of_frames(video, frames)
 
 
-def video_of_frames(frames: Sequence[bytes], options: MediaOptions) -> MediaInput:
-    """Return the video of these frames. All are looked at, unless the options say which."""
+def video_of_frames(video: MediaInput, frames: Sequence[bytes]) -> MediaInput:
+    """Return a video with these frames. All are looked at, unless its options say which."""
+    options = video.options
     if options.num_frames is None and options.fps is None:
         options = msgspec.structs.replace(options, num_frames=ALL_FRAMES)
     sizes = [len(frame) for frame in frames]
-    return MediaInput(kind="video", data=b"".join(frames), options=options, frames=sizes, fps=_USUAL_RATE)
+    return msgspec.structs.replace(video, data=b"".join(frames), options=options, frames=sizes, fps=_USUAL_RATE)
 
 
 def set_rate(video: MediaInput, fps: float) -> None:

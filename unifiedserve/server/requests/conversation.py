@@ -11,6 +11,7 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import MediaKind, MediaOptions
 from unifiedserve.server.errors import refuse_unless
+from unifiedserve.server.media.budget import RequestBudget
 from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.media.frame_list import set_rate, video_of_images
 from unifiedserve.server.requests.media_options import MediaFields, media_options
@@ -47,6 +48,10 @@ _RESERVED_TEMPLATE_KWARGS = {
     "tools",
     "truncation",
 }
+_MOST_MEDIA = 1000  # of a request
+_MOST_FRAMES = 4096  # of a video that is images
+_TOO_MANY_FRAMES = f"A video has at most {_MOST_FRAMES} images as frames."
+_TOO_MANY = f"A request has at most {_MOST_MEDIA} images and videos: send further ones in another request."
 _TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its own already
 
 
@@ -57,6 +62,11 @@ class MediaReference(NamedTuple):
     url: str | list[str]
     param: str
     fps: float | None = None
+
+    @property
+    def named(self) -> tuple[MediaKind, str | tuple[str, ...]]:
+        """Return what is alike in references to one medium."""
+        return self.kind, self.url if isinstance(self.url, str) else tuple(self.url)
 
 
 class Turn(Protocol):
@@ -78,7 +88,12 @@ async def conversation(asked: Conversation, messages: list[Message], fetcher: Me
     options = media_options(asked)
     turns, references = _split_media(messages)
     begin = time.monotonic()
-    media = await _fetch_all(references, options, fetcher)
+    budget = fetcher.budget.of_request()
+    try:
+        media = await _fetch_all(references, options, fetcher, budget)
+    except RequestError:
+        budget.close()
+        raise
     fetched = (begin, time.monotonic()) if media else None
     return {"messages": turns, "media": media, "template": template, "fetched": fetched}
 
@@ -171,6 +186,7 @@ def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[Me
                     turn["content"].append({"type": "text", "text": part.text})
                 else:
                     reference = _reference(part, f"messages[{number}].content[{position}]")
+                    refuse_unless(len(references) < _MOST_MEDIA, reference.param, _TOO_MANY)
                     references.append(reference)
                     turn["content"].append({"type": reference.kind})
         turns.append(turn)
@@ -191,32 +207,43 @@ def _reference(part: ImagePart | VideoPart | QwenVideoPart, param: str) -> Media
 
 
 async def _fetch_all(
-    references: list[MediaReference], options: Mapping[MediaKind, MediaOptions], fetcher: MediaFetcher
+    references: list[MediaReference],
+    options: Mapping[MediaKind, MediaOptions],
+    fetcher: MediaFetcher,
+    budget: RequestBudget,
 ) -> list[MediaInput]:
-    """Fetch all media at once; the first failure cancels the others."""
+    """Fetch all media at once, each once however often it is named; the first failure cancels the others."""
+    first = {reference.named: reference for reference in reversed(references)}
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_fetch(reference, options, fetcher)) for reference in references]
+            tasks = {
+                named: group.create_task(_fetch(reference, options[reference.kind], fetcher, budget))
+                for named, reference in reversed(first.items())
+            }
     except* RequestError as errors:
         raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
+    return [_as_named(tasks[reference.named].result(), reference) for reference in references]
 
 
 async def _fetch(
-    reference: MediaReference, options: Mapping[MediaKind, MediaOptions], fetcher: MediaFetcher
+    reference: MediaReference, wanted: MediaOptions, fetcher: MediaFetcher, budget: RequestBudget
 ) -> MediaInput:
-    wanted = options[reference.kind]
     try:
         if isinstance(reference.url, str):
-            medium = await fetcher.fetch(reference.kind, reference.url, wanted)
-        else:
-            frames = [MediaReference("image", url, f"{reference.param}[{i}]") for i, url in enumerate(reference.url)]
-            images = await _fetch_all(frames, {"image": MediaOptions()}, fetcher)
-            medium = await asyncio.to_thread(video_of_images, images, wanted, fetcher.max_bytes)
+            return await fetcher.fetch(reference.kind, reference.url, wanted, budget)
+        refuse_unless(len(reference.url) <= _MOST_FRAMES, reference.param, _TOO_MANY_FRAMES)
+        frames = [MediaReference("image", url, f"{reference.param}[{i}]") for i, url in enumerate(reference.url)]
+        images = await _fetch_all(frames, {"image": MediaOptions()}, fetcher, budget)
+        video = MediaInput(kind=reference.kind, options=wanted, held=budget)
+        return await asyncio.to_thread(video_of_images, video, images, fetcher.max_bytes)
     except RequestError as error:
         error.param = error.param or reference.param
         raise
-    medium.param = reference.param
+
+
+def _as_named(medium: MediaInput, reference: MediaReference) -> MediaInput:
+    """Return a medium as one of its references has it."""
+    medium = msgspec.structs.replace(medium, param=reference.param)
     if reference.fps is not None:
         set_rate(medium, reference.fps)
     return medium
