@@ -78,8 +78,38 @@ async def test_a_body_that_is_slow_but_steady_is_taken(url: str, monkeypatch: py
     assert response.status_code == 200
 
 
+async def test_a_large_body_that_stalls_has_no_more_patience_than_a_small_one(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body, "_PATIENCE", 0.3)
+    monkeypatch.setattr(body, "_LEAST_RATE", 1000)
+    reader, writer = await stalled(url, 64 * MIB, 48 * MIB)
+    assert b" 408 " in await reader.readuntil(b"\r\n")
+    writer.close()
+
+
+async def test_a_body_that_nothing_comes_of_makes_room_for_one_that_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body, "_PATIENCE", 600)
+    monkeypatch.setattr(body, "_IDLE", 0)
+    async with listening(ScriptedEngine(max_body_mib=1)) as url:
+        clients = [await stalled(url, MIB, MIB - 1) for _ in range(4)]
+        heads = [asyncio.ensure_future(reader.readuntil(b"\r\n\r\n")) for reader, _ in clients]
+        async with httpx.AsyncClient(base_url=url) as client:
+            large = await client.post(PATH, json=question("x" * (MIB - 1000)))
+        assert large.status_code == 200
+        (done,), others = await asyncio.wait(heads, return_when=asyncio.FIRST_COMPLETED)
+        assert b" 408 " in done.result()
+        assert len(others) == 3
+        for _, writer in clients:
+            writer.close()
+        await asyncio.wait(others)
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            await asyncio.gather(*others)
+
+
 async def test_large_bodies_together_are_bounded_and_small_ones_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "_PATIENCE", 600)
+    monkeypatch.setattr(body, "_IDLE", 600)
     async with listening(ScriptedEngine(max_body_mib=1)) as url:
         clients = [await stalled(url, MIB, MIB - 1) for _ in range(5)]
         heads = [asyncio.ensure_future(reader.readuntil(b"\r\n\r\n")) for reader, _ in clients]
