@@ -27,14 +27,14 @@ def names(count: int) -> bytes:
 async def test_names_by_the_hundred_thousand_are_refused_before_they_are_parsed(
     client: httpx.AsyncClient, body: bytes
 ) -> None:
-    response = await client.post(PATH, content=body % names(parse._MOST_COLONS + 1), headers=JSON)
+    response = await client.post(PATH, content=body % names(parse._MOST_NAMES + 1), headers=JSON)
     assert response.status_code == 413
     assert response.json()["error"]["code"] == "request_too_large"
 
 
 def test_as_many_names_as_may_be_are_parsed() -> None:
     with pytest.raises(RequestError, match="`messages` is missing"):
-        parse.parse(b'{"metadata":{%b}}' % names(parse._MOST_COLONS - 1), ChatRequest)
+        parse.parse(b'{"metadata":{%b}}' % names(parse._MOST_NAMES - 1), ChatRequest)
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/" + "x" * 5000), ("X" * 5000, PATH)])

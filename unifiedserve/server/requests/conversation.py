@@ -52,6 +52,8 @@ _MOST_MEDIA = 1000  # of a request
 _MOST_FRAMES = 4096  # of a video that is images
 _TOO_MANY_FRAMES = f"A video has at most {_MOST_FRAMES} images as frames."
 _TOO_MANY = f"A request has at most {_MOST_MEDIA} images and videos: send further ones in another request."
+_LONG = 1000  # parts of messages and names in arguments that take long
+_MOST_ARGUMENTS = 20_000  # names in the arguments of all calls of a request
 _TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its own already
 
 
@@ -86,7 +88,8 @@ async def conversation(asked: Conversation, messages: list[Message], fetcher: Me
     """Return the fields of a GenerateRequest that come of messages, their media fetched."""
     template = _template_kwargs(asked)
     options = media_options(asked)
-    turns, references = _split_media(messages)
+    split = _split_media
+    turns, references = await asyncio.to_thread(split, messages) if _takes_long(messages) else split(messages)
     begin = time.monotonic()
     budget = fetcher.budget.of_request()
     try:
@@ -171,6 +174,22 @@ def _arguments(text: str) -> dict[str, Any] | str:
     except (msgspec.DecodeError, RecursionError):
         return text
     return value if isinstance(value, dict) and not _deeper_than(_TEMPLATE_DEPTH, value) else text
+
+
+def _takes_long(messages: list[Message]) -> bool:
+    """Tell whether messages have so much in them that other requests would wait.
+
+    Raises RequestError 400 for arguments of more names than are worth it: templates write each of them out.
+    """
+    calls = [call for message in messages for call in message.tool_calls or ()]
+    names = sum(call.function.arguments.count(":") for call in calls)
+    refuse_unless(
+        names <= _MOST_ARGUMENTS,
+        "messages",
+        f"The arguments of tool calls have {names} colons together; at most {_MOST_ARGUMENTS} are allowed.",
+    )
+    parts = sum(len(message.content) for message in messages if isinstance(message.content, list))
+    return names + parts > _LONG
 
 
 def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[MediaReference]]:

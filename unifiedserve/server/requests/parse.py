@@ -9,35 +9,41 @@ from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 from msgspec import inspect
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.requests.base import ModelRequest
 from unifiedserve.server.requests.idle_fields import without_idle_fields
+from unifiedserve.server.requests.json_size import JsonSize, json_size
 
 R = TypeVar("R", bound=ModelRequest)
 
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<field>.*?)`", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<field>.*?)`")
-_MOST_OPENED = 200_000  # objects and lists, of which each takes some hundred nanoseconds, and such signs in texts
-_MOST_COMMAS = 2_000_000  # between token ids, mostly
-_MOST_COLONS = 200_000  # behind names, of which each takes a microsecond in which nothing else runs
+_MOST_OPENED = 100_000  # objects and lists: of messages and their parts, mostly
+_MOST_NAMES = 50_000  # of objects; each takes half a microsecond in which nothing else runs
+_MOST_COMMAS = 500_000  # between token ids, mostly
+_SMALL = 4096  # bytes, of which nothing takes long
 _LONGEST_NAME = 64  # characters of what a client wrote that errors repeat
 _LONGEST_MESSAGE = 4096
 _LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
 
 
-def parse(body: bytes | bytearray, struct: type[R]) -> R:
+def parse(body: bytes | bytearray, struct: type[R], context: int = 0) -> R:
     """Return the request that a body of JSON is, less the fields without effect that clients send along.
 
+    A body may have at least as many token ids as the model's `context` holds.
+
     Raises RequestError 400 for malformed JSON, for names that come twice in an object, and for fields that are unknown,
-    missing or out of range.
+    missing or out of range; 413 for a body of too many parts.
     """
-    _check_size(body)
+    size = json_size(body) if len(body) > _SMALL else None
+    if size is not None:
+        _check_size(size, max(_MOST_COMMAS, 2 * context))
     try:
         value = msgspec.json.decode(body)
-        json.loads(body, object_pairs_hook=_refuse_repeated)
+        if size is None or size.names != _names(value):
+            json.loads(body, object_pairs_hook=_refuse_repeated)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise RequestError(f"The body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
@@ -64,19 +70,28 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
 
 
-def _check_size(body: bytes | bytearray) -> None:
-    """Raise RequestError 400 for a body of more parts than any request has: parsing it would take too long."""
-    if len(body) <= _MOST_OPENED:
-        return
-    signs = np.frombuffer(body, np.uint8)
-    opened, commas, colons = (sum(np.count_nonzero(signs == ord(sign)) for sign in given) for given in ("{[", ",", ":"))
-    if opened > _MOST_OPENED or commas > _MOST_COMMAS or colons > _MOST_COLONS:
+def _check_size(size: JsonSize, most_commas: int) -> None:
+    """Raise RequestError 413 for a body of more parts than any request has: parsing it would take too long."""
+    if size.opened > _MOST_OPENED or size.commas > most_commas or size.names > _MOST_NAMES:
         raise RequestError(
-            f"The body has {opened} opening braces and brackets, {commas} commas and {colons} colons; at most "
-            f"{_MOST_OPENED}, {_MOST_COMMAS} and {_MOST_COLONS} are allowed.",
+            f"The body has {size.opened} opening braces and brackets, {size.commas} commas and {size.names} names; at "
+            f"most {_MOST_OPENED}, {most_commas} and {_MOST_NAMES} are allowed.",
             ErrorKind.TOO_LARGE,
             code="request_too_large",
         )
+
+
+def _names(value: Any) -> int:
+    """Return how many names the objects of a value have, each once an object."""
+    names, waiting = 0, [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            names += len(value)
+            value = value.values()
+        if not isinstance(value, str | int | float | None):
+            waiting.extend(item for item in value if isinstance(item, dict | list))
+    return names
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:

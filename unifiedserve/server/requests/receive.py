@@ -43,7 +43,7 @@ async def received(
     limit = services.bodies.max_bytes if most_bytes is None else min(most_bytes, services.bodies.max_bytes)
     body = await services.bodies.read(request, limit)
     try:
-        asked = await _parsed(body, struct)
+        asked = await _parsed(body, struct, services.engine.max_model_len)
         if asked.model is not None:
             check_model_name(asked.model, services.engine.model_name)
         yield asked
@@ -51,11 +51,11 @@ async def received(
         body.close()
 
 
-async def _parsed(body: HeldBody, struct: type[R]) -> R:
+async def _parsed(body: HeldBody, struct: type[R], context: int) -> R:
     """Return the request; large bodies are parsed beside the event loop, one after the other."""
     if len(body.data) <= _LARGE:
-        return parse(body.data, struct)
-    return await asyncio.get_running_loop().run_in_executor(_LARGE_BODIES, parse, body.data, struct)
+        return parse(body.data, struct, context)
+    return await asyncio.get_running_loop().run_in_executor(_LARGE_BODIES, parse, body.data, struct, context)
 
 
 def check_model_name(asked: str, served: str) -> None:
