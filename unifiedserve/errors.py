@@ -15,6 +15,7 @@ class ErrorKind(StrEnum):
     CONTENT_TYPE = "content type"  # its body is labelled as something else
     BUSY = "busy"  # others are served at the moment: it may come again
     NO_ROOM = "no room"  # there is no place for what it brings at the moment
+    NO_STORAGE = "no storage"  # the disk that it must be kept on is full
     UNAVAILABLE = "unavailable"  # the engine takes no more, at the moment or ever
     LATE = "late"  # its deadline passed
     INTERNAL = "internal"  # a defect, or a worker that died

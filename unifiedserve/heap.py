@@ -1,13 +1,18 @@
 """Memory that a process has freed goes back to the system when it comes to rest: the C library keeps it otherwise."""
 
 import ctypes
+import gc
+import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 _LOOK_SECONDS = 5.0
 _AT_REST = 0.02  # of a core
 _WORTH_IT = 0.5  # seconds of work, after which there may be something to give back
+_MUCH = 128 << 20  # bytes more than after the last time, which are not left until it rests
+_PATIENCE = 6  # looks until then
 
 
 class _Rest:
@@ -16,27 +21,42 @@ class _Rest:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._before = self._given_back = clock()
+        self._looks = 0  # since then
 
-    def begins(self, seconds: float) -> bool:
-        """Tell whether it rests since the last look, `seconds` ago, and has not been told so since it worked."""
+    def begins(self, seconds: float, *, has_much: bool = False) -> bool:
+        """Tell whether it rests since the last look, `seconds` ago, and has not been told so since it worked.
+
+        A process that has much to give back is held to rest after a while of work, too.
+        """
         now = self._clock()
         rested, self._before = now - self._before < _AT_REST * seconds, now
-        if not rested or now - self._given_back < _WORTH_IT:
+        self._looks += 1
+        if now - self._given_back < _WORTH_IT or not (rested or (has_much and self._looks >= _PATIENCE)):
             return False
-        self._given_back = now
+        self._given_back, self._looks = now, 0
         return True
 
 
-def give_back_at_rest() -> None:
-    """Start a thread that looks after this from now on, where the C library can (glibc)."""
+def give_back_at_rest(*, also_at_work: bool = False) -> None:
+    """Start a thread that looks after this from now on, where the C library can (glibc).
+
+    `also_at_work`: a process that has much to give back need not rest, if some milliseconds are no matter to it.
+    """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
-        threading.Thread(target=_watch, args=(trim,), name="heap", daemon=True).start()
+        threading.Thread(target=_watch, args=(trim, also_at_work), name="heap", daemon=True).start()
 
 
-def _watch(trim: Callable[[int], int]) -> None:
-    rest = _Rest(time.process_time)
+def _watch(trim: Callable[[int], int], also_at_work: bool) -> None:
+    rest, before = _Rest(time.process_time), _resident()
     while True:
         time.sleep(_LOOK_SECONDS)
-        if rest.begins(_LOOK_SECONDS):
+        if rest.begins(_LOOK_SECONDS, has_much=also_at_work and _resident() > before + _MUCH):
+            gc.collect()  # what errors hold, by their frames, is found by this only
             trim(0)
+            before = _resident()
+
+
+def _resident() -> int:
+    """Return the bytes of memory that the process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

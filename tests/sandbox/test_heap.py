@@ -8,7 +8,7 @@ import pytest
 from unifiedserve.heap import _Rest
 
 PROGRAM = """
-import ctypes, os, time
+import ctypes, gc, os, time
 from unifiedserve import heap
 
 heap._LOOK_SECONDS = 0.2
@@ -28,6 +28,11 @@ for block in blocks[:-1]:  # the last one holds the heap's end
     libc.free(block)
 full = resident()
 heap.give_back_at_rest()
+class Held:  # by itself only
+    def __init__(self):
+        self.own, self.data = self, bytearray(b"x") * 300_000_000
+gc.disable()
+Held()
 begin = time.process_time()
 while time.process_time() - begin < heap._WORTH_IT:
     pass
@@ -55,3 +60,9 @@ def test_once_each_time_that_it_comes_to_rest(took: list[float], given_back: lis
     clock = iter([0.0, *(sum(took[: i + 1]) for i in range(len(took)))])
     rest = _Rest(lambda: next(clock))
     assert [look for look, _ in enumerate(took) if rest.begins(5.0)] == given_back
+
+
+def test_a_process_that_never_rests_gives_much_back_after_a_while() -> None:
+    clock = iter([5.0 * look for look in range(20)])
+    rest = _Rest(lambda: next(clock))
+    assert [rest.begins(5.0, has_much=True) for _ in range(13)] == ([False] * 5 + [True]) * 2 + [False]

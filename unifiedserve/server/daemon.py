@@ -56,7 +56,7 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
     app = create_app(engine, compared, keys)
     server = Server(http_config(app, Connections(descriptors_for_connections()), config))
     engines = [engine] if compared is None else [engine, compared]
-    give_back_at_rest()
+    give_back_at_rest(also_at_work=True)
     with _stop_on_signals(server, engines, config.drain_timeout), _reload_on_signal(keys):
         async with app.router.lifespan_context(app):
             if not server.should_exit:

@@ -5,8 +5,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.access.caller import Caller, address_of, note_caller
+from unifiedserve.server.access.guesses import Guesses
 from unifiedserve.server.access.hosts import Hosts
-from unifiedserve.server.access.keys import Keys
+from unifiedserve.server.access.keys import Keys, shown_digest
 from unifiedserve.server.access.limits import Limits
 from unifiedserve.server.errors import error_response
 
@@ -25,6 +26,7 @@ class Gate:
         self._hosts = hosts
         self._keys = keys
         self._limits = limits
+        self._guesses = Guesses()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it with an error."""
@@ -50,7 +52,7 @@ class Gate:
     def _caller(self, scope: Scope, headers: Headers) -> Caller:
         if not self._keys:
             return address_of(scope)
-        name = self._keys.name_of(headers)
+        name = self._name(address_of(scope).name, shown_digest(headers))
         if name is None:
             raise RequestError(
                 "This server needs one of its keys: Authorization: Bearer KEY.",
@@ -58,6 +60,18 @@ class Gate:
                 code="invalid_api_key",
             )
         return Caller(name, keyed=True)
+
+    def _name(self, address: str, shown: bytes | None) -> str | None:
+        """Return the name of the key that is shown; None for none. Raises RequestError 429 for too many wrong ones."""
+        if shown is None:
+            return None
+        self._guesses.check(address, shown)
+        name = self._keys.name_by_digest(shown)
+        if name is None:
+            self._guesses.wrong(address)
+        else:
+            self._guesses.right(address, shown)
+        return name
 
 
 def _is_open(path: str) -> bool:

@@ -45,9 +45,18 @@ class Keys:
 
     def name_of(self, headers: Headers) -> str | None:
         """Return the name of the key that a request shows; None if it shows none of them."""
-        shown = _digest(_shown(headers))
+        return self.name_by_digest(shown_digest(headers) or _digest(""))
+
+    def name_by_digest(self, shown: bytes) -> str | None:
+        """Return the name of the key with a digest; None if there is none."""
         found = [name for digest, name in self._names.items() if hmac.compare_digest(digest, shown)]
         return found[0] if found else None
+
+
+def shown_digest(headers: Headers) -> bytes | None:
+    """Return the digest of the key that a request shows; None if it shows none at all."""
+    key = _shown(headers)
+    return _digest(key) if key else None
 
 
 def _shown(headers: Headers) -> str:

@@ -5,22 +5,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from cachetools import LRUCache
 
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.access.bucket import Bucket
 
 _CALLERS = 4096  # who are remembered
-_MINUTE = 60.0  # seconds
-
-
-@dataclass
-class _Bucket:
-    """A token bucket: requests that a caller may still send at once, as of a time (monotonic seconds)."""
-
-    requests: float
-    since: float
 
 
 class Limits:
@@ -30,7 +21,7 @@ class Limits:
         self._a_minute = a_minute
         self._at_once = at_once
         self._clock = clock
-        self._buckets: LRUCache[str, _Bucket] = LRUCache(_CALLERS)
+        self._buckets: LRUCache[str, Bucket] = LRUCache(_CALLERS)
         self._running: Counter[str] = Counter()
 
     @contextmanager
@@ -50,14 +41,9 @@ class Limits:
     def _take(self, caller: str) -> None:
         if not self._a_minute:
             return
-        now, rate = self._clock(), self._a_minute / _MINUTE
-        bucket = self._buckets.setdefault(caller, _Bucket(self._a_minute, now))
-        bucket.requests = min(self._a_minute, bucket.requests + (now - bucket.since) * rate)
-        bucket.since = now
-        if bucket.requests < 1:
-            wait = math.ceil((1 - bucket.requests) / rate)
-            raise _too_many(f"you have sent more than {self._a_minute} requests a minute", wait)
-        bucket.requests -= 1
+        now = self._clock()
+        if wait := self._buckets.setdefault(caller, Bucket(self._a_minute, now)).take(now):
+            raise _too_many(f"you have sent more than {self._a_minute} requests a minute", math.ceil(wait))
 
 
 def _too_many(reason: str, seconds: int) -> RequestError:

@@ -1,5 +1,7 @@
 """A form with a file, read from a request within the limits."""
 
+import logging
+import tempfile
 import time
 from collections.abc import AsyncGenerator
 from typing import Literal
@@ -14,6 +16,8 @@ from unifiedserve.server.access.caller import Caller
 from unifiedserve.server.media.file_store import FileFacts, FileStore
 from unifiedserve.server.requests.body import Bodies, announced_length
 
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 60
 _MOST_FIELDS = 8
 _FORM_BYTES = 1 << 16  # of a body, beside the file
 
@@ -63,6 +67,15 @@ async def _parse(request: Request, max_bytes: int, bodies: Bodies) -> FormData:
         return await MultiPartParser(request.headers, pieces, max_files=1, max_fields=_MOST_FIELDS).parse()
     except (MultiPartException, KeyError) as error:
         raise RequestError(f"The form is malformed: {error}.") from None
+    except OSError as error:
+        _log.warning("an upload cannot be kept in %s: %s", tempfile.gettempdir(), error)
+        raise RequestError(
+            f"The server has no room to keep the file ({error.strerror or error}); try again later.",
+            ErrorKind.NO_STORAGE,
+            param="file",
+            code="no_storage",
+            retry_after=_RETRY_SECONDS,
+        ) from None
 
 
 async def _limited(pieces: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes, None]:
