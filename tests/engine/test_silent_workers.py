@@ -62,7 +62,7 @@ def test_a_stopped_worker_is_replaced_and_requests_go_on(
     assert f"worker {instance} (process {stopped}) has shown no sign of life" in caplog.text
     text = daemon.engine.metrics.text().decode()
     assert "unifiedserve:worker_hangs_total 0.0" not in text
-    assert f'unifiedserve:worker_silent_seconds{{instance="{instance}"}}' in text
+    assert f'unifiedserve:worker_silent_seconds{{worker="{instance}"}}' in text
     assert tokens(daemon, text_part("Still there?"))
     daemon.wait_idle()
 

@@ -28,6 +28,10 @@ class Engine:
         return {"kv": 1}
 
     cached = memory = peaks
+    in_flight = 1
+
+    def silences(self) -> dict[str, float]:
+        return {"vision": 1.5}
 
     def held(self) -> tuple[float, float]:
         return (0.5, 0.1)

@@ -125,6 +125,7 @@ class ScriptedObservation:
     def __init__(self, engine: ScriptedEngine) -> None:
         self._engine = engine
         self.target_between_tokens = 0.1
+        self.in_flight = 4
 
     def trace(self, request_id: str | None = None) -> dict[str, Any]:
         return {"traceEvents": [], "asked": request_id}
@@ -140,6 +141,9 @@ class ScriptedObservation:
 
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20}
+
+    def silences(self) -> dict[str, float]:
+        return {"vision": 1.5}
 
     def held(self) -> tuple[float, float]:
         return 0.5, 0.09

@@ -21,10 +21,14 @@ class Engine:
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20, "KV cache": 3 << 20}
 
+    def silences(self) -> dict[str, float]:
+        return {"vision": 1.5}
+
     def held(self) -> tuple[float, float]:
         return 0.25, 0.07
 
     target_between_tokens = 0.08
+    in_flight = 4
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -88,6 +92,8 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert values["slo_tbt_seconds", ()] == 0.08
     assert values["heavy_share_ratio", ()] == 0.25
     assert values["tbt_p99_seconds", ()] == 0.07
+    assert values["worker_silent_seconds", ("vision",)] == 1.5
+    assert values["num_requests_in_flight", ()] == 4
 
 
 def test_engines_do_not_share_metrics() -> None:

@@ -178,9 +178,9 @@ class _Gauges(Collector):
         memory = _gauge("memory_bytes", "Memory of the device that computes, by use", "use")
         for use, size in self._engine.memory().items():
             memory.add_metric([use], size)
-        silent = _gauge("worker_silent_seconds", "Time since a worker's last sign of life", "instance")
-        for instance, seconds in self._engine.silences().items():
-            silent.add_metric([instance], seconds)
+        silent = _gauge("worker_silent_seconds", "Time since a worker's last sign of life", "worker")
+        for worker, seconds in self._engine.silences().items():
+            silent.add_metric([worker], seconds)
         flight = _gauge("num_requests_in_flight", "Requests in the engine", value=self._engine.in_flight)
         yield from (running, waiting, ratio, used, total, peak, cached, memory, silent, flight)
         if (target := self._engine.target_between_tokens) is not None:
