@@ -253,6 +253,12 @@ def test_the_most_telling_figures_are_in_a_line() -> None:
     assert brief({"rates": {"1": 100, "2": 150.5}}) == "rates 1 100, rates 2 150.5"
 
 
+def test_the_runner_needs_nothing_that_must_be_built_first() -> None:
+    built = ("torch", "triton", "transformers", "flashcodec", "ipc_buffers")
+    code = f"import sys; sys.modules |= dict.fromkeys({built}); import bench.gpu.command"
+    subprocess.run([sys.executable, "-c", code], cwd=machine.ROOT, check=True)
+
+
 def test_every_item_names_what_there_is() -> None:
     for found in of_part("all"):
         module, _, function = found.target.partition(":")

@@ -110,18 +110,23 @@ def raw(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
+def zipped(data: bytes) -> bytes:
+    """Return gzip without the time, which the names of tests may not have."""
+    return gzip.compress(data, mtime=0)
+
+
 HALVES = [b'{"messages": [{"role": "user", ', b'"content": "hi"}]}']
 ENCODED = [
-    ("gzip", gzip.compress(b"".join(HALVES))),
-    ("gzip", b"".join(map(gzip.compress, HALVES))),
-    ("X-GZIP", gzip.compress(b"".join(HALVES))),
+    ("gzip", zipped(b"".join(HALVES))),
+    ("gzip", b"".join(map(zipped, HALVES))),
+    ("X-GZIP", zipped(b"".join(HALVES))),
     ("deflate", zlib.compress(b"".join(HALVES))),
     ("deflate", raw(b"".join(HALVES))),
     ("identity", b"".join(HALVES)),
 ]
 
 
-@pytest.mark.parametrize(("encoding", "body"), ENCODED)
+@pytest.mark.parametrize(("encoding", "body"), ENCODED, ids=range(len(ENCODED)))
 async def test_a_compressed_body_is_read(client: httpx.AsyncClient, encoding: str, body: bytes) -> None:
     response = await client.post(PATH, content=body, headers={**JSON, "content-encoding": encoding})
     assert response.status_code == 200, response.text
@@ -129,7 +134,9 @@ async def test_a_compressed_body_is_read(client: httpx.AsyncClient, encoding: st
 
 
 @pytest.mark.parametrize(
-    ("encoding", "body"), [("gzip", b"{}"), ("gzip", gzip.compress(b"{}" * 99)[:-9]), ("deflate", b"?")]
+    ("encoding", "body"),
+    [("gzip", b"{}"), ("gzip", zipped(b"{}" * 99)[:-9]), ("deflate", b"?")],
+    ids=["no gzip", "gzip cut off", "no deflate"],
 )
 async def test_faulty_data_is_named(client: httpx.AsyncClient, encoding: str, body: bytes) -> None:
     response = await client.post(PATH, content=body, headers={**JSON, "content-encoding": encoding})
