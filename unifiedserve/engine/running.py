@@ -18,6 +18,8 @@ from unifiedserve.engine.watchdog import Watchdog
 from unifiedserve.engine.workers import Workers
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.watching import Watching
+from unifiedserve.reading.jobs import Setup
+from unifiedserve.reading.readers import Readers
 from unifiedserve.scheduling import Targets
 
 
@@ -61,7 +63,8 @@ def assemble(
     dispatch = Dispatch(placement, table, workers, targets, timeline, broadcast)
     lifecycle = Lifecycle(table, dispatch, metrics)
     reports = Reports(table, TokenFlow(table, lifecycle, dispatch, metrics), workers, targets, watching)
-    intake = Intake(config, processor, workers.memory.layout, workers.arena_name)
+    reading = Readers(workers.nursery, Setup.of(config))
+    intake = Intake(config, processor, workers.memory.layout, reading, workers.arena_name)
 
     def note_hang() -> None:
         health.worker_lost()

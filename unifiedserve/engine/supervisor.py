@@ -20,6 +20,8 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import MemoryLayout, SharedMemory
 from unifiedserve.messages.wire import Shutdown, pack
 from unifiedserve.models.base import Processor
+from unifiedserve.reading.jobs import Setup
+from unifiedserve.reading.keeper import Nursery
 from unifiedserve.worker.spec import WorkerSpec
 
 _log = logging.getLogger(__name__)
@@ -42,12 +44,14 @@ class Supervisor:
         self._model_dir = model_dir
         self._processor = processor
         self._device.sharing.start()
+        self.nursery = Nursery(Setup.of(config))
         try:
             self._memory = self._allocate()
         except BaseException:
+            self.nursery.close()
             self._device.sharing.stop()
             raise
-        self._workers = WorkerProcesses()
+        self._workers = WorkerProcesses(self.nursery)
 
     def _allocate(self) -> EngineMemory:
         """Take the memory; where the device has too little and the user did not insist on it, the host's."""
@@ -112,6 +116,7 @@ class Supervisor:
         try:
             self._workers.stop(self._ask_to_end, self._device.sharing.terminate)
         finally:
+            self.nursery.close()
             self._device.sharing.stop()
             self._memory.free()
 

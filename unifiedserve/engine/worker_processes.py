@@ -1,14 +1,16 @@
 """The worker processes of one engine."""
 
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from unifiedserve.config import Instance
+from unifiedserve.config import Instance, Stage
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
+from unifiedserve.reading.keeper import Nursery
 from unifiedserve.worker.spec import WorkerSpec
 
 _log = logging.getLogger(__name__)
@@ -20,7 +22,9 @@ OnExit = Callable[[str, int, int], None]  # instance, exit code, generation
 class WorkerProcesses:
     """Starts worker processes, notices when one dies, and ends them."""
 
-    def __init__(self) -> None:
+    def __init__(self, nursery: Nursery) -> None:
+        """Lend `nursery` to the workers that decode: the sandbox leaves them none of their own."""
+        self._nursery = nursery
         self._running: dict[str, WorkerProcess] = {}
 
     def start(
@@ -37,7 +41,7 @@ class WorkerProcesses:
         """
         for spec in specs:
             name = spec.instance.name
-            self._running[name] = process = _start(spec, environment(spec.instance))
+            self._running[name] = process = self._start(spec, environment(spec.instance))
             watched = (name, process, generation, on_exit)
             threading.Thread(target=self._watch, args=watched, name="watch", daemon=True).start()
 
@@ -62,6 +66,12 @@ class WorkerProcesses:
         """Kill all, once `prepare` has been told their process ids; returns when they have ended."""
         _kill(list(self._take().values()), prepare)
 
+    def _start(self, spec: WorkerSpec, environment: dict[str, str]) -> WorkerProcess:
+        if Stage.VISION not in spec.instance.stages:
+            return _start(spec, environment)
+        with self._nursery.lend() as nursery:
+            return _start(spec, environment, nursery)
+
     def _take(self) -> dict[str, WorkerProcess]:
         """Take those that run, whose end is nobody's surprise from now on."""
         running, self._running = self._running, {}
@@ -83,10 +93,10 @@ def _kill(processes: list[WorkerProcess], prepare: Callable[[list[int]], None]) 
         process.wait()
 
 
-def _start(spec: WorkerSpec, environment: dict[str, str]) -> WorkerProcess:
+def _start(spec: WorkerSpec, environment: dict[str, str], nursery: socket.socket | None = None) -> WorkerProcess:
     with suppress(ZygoteError):  # it may have died since it was last used: another one says what is wrong
-        return shared_zygote().start(spec, environment)
+        return shared_zygote().start(spec, environment, nursery)
     try:
-        return shared_zygote().start(spec, environment)
+        return shared_zygote().start(spec, environment, nursery)
     except ZygoteError as error:
         raise ConfigError(str(error)) from error

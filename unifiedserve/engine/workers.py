@@ -16,6 +16,7 @@ from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.wire import Message
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.broadcast import Broadcast
+from unifiedserve.reading.keeper import Nursery
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ class Workers:
     def memory_uses(self) -> dict[str, int]:
         """The bytes that are taken of the memory of the device that computes, by use."""
         return self._supervisor.memory_uses
+
+    @property
+    def nursery(self) -> Nursery:
+        """What starts processes that read media, for the engine and its workers."""
+        return self._supervisor.nursery
 
     def arena_name(self, name: str) -> str:
         """Return a name for a further arena of this engine."""

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from unifiedserve.sandbox import environment_without_secrets
+from unifiedserve.stopped import is_stopped
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.zygote_messages import (
     Exited,
@@ -124,14 +125,17 @@ class Zygote:
         with suppress(OSError):  # it is gone, as who asks for a worker will learn
             self._send(Preload(str(model_dir.absolute())))
 
-    def start(self, spec: WorkerSpec, environment: dict[str, str] | None = None) -> WorkerProcess:
-        """Start a worker with these additions to its environment. Raises ZygoteError."""
-        request = Start(spec, os.getcwd(), environment or {})
+    def start(
+        self, spec: WorkerSpec, environment: dict[str, str] | None = None, nursery: socket.socket | None = None
+    ) -> WorkerProcess:
+        """Start a worker with these additions to its environment and a lent nursery, if any. Raises ZygoteError."""
+        request = Start(spec, os.getcwd(), environment or {}, nursery is not None)
+        lent = [] if nursery is None else [nursery.fileno()]
         with self._asking:
             if not self.alive:
                 raise ZygoteError("the process that starts workers has ended")
             with suppress(OSError):  # it is gone, as the reply says
-                self._send(request, *_standard_error())
+                self._send(request, *lent, *_standard_error())
             reply = self._reply()
         if isinstance(reply, ZygoteError):
             raise reply
@@ -149,7 +153,7 @@ class Zygote:
         while True:
             with suppress(queue.Empty):
                 return self._replies.get(timeout=_LOOK_SECONDS)
-            if self._process is not None and _is_stopped(self._process.pid):
+            if self._process is not None and is_stopped(self._process.pid):
                 self._kill()
 
     def _kill(self) -> None:
@@ -265,13 +269,6 @@ def environment_of_workers() -> dict[str, str]:
         **environment_without_secrets(),
         "OPENBLAS_NUM_THREADS": "1",  # numpy's starts threads when it is imported, and nothing uses them
     }
-
-
-def _is_stopped(pid: int) -> bool:
-    """Tell whether a signal has stopped a process."""
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    return False
 
 
 def _standard_error() -> list[int]:

@@ -7,6 +7,7 @@ import socket
 from typing import NoReturn
 
 from unifiedserve.reading.jobs import Done, Job, Setup, failure, pack, unpack_job
+from unifiedserve.reading.peers import is_closed
 from unifiedserve.reading.work import read
 
 _MESSAGE_BYTES = 1 << 17
@@ -51,12 +52,5 @@ def _watch(peer: socket.socket, watched: bool) -> None:
     """Have the kernel signal what happens at the other end: while a job is done, that is its closing only."""
     flags = fcntl.fcntl(peer, fcntl.F_GETFL) & ~os.O_ASYNC
     fcntl.fcntl(peer, fcntl.F_SETFL, flags | os.O_ASYNC if watched else flags)
-    if watched and _is_closed(peer):
+    if watched and is_closed(peer):
         os._exit(0)
-
-
-def _is_closed(peer: socket.socket) -> bool:
-    try:
-        return not peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-    except BlockingIOError:
-        return False

@@ -3,20 +3,16 @@
 import mmap
 import os
 import socket
-import subprocess
-import sys
 import threading
 from contextlib import suppress
 from typing import Protocol
 
-import msgspec
-
 import flashcodec
 from unifiedserve.reading.jobs import Failed, Job, Setup, exception, pack, unpack_answer
+from unifiedserve.reading.keeper import LentNursery, Nursery
+from unifiedserve.reading.peers import is_closed
 from unifiedserve.reading.work import read
-from unifiedserve.sandbox import environment_without_secrets
 
-_MODULE = "unifiedserve.reading.nursery"
 _MESSAGE_BYTES = 1 << 17
 
 
@@ -71,23 +67,17 @@ class ReadHere:
 class Readers:
     """Reads in as many processes as threads ask at once; a process serves one after the other."""
 
-    def __init__(self, setup: Setup) -> None:
-        """Start the process that forks them; returns at once. Call it before this process is confined."""
+    def __init__(self, nursery: Nursery | LentNursery, setup: Setup) -> None:
+        """Have the processes that a nursery of this set-up forks; whoever keeps the nursery closes it."""
+        self._nursery = nursery
         self._setup = setup
-        self._asker, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-m", _MODULE, str(theirs.fileno()), msgspec.json.encode(setup).decode()]
-            environment = {**environment_without_secrets(), "OPENBLAS_NUM_THREADS": "1"}
-            self._nursery = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL
-            )
-        self._asking = threading.Lock()
+        self._lock = threading.Lock()
         self._idle: list[socket.socket] = []
 
     def read(self, job: Job, cancellation: Cancellation | None = None) -> memoryview:
         """Return the result of a job, as long as it takes. Raises what `work.read` does, LimitError for too long."""
         wanted = cancellation or Cancellation()
-        peer = self._idle.pop() if self._idle else self._new()
+        peer = self._waiting() or self._nursery.new_reader()
         try:
             if not wanted.begin(peer):
                 raise _cancelled(job)
@@ -110,19 +100,19 @@ class Readers:
         return _mapped(descriptors[0])
 
     def close(self) -> None:
-        """End all processes."""
-        self._asker.close()
-        while self._idle:
-            self._idle.pop().close()
-        self._nursery.wait()
+        """End all processes that wait for a job."""
+        while peer := self._waiting():
+            peer.close()
 
-    def _new(self) -> socket.socket:
-        with self._asking:
-            self._asker.send(b"\0")
-            _, descriptors, _, _ = socket.recv_fds(self._asker, 1, 1)
-        if not descriptors:
-            raise RuntimeError("the process that starts readers of media has ended")
-        return socket.socket(fileno=descriptors[0])
+    def _waiting(self) -> socket.socket | None:
+        """Take a process that waits for a job; None if there is none that lives."""
+        with self._lock:
+            while self._idle:
+                peer = self._idle.pop()
+                if not is_closed(peer):
+                    return peer
+                peer.close()
+        return None
 
 
 def _mapped(descriptor: int) -> memoryview:

@@ -4,9 +4,9 @@ A worker owns nothing that a successor could not pick up: pages are tagged in sh
 the requests.
 """
 
+import socket
 import time
 
-from unifiedserve.config import Stage
 from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
 from unifiedserve.heap import give_back_at_rest
@@ -14,6 +14,7 @@ from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.wire import Abort, Message, Shutdown, Unfit, unpack
 from unifiedserve.observe.logs import log_of_worker
 from unifiedserve.reading.jobs import Setup
+from unifiedserve.reading.keeper import LentNursery
 from unifiedserve.reading.readers import Readers, Reading
 from unifiedserve.worker.assembly import build_lanes
 from unifiedserve.worker.confinement import confine
@@ -99,14 +100,17 @@ def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
     log_of_worker(spec.config.log_format, spec.instance.name)
     device = open_device(spec.device, spec.config)
-    reading = (
-        Readers(Setup.of(spec.config)) if Stage.VISION in spec.instance.stages else None
-    )  # before nothing can be started
     confine(spec)  # before torch starts threads: those there are already would not be
     device.sharing.enter(spec.instance, spec.config.torch_threads)
-    worker = Worker(spec, device, reading)
+    worker = Worker(spec, device, _reading(spec))
     give_back_at_rest()
     try:
         worker.run()
     finally:
         worker.close()
+
+
+def _reading(spec: WorkerSpec) -> Reading | None:
+    if spec.nursery is None:
+        return None
+    return Readers(LentNursery(socket.socket(fileno=spec.nursery)), Setup.of(spec.config))

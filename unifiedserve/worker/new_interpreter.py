@@ -21,6 +21,7 @@ _MOST_BYTES = 1 << 16
 def start_interpreter(request: Start, standard_error: int | None) -> "subprocess.Popen[bytes]":
     """Start a worker, a child of this process. Raises OSError if it cannot be."""
     file = os.memfd_create("worker-spec")
+    nursery = [] if request.spec.nursery is None else [request.spec.nursery]
     try:
         os.write(file, msgspec.msgpack.encode(request.spec))
         return subprocess.Popen(
@@ -29,7 +30,7 @@ def start_interpreter(request: Start, standard_error: int | None) -> "subprocess
             stderr=standard_error,
             cwd=request.directory,
             env=os.environ | request.environment,
-            pass_fds=[file],
+            pass_fds=[file, *nursery],
         )
     finally:
         os.close(file)

@@ -10,7 +10,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """All that a worker needs to attach and begin. `number` tags the pages it takes.
 
     `weights_sum` is what the weights in a device's own memory must add up to, once that is known. `share` is what heavy
-    work gets of its budgets beside streams until there are measurements.
+    work gets of its budgets beside streams until there are measurements. `nursery` is the descriptor of the socket over
+    which it gets reading processes (None: it reads media itself).
     """
 
     config: EngineConfig
@@ -27,3 +28,4 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     eos_token_ids: tuple[int, ...]
     weights_sum: int | None = None
     share: float = 1.0
+    nursery: int | None = None

@@ -55,7 +55,7 @@ class Zygote:
             case Preload(model_dir):
                 _preload(model_dir)
             case Start() as request:
-                self._start(request, descriptors)
+                self._start(*_with_nursery(request, descriptors))
         for descriptor in descriptors:
             os.close(descriptor)
         return True
@@ -126,6 +126,15 @@ def _apply(request: Start, descriptors: list[int]) -> None:
         os.close(descriptor)
     os.chdir(request.directory)
     os.environ.update(request.environment)
+
+
+def _with_nursery(request: Start, descriptors: list[int]) -> tuple[Start, list[int]]:
+    """Return a request whose worker knows the descriptor of its nursery, and the other descriptors."""
+    if not request.nursery:
+        return request, descriptors
+    nursery, *others = descriptors
+    spec = msgspec.structs.replace(request.spec, nursery=nursery)
+    return msgspec.structs.replace(request, spec=spec), others
 
 
 def _ignore_signals() -> None:

@@ -7,6 +7,7 @@ import msgspec
 from unifiedserve.worker.spec import WorkerSpec
 
 _MESSAGE_BYTES = 1 << 16  # more than any message takes
+_MOST_DESCRIPTORS = 2
 
 
 class Preload(msgspec.Struct, frozen=True, tag=True):
@@ -18,12 +19,13 @@ class Preload(msgspec.Struct, frozen=True, tag=True):
 class Start(msgspec.Struct, frozen=True, tag=True):
     """Request for a worker, which starts in `directory` with `environment` added to the zygote's.
 
-    The descriptor of its standard error travels beside the message.
+    Beside the message travel the descriptors of its `nursery`, if it has one, and then of its standard error.
     """
 
     spec: WorkerSpec
     directory: str
     environment: dict[str, str]
+    nursery: bool = False
 
 
 class Started(msgspec.Struct, frozen=True, tag=True):
@@ -56,7 +58,7 @@ FromZygote = Started | Refused | Exited
 def receive(peer: socket.socket) -> tuple[bytes, list[int]]:
     """Return the next message and the descriptors beside it; an empty message once the peer is gone."""
     try:
-        data, descriptors, _, _ = socket.recv_fds(peer, _MESSAGE_BYTES, 1)
+        data, descriptors, _, _ = socket.recv_fds(peer, _MESSAGE_BYTES, _MOST_DESCRIPTORS)
     except ConnectionResetError:  # it went without having read all that we sent
         return b"", []
     return data, descriptors

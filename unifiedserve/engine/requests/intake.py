@@ -17,18 +17,22 @@ from unifiedserve.memory.shared import MemoryLayout
 from unifiedserve.messages.api import GenerateRequest, TokenLogprob
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.models.base import Processor
-from unifiedserve.reading.jobs import Setup
-from unifiedserve.reading.readers import Readers
+from unifiedserve.reading.readers import Reading
 
 
 class Intake:
     """Takes requests in. Blocking (media are analysed, hashed and copied): call it from threads."""
 
     def __init__(
-        self, config: EngineConfig, processor: Processor, layout: MemoryLayout, arena_name: Callable[[str], str]
+        self,
+        config: EngineConfig,
+        processor: Processor,
+        layout: MemoryLayout,
+        reading: Reading,
+        arena_name: Callable[[str], str],
     ) -> None:
         """Create an intake for pools of this `layout`; `arena_name` makes names for arenas of the engine."""
-        self._admission = Admission(config, processor, layout, Readers(Setup.of(config)))
+        self._admission = Admission(config, processor, layout, reading)
         self._processor = processor
         self._arena_name = arena_name
         self._cached = not config.no_prefix_cache or config.visual_cache_mib
