@@ -5,19 +5,21 @@ import base64
 from collections import Counter
 from collections.abc import AsyncGenerator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from scripted import ScriptedEngine
 from scripted_app import connected, question
 
+from ipc_buffers import list_arenas
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.requests import arrivals
 from unifiedserve.engine.requests.arrivals import Arrivals
 from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, MediaInput
+from unifiedserve.reading.work import opened
 from unifiedserve.server.media import file_store
 
 PATH = "/v1/chat/completions"
@@ -132,3 +134,24 @@ def test_a_request_s_media_are_in_shared_memory_once_and_count_there() -> None:
         assert {(medium.data, medium.held) for medium in media} == {(None, None)}
     finally:
         spool.close()
+
+
+def test_media_of_a_request_are_pieces_of_one_arena_which_goes_with_it() -> None:
+    kept = [bytes([number]) * (number + 1) for number in range(200)]
+    media = [MediaInput(kind="image", data=data) for data in kept]
+    spool = Spool(lambda name: f"test-pieces-{name}", 1)
+    spool.take(media)
+    (name,) = {medium.where.arena for medium in media}
+    assert name in {arena.name for arena in list_arenas()}
+    assert [bytes(cast(memoryview, opened(medium.where))) for medium in media] == kept
+    assert spool.bytes == {"image": sum(map(len, kept))}
+    spool.close()
+    spool.close()
+    assert name not in {arena.name for arena in list_arenas()}
+
+
+def test_a_request_without_bytes_takes_no_shared_memory() -> None:
+    spool = Spool(lambda name: f"test-none-{name}", 1)
+    spool.take([MediaInput(kind="image", path="somewhere.png")])
+    assert not [arena.name for arena in list_arenas() if arena.name.startswith("test-none-")]
+    spool.close()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from ipc_buffers import Arena
 from unifiedserve.messages.api import MediaInput
@@ -11,38 +12,40 @@ _COPY_BYTES = 1 << 20
 
 
 class Spool:
-    """Holds each medium once, however often the request has it, until it is closed."""
+    """Holds each medium once, however often the request has it, and all in one arena, until it is closed."""
 
     def __init__(self, arena_name: Callable[[str], str], number: int) -> None:
-        """Create one for request `number` of the engine, which makes the arenas' names."""
-        self._arena_name = arena_name
-        self._number = number
-        self._arenas: list[Arena] = []
+        """Create one for request `number` of the engine, which makes the arena's name."""
+        self._name = arena_name(f"media-{number}")
+        self._arena: Arena | None = None
         self.bytes: Counter[MediaKind] = Counter()
 
     def take(self, media: Sequence[MediaInput]) -> None:
         """Move the bytes of media to shared memory. Raises ArenaError if there is too little."""
-        spooled: dict[int, Source] = {}  # by the object that the bytes are
+        brought = {id(medium.data): (medium.kind, medium.data) for medium in media if medium.data is not None}
+        if not brought:
+            return
+        ends = list(accumulate(len(data) for _, data in brought.values()))
+        self._arena = Arena.create(self._name, ends[-1])
+        spooled: dict[int, Source] = {}  # by the object that the bytes are, which lives
+        for (key, (kind, data)), end in zip(brought.items(), ends, strict=True):
+            spooled[key] = _put(data, self._arena, end - len(data))
+            self.bytes[kind] += len(data)
         for medium in media:
-            if medium.data is not None:
-                medium.spooled = spooled.get(id(medium.data)) or self._put(medium.kind, medium.data)
-                spooled[id(medium.data)] = medium.spooled
-        for medium in media:
-            medium.data = medium.held = None  # only now: the ids above are those of living objects
+            medium.spooled = spooled.get(id(medium.data))
+            medium.data = medium.held = None
 
     def close(self) -> None:
         """Remove the media from shared memory. Safe to call twice."""
-        for arena in self._arenas:
-            arena.close()
-            arena.unlink()
-        self._arenas.clear()
+        if self._arena is not None:
+            self._arena.close()
+            self._arena.unlink()
+            self._arena = None
 
-    def _put(self, kind: MediaKind, data: bytes) -> Source:
-        arena = Arena.create(self._arena_name(f"media-{self._number}-{len(self._arenas)}"), len(data))
-        self._arenas.append(arena)
-        self.bytes[kind] += len(data)
-        _copy(data, arena.buffer())
-        return Source(arena=arena.name, size=len(data))
+
+def _put(data: bytes, arena: Arena, start: int) -> Source:
+    _copy(data, arena.buffer()[start : start + len(data)])
+    return Source(arena=arena.name, size=len(data), start=start)
 
 
 def _copy(data: bytes, buffer: memoryview) -> None:
