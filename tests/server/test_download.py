@@ -135,6 +135,16 @@ async def test_bad_answers(path: str, reason: str) -> None:
         assert reason in await refused(site.url(path))
 
 
+async def test_a_body_in_many_pieces_grows_one_buffer() -> None:
+    body = bytes(range(256)) * (LIMIT // 256)
+    counted: list[int] = []
+    async with running({"/pieces": reply("200 OK", body)}) as site, downloader() as fetcher:
+        data = await fetcher.fetch(site.url("/pieces"), counted.append)
+    assert isinstance(data, bytearray)
+    assert data == body
+    assert sum(counted) == LIMIT
+
+
 async def test_endless_body_is_cut_off() -> None:
     async with running(PATHS) as site:
         await refused(site.url("/endless"))

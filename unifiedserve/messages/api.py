@@ -19,7 +19,7 @@ class MediaInput(msgspec.Struct, kw_only=True):
 
     kind: Literal["image", "video"]
     param: str = "messages"
-    data: bytes | None = None
+    data: bytes | bytearray | None = None
     path: str | None = None
     spooled: Source | None = None
     held: Any = None  # counts the bytes as long as it is here, with the bytes

@@ -43,12 +43,12 @@ class Spool:
             self._arena = None
 
 
-def _put(data: bytes, arena: Arena, start: int) -> Source:
+def _put(data: bytes | bytearray, arena: Arena, start: int) -> Source:
     _copy(data, arena.buffer()[start : start + len(data)])
     return Source(arena=arena.name, size=len(data), start=start)
 
 
-def _copy(data: bytes, buffer: memoryview) -> None:
+def _copy(data: bytes | bytearray, buffer: memoryview) -> None:
     """Copy in pieces, so that other threads get their turns."""
     for start in range(0, len(data), _COPY_BYTES):
         piece = data[start : start + _COPY_BYTES]

@@ -48,7 +48,7 @@ class Downloader:
     ) -> None:
         await self._client.aclose()
 
-    async def fetch(self, url: str, take: Callable[[int], None] = unbounded) -> bytes:
+    async def fetch(self, url: str, take: Callable[[int], None] = unbounded) -> bytearray:
         """Return the bytes at `url`; raise RequestError 400 that names the host and the reason.
 
         `take` is told how many bytes come before they are in memory; what it raises ends the download.
@@ -60,7 +60,7 @@ class Downloader:
         except TimeoutError:
             raise _failed(parsed, f"took longer than {self._timeout:g} s") from None
 
-    async def _fetch(self, url: httpx.URL, take: Callable[[int], None]) -> bytes:
+    async def _fetch(self, url: httpx.URL, take: Callable[[int], None]) -> bytearray:
         for _ in range(_MAX_REDIRECTS + 1):
             async with self._get(url) as response:
                 if response.has_redirect_location:
@@ -112,23 +112,23 @@ class Downloader:
         )
         return await self._client.send(request, stream=True)
 
-    async def _read(self, url: httpx.URL, response: httpx.Response, take: Callable[[int], None]) -> bytes:
+    async def _read(self, url: httpx.URL, response: httpx.Response, take: Callable[[int], None]) -> bytearray:
         """Read the body, counted as it comes: Content-Length may be missing or wrong."""
         announced = response.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > self._max_bytes:
             raise _failed(url, self._too_large())
         taken = int(announced) if announced.isdecimal() else 0
         take(taken)
-        pieces, size = [], 0
+        data = bytearray()
         async for piece in response.aiter_raw():
-            size += len(piece)
+            size = len(data) + len(piece)
             if size > self._max_bytes:
                 raise _failed(url, self._too_large())
             if size > taken:
                 take(size - taken)
                 taken = size
-            pieces.append(piece)
-        return await asyncio.to_thread(b"".join, pieces)
+            data += piece
+        return data
 
     def _too_large(self) -> str:
         return f"larger than {self._max_bytes} bytes (see --max-media-mib)"

@@ -24,7 +24,7 @@ def video_of_images(video: MediaInput, images: Sequence[MediaInput], most_bytes:
     return video_of_frames(video, frames)
 
 
-def video_of_frames(video: MediaInput, frames: Sequence[bytes]) -> MediaInput:
+def video_of_frames(video: MediaInput, frames: Sequence[bytes | bytearray]) -> MediaInput:
     """Return a video with these frames. All are looked at, unless its options say which."""
     options = video.options
     if options.num_frames is None and options.fps is None:
