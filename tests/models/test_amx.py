@@ -35,7 +35,7 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> Linear:
     if platform.machine() != "x86_64" or not {"avx512_bf16", "amx_bf16"} & set(_core.instruction_sets()):
         pytest.skip("no AVX-512 BF16, which is used beside AMX")
     path = tmp_path_factory.mktemp("amx") / "liblinear.so"
-    options = ["-std=c++20", "-O3", "-ffp-contract=fast", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
+    options = ["-std=c++20", "-O1", "-ffp-contract=fast", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"]
     folders = [f"-I{folder}" for folder in (REPOSITORY, KERNELS)]
     vectors = ["-mavx2", "-mfma", *VECTORS]
     subprocess.run([fake_cuda.cxx(), *options, *vectors, *folders, "-o", path, *SOURCES], check=True)
