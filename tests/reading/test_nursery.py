@@ -44,8 +44,10 @@ def held() -> tuple[int, int]:
 
 @pytest.fixture
 def nothing_is_left() -> Iterator[None]:
-    before = held()
+    before, threads = held(), set(threading.enumerate())
     yield
+    for thread in set(threading.enumerate()) - threads:  # which notice by themselves that a borrower has gone
+        thread.join()
     assert held() == before
 
 

@@ -8,15 +8,12 @@ import httpx
 import pytest
 from scripted import ScriptedEngine
 from scripted_app import connected
+from test_access import bearer
 
 from unifiedserve.errors import RequestError
 from unifiedserve.server.access.guesses import Guesses
 
 ANNE, BEN = "sk-anne-0123456789", "sk-ben-0123456789"
-
-
-def bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
 
 
 @pytest.fixture

@@ -2,23 +2,29 @@
 
 import asyncio
 import base64
+import io
 from collections import Counter
 from collections.abc import AsyncGenerator
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
 import pytest
+from PIL import Image
 from scripted import ScriptedEngine
 from scripted_app import connected, question
 
 from ipc_buffers import list_arenas
 from unifiedserve.config import EngineConfig
+from unifiedserve.engine.admission.media import inspect
 from unifiedserve.engine.requests import arrivals
 from unifiedserve.engine.requests.arrivals import Arrivals
 from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, MediaInput
+from unifiedserve.messages.media import VideoInfo
+from unifiedserve.reading.readers import ReadHere
 from unifiedserve.reading.work import opened
 from unifiedserve.server.media import file_store
 
@@ -148,6 +154,17 @@ def test_media_of_a_request_are_pieces_of_one_arena_which_goes_with_it() -> None
     spool.close()
     spool.close()
     assert name not in {arena.name for arena in list_arenas()}
+
+
+def test_frames_that_come_twice_have_each_time_their_own_rate() -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "PNG")
+    size = len(file.getvalue())
+    data = file.getvalue() * 2
+    media = [MediaInput(kind="video", data=data, frames=[size, size], fps=fps) for fps in (2.0, 4.0)]
+    with closing(Spool(lambda name: f"test-rates-{name}", 1)) as spool:
+        spool.take(media)
+        assert [info.duration for info in inspect(media, 64, ReadHere()) if isinstance(info, VideoInfo)] == [1.0, 0.5]
 
 
 def test_a_request_without_bytes_takes_no_shared_memory() -> None:

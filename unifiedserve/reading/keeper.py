@@ -44,7 +44,7 @@ class Nursery:
                 if (reader := self._ask()) is not None:
                     return reader
                 self._replace()
-        raise RuntimeError("no process can be started that reads media")
+        raise _no_reader()
 
     def lend(self) -> socket.socket:
         """Return a socket over which another process gets reading processes, until it closes it (`LentNursery`)."""
@@ -103,8 +103,7 @@ class Nursery:
         with suppress(OSError):  # it has ended
             self._asker.send(b"\0")
             if self._answers():
-                _, descriptors, _, _ = socket.recv_fds(self._asker, 1, 1)
-                return socket.socket(fileno=descriptors[0]) if descriptors else None
+                return _given_reader(self._asker)
         return None
 
     def _answers(self) -> bool:
@@ -129,7 +128,17 @@ class LentNursery:
         """Return the socket of a new reading process. Raises RuntimeError if there is none to be had."""
         with self._asking:
             self._lender.send(b"\0")
-            _, descriptors, _, _ = socket.recv_fds(self._lender, 1, 1)
-        if not descriptors:
-            raise RuntimeError("no process can be started that reads media")
-        return socket.socket(fileno=descriptors[0])
+            reader = _given_reader(self._lender)
+        if reader is None:
+            raise _no_reader()
+        return reader
+
+
+def _given_reader(giver: socket.socket) -> socket.socket | None:
+    """Take the socket of a reading process from who was asked for one; None if nobody has one."""
+    _, descriptors, _, _ = socket.recv_fds(giver, 1, 1)
+    return socket.socket(fileno=descriptors[0]) if descriptors else None
+
+
+def _no_reader() -> RuntimeError:
+    return RuntimeError("no process can be started that reads media")

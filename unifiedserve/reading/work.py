@@ -27,9 +27,8 @@ def opened(source: Source) -> memoryview | Path:
     """Return the bytes of a medium, without a copy, or the file that has them."""
     if source.arena is None:
         return Path(source.path or "")
-    return Arena.attach(source.arena).buffer()[
-        source.start : source.start + source.size
-    ]  # the view keeps the memory mapped
+    buffer = Arena.attach(source.arena).buffer()  # any view of it keeps the memory mapped
+    return buffer[source.start : source.start + source.size]
 
 
 def _video_info(source: memoryview | Path) -> VideoInfo:

@@ -31,12 +31,12 @@ def media_name(number: int, media: MediaInput) -> str:
 
 def inspect(media: Sequence[MediaInput], max_image_pixels: int, reading: Reading) -> list[MediaInfo]:
     """Return what the processor must know of each medium. Raises RequestError for one that cannot be taken."""
-    found: dict[tuple[str, Source], MediaInfo] = {}  # a request may have a medium several times
-    for number, medium in enumerate(media):
-        if (medium.kind, medium.where) not in found:
-            info = _inspect(media_name(number, medium), medium, max_image_pixels, reading)
-            found[medium.kind, medium.where] = info
-    return [found[medium.kind, medium.where] for medium in media]
+    keys = [(medium.kind, medium.where, medium.fps) for medium in media]  # a request may have a medium several times
+    found: dict[tuple[str, Source, float], MediaInfo] = {}
+    for number, (key, medium) in enumerate(zip(keys, media, strict=True)):
+        if key not in found:
+            found[key] = _inspect(media_name(number, medium), medium, max_image_pixels, reading)
+    return [found[key] for key in keys]
 
 
 def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[MediaInfo]) -> list[MediaPlan]:

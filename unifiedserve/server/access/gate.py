@@ -66,7 +66,7 @@ class Gate:
         if shown is None:
             return None
         self._guesses.check(address, shown)
-        name = self._keys.name_by_digest(shown)
+        name = self._keys.name_of(shown)
         if name is None:
             self._guesses.wrong(address)
         else:

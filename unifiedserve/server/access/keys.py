@@ -43,12 +43,8 @@ class Keys:
             names |= in_file
         self._names = names
 
-    def name_of(self, headers: Headers) -> str | None:
-        """Return the name of the key that a request shows; None if it shows none of them."""
-        return self.name_by_digest(shown_digest(headers) or _digest(""))
-
-    def name_by_digest(self, shown: bytes) -> str | None:
-        """Return the name of the key with a digest; None if there is none."""
+    def name_of(self, shown: bytes) -> str | None:
+        """Return the name of the key with this digest; None if there is none."""
         found = [name for digest, name in self._names.items() if hmac.compare_digest(digest, shown)]
         return found[0] if found else None
 

@@ -49,8 +49,6 @@ _RESERVED_TEMPLATE_KWARGS = {
     "truncation",
 }
 _MOST_MEDIA = 1000  # of a request
-_MOST_FRAMES = 4096  # of a video that is images
-_TOO_MANY_FRAMES = f"A video has at most {_MOST_FRAMES} images as frames."
 _TOO_MANY = f"A request has at most {_MOST_MEDIA} images and videos: send further ones in another request."
 _LONG = 1000  # parts of messages and names in arguments that take long
 _MOST_ARGUMENTS = 20_000  # names in the arguments of all calls of a request
@@ -250,7 +248,6 @@ async def _fetch(
     try:
         if isinstance(reference.url, str):
             return await fetcher.fetch(reference.kind, reference.url, wanted, budget)
-        refuse_unless(len(reference.url) <= _MOST_FRAMES, reference.param, _TOO_MANY_FRAMES)
         frames = [MediaReference("image", url, f"{reference.param}[{i}]") for i, url in enumerate(reference.url)]
         images = await _fetch_all(frames, {"image": MediaOptions()}, fetcher, budget)
         video = MediaInput(kind=reference.kind, options=wanted, held=budget)
