@@ -20,7 +20,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from unifiedserve.attention import Scoring
+from unifiedserve.attention import AttentionRules
 from unifiedserve.device.triton import paged_attention as paged
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
@@ -36,7 +36,7 @@ POINTERS = {
     torch.int64: "*i64",
 }
 #: what Gemma 2, gpt-oss and Llama 4 have, by their heads' sizes
-SCORINGS = {256: Scoring(cap=50.0), 64: Scoring(sinks=torch.zeros(14)), 128: Scoring(chunk=8192)}
+RULES = {256: AttentionRules(cap=50.0), 64: AttentionRules(sinks=torch.zeros(14)), 128: AttentionRules(chunk=8192)}
 ALIGNED = [["tt.divisibility", 16]]
 
 
@@ -81,7 +81,7 @@ def launch_all(launches: Launches) -> None:
         paged.paged_attention(case.q, case.keys, case.values, plan, 1.0)
         if dtype == torch.bfloat16:
             launches.variant = f"{name}, of another model"
-            paged.paged_attention(case.q, case.keys, case.values, plan, 1.0, scoring=SCORINGS[head_dim])
+            paged.paged_attention(case.q, case.keys, case.values, plan, 1.0, rules=RULES[head_dim])
         launches.variant = name
         qkv, rotation = torch.zeros(1, 18 * head_dim, dtype=dtype), torch.zeros(1, head_dim)
         weight = torch.ones(head_dim, dtype=dtype)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, RaggedBatch, Scoring, reference
+from unifiedserve.attention import PLAIN, AttentionRules, RaggedBatch, reference
 from unifiedserve.attention.base import Span
 
 
@@ -39,11 +39,11 @@ class Case(NamedTuple):
         first = sum(span.stop - span.start for span in self.spans[:number])
         return slice(first, first + self.spans[number].stop - self.spans[number].start)
 
-    def expected(self, scale: float, window: int | None, scoring: Scoring = PLAIN) -> Tensor:
+    def expected(self, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
         """Return what plain torch computes, in float32."""
         out = torch.empty(self.q.shape)
         keys, values = self.keys.float(), self.values.float()
-        reference.attend(self.q.float(), out, keys, values, self.batch().sequences, scale, window, scoring)
+        reference.attend(self.q.float(), out, keys, values, self.batch().sequences, scale, rules)
         return out
 
 

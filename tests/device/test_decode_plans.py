@@ -11,6 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from paged_batches import Sizes, random_case, uploading_to
 
+from unifiedserve.attention import AttentionRules
+
 paged = pytest.importorskip("unifiedserve.device.triton.paged_attention", reason="no Triton")
 plans = pytest.importorskip("unifiedserve.device.triton.attention_plan")
 stores = pytest.importorskip("unifiedserve.device.triton.store_kv")
@@ -45,9 +47,9 @@ def test_attention_is_that_of_a_plan_by_the_host(
 
     cache = case.keys.to(device), case.values.to(device)
     plan = plans.AttentionPlan.of_rows(lengths.to(device), table.to(device), context, 2)
-    out = paged.paged_attention(q.to(device), *cache, plan, 0.25, window)
+    out = paged.paged_attention(q.to(device), *cache, plan, 0.25, AttentionRules(window))
     by_host = plans.AttentionPlan.of_batch(case.batch(), 2, uploading_to(device))
-    expected = paged.paged_attention(case.q.to(device), *cache, by_host, 0.25, window)
+    expected = paged.paged_attention(case.q.to(device), *cache, by_host, 0.25, AttentionRules(window))
     assert torch.equal(out[rows], expected[: len(rows)])
 
 
@@ -107,7 +109,7 @@ def test_partial_results_are_as_large_as_foretold(device: torch.device, rows: in
     assert plans.partial_floats(plan.partial_rows, heads, head_dim) == needed
     q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
     out = paged.paged_attention(q, keys, values, plan, 0.25)
-    torch.testing.assert_close(out.cpu(), case.expected(0.25, None), rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(out.cpu(), case.expected(0.25), rtol=2e-5, atol=2e-5)
     assert torch.equal(scratch[needed:].cpu(), torch.full((64,), 5.0))
     assert context <= PART or not scratch[:needed].isnan().any()
     short = dataclasses.replace(plan, scratch=scratch[: needed - 1])
@@ -150,7 +152,7 @@ def test_parts_may_have_another_size(device: torch.device) -> None:
     assert len(plan.parts) == 2
     q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
     out = paged.paged_attention(q, keys, values, plan, 0.25)
-    torch.testing.assert_close(out.cpu(), case.expected(0.25, None), rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(out.cpu(), case.expected(0.25), rtol=2e-5, atol=2e-5)
 
 
 def test_a_token_without_a_slot_is_stored_nowhere(device: torch.device) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ipc_buffers import Memory, PagePool
-from unifiedserve.attention import CrossSpan, RaggedBatch, Span, cross_attention, reference
+from unifiedserve.attention import AttentionRules, CrossSpan, RaggedBatch, Span, cross_attention, reference
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.base import LinearWeights, Rows
@@ -104,12 +104,12 @@ def test_attention_equals_plain_torch(
         random(tokens, heads, HEAD_DIM, seed=heads + i)
         for i, heads in enumerate((KV_HEADS * GROUPS, KV_HEADS, KV_HEADS))
     )
-    out = device.kernels.attention(batch, kv).attend(*map(device.upload, (q, k, v)), 1, 0.3, window)
+    out = device.kernels.attention(batch, kv).attend(*map(device.upload, (q, k, v)), 1, 0.3, AttentionRules(window))
 
     page, offset = batch.slots // PAGE, batch.slots % PAGE
     stored[page, 1, 0, offset], stored[page, 1, 1, offset] = k, v
     expected = torch.empty_like(q)
-    reference.attend(q, expected, stored[:, 1, 0], stored[:, 1, 1], batch.sequences, 0.3, window)
+    reference.attend(q, expected, stored[:, 1, 0], stored[:, 1, 1], batch.sequences, 0.3, AttentionRules(window))
     close(out, expected)
     device.fence()
     assert torch.equal(kv.pages.cpu(), stored)

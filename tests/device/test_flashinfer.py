@@ -14,7 +14,7 @@ from paged_batches import Case, Sizes, random_case
 from stand_in_flashinfer import DeferredDevice, StandIn
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, CrossSpan, RaggedBatch, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
 from unifiedserve.config import EngineConfig
 from unifiedserve.device.base import Device
 from unifiedserve.device.cuda import backends, flashinfer
@@ -44,10 +44,10 @@ class Fallback:
             keys: Tensor,
             values: Tensor,
             scale: float,
-            window: int | None = None,
-            scoring: Scoring = PLAIN,
+            rules: AttentionRules = PLAIN,
         ) -> Tensor:
-            self.asked.append(f"{what}, {scale}, {window}" + ("" if scoring is PLAIN else f", {scoring}"))
+            others = "" if rules == AttentionRules(rules.window) else f", {rules}"
+            self.asked.append(f"{what}, {scale}, {rules.window}{others}")
             return q
 
         return attend
@@ -68,7 +68,7 @@ class Rig:
         """Run a step whose layers have such windows; what it returns is there once the device was waited for."""
         plan = self.attention.of_batch(case.batch(*chosen), case.q.shape[1] // case.keys.shape[2])
         q = torch.cat([case.q[case.rows(number)] for number in chosen]) if chosen else case.q
-        return [plan(q, case.keys, case.values, SCALE, window) for window in windows]
+        return [plan(q, case.keys, case.values, SCALE, AttentionRules(window)) for window in windows]
 
 
 def case_of(
@@ -119,7 +119,7 @@ def test_equals_plain_torch(
     rig.device.fence()
     for case, layers in zip(cases, outputs, strict=True):
         for out, window in zip(layers, windows, strict=True):
-            expected = case.expected(SCALE, window)
+            expected = case.expected(SCALE, AttentionRules(window))
             torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
@@ -128,18 +128,19 @@ def test_soft_caps(cap: float) -> None:
     rig, case = Rig(), case_of([(2 * PART, 1), (20, 40)], Sizes(6, 2, 64, 16))
     plan = rig.attention.of_batch(case.batch(), 3)
     layers = [
-        (scoring, plan(case.q, case.keys, case.values, SCALE, 90, scoring)) for scoring in (Scoring(cap=cap), PLAIN)
+        (rules, plan(case.q, case.keys, case.values, SCALE, rules))
+        for rules in (AttentionRules(90, cap=cap), AttentionRules(90))
     ]
     rig.device.fence()
-    for scoring, out in layers:
-        torch.testing.assert_close(out.float(), case.expected(SCALE, 90, scoring), rtol=2e-2, atol=2e-2)
+    for rules, out in layers:
+        torch.testing.assert_close(out.float(), case.expected(SCALE, rules), rtol=2e-2, atol=2e-2)
 
 
-@pytest.mark.parametrize("scoring", [Scoring(chunk=8), Scoring(sinks=torch.zeros(6))])
-def test_chunks_and_sinks_are_left_to_the_fallback(scoring: Scoring) -> None:
+@pytest.mark.parametrize("rules", [AttentionRules(chunk=8), AttentionRules(sinks=torch.zeros(6))])
+def test_chunks_and_sinks_are_left_to_the_fallback(rules: AttentionRules) -> None:
     rig, case = Rig(), case_of([(20, 40)], Sizes(6, 2, 64, 16))
-    rig.attention.of_batch(case.batch(), 3)(case.q, case.keys, case.values, SCALE, None, scoring)
-    assert rig.fallback.asked == [f"batch of 1, 3, {SCALE}, None, {scoring}"]
+    rig.attention.of_batch(case.batch(), 3)(case.q, case.keys, case.values, SCALE, rules)
+    assert rig.fallback.asked == [f"batch of 1, 3, {SCALE}, None, {rules}"]
 
 
 def test_a_decode_tokens_result_does_not_depend_on_the_batch() -> None:
@@ -159,7 +160,7 @@ def test_sequences_of_which_no_token_is_wanted() -> None:
         fewer = RaggedBatch(**{**vars(batch), "qo_indptr": torch.tensor(indptr, dtype=torch.int32)})
         out = rig.attention.of_batch(fewer, 2)(case.q[rows], case.keys, case.values, SCALE)
         rig.device.fence()
-        torch.testing.assert_close(out.float(), case.expected(SCALE, None)[rows], rtol=2e-2, atol=2e-2)
+        torch.testing.assert_close(out.float(), case.expected(SCALE)[rows], rtol=2e-2, atol=2e-2)
 
 
 def test_a_plan_holds_for_all_layers_of_a_shape_and_wrappers_for_all_steps() -> None:
@@ -181,7 +182,7 @@ def test_the_workspace_grows_with_the_contexts(heads: int) -> None:
     rig.device.fence()
     for case, layers in zip(cases, outputs, strict=True):
         for out, window in zip(layers, (None, PART + 40), strict=True):
-            torch.testing.assert_close(out.float(), case.expected(SCALE, window), rtol=2e-2, atol=2e-2)
+            torch.testing.assert_close(out.float(), case.expected(SCALE, AttentionRules(window)), rtol=2e-2, atol=2e-2)
     assert len({len(workspace) for workspace in rig.library.workspaces}) <= 4
 
 
@@ -240,8 +241,10 @@ def test_equals_triton_on_a_gpu(head_dim: int, window: int | None) -> None:
     pages = torch.stack([case.keys, case.values], dim=1).to(device.torch)
     batch = case.batch()
     out, expected = (
-        backends.attention_backend(name, device).of_batch(batch, 7)(q, pages[:, 0], pages[:, 1], SCALE, window)
+        backends.attention_backend(name, device).of_batch(batch, 7)(
+            q, pages[:, 0], pages[:, 1], SCALE, AttentionRules(window)
+        )
         for name in ("flashinfer", "triton")
     )
     torch.testing.assert_close(out, expected, rtol=2e-2, atol=2e-2)
-    torch.testing.assert_close(out.float().cpu(), case.expected(SCALE, window), rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(out.float().cpu(), case.expected(SCALE, AttentionRules(window)), rtol=2e-2, atol=2e-2)

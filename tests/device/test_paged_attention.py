@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from paged_batches import Case, Sizes, random_case, uploading_to
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules
 
 paged = pytest.importorskip("unifiedserve.device.triton.paged_attention", reason="no Triton")
 plans = pytest.importorskip("unifiedserve.device.triton.attention_plan")
@@ -27,7 +27,7 @@ def dtype(request: pytest.FixtureRequest, device: torch.device) -> torch.dtype:
     return request.param
 
 
-def attend(case: Case, device: torch.device, window: int | None, *chosen: int, scoring: Scoring = PLAIN) -> Tensor:
+def attend(case: Case, device: torch.device, rules: AttentionRules, *chosen: int) -> Tensor:
     """Run the kernel on all or the chosen sequences."""
     groups = case.q.shape[1] // case.keys.shape[2]
     rows = paged.tile_rows(case.q.dtype, case.q.shape[2], paged.WGMMA_SHARED)
@@ -35,7 +35,7 @@ def attend(case: Case, device: torch.device, window: int | None, *chosen: int, s
     q = torch.cat([case.q[case.rows(number)] for number in chosen]) if chosen else case.q
     keys, values = case.keys.to(device), case.values.to(device)
     assert keys.stride() == case.keys.stride() or device.type != "cpu"
-    return paged.paged_attention(q.to(device), keys, values, plan, scale(case), window, scoring=scoring).cpu()
+    return paged.paged_attention(q.to(device), keys, values, plan, scale(case), rules).cpu()
 
 
 def scale(case: Case) -> float:
@@ -83,8 +83,9 @@ def test_equals_plain_torch(
 ) -> None:
     sizes = Sizes(*heads, head_dim, page_size)
     case = random_case(lengths, limited, sizes, dtype, torch.Generator().manual_seed(seed))
-    out = attend(case, device, window)
-    expected = case.expected(scale(case), window)
+    rules = AttentionRules(window)
+    out = attend(case, device, rules)
+    expected = case.expected(scale(case), rules)
     torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
@@ -115,12 +116,12 @@ def test_caps_sinks_and_chunks(
 ) -> None:
     case = random_case(lengths, [False] * 3, Sizes(*heads, 16, 16), dtype, torch.Generator().manual_seed(seed))
     of_heads = None if sinks is None else sinks + torch.arange(heads[0]) / 4
-    expected = case.expected(scale(case), window, Scoring(chunk, cap, of_heads))
+    expected = case.expected(scale(case), AttentionRules(window, chunk, cap, of_heads))
     moved = None if of_heads is None else of_heads.to(device, dtype)
-    out = attend(case, device, window, scoring=Scoring(chunk, cap, moved))
+    out = attend(case, device, AttentionRules(window, chunk, cap, moved))
     torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
     for number in range(len(lengths)):
-        alone = attend(case, device, window, number, scoring=Scoring(chunk, cap, moved))
+        alone = attend(case, device, AttentionRules(window, chunk, cap, moved), number)
         assert torch.equal(alone, out[case.rows(number)])
 
 
@@ -128,7 +129,7 @@ def test_the_key_that_counts_may_be_in_the_last_of_many_parts(device: torch.devi
     """So many that they are merged in several blocks."""
     case = random_case([(17 * PART, 1)], [False], Sizes(2, 1, 16, 16), torch.float32, torch.Generator().manual_seed(0))
     case.q[:] = 2 * case.keys[case.spans[0].pages[-1], 0]
-    torch.testing.assert_close(attend(case, device, None), case.expected(scale(case), None), rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(attend(case, device, PLAIN), case.expected(scale(case)), rtol=2e-5, atol=2e-5)
 
 
 @settings(max_examples=3, deadline=None)
@@ -148,34 +149,38 @@ def test_no_bit_depends_on_the_batch(
     seed: int,
 ) -> None:
     case = random_case(lengths, limited, Sizes(6, 2, 16, 16), dtype, torch.Generator().manual_seed(seed))
-    together = attend(case, device, window)
+    rules = AttentionRules(window)
+    together = attend(case, device, rules)
     for number in range(len(lengths)):
-        assert torch.equal(attend(case, device, window, number), together[case.rows(number)])
+        assert torch.equal(attend(case, device, rules, number), together[case.rows(number)])
 
 
 @pytest.mark.parametrize("window", [None, 20, 100])
 @pytest.mark.parametrize("rows", [32, 64, 128])
-@pytest.mark.parametrize("scoring", [PLAIN, Scoring(chunk=75, cap=2.0), Scoring(sinks=torch.arange(6.0))])
-def test_other_sizes_compute_the_same(device: torch.device, window: int | None, rows: int, scoring: Scoring) -> None:
+@pytest.mark.parametrize("rules", [PLAIN, AttentionRules(chunk=75, cap=2.0), AttentionRules(sinks=torch.arange(6.0))])
+def test_other_sizes_compute_the_same(
+    device: torch.device, window: int | None, rows: int, rules: AttentionRules
+) -> None:
     """Blocks that are seen whole may go without masks, to the bit."""
     lengths = [(2 * PART + 40, 1), (90, 45), (0, 1)]
     sizes = Sizes(6, 2, 24, 16)
     case = random_case(lengths, [False, True, False], sizes, torch.float32, torch.Generator().manual_seed(0))
     plan = plans.AttentionPlan.of_batch(case.batch(), 3, uploading_to(device), rows, 2 * PART)
     q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
-    on_device = scoring._replace(sinks=None if scoring.sinks is None else scoring.sinks.to(device))
+    rules = rules._replace(window=window)
+    on_device = rules._replace(sinks=None if rules.sinks is None else rules.sinks.to(device))
     masked, split = (
-        paged.paged_attention(q, keys, values, plan, scale(case), window, paged.Blocks(32, 4, 2, split), on_device)
+        paged.paged_attention(q, keys, values, plan, scale(case), on_device, paged.Blocks(32, 4, 2, split))
         for split in (False, True)
     )
-    torch.testing.assert_close(split.cpu(), case.expected(scale(case), window, scoring), rtol=2e-5, atol=2e-5)
+    torch.testing.assert_close(split.cpu(), case.expected(scale(case), rules), rtol=2e-5, atol=2e-5)
     assert torch.equal(masked, split)
 
 
 def test_tokens_that_are_not_wanted_are_left_out(device: torch.device) -> None:
     """Of sequences with none, not even a row is there."""
     case = random_case([(5, 30), (20, 1), (0, 7)], [False] * 3, Sizes(6, 2, 16, 16), torch.float32, torch.Generator())
-    expected = case.expected(scale(case), None)
+    expected = case.expected(scale(case))
     batch = dataclasses.replace(case.batch(), qo_indptr=torch.tensor([0, 2, 2, 3], dtype=torch.int32))
     plan = plans.AttentionPlan.of_batch(batch, 3, uploading_to(device))
     rows = [28, 29, 37]

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules
 
 
 def dense(
@@ -12,25 +12,24 @@ def dense(
     v: Tensor,
     scale: float,
     limits: Tensor | None = None,
-    window: int | None = None,
-    scoring: Scoring = PLAIN,
+    rules: AttentionRules = PLAIN,
 ) -> Tensor:
     """[n, q_heads, d] over [m, kv_heads, d], in their dtype: the last n of m positions.
 
-    They see the keys before their limits [n], or up to their own, of these the last `window`, and those of their chunk.
+    They see the keys before their limits [n], or up to their own, of these those in the window and in their chunk.
     """
     n, m, repeat = len(q), len(k), q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
     position, key = torch.arange(m - n, m)[:, None], torch.arange(m)[None]
     seen = (key <= position) if limits is None else (key < limits[:, None])
-    seen &= key > position - (window or m)
-    if scoring.chunk is not None:
-        seen &= key // scoring.chunk >= position // scoring.chunk
+    seen &= key > position - (rules.window or m)
+    if rules.chunk is not None:
+        seen &= key // rules.chunk >= position // rules.chunk
     scores = torch.einsum("nhd,mhd->hnm", q, k) * scale
-    if scoring.cap is not None:
-        scores = scoring.cap * (scores / scoring.cap).tanh()
+    if rules.cap is not None:
+        scores = rules.cap * (scores / rules.cap).tanh()
     scores = scores.masked_fill(~seen, -torch.inf)
     total = scores.logsumexp(-1)
-    if scoring.sinks is not None:
-        total = total.logaddexp(scoring.sinks.to(total.dtype)[:, None])
+    if rules.sinks is not None:
+        total = total.logaddexp(rules.sinks.to(total.dtype)[:, None])
     return torch.einsum("hnm,mhd->nhd", (scores - total[..., None]).exp(), v)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from ipc_buffers import PagePool
-from unifiedserve.attention import CrossSpan, RaggedBatch, cross_attention
+from unifiedserve.attention import AttentionRules, CrossSpan, RaggedBatch, cross_attention
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
@@ -66,13 +66,13 @@ def test_equals_dense(
                 page, offset = pages[index // page_size], index % page_size
                 kv.k(layer)[page, offset], kv.v(layer)[page, offset] = k[index], v[index]
             spans.append(Span(pages, past, past + new, None, limits))
-            expected.append(dense(q, k, v, HEAD_DIM**-0.5, limits, window))
+            expected.append(dense(q, k, v, HEAD_DIM**-0.5, limits, AttentionRules(window)))
             queries.append(q)
             keys.append(k[past:])
             values.append(v[past:])
         batch = RaggedBatch.build(spans, page_size)
         q, k, v = torch.cat(queries), torch.cat(keys), torch.cat(values)
-        out = CPU.kernels.attention(batch, kv).attend(q, k, v, layer, HEAD_DIM**-0.5, window)
+        out = CPU.kernels.attention(batch, kv).attend(q, k, v, layer, HEAD_DIM**-0.5, AttentionRules(window))
         torch.testing.assert_close(out, torch.cat(expected), rtol=1e-4, atol=1e-5)
         tokens = sum(past + new for past, new in lengths)
         assert int(kv.k(layer).isfinite().sum()) == tokens * kv_heads * HEAD_DIM

@@ -14,7 +14,7 @@ from test_kernels import DTYPES, TOLERANCE
 from torch import Tensor
 
 from ipc_buffers import PagePool
-from unifiedserve.attention import PLAIN, RaggedBatch, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules, RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
@@ -66,9 +66,8 @@ def check_attention(
     head_dim: int,
     dtype: torch.dtype,
     seed: int,
-    window: int | None = None,
+    rules: AttentionRules = PLAIN,
     limited: bool = False,
-    scoring: Scoring = PLAIN,
 ) -> None:
     """Sequences of (past, new) tokens in one batch, over pages in random order."""
     random = torch.Generator().manual_seed(seed)
@@ -85,10 +84,10 @@ def check_attention(
             torch.randn(new, width, head_dim, generator=random).to(dtype) for width in (heads[0], heads[1], heads[1])
         )
         batch = RaggedBatch.build(spans, page_size)
-        out = CPU.kernels.attention(batch, kv).attend(q, k, v, 1, 0.2, window, scoring)
+        out = CPU.kernels.attention(batch, kv).attend(q, k, v, 1, 0.2, rules)
         rows = q.split([new for _, new in lengths])
         expected = [
-            dense(row.double(), *stored(kv, list(span.pages), span.stop), 0.2, span.limits, window, scoring)
+            dense(row.double(), *stored(kv, list(span.pages), span.stop), 0.2, span.limits, rules)
             for row, span in zip(rows, spans, strict=True)
         ]
         assert out.dtype == dtype
@@ -123,19 +122,21 @@ def test_attention(
     window: int | None,
     limited: bool,
 ) -> None:
-    check_attention(lengths, page_size, heads, head_dim, dtype, seed, window, limited)
+    check_attention(lengths, page_size, heads, head_dim, dtype, seed, AttentionRules(window), limited)
 
 
-@pytest.mark.parametrize("scoring", [Scoring(cap=2.0), Scoring(sinks=torch.arange(6.0)), Scoring(50, 5.0)])
+@pytest.mark.parametrize(
+    "rules", [AttentionRules(cap=2.0), AttentionRules(sinks=torch.arange(6.0)), AttentionRules(chunk=50, cap=5.0)]
+)
 @pytest.mark.parametrize("limited", [False, True])
-def test_caps_sinks_and_chunks(instruction_set: str, scoring: Scoring, limited: bool) -> None:
-    check_attention([(90, 30), (1200, 1)], 16, (6, 2), 40, torch.float32, 0, 70, limited, scoring)
+def test_caps_sinks_and_chunks(instruction_set: str, rules: AttentionRules, limited: bool) -> None:
+    check_attention([(90, 30), (1200, 1)], 16, (6, 2), 40, torch.float32, 0, rules._replace(window=70), limited)
 
 
 @pytest.mark.parametrize("window", [None, 1, 1000])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_long_contexts_are_split_among_threads(instruction_set: str, dtype: torch.dtype, window: int | None) -> None:
-    check_attention([(5000, 1), (1020, 30), (2100, 1), (3, 2)], 16, (4, 2), 64, dtype, 1, window)
+    check_attention([(5000, 1), (1020, 30), (2100, 1), (3, 2)], 16, (4, 2), 64, dtype, 1, AttentionRules(window))
 
 
 def round_trip(keys: Tensor) -> Tensor:

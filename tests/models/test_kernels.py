@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve import _core
-from unifiedserve.attention import PLAIN, RaggedBatch, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules, RaggedBatch
 from unifiedserve.attention.base import Span
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cpu.matrix import Matrix
@@ -232,8 +232,7 @@ def check_attention(
     seed: int,
     scale: float = 0.2,
     tolerance: float | None = None,
-    window: int | None = None,
-    scoring: Scoring = PLAIN,
+    rules: AttentionRules = PLAIN,
 ) -> None:
     """Sequences of (past, new) tokens in one batch, over pages in random order."""
     random = torch.Generator().manual_seed(seed)
@@ -252,11 +251,11 @@ def check_attention(
             kv.k(1)[table[index // page_size], index % page_size] = k[:past]
             kv.v(1)[table[index // page_size], index % page_size] = v[:past]
             spans.append(Span(pages, past, past + new))
-            expected.append(dense(q.double(), k.double(), v.double(), scale, None, window, scoring))
+            expected.append(dense(q.double(), k.double(), v.double(), scale, None, rules))
             new_rows.append((q, k[past:], v[past:]))
         q, k, v = (torch.cat(parts) for parts in zip(*new_rows, strict=True))
         attention = CPU.kernels.attention(RaggedBatch.build(spans, page_size), kv)
-        out = attention.attend(q, k, v, 1, scale, window, scoring)
+        out = attention.attend(q, k, v, 1, scale, rules)
         assert out.dtype == dtype
         tolerance = tolerance or TOLERANCE[dtype]
         torch.testing.assert_close(out.double(), torch.cat(expected), rtol=tolerance, atol=tolerance)
@@ -284,7 +283,7 @@ def test_attention(
     seed: int,
     window: int | None,
 ) -> None:
-    check_attention(lengths, page_size, heads, head_dim, dtype, seed, window=window)
+    check_attention(lengths, page_size, heads, head_dim, dtype, seed, rules=AttentionRules(window))
 
 
 @per_example
@@ -312,13 +311,13 @@ def test_caps_sinks_and_chunks(
     sinks: float | None,
 ) -> None:
     of_heads = None if sinks is None else sinks + torch.arange(heads[0]) / 4
-    scoring = Scoring(chunk, cap, of_heads)
-    check_attention(lengths, 16, heads, 40, dtype, seed, window=window, scoring=scoring)
+    rules = AttentionRules(window, chunk, cap, of_heads)
+    check_attention(lengths, 16, heads, 40, dtype, seed, rules=rules)
 
 
 def test_a_sink_far_above_all_scores_leaves_nothing(instruction_set: str) -> None:
     sinks = torch.tensor([200.0, -200.0])
-    check_attention([(30, 5)], 16, (2, 2), 16, torch.float32, 0, scoring=Scoring(sinks=sinks))
+    check_attention([(30, 5)], 16, (2, 2), 16, torch.float32, 0, rules=AttentionRules(sinks=sinks))
 
 
 @pytest.mark.parametrize("head_dim", [1, 2, 7, 16, 72, 256])
@@ -336,7 +335,9 @@ def test_long_contexts_are_split_among_threads(instruction_set: str, dtype: torc
 @pytest.mark.parametrize("window", [1, 64, 1000, 1500])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_windows_of_long_contexts(instruction_set: str, dtype: torch.dtype, window: int) -> None:
-    check_attention([(5000, 1), (1020, 30), (2100, 100), (3, 2)], 16, (4, 2), 64, dtype, 1, window=window)
+    check_attention(
+        [(5000, 1), (1020, 30), (2100, 100), (3, 2)], 16, (4, 2), 64, dtype, 1, rules=AttentionRules(window)
+    )
 
 
 def test_large_scores_do_not_overflow(instruction_set: str) -> None:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory
-from unifiedserve.attention import PLAIN, CrossSpan, RaggedBatch, Scoring, cross_attention, reference
+from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch, cross_attention, reference
 from unifiedserve.attention.base import SequenceView
 from unifiedserve.config import DeviceName
 from unifiedserve.device.base import DecodeStep, Kernels, Mark, Room, Sharing, SideStream
@@ -28,17 +28,10 @@ class PlainAttention:
     """`Attention` by plain torch."""
 
     def of_batch(self, batch: RaggedBatch, groups: int) -> PlannedAttention:
-        def attend(
-            q: Tensor,
-            keys: Tensor,
-            values: Tensor,
-            scale: float,
-            window: int | None = None,
-            scoring: Scoring = PLAIN,
-        ) -> Tensor:
+        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
             assert q.shape[1] == groups * keys.shape[2]
             out = torch.empty_like(q)
-            reference.attend(q, out, keys, values, batch.sequences, scale, window, scoring)
+            reference.attend(q, out, keys, values, batch.sequences, scale, rules)
             return out
 
         return attend
@@ -46,33 +39,19 @@ class PlainAttention:
     scratch_of_rows = staticmethod(scratch_of_rows)
 
     def of_rows(self, lengths: Tensor, table: Tensor, context: int, groups: int, scratch: Tensor) -> PlannedAttention:
-        def attend(
-            q: Tensor,
-            keys: Tensor,
-            values: Tensor,
-            scale: float,
-            window: int | None = None,
-            scoring: Scoring = PLAIN,
-        ) -> Tensor:
+        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
             assert q.shape[1] == groups * keys.shape[2]
             needed = scratch_of_rows(len(q), context, *q.shape[1:])
             assert needed <= len(scratch)
             scratch[:needed].fill_(torch.nan)
             out = torch.empty_like(q)
-            deferred_device.launch(_attend_rows, q, keys, values, lengths, table, out, scale, window, scoring, context)
+            deferred_device.launch(_attend_rows, q, keys, values, lengths, table, out, scale, rules, context)
             return out
 
         return attend
 
     def of_spans(self, spans: Sequence[CrossSpan], groups: int) -> PlannedAttention:
-        def attend(
-            q: Tensor,
-            keys: Tensor,
-            values: Tensor,
-            scale: float,
-            window: int | None = None,
-            scoring: Scoring = PLAIN,
-        ) -> Tensor:
+        def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
             assert q.shape[1] == groups * keys.shape[2]
             return cross_attention(q, keys[:, 0], values[:, 0], spans, scale)
 
@@ -250,12 +229,11 @@ def _attend_rows(
     table: Tensor,
     out: Tensor,
     scale: float,
-    window: int | None,
-    scoring: Scoring,
+    rules: AttentionRules,
     context: int,
 ) -> None:
     out.fill_(torch.nan)
     rows = [row for row, length in enumerate(lengths.tolist()) if length]
     views = [SequenceView(row, row + 1, table[row], int(lengths[row]), None) for row in rows]
     assert all(view.kv_len <= context for view in views)
-    reference.attend(q, out, keys, values, views, scale, window, scoring)
+    reference.attend(q, out, keys, values, views, scale, rules)

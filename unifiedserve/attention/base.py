@@ -25,14 +25,16 @@ class PagedKV(Protocol):
     def v(self, layer: int) -> Tensor: ...
 
 
-class Scoring(NamedTuple):
+class AttentionRules(NamedTuple):
     """What attention does in some models beside a softmax of scaled scores; a `PLAIN` one does no more.
 
+    window a token sees the last so many keys before its limit
     chunk  a token sees only keys of its own chunk of so many positions, counted from the sequence's start
     cap    scores, once scaled, become cap * tanh(score / cap)
     sinks  [q_heads]  a further score of each head, which joins the softmax's denominator alone
     """
 
+    window: int | None = None
     chunk: int | None = None
     cap: float | None = None
     sinks: Tensor | None = None
@@ -42,7 +44,7 @@ class Scoring(NamedTuple):
         return self.cap is not None or self.sinks is not None
 
 
-PLAIN = Scoring()
+PLAIN = AttentionRules()
 
 
 class CrossSpan(NamedTuple):

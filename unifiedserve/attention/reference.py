@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from unifiedserve.attention.base import PLAIN, Scoring, SequenceView
+from unifiedserve.attention.base import PLAIN, AttentionRules, SequenceView
 
 
 def attend(
@@ -16,27 +16,27 @@ def attend(
     values: Tensor,
     sequences: Sequence[SequenceView],
     scale: float,
-    window: int | None = None,
-    scoring: Scoring = PLAIN,
+    rules: AttentionRules = PLAIN,
 ) -> None:
     """Attend within each sequence, over a layer's [num_pages, page_size, kv_heads, head_dim].
 
     q and out: [T, q_heads, head_dim], of which the sequences' rows are read and written. A token sees the keys before
-    its limit (see RaggedBatch), of which a `window` leaves those less than so many positions before it.
+    its limit (see RaggedBatch), of which a window leaves those less than so many positions before it.
     """
     for sequence in sequences:
         rows = slice(sequence.first, sequence.last)
         past = sequence.kv_len - (sequence.last - sequence.first)
-        first = _first_seen(past, window, scoring.chunk)
+        first = _first_seen(past, rules)
         k, v = (_gather(cache, sequence, first) for cache in (keys, values))
-        mask = _mask(sequence, first, window, scoring.chunk, q.device)
-        attended = _attend_by_scores if scoring.has_own_softmax else _attend
-        out[rows] = attended(q[rows], k, v, scale, mask, scoring)
+        mask = _mask(sequence, first, rules, q.device)
+        attended = _attend_by_scores if rules.has_own_softmax else _attend
+        out[rows] = attended(q[rows], k, v, scale, mask, rules)
 
 
-def _first_seen(position: int, window: int | None, chunk: int | None) -> int:
-    by_window = 0 if window is None else position - window + 1
-    return max(0, by_window, 0 if chunk is None else position // chunk * chunk)
+def _first_seen(position: int, rules: AttentionRules) -> int:
+    by_window = 0 if rules.window is None else position - rules.window + 1
+    by_chunk = 0 if rules.chunk is None else position // rules.chunk * rules.chunk
+    return max(0, by_window, by_chunk)
 
 
 def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
@@ -47,22 +47,20 @@ def _gather(cache: Tensor, sequence: SequenceView, first: int) -> Tensor:
     return rows[first - skipped * page_size : sequence.kv_len - skipped * page_size].transpose(0, 1)
 
 
-def _mask(
-    sequence: SequenceView, first: int, window: int | None, chunk: int | None, device: torch.device
-) -> Tensor | None:
+def _mask(sequence: SequenceView, first: int, rules: AttentionRules, device: torch.device) -> Tensor | None:
     """Return which keys from `first` on the new tokens see: bool [n, m]; None: each sees those up to its own."""
     n = sequence.last - sequence.first
     keys = torch.arange(first, sequence.kv_len, device=device)
-    if sequence.limits is None and (n == 1 or _first_seen(sequence.kv_len - 1, window, chunk) <= first):
+    if sequence.limits is None and (n == 1 or _first_seen(sequence.kv_len - 1, rules) <= first):
         return None
     positions = keys[len(keys) - n :, None]
     seen = keys < (positions + 1 if sequence.limits is None else sequence.limits.to(device)[:, None])
-    if window is not None:
-        seen &= keys > positions - window
-    return seen if chunk is None else seen & (keys >= positions // chunk * chunk)
+    if rules.window is not None:
+        seen &= keys > positions - rules.window
+    return seen if rules.chunk is None else seen & (keys >= positions // rules.chunk * rules.chunk)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, scoring: Scoring) -> Tensor:
+def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, rules: AttentionRules) -> Tensor:
     """Let q [n, q_heads, d], the last n of the m positions of k, v [kv_heads, m, d], attend: [n, q_heads, d].
 
     Heads that share a key/value head go along a broadcast dimension, so that nothing is repeated in memory.
@@ -82,16 +80,18 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, 
     return out.permute(2, 0, 1, 3).reshape(q.shape)
 
 
-def _attend_by_scores(q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, scoring: Scoring) -> Tensor:
+def _attend_by_scores(
+    q: Tensor, k: Tensor, v: Tensor, scale: float, mask: Tensor | None, rules: AttentionRules
+) -> Tensor:
     """Do the same with capped scores and sinks; scores are float32 at least."""
     n, groups = len(q), q.shape[1] // len(k)
     dtype = torch.promote_types(q.dtype, torch.float32)
     scores = _grouped(q, groups).to(dtype) @ k.to(dtype).mT[:, None] * scale
-    if scoring.cap is not None:
-        scores = torch.tanh(scores / scoring.cap) * scoring.cap
+    if rules.cap is not None:
+        scores = torch.tanh(scores / rules.cap) * rules.cap
     scores = scores.masked_fill(~(_causal(n, k.shape[1], q.device) if mask is None else mask), -torch.inf)
-    if scoring.sinks is not None:
-        sinks = scoring.sinks.to(dtype).view(len(k), groups, 1, 1).expand(-1, -1, n, -1)
+    if rules.sinks is not None:
+        sinks = rules.sinks.to(dtype).view(len(k), groups, 1, 1).expand(-1, -1, n, -1)
         scores = torch.cat([scores, sinks], dim=-1)
     weights = scores.softmax(-1)[..., : k.shape[1]]
     return (weights @ v.to(dtype)[:, None]).permute(2, 0, 1, 3).reshape(q.shape).to(q.dtype)

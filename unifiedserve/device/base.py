@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ipc_buffers import Memory
-from unifiedserve.attention import PLAIN, PagedKV, RaggedBatch, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName, Instance
 
 Activation = Literal["none", "gelu", "silu"]
@@ -40,19 +40,12 @@ class AttentionStep(Protocol):
     """The attention of one step: a ragged batch over a paged KV cache, planned once for all layers."""
 
     def attend(
-        self,
-        q: Tensor,
-        k_new: Tensor,
-        v_new: Tensor,
-        layer: int,
-        scale: float,
-        window: int | None = None,
-        scoring: Scoring = PLAIN,
+        self, q: Tensor, k_new: Tensor, v_new: Tensor, layer: int, scale: float, rules: AttentionRules = PLAIN
     ) -> Tensor:
         """Write a layer's new keys and values into their slots, then attend within each sequence.
 
         q: [T, q_heads, head_dim]; k_new, v_new: [T, kv_heads, head_dim]; returns [T, q_heads, head_dim]. A token sees
-        the keys before its limit (see RaggedBatch), of which a `window` leaves those less than so many positions
+        the keys before its limit (see RaggedBatch), of which a window leaves those less than so many positions
         before it.
         """
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from unifiedserve.attention import Scoring
+from unifiedserve.attention import AttentionRules
 from unifiedserve.device.back_to_back import back_to_back
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.panels import StoredMatrix, gather_matrices
@@ -267,8 +267,12 @@ def _attention(
         value[0].transpose(0, 1),
         module.layer_idx,
         scaling,
-        kwargs.get("sliding_window") or getattr(module, "sliding_window", None) or None,
-        Scoring(getattr(module, "attention_chunk", None), kwargs.get("softcap"), kwargs.get("s_aux")),
+        AttentionRules(
+            window=kwargs.get("sliding_window") or getattr(module, "sliding_window", None) or None,
+            chunk=getattr(module, "attention_chunk", None),
+            cap=kwargs.get("softcap"),
+            sinks=kwargs.get("s_aux"),
+        ),
     )
     return out[None], None
 

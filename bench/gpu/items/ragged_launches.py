@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from bench.gpu import machine
+from unifiedserve.attention import AttentionRules
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import PART_KEYS, AttentionPlan
 from unifiedserve.device.triton.paged_attention import paged_attention
@@ -29,8 +30,8 @@ def main(device: str = "cuda") -> None:
         case = batches.random_case(LENGTHS, LIMITED, sizes, dtype, random)
         plan = AttentionPlan.of_batch(case.batch(), 7, batches.uploading_to(torch.device(device)))
         q, keys, values = (tensor.to(device) for tensor in (case.q, case.keys, case.values))
-        out = paged_attention(q, keys, values, plan, head_dim**-0.5, window)
-        close(out, case.expected(head_dim**-0.5, window), dtype)
+        out = paged_attention(q, keys, values, plan, head_dim**-0.5, AttentionRules(window))
+        close(out, case.expected(head_dim**-0.5, AttentionRules(window)), dtype)
         tokens = len(case.q)
         rotation = torch.ones(tokens, head_dim, device=device)
         qkv = torch.ones(tokens, 18 * head_dim, dtype=dtype, device=device)

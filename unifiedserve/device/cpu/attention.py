@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve import _core
-from unifiedserve.attention import PLAIN, PagedKV, RaggedBatch, Scoring, cross_attention, reference
+from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch, cross_attention, reference
 from unifiedserve.attention.base import SequenceView
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, thread_pool
 
@@ -30,25 +30,18 @@ class CpuAttention:
             self._native_batch, self._native_kv = native_batch(batch), _core.KvCache(kv.pages, kv.scales)
 
     def attend(
-        self,
-        q: Tensor,
-        k_new: Tensor,
-        v_new: Tensor,
-        layer: int,
-        scale: float,
-        window: int | None = None,
-        scoring: Scoring = PLAIN,
+        self, q: Tensor, k_new: Tensor, v_new: Tensor, layer: int, scale: float, rules: AttentionRules = PLAIN
     ) -> Tensor:
         self._store(k_new, v_new, layer)
         q = q.contiguous()
         out = torch.empty_like(q)
         sequences = self._batch.sequences
         if q.dtype in self._known:
-            sinks = None if scoring.sinks is None else scoring.sinks.float()
-            rules = (scale, window, scoring.chunk, scoring.cap, sinks)
-            _core.attend(thread_pool(), layer, self._native_batch, self._native_kv, q, out, *rules)
+            sinks = None if rules.sinks is None else rules.sinks.float()
+            given = (scale, rules.window, rules.chunk, rules.cap, sinks)
+            _core.attend(thread_pool(), layer, self._native_batch, self._native_kv, q, out, *given)
             sequences = self._seen_later
-        self._attend_in_torch(q, out, layer, sequences, scale, window, scoring)
+        self._attend_in_torch(q, out, layer, sequences, scale, rules)
         return out
 
     def attend_across(self, q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
@@ -69,17 +62,16 @@ class CpuAttention:
         layer: int,
         sequences: Sequence[SequenceView],
         scale: float,
-        window: int | None,
-        scoring: Scoring,
+        rules: AttentionRules,
     ) -> None:
         if self._kv.scales is None:
-            reference.attend(q, out, self._kv.k(layer), self._kv.v(layer), sequences, scale, window, scoring)
+            reference.attend(q, out, self._kv.k(layer), self._kv.v(layer), sequences, scale, rules)
             return
         for sequence in sequences:
             codes, scales = self._kv.pages[sequence.pages, layer], self._kv.scales[sequence.pages, layer]
             keys, values = widened(codes, scales).unbind(1)
             own = sequence._replace(pages=torch.arange(len(sequence.pages)))
-            reference.attend(q.float(), out, keys, values, [own], scale, window, scoring)
+            reference.attend(q.float(), out, keys, values, [own], scale, rules)
 
 
 def widened(codes: Tensor, scales: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, PagedKV, RaggedBatch, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch
 from unifiedserve.device.base import Device
 from unifiedserve.device.cuda.operators import Attention, PlannedAttention
 
@@ -36,29 +36,20 @@ class CudaAttention:
         return self._device.upload(self._batch.slots)
 
     def attend(
-        self,
-        q: Tensor,
-        k_new: Tensor,
-        v_new: Tensor,
-        layer: int,
-        scale: float,
-        window: int | None = None,
-        scoring: Scoring = PLAIN,
+        self, q: Tensor, k_new: Tensor, v_new: Tensor, layer: int, scale: float, rules: AttentionRules = PLAIN
     ) -> Tensor:
         page, offset = self._places
         self._kv.k(layer)[page, offset] = k_new
         self._kv.v(layer)[page, offset] = v_new
-        return self.attend_stored(q.contiguous(), layer, scale, window, scoring)
+        return self.attend_stored(q.contiguous(), layer, scale, rules)
 
-    def attend_stored(
-        self, q: Tensor, layer: int, scale: float, window: int | None = None, scoring: Scoring = PLAIN
-    ) -> Tensor:
+    def attend_stored(self, q: Tensor, layer: int, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
         """Attend within each sequence where the new tokens' keys and values are stored; q is contiguous."""
         keys, values = self._kv.k(layer), self._kv.v(layer)
         groups = q.shape[1] // keys.shape[2]
         if groups not in self._plans:
             self._plans[groups] = self._kernels.of_batch(self._batch, groups)
-        return self._plans[groups](q, keys, values, scale, window, scoring)
+        return self._plans[groups](q, keys, values, scale, rules)
 
     def attend_across(self, q: Tensor, keys: Tensor, values: Tensor, scale: float) -> Tensor:
         groups = q.shape[1] // keys.shape[1]

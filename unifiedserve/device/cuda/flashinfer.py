@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, CrossSpan, RaggedBatch, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
 from unifiedserve.device.base import Device
 from unifiedserve.device.cuda.operators import Attention, PlannedAttention
 
@@ -164,20 +164,12 @@ class _StepAttention:
         self._parts = [part for part in parts if part.rows.start < part.rows.stop]
         self._plans: dict[_Shape, list[Any]] = {}
 
-    def __call__(
-        self,
-        q: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        scale: float,
-        window: int | None = None,
-        scoring: Scoring = PLAIN,
-    ) -> Tensor:
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
         page_size, kv_heads, head_dim = keys.shape[1:]
-        lacking = scoring.chunk is not None or scoring.sinks is not None
+        lacking = rules.chunk is not None or rules.sinks is not None
         if q.dtype not in DTYPES or head_dim not in HEAD_DIMS or lacking:
-            return self._other(q, keys, values, scale, window, scoring)
-        shape = _Shape(q.shape[1], kv_heads, head_dim, page_size, q.dtype, scale, window, scoring.cap)
+            return self._other(q, keys, values, scale, rules)
+        shape = _Shape(q.shape[1], kv_heads, head_dim, page_size, q.dtype, scale, rules.window, rules.cap)
         if shape not in self._plans:
             self._plans[shape] = [self._wrappers.plan(part, shape) for part in self._parts]
         out = torch.empty_like(q)

@@ -5,21 +5,13 @@ from typing import Protocol
 
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, CrossSpan, RaggedBatch, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
 
 
 class PlannedAttention(Protocol):
     """Attention of a step's queries, over keys and values that are there already."""
 
-    def __call__(
-        self,
-        q: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        scale: float,
-        window: int | None = None,
-        scoring: Scoring = PLAIN,
-    ) -> Tensor:
+    def __call__(self, q: Tensor, keys: Tensor, values: Tensor, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
         """Attend: q and the result [T, q_heads, head_dim]; keys, values [num_pages, page_size, kv_heads, head_dim]."""
 
 

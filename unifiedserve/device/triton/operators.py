@@ -5,7 +5,7 @@ from functools import cache
 
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, CrossSpan, RaggedBatch, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
 from unifiedserve.device.cuda.operators import PlannedAttention
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import AttentionPlan, Upload, scratch_of_rows
@@ -38,16 +38,9 @@ def _planned(plan: Callable[[int], AttentionPlan]) -> PlannedAttention:
     """Return attention by what `plan` makes for tiles of so many rows, which the queries' type and width decide."""
     plan = cache(plan)
 
-    def attend(
-        q: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        scale: float,
-        window: int | None = None,
-        scoring: Scoring = PLAIN,
-    ) -> Tensor:
+    def attend(q: Tensor, keys: Tensor, values: Tensor, scale: float, rules: AttentionRules = PLAIN) -> Tensor:
         rows = tile_rows(q.dtype, q.shape[2], shared_bytes(q.device))
-        return paged_attention(q, keys, values, plan(rows), scale, window, scoring=scoring)
+        return paged_attention(q, keys, values, plan(rows), scale, rules)
 
     return attend
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from unifiedserve.attention import PLAIN, Scoring
+from unifiedserve.attention import PLAIN, AttentionRules
 from unifiedserve.device.triton.attention_plan import TILE_ROWS, AttentionPlan
 from unifiedserve.device.triton.launcher import Launcher
 
@@ -81,16 +81,15 @@ def paged_attention(
     values: Tensor,
     plan: AttentionPlan,
     scale: float,
-    window: int | None = None,
+    rules: AttentionRules = PLAIN,
     blocks: Blocks | None = None,
-    scoring: Scoring = PLAIN,
 ) -> Tensor:
     """Attend within each sequence of a plan.
 
     q: [T, q_heads, head_dim], contiguous; keys, values: a layer's [num_pages, page_size, kv_heads, head_dim], strided,
     of the same dtype, one of BLOCK_ELEMENTS; returns the same as q. Products are summed in float32, those of float32
-    without TF32. A token sees the keys before its limit, of which a `window` leaves those less than so many positions
-    before it; what sees none is 0. `scale` is positive, `scoring` what some models do beside that. `blocks` are the
+    without TF32. A token sees the keys before its limit, of which a window leaves those less than so many positions
+    before it; what sees none is 0. `scale` is positive, `rules` what some models do beside that. `blocks` are the
     kernel's sizes, if not those of `blocks_of`, and have keys of which parts are multiples. Raises ValueError if
     dtypes, heads or strides are others.
     """
@@ -108,8 +107,8 @@ def paged_attention(
         raise ValueError("queries must be contiguous, keys and values have one shape and stride, which is 1 in a head")
     out = torch.empty_like(q)
     partial_out, partial_lse = plan.partials(q_heads, head_dim)
-    chunk, cap, sinks = scoring.chunk, scoring.cap and scoring.cap / scale, scoring.sinks
-    numbers = scale * LOG2_E, NO_WINDOW if window is None else window, chunk, cap, *strides[:3]
+    window, chunk, cap, sinks = rules
+    numbers = scale * LOG2_E, NO_WINDOW if window is None else window, chunk, cap and cap / scale, *strides[:3]
     windowed, shared = not (window is None and chunk is None), shared_bytes(q.device)
     for count, parts, rows in plan.launches:
         launcher = _attend_launcher(dtype, page_size, groups, head_dim, rows, windowed, shared, blocks)
