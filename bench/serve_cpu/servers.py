@@ -49,7 +49,7 @@ def ours(contestant: Contestant, model: Path, media: Path, options: Sequence[str
         python, command = contestant.python, ["-P", *command]
     limits = ["--max-model-len", str(CONTEXT), "--kv-cache-mib", str(KV_CACHE_GIB * 1024)]
     no_caches = ["--no-prefix-cache", "--visual-cache-mib", "0"]
-    no_drafts = [] if contestant.python else ["--speculative-tokens", "0"]  # which other checkouts may not know
+    no_drafts = ["--speculative-tokens", "0"]
     media_path = ["--allowed-local-media-path", str(media)]
     return Server([python, *command, *limits, *no_caches, *no_drafts, *media_path, *options, *contestant.options])
 

@@ -62,7 +62,7 @@ struct Picture {
 struct Parser {
   CuvidParserInfo info;
   Times times;
-  FrameNumbers numbers{};
+  ToldNumbers numbers{};
   CuvidH264 told{};  // of the packet at hand
   std::unique_ptr<AVCodecContext, FreeContext> software{};
   std::vector<uint8_t> header{};

@@ -31,7 +31,7 @@ def build(folder: Path, *flags: str) -> Path:
 
 def build_decoders(folder: Path) -> Path:
     """Compile the stand-in for libnvcuvid into a folder."""
-    codecs = (str(FLASHCODEC / "codecs" / name) for name in ("nal.cpp", "h264_sps.cpp"))
+    codecs = (str(FLASHCODEC / "codecs" / name) for name in ("nal.cpp", "h264_sps.cpp", "frame_numbers.cpp"))
     _compile(folder / DECODERS, "nvcuvid.cpp", *codecs, "-I", str(FLASHCODEC.parents[1]), *_ffmpeg_flags())
     return folder
 

@@ -13,6 +13,16 @@ constexpr size_t kSliceHead = 24;
 
 }  // namespace
 
+H264Slice read_h264_slice(Bytes nal, const H264Sps& sps) {
+  const std::vector<uint8_t> head = unescape(nal.subspan(1), kSliceHead);
+  BitReader bits(head);
+  for (int i = 0; i < 3; ++i) bits.exp_golomb();  // first_mb_in_slice, slice_type, pic_parameter_set_id
+  if (sps.separate_planes) bits.skip(2);
+  return {.frame_number = bits.bits(sps.frame_number_bits),
+          .idr = (nal[0] & 31) == kIdr,
+          .reference = (nal[0] >> 5 & 3) != 0};
+}
+
 FrameNumbers::FrameNumbers(Bytes configuration) : sps_(first_h264_sps(configuration)) {
   if (sps_) several_ = (configuration[5] & 31) > 1;
   if (sps_) return;
@@ -43,19 +53,12 @@ void FrameNumbers::take_sps(Bytes nal) {
   sps_ = sps;
 }
 
-// slice_header(), 7.3.3, up to frame_num
-bool FrameNumbers::take_slice(Bytes slice) {
-  const std::vector<uint8_t> head = unescape(slice.subspan(1), kSliceHead);
-  BitReader bits(head);
-  for (int i = 0; i < 3; ++i) bits.exp_golomb();  // first_mb_in_slice, slice_type, pic_parameter_set_id
-  if (sps_->separate_planes) bits.skip(2);
-  const uint32_t number = bits.bits(sps_->frame_number_bits);
-  const bool idr = (slice[0] & 31) == kIdr;
+bool FrameNumbers::take_slice(Bytes nal) {
+  const auto [number, idr, reference] = read_h264_slice(nal, *sps_);
   const uint32_t next = last_ ? (*last_ + 1) % (1U << sps_->frame_number_bits) : number;
   // A picture may have started the numbers again, which its slice tells only further on (7.4.3): then 1 comes next.
   const bool told = !idr && !sps_->allows_gaps && last_ && number > 1;
   const bool gap = told && number != *last_ && number != next;
-  const bool reference = (slice[0] >> 5 & 3) != 0;
   if (reference) last_ = number;
   return gap;
 }

@@ -10,6 +10,16 @@
 
 namespace flashcodec {
 
+// What a slice says of its picture (slice_header(), 7.3.3, up to frame_num).
+struct H264Slice {
+  uint32_t frame_number;
+  bool idr;
+  bool reference;
+};
+
+// `nal` is a slice's, whose sequence parameter set is `sps`.
+H264Slice read_h264_slice(std::span<const uint8_t> nal, const H264Sps& sps);
+
 class FrameNumbers {
  public:
   // `configuration`: an AVCDecoderConfigurationRecord or parameter sets with start codes.
@@ -20,7 +30,7 @@ class FrameNumbers {
 
  private:
   void take_sps(std::span<const uint8_t> nal);
-  bool take_slice(std::span<const uint8_t> slice);
+  bool take_slice(std::span<const uint8_t> nal);
 
   std::optional<H264Sps> sps_;
   bool several_ = false;          // sets of different ids: slices do not tell which is theirs
