@@ -26,6 +26,11 @@ def test_a_video(daemon: Daemon, sample_clip: Path) -> None:
     for stage in ("vision", "encode", "prefill", "decode"):
         assert re.search(rf"^{stage} .*█", result.stdout, re.MULTILINE)
     assert re.search(r"first token after \d+ ms · between tokens p50 .* · frames decoded \d of 8", result.stdout)
+    assert re.search(
+        r"seen: 8 frames of \d+x\d+ as \d+x\d+, \d+ tokens, \d+ of \d+ packets decoded, at 0, .* s$",
+        result.stdout,
+        re.MULTILINE,
+    )
     daemon.wait_idle()
 
 
@@ -34,6 +39,7 @@ def test_an_image(daemon: Daemon, tmp_path: Path) -> None:
     result = run(daemon.url, tmp_path / "wave.png", "--max-tokens", "4")
     assert result.returncode == 0, result.stderr
     assert re.search(r"^encode .*█", result.stdout, re.MULTILINE)
+    assert re.search(r"^seen: the image of 80x60 as \d+x\d+, \d+ tokens$", result.stdout, re.MULTILINE)
 
 
 def test_errors_are_the_servers_words_in_one_line(daemon: Daemon, tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ def test_a_question_about_a_sample(page: Any, daemon: Daemon, sample_clip: Path,
     assert card.locator(".answer").inner_text() == daemon.answer(sample_clip, QUESTION, frames=16, max_tokens=24)
     playwright.expect(page.get_by_role("img", name=re.compile(r"Frame at \d"))).to_have_count(16)
     playwright.expect(page.get_by_text("16 of 16 frames")).to_be_visible()
+    seen = re.compile(r"\d+×\d+ seen as \d+×\d+, \d+ tokens, \d+ of \d+ packets to decode")
+    playwright.expect(page.get_by_text(seen)).to_be_visible()
     for stage in ("Vision 1", "Encode", "Prefill", "Decode"):
         playwright.expect(page.get_by_role("row", name=re.compile(rf"^{stage} \d"))).to_be_visible()
     for figure in page.locator(".figures dd").all():

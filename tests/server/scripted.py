@@ -13,6 +13,7 @@ from tokenizers.models import BPE
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
+from unifiedserve.messages.seen import RequestPages, RequestPlan, SeenMedium
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
 from unifiedserve.models.token_bytes import TokenBytes
 from unifiedserve.observe.live import Live
@@ -86,6 +87,10 @@ class ScriptedEngine:
         self.live = Live()
         self.processor = SimpleNamespace(tokenizer=ByteTokenizer(), chat=RoleTemplate(), vocab_size=256, pooling=None)
         self.requests: list[GenerateRequest] = []
+        self.plans: list[GenerateRequest] = []
+        self.expected_ttft: float | None = None
+        self.seen: list[SeenMedium] = []
+        self.refusal: RequestError | None = None
         self.events: list[str] = []
         self.running = 0
         self.full: RequestError | None = None
@@ -102,6 +107,18 @@ class ScriptedEngine:
 
     async def stop(self) -> None:
         self.events.append("stop")
+
+    async def plan(self, request: GenerateRequest) -> RequestPlan:
+        if self.refusal is not None:
+            raise self.refusal
+        self.plans.append(request)
+        return RequestPlan(
+            prompt_tokens=7,
+            max_tokens=request.sampling.max_tokens or 16,
+            pages=RequestPages(7, 7, 1),
+            media=self.seen,
+            expected_ttft=self.expected_ttft,
+        )
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]:
         self.requests.append(request)

@@ -121,7 +121,7 @@ def test_the_engine_refuses_media_by_kind_and_no_texts(monkeypatch: pytest.Monke
     monkeypatch.setattr(arrivals, "_MEDIA_BYTES", MIB)
     nothing: Any = None
     table: Any = Table([SimpleNamespace(media_bytes=Counter({"video": 2 * MIB}))])
-    taking = Arrivals(EngineConfig(), nothing, table, nothing, nothing, nothing)
+    taking = Arrivals(EngineConfig(), nothing, table, nothing, nothing, nothing, nothing)
     taking._check_media(GenerateRequest(id="text"))
     taking._check_media(GenerateRequest(id="image", media=[MediaInput(kind="image", data=b"x")]))
     with pytest.raises(RequestError, match="2 MiB of videos"):

@@ -100,6 +100,7 @@ def _body(question: Question, file: str) -> dict[str, Any]:
         "temperature": 0,
         "stream": True,
         "stream_options": {"include_usage": True},
+        "return_media_usage": True,
     }
     if question.frames is not None:
         body["media_io_kwargs"] = {"video": {"num_frames": question.frames}}

@@ -9,6 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.text import Text
 
 from unifiedserve.cli.gantt import gantt
+from unifiedserve.cli.seen import seen_lines
 
 _BESIDE_THE_CHART = 36  # columns of labels and times
 
@@ -21,6 +22,7 @@ class LiveView:
         self.tokens = 0
         self._answer = ""
         self._spans: list[dict[str, Any]] = []
+        self._seen: list[str] = []
         self._frames = 0
         self._frames_in_all = 0
         self._buffers: dict[str, dict[str, int]] = {}
@@ -37,7 +39,9 @@ class LiveView:
             if "role" not in choice["delta"] and self._first is None:
                 self._first = time.monotonic() - self._started
             self._answer += choice["delta"].get("content", "")
-        self.tokens = (chunk["usage"] or {}).get("completion_tokens", self.tokens)
+        if usage := chunk["usage"]:
+            self.tokens = usage["completion_tokens"]
+            self._seen = seen_lines(usage.get("media", []))
 
     def take_event(self, event: dict[str, Any]) -> None:
         match event["type"]:
@@ -73,4 +77,5 @@ class LiveView:
         if self._frames_in_all:
             figures.append(f"frames decoded {self._frames} of {self._frames_in_all}")
         full = [f"{name} {pages['used'] / pages['total']:.0%}" for name, pages in self._buffers.items()]
-        return " · ".join(figures) + ("\nbuffers: " + ", ".join(full) if full else "")
+        buffers = ["buffers: " + ", ".join(full)] if full else []
+        return "\n".join([" · ".join(figures), *self._seen, *buffers])

@@ -21,6 +21,7 @@ from unifiedserve.engine.threads import in_thread, on_loop
 from unifiedserve.engine.workers import WorkerEvents, Workers
 from unifiedserve.errors import ConfigError, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
+from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import Message, Ready, Unfit
 from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL
@@ -124,6 +125,13 @@ class Engine:
                 alarm.cancel()
             running.lifecycle.end(active)
             trace.end()
+
+    async def plan(self, request: GenerateRequest) -> RequestPlan:
+        """Return what would be done for a request if it came now; computes nothing on the model.
+
+        Raises RequestError as `generate` would before its first piece.
+        """
+        return await self._started.arrivals.plan(request)
 
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Return as soon as the condition holds; it is looked at whenever something changes."""

@@ -74,7 +74,7 @@ def assemble(
         processor=processor,
         workers=workers,
         intake=intake,
-        arrivals=Arrivals(config, intake, table, health, timeline, broadcast),
+        arrivals=Arrivals(config, intake, table, targets, health, timeline, broadcast),
         table=table,
         lifecycle=lifecycle,
         reports=reports,

@@ -6,6 +6,7 @@ import msgspec
 
 from unifiedserve.messages.media import MediaOptions, Source
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.seen import SeenMedium
 
 FinishReason = Literal["stop", "length"]
 
@@ -41,8 +42,9 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     Its first token is owed `slo_ttft` seconds after its arrival (None: as the daemon's target says). What is not
     complete `deadline` seconds after it ends with an error. To `embed` is to
     ask for the prompt's pooled hidden state instead of tokens: `sampling.max_tokens` is 0.
-    A `viewer` of this name sees it live. Its media were fetched from the first of the moments `fetched` to the second
-    (monotonic seconds).
+    With a `max_ttft` (seconds) fewer frames are looked at where the first token would come later, and with `tell_media`
+    the answers tell what is seen. A `viewer` of this name sees it live. Its media were fetched from the first of the
+    moments `fetched` to the second (monotonic seconds).
     """
 
     id: str
@@ -57,6 +59,8 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     slo_ttft: float | None = None
     deadline: float | None = None
     embed: bool = False
+    max_ttft: float | None = None
+    tell_media: bool = False
     viewer: str | None = None
     fetched: tuple[float, float] | None = None
 
@@ -84,3 +88,4 @@ class Delta(msgspec.Struct, kw_only=True):
     generated_tokens: int
     prompt_logprobs: list[TokenLogprob] | None = None  # none of the first token
     pooled: bytes | None = None  # float32
+    media: list[SeenMedium] | None = None  # in the order of the prompt

@@ -4,11 +4,16 @@ import msgspec
 
 
 class Costs(msgspec.Struct, frozen=True):
-    """Seconds that work took lately: a step that only decodes, and each token that comes on top; 0: unknown."""
+    """Seconds that work took lately: a step that only decodes, and each token that comes on top; 0: unknown.
+
+    So did decoding: each pixel of an image, and each second that FlashCodec's cost model told for a video.
+    """
 
     decode: float = 0.0
     prompt_token: float = 0.0
     visual_token: float = 0.0
+    image_pixel: float = 0.0
+    video_second: float = 0.0
 
     def alone(self, prompt_tokens: int, visual_tokens: int) -> float:
         """Return the seconds to the first token of a request with the machine to itself: to encode and to prefill."""

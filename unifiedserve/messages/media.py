@@ -82,6 +82,14 @@ class VideoInfo(msgspec.Struct, frozen=True):
     pts_seconds: Sequence[float] = ()
 
 
+class DecodingWork(msgspec.Struct, frozen=True):
+    """What decoding some frames of a video takes: `packets` of a `total`, and `seconds` by FlashCodec's cost model."""
+
+    packets: int
+    total: int
+    seconds: float
+
+
 class MediaPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the vision stage must make of one image or video, and how the encoder reads it.
 

@@ -84,7 +84,7 @@ class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
 class MediaSource(msgspec.Struct, kw_only=True):
     """Where the vision stage finds the bytes, and what it is to make of them.
 
-    Of a video that is images one after the other `frames` are their sizes in bytes.
+    Of a video that is images one after the other `frames` are their sizes in bytes; an image has so many `pixels`.
     Errors call it `name`, and the client named it in the field `param`.
     Of the plan's units `units` are wanted, ascending (None: all); its first one is number `first_unit` of the request.
     """
@@ -96,6 +96,7 @@ class MediaSource(msgspec.Struct, kw_only=True):
     units: list[int] | None = None
     where: Source = Source()
     frames: list[int] = []
+    pixels: int = 0
 
     @property
     def wanted(self) -> list[int]:

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from ipc_buffers import PagePool
-from unifiedserve.messages.media import ExpandedPrompt, MediaPlan
+from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.seen import SeenMedium
 from unifiedserve.messages.wire import Span, WatchedUnits
 from unifiedserve.observe.contact_sheet import ContactSheet
-from unifiedserve.observe.live import Admitted, Live, Medium, Spans
+from unifiedserve.observe.live import Admitted, Live, Spans
 from unifiedserve.observe.tracing import Timeline
 
 
@@ -33,19 +34,16 @@ class Broadcast:
         return self._live.watches(viewer)
 
     def admitted(
-        self, viewer: str | None, request: str, arrival: float, prompt: ExpandedPrompt, seconds: Sequence[list[float]]
+        self, viewer: str | None, request: str, arrival: float, prompt_tokens: int, media: list[SeenMedium]
     ) -> None:
-        """Tell that a request was taken in at `arrival` (monotonic seconds).
-
-        `seconds` are the times of each medium's frames, from the beginning of the video.
-        """
+        """Tell that a request was taken in at `arrival` (monotonic seconds)."""
         if viewer is None or not self.watches(viewer):
             return
         event = Admitted(
             request=request,
             arrival=self._timeline.microseconds(arrival),
-            prompt_tokens=len(prompt.token_ids),
-            media=[_medium(plan, times) for plan, times in zip(prompt.media, seconds, strict=True)],
+            prompt_tokens=prompt_tokens,
+            media=media,
         )
         self._live.tell(viewer, event)
 
@@ -58,7 +56,3 @@ class Broadcast:
         """Show the frames in these units of a request."""
         if viewer is not None and self._sheet is not None:
             self._sheet.show(viewer, request, media, units)
-
-
-def _medium(plan: MediaPlan, seconds: list[float]) -> Medium:
-    return Medium(plan.kind, max(1, len(plan.frame_indices)), plan.tokens, list(plan.frame_indices), seconds)

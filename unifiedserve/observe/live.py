@@ -7,23 +7,10 @@ from typing import Any
 import msgspec
 
 from unifiedserve.errors import ErrorKind, RequestError
-from unifiedserve.messages.media import MediaKind
+from unifiedserve.messages.seen import SeenMedium
 
 _MOST_VIEWERS = 64
 _MOST_EVENTS = 512  # that wait for one viewer
-
-
-class Medium(msgspec.Struct):
-    """An image or a video of a prompt: `frames` of it (1 for an image) are looked at, as `tokens`.
-
-    `seconds` are the frames' times in a video, `indices` their numbers in it; empty for an image.
-    """
-
-    kind: MediaKind
-    frames: int
-    tokens: int
-    indices: list[int]
-    seconds: list[float]
 
 
 class Admitted(msgspec.Struct, tag_field="type", tag="admitted", kw_only=True):
@@ -32,7 +19,7 @@ class Admitted(msgspec.Struct, tag_field="type", tag="admitted", kw_only=True):
     request: str
     arrival: float
     prompt_tokens: int
-    media: list[Medium]
+    media: list[SeenMedium]
 
 
 class Spans(msgspec.Struct, tag_field="type", tag="spans"):

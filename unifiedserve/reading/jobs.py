@@ -33,6 +33,13 @@ class VideoHead(msgspec.Struct, frozen=True, tag=True):
     source: Source
 
 
+class VideoWork(msgspec.Struct, frozen=True, tag=True):
+    """Request for the DecodingWork of a video's `frames`, little-endian int32."""
+
+    source: Source
+    frames: bytes
+
+
 class ImagePixels(msgspec.Struct, frozen=True, tag=True):
     """Request for an image in a layout, as bytes; the background is seen through it."""
 
@@ -65,7 +72,7 @@ class Setup(msgspec.Struct, frozen=True):
 
     def seconds_for(self, job: "Job") -> float:
         """Return the processor time that a job may take."""
-        return self.index_seconds if isinstance(job, VideoHead) else self.seconds
+        return self.index_seconds if isinstance(job, VideoHead | VideoWork) else self.seconds
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
@@ -79,7 +86,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     given: tuple[Any, ...]
 
 
-Job = ImageHead | VideoHead | ImagePixels
+Job = ImageHead | VideoHead | VideoWork | ImagePixels
 Answer = Done | Failed
 
 _EXPECTED: dict[str, type[Exception]] = {

@@ -1,14 +1,17 @@
 """Does one job, wherever it is called."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from flashcodec.image import image_in_layout, image_size
 
 import flashcodec
 from ipc_buffers import Arena
-from unifiedserve.messages.media import Source, VideoInfo
-from unifiedserve.reading.jobs import ImageHead, ImagePixels, Job, VideoHead
+from unifiedserve.messages.media import DecodingWork, Source, VideoInfo
+from unifiedserve.reading.jobs import ImageHead, ImagePixels, Job, VideoHead, VideoWork
 
 
 def read(job: Job) -> bytes | memoryview:
@@ -19,6 +22,9 @@ def read(job: Job) -> bytes | memoryview:
             return msgspec.msgpack.encode(image_size(source, job.max_pixels))
         case VideoHead():
             return msgspec.msgpack.encode(_video_info(source))
+        case VideoWork():
+            work = decoding_work(flashcodec.analyse_bitstream(source), np.frombuffer(job.frames, "<i4"))
+            return msgspec.msgpack.encode(work)
         case ImagePixels():
             return image_in_layout(source, job.layout, job.max_pixels, job.background).reshape(-1).data
 
@@ -29,6 +35,12 @@ def opened(source: Source) -> memoryview | Path:
         return Path(source.path or "")
     buffer = Arena.attach(source.arena).buffer()  # any view of it keeps the memory mapped
     return buffer[source.start : source.start + source.size]
+
+
+def decoding_work(bitstream: flashcodec.Bitstream, frames: Sequence[int] | npt.NDArray[np.int32]) -> DecodingWork:
+    """Return what decoding these frames takes, each packet once. Raises DecodeError for packets that cannot be read."""
+    plan = bitstream.plan(np.asarray(frames, np.int64), temporal_patch_size=len(frames))
+    return DecodingWork(plan.packets_needed, plan.packets_total, plan.estimated_seconds)
 
 
 def _video_info(source: memoryview | Path) -> VideoInfo:

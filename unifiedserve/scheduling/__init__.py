@@ -11,8 +11,10 @@ from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.budgets import budget_of
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_in_between, schedule_prefill
+from unifiedserve.scheduling.first_token import Outlook, Work, affordable_frames
 from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import (
+    blend,
     heavy_within_share,
     joins_soon,
     learn_encode,
@@ -54,6 +56,7 @@ __all__ = [
     "DecodeState",
     "EncodeWork",
     "HeldStreams",
+    "Outlook",
     "Pace",
     "Plan",
     "Policy",
@@ -64,6 +67,9 @@ __all__ = [
     "TbtControl",
     "Unit",
     "VisionState",
+    "Work",
+    "affordable_frames",
+    "blend",
     "budget_of",
     "continuous_batching",
     "encode_prefill",

@@ -11,17 +11,17 @@ _LEAST = 0.5  # seconds; nobody notices less
 
 
 class Targets:
-    """Gives requests their places in the queues, by what work has cost lately."""
+    """Gives requests their places in the queues, by what work has cost lately (`costs`)."""
 
     def __init__(self, config: EngineConfig) -> None:
         self._base = config.slo_ttft / 1000
         self._visual = config.slo_ttft_visual / 1000
-        self._costs = Costs()
+        self.costs = Costs()
 
     def learn(self, costs: Costs) -> None:
         """Take what a worker has measured; what it does not know (0) stays as it is."""
         known = {name: value for name, value in msgspec.structs.asdict(costs).items() if value}
-        self._costs = msgspec.structs.replace(self._costs, **known)
+        self.costs = msgspec.structs.replace(self.costs, **known)
 
     def ticket(
         self, ticket: Ticket, prompt_tokens: int, encode_tokens: int, visual_tokens: int, own: float | None = None
@@ -30,7 +30,7 @@ class Targets:
 
         Its first token is owed within its `own` seconds, the daemon's for all of its visual tokens, or by its work.
         """
-        work = self._costs.alone(prompt_tokens, encode_tokens)
+        work = self.costs.alone(prompt_tokens, encode_tokens)
         due = ticket.arrival + self._seconds(own, visual_tokens, work)
         return msgspec.structs.replace(ticket, due=due, work=work)
 

@@ -30,6 +30,7 @@ from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.media.file_store import FileStore
 from unifiedserve.server.openapi import description_routes
 from unifiedserve.server.page import page_routes
+from unifiedserve.server.plan import route as plan
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.body import Bodies
 from unifiedserve.server.responses import route as responses
@@ -39,6 +40,7 @@ from unifiedserve.server.tokens import route as tokens
 COMPARED_PATH = "/monolithic"
 OF_AN_ENGINE = [
     chat.ENDPOINT,
+    plan.ENDPOINT,
     responses.ENDPOINT,
     completions.ENDPOINT,
     embeddings.ENDPOINT,

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.api import Delta, GenerateRequest
+from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics, Observed
 
@@ -18,7 +19,7 @@ class Observation(Observed, Protocol):
 class ServingEngine(Protocol):
     """`generate` raises RequestError; closing its generator aborts the request. Healthy: all workers live.
 
-    `check_room` raises RequestError while `generate` would refuse any request.
+    `check_room` raises RequestError while `generate` would refuse any request, and `plan` for one that it would refuse.
     """
 
     @property
@@ -41,4 +42,5 @@ class ServingEngine(Protocol):
     def check_room(self) -> None: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
+    async def plan(self, request: GenerateRequest) -> RequestPlan: ...
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Delta, None]: ...

@@ -5,6 +5,7 @@ read, prompts that are too long, buffers that are too small for it even when all
 """
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -13,27 +14,34 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.engine.admission.buffers import check_buffers
 from unifiedserve.engine.admission.context import Context
 from unifiedserve.engine.admission.grammar_check import GrammarChecker
-from unifiedserve.engine.admission.media import frame_seconds, inspect, plan
+from unifiedserve.engine.admission.media import MediaInfo, inspect, plan
+from unifiedserve.engine.admission.seen import seen
+from unifiedserve.engine.admission.workload import Workload
 from unifiedserve.errors import RequestError
 from unifiedserve.memory.shared import MemoryLayout
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.sampling_params import ParamError, SamplingParams
-from unifiedserve.models.base import ExpandedPrompt, Processor, PromptError
+from unifiedserve.messages.seen import RequestPages, SeenMedium
+from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, PromptError
 from unifiedserve.reading.readers import ReadHere, Reading
 from unifiedserve.sampling.grammar import GrammarError, tokenizer_json
+from unifiedserve.scheduling import Outlook, Work
 
 
 @dataclass(frozen=True)
 class PlannedRequest:
     """A request that can be served: its prompt with media plans (in prompt order) and complete sampling parameters.
 
-    `frame_seconds` are the times of the sampled frames of each of these media; none for an image.
+    `media` is what is told of these media, and `pages` what the request takes. `work` is known of requests about whose
+    media clients asked.
     """
 
     request: GenerateRequest
     prompt: ExpandedPrompt
     sampling: SamplingParams
-    frame_seconds: list[list[float]]
+    media: list[SeenMedium]
+    pages: RequestPages
+    work: Work | None = None
 
 
 class Admission:
@@ -57,12 +65,15 @@ class Admission:
         self.max_model_len = min(config.max_model_len or longest, longest)
         self._context = Context(processor, self.max_model_len)
 
-    def admit(self, request: GenerateRequest) -> PlannedRequest:
-        """Return the plan of a request. Raises RequestError saying what is wrong, with the numbers."""
+    def admit(self, request: GenerateRequest, outlook: Outlook | None = None) -> PlannedRequest:
+        """Return the plan of a request. Raises RequestError saying what is wrong, with the numbers.
+
+        By the `outlook` a request with a limit for its first token is looked at in fewer frames.
+        """
         self._check_task(request)
         try:
             self._check_sampling(request.sampling)
-            return self._plan(request)
+            return self._plan(request, outlook or Outlook())
         except GrammarError as error:
             raise RequestError(f"the grammar of the answer: {error}", param=request.grammar_param) from error
         except ParamError as error:
@@ -94,13 +105,28 @@ class Admission:
         if sampling.grammar is not None:
             self._grammars.check(sampling.grammar)
 
-    def _plan(self, request: GenerateRequest) -> PlannedRequest:
+    def _plan(self, request: GenerateRequest, outlook: Outlook) -> PlannedRequest:
         infos = inspect(request.media, self._config.max_image_pixels, self._reading)
-        plans = plan(self._processor, request.media, infos)
+        plans: Sequence[MediaPlan] = plan(self._processor, request.media, infos)
         prompt = self._context.prompt(request, infos, plans)
+        workload = Workload(self._processor, request.media, infos, self._reading)
+        if request.max_ttft is not None:
+            text_tokens = workload.text_tokens(prompt)
+            fewer = workload.in_time(plans, text_tokens, outlook, request.max_ttft)
+            if fewer != plans:
+                plans, prompt = fewer, self._context.prompt(request, infos, fewer)
         sampling = self._complete(request.sampling, len(prompt.token_ids))
-        check_buffers(self._config, self._layout, prompt, sampling)
-        return PlannedRequest(request, prompt, sampling, [frame_seconds(plans[i], infos[i]) for i in prompt.order])
+        pages = check_buffers(self._config, self._layout, prompt, sampling)
+        media = [self._seen(request, i, infos[i], plans[i], workload) for i in prompt.order]
+        work = workload.work(plans, workload.text_tokens(prompt)) if request.tell_media else None
+        return PlannedRequest(request, prompt, sampling, media, pages, work)
+
+    def _seen(
+        self, request: GenerateRequest, number: int, info: MediaInfo, plan: MediaPlan, workload: Workload
+    ) -> SeenMedium:
+        medium = request.media[number]
+        decoding = workload.decoding(medium, plan) if request.tell_media else None
+        return seen(self._config, medium, info, plan, decoding)
 
     def _complete(self, sampling: SamplingParams, prompt_tokens: int) -> SamplingParams:
         """Resolve `max_tokens` and `seed`. Raises RequestError for an answer that the context does not hold."""

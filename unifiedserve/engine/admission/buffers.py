@@ -1,4 +1,4 @@
-"""Whether the buffers are large enough for a request when all else is idle."""
+"""How many pages of each buffer a request takes, and whether there are as many when all else is idle."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -6,8 +6,9 @@ from typing import NamedTuple
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.memory.shared import MemoryLayout
-from unifiedserve.messages.media import ExpandedPrompt
+from unifiedserve.messages.media import ExpandedPrompt, MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.seen import MediumPages, RequestPages
 
 
 class _Need(NamedTuple):
@@ -21,9 +22,12 @@ class _Need(NamedTuple):
     what: str
 
 
-def check_buffers(config: EngineConfig, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams) -> None:
-    """Raise RequestError if a buffer has fewer pages than the request needs."""
-    for need in _needs(config, layout, prompt, sampling):
+def check_buffers(
+    config: EngineConfig, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams
+) -> RequestPages:
+    """Return the pages that a request takes; raise RequestError if a buffer has fewer."""
+    pages = _request_pages(config, layout, prompt, sampling)
+    for need in _needs(pages, layout, prompt, sampling):
         if need.pages > need.total:
             raise RequestError(
                 f"the request needs {need.pages} pages of the {need.buffer} ({need.what}), which has {need.total}: "
@@ -31,22 +35,36 @@ def check_buffers(config: EngineConfig, layout: MemoryLayout, prompt: ExpandedPr
                 param=need.param,
                 code="buffer_too_small",
             )
+    return pages
+
+
+def medium_pages(config: EngineConfig, plan: MediaPlan) -> MediumPages:
+    """Return the pages that a medium's patches and visual tokens fill."""
+    visual = sum(_pages(plan.unit_tokens(unit), config.visual_page_tokens) for unit in range(plan.units))
+    return MediumPages(plan.units * _pages(plan.patches_per_unit, config.patch_page_rows), visual)
+
+
+def _request_pages(
+    config: EngineConfig, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams
+) -> RequestPages:
+    media = [medium_pages(config, plan) for plan in prompt.media]
+    kv = (_pages(_cached_tokens(prompt, sampling), config.kv_page_tokens) + layout.state_pages) * sampling.n
+    return RequestPages(sum(pages.patch for pages in media), sum(pages.visual for pages in media), kv)
+
+
+def _cached_tokens(prompt: ExpandedPrompt, sampling: SamplingParams) -> int:
+    return len(prompt.token_ids) + max(sampling.max_tokens or 0, 1) - 1  # the last one's KV is not needed
 
 
 def _needs(
-    config: EngineConfig, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams
+    pages: RequestPages, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams
 ) -> Iterator[_Need]:
-    tokens = len(prompt.token_ids) + max(sampling.max_tokens or 0, 1) - 1  # the last one's KV is not needed
-    kv = (_pages(tokens, config.kv_page_tokens) + layout.state_pages) * sampling.n
-    what = f"{tokens} tokens (prompt and max_tokens) times n={sampling.n}"
-    yield _Need("KV cache", "--kv-cache-mib", "max_tokens", kv, layout.kv.pages, what)
-    patches = sum(plan.units * _pages(plan.patches_per_unit, config.patch_page_rows) for plan in prompt.media)
+    what = f"{_cached_tokens(prompt, sampling)} tokens (prompt and max_tokens) times n={sampling.n}"
+    yield _Need("KV cache", "--kv-cache-mib", "max_tokens", pages.kv, layout.kv.pages, what)
     what = f"{sum(plan.patches for plan in prompt.media)} patches"
-    yield _Need("patch buffer", "--patch-buffer-mib", "messages", patches, layout.patch.pages, what)
-    units = [plan.unit_tokens(unit) for plan in prompt.media for unit in range(plan.units)]
-    visual = sum(_pages(tokens, config.visual_page_tokens) for tokens in units)
+    yield _Need("patch buffer", "--patch-buffer-mib", "messages", pages.patch, layout.patch.pages, what)
     what = f"{sum(plan.tokens for plan in prompt.media)} visual tokens"
-    yield _Need("visual buffer", "--visual-buffer-mib", "messages", visual, layout.visual.pages, what)
+    yield _Need("visual buffer", "--visual-buffer-mib", "messages", pages.visual, layout.visual.pages, what)
 
 
 def _pages(rows: int, page_rows: int) -> int:

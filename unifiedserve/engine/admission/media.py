@@ -47,14 +47,6 @@ def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[Medi
     ]
 
 
-def frame_seconds(plan: MediaPlan, info: MediaInfo) -> list[float]:
-    """Return the seconds from the video's beginning at which the frames of a plan are shown; none for an image."""
-    if not isinstance(info, VideoInfo):
-        return []
-    times = info.pts_seconds
-    return [round(times[frame] - times[0], 3) for frame in plan.frame_indices]
-
-
 def _inspect(name: str, media: MediaInput, max_image_pixels: int, reading: Reading) -> MediaInfo:
     try:
         if media.frames:

@@ -7,6 +7,7 @@ from tokenizers.decoders import DecodeStream
 from unifiedserve.engine.requests.early_tokens import EarlyTokens
 from unifiedserve.messages.api import Delta, FinishReason, TokenLogprob
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.seen import SeenMedium
 from unifiedserve.messages.wire import Token
 
 
@@ -21,8 +22,9 @@ class Answer:
         *,
         special_text: bool = False,
         prompt_logprobs: list[TokenLogprob] | None = None,
+        media: list[SeenMedium] | None = None,
     ) -> None:
-        """Begin an answer; `prompt_logprobs` go with its first piece and are complete by then."""
+        """Begin an answer; `prompt_logprobs`, complete by then, and `media` go with its first piece."""
         self._tokenizer = tokenizer
         self._stream = DecodeStream(skip_special_tokens=not special_text)
         self._skip_special = not special_text
@@ -31,6 +33,7 @@ class Answer:
         self._prompt_tokens = prompt_tokens
         self._cached_tokens = 0
         self._prompt_logprobs = prompt_logprobs
+        self._media = media
         self._emitted = ""
         self._held = ""
         self._pending: list[TokenLogprob] = []
@@ -81,6 +84,7 @@ class Answer:
         self.finished = finish is not None
         pending, self._pending = self._pending, []
         prompt_logprobs, self._prompt_logprobs = self._prompt_logprobs, None
+        media, self._media = self._media, None
         return Delta(
             index=index,
             text=text,
@@ -92,6 +96,7 @@ class Answer:
             cached_tokens=self._cached_tokens,
             generated_tokens=len(self.token_ids),
             prompt_logprobs=prompt_logprobs,
+            media=media,
         )
 
     def _undecoded(self, finish: FinishReason) -> str:

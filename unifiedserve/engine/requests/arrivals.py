@@ -4,9 +4,10 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.health import Health
@@ -17,8 +18,12 @@ from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.media import MediaKind
+from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import TakenIn, Timeline
+from unifiedserve.scheduling import Outlook, Targets
+
+R = TypeVar("R")
 
 _MEDIA_BYTES = 2 << 30  # of a kind, of all requests in the engine, where they came as bytes
 _LONG = 1 << 16  # characters of messages that take long to tokenise
@@ -32,6 +37,7 @@ class Arrivals:
         config: EngineConfig,
         intake: Intake,
         table: RequestTable,
+        targets: Targets,
         health: Health,
         timeline: Timeline,
         broadcast: Broadcast,
@@ -39,6 +45,7 @@ class Arrivals:
         self._limit, self._longest_wait = config.max_requests, config.max_queue_time
         self._intake = intake
         self._table = table
+        self._targets = targets
         self._health = health
         self._timeline = timeline
         self._broadcast = broadcast
@@ -66,6 +73,12 @@ class Arrivals:
             raise
         self._announce(active)
         return active
+
+    async def plan(self, request: GenerateRequest) -> RequestPlan:
+        """Return what would be done for a request if it came now. Raises RequestError as `take`."""
+        self.check_room()
+        self._check_media(request)
+        return await self._prepare(request, partial(self._intake.plan, request, self._outlook()))
 
     def check_room(self) -> None:
         """Raise RequestError if the engine is full, or has come to its end."""
@@ -105,10 +118,21 @@ class Arrivals:
         for executor in (self._light, self._heavy):
             executor.shutdown(wait=False, cancel_futures=True)
 
+    def _outlook(self) -> Outlook:
+        queued = self._table.queue.wait(self._table.waiting + self._admitting) or 0.0
+        return Outlook(max(queued, self._table.backlog), self._targets.costs)
+
     async def _admit(self, request: GenerateRequest) -> ActiveRequest:
+        take = partial(self._intake.take, request, time.monotonic(), self._outlook())
+        return await self._prepare(request, take, ActiveRequest.close)
+
+    async def _prepare(
+        self, request: GenerateRequest, work: Callable[[], R], discard: Callable[[R], None] = lambda _: None
+    ) -> R:
+        """Return what `work` on a request returns, done in a thread; `discard` takes it if nobody waits any more."""
         size = _bytes(request)  # intake takes them out of it
         executor = self._heavy if _is_heavy(request) else self._light
-        preparing = executor.submit(self._intake.take, request, time.monotonic())
+        preparing = executor.submit(work)
         self._admitting += 1
         self._admitting_bytes += size
         waiting = asyncio.wrap_future(preparing)
@@ -117,7 +141,7 @@ class Arrivals:
         except asyncio.CancelledError:
             waiting.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody else looks
             if not preparing.cancel():  # it has begun
-                preparing.add_done_callback(_discard)
+                preparing.add_done_callback(partial(_discard, discard))
             raise
         finally:
             self._admitting -= 1
@@ -130,8 +154,8 @@ class Arrivals:
         self._timeline.take_in(TakenIn(active.id, "analyse", active.arrival, time.monotonic()))
 
     def _announce(self, active: ActiveRequest) -> None:
-        planned = active.planned
-        self._broadcast.admitted(active.viewer, active.id, active.arrival, planned.prompt, planned.frame_seconds)
+        tokens, media = len(active.planned.prompt.token_ids), active.planned.media
+        self._broadcast.admitted(active.viewer, active.id, active.arrival, tokens, media)
 
 
 def _bytes(request: GenerateRequest) -> Counter[MediaKind]:
@@ -155,7 +179,7 @@ def _characters(message: Mapping[str, Any]) -> int:
     return len(content) if isinstance(content, str) else sum(len(part.get("text", "")) for part in content)
 
 
-def _discard(preparing: Future[ActiveRequest]) -> None:
-    """Close a request whose client left while it was being admitted."""
-    if not preparing.cancelled() and preparing.exception() is None:
-        preparing.result().close()
+def _discard(discard: Callable[[R], None], prepared: Future[R]) -> None:
+    """Let go of what was made of a request whose client left meanwhile."""
+    if not prepared.cancelled() and prepared.exception() is None:
+        discard(prepared.result())

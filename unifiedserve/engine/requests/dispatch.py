@@ -53,6 +53,7 @@ class Dispatch:
     def _attempt(self, active: ActiveRequest, indices: list[int]) -> None:
         uid, host = self._table.new_uid(), self._placement.host
         request = prefill_request(active, uid, indices, self._workers.caches, self._targets)
+        active.work = request.ticket.work
         for instance in dict.fromkeys([host(Stage.ENCODE), host(Stage.PREFILL)]):
             self._workers.send(instance, request)
         self._table.begin(uid, active, indices)

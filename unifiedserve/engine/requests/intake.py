@@ -1,7 +1,8 @@
 """Makes the records of requests: checked, planned, their media identified and where the vision stage can read them."""
 
+import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ipc_buffers import ArenaError
 from unifiedserve.config import EngineConfig
@@ -15,9 +16,11 @@ from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.memory.shared import MemoryLayout
 from unifiedserve.messages.api import GenerateRequest, TokenLogprob
+from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.models.base import Processor
 from unifiedserve.reading.readers import Reading
+from unifiedserve.scheduling import Outlook
 
 
 class Intake:
@@ -41,26 +44,38 @@ class Intake:
         self._numbers = itertools.count(1)
         self.max_model_len = self._admission.max_model_len
 
-    def take(self, request: GenerateRequest, arrival: float) -> ActiveRequest:
+    def take(self, request: GenerateRequest, arrival: float, outlook: Outlook) -> ActiveRequest:
         """Return the request's record. Raises RequestError saying what is wrong with it; then nothing is held."""
         spool = Spool(self._arena_name, next(self._numbers))
         try:
-            spool.take(request.media)
-            active = self._record(self._admission.admit(request), arrival)
-            if self._cached:
-                active.contents = self._contents(active.planned)
-        except OSError as error:
-            spool.close()
-            raise RequestError(f"a medium cannot be read: {error}", param="messages") from error
-        except ArenaError as error:
-            spool.close()
-            raise RequestError(f"no shared memory for the request's media: {error}", ErrorKind.NO_ROOM) from error
+            with _naming_media():
+                spool.take(request.media)
+                active = self._record(self._admission.admit(request, outlook), arrival)
+                if self._cached:
+                    active.contents = self._contents(active.planned)
         except BaseException:
             spool.close()
             raise
         active.spool = spool
         active.sources = self._sources(active.planned)
         return active
+
+    def plan(self, request: GenerateRequest, outlook: Outlook) -> RequestPlan:
+        """Return what would be done for a request; nothing of it is held. Raises RequestError as `take`."""
+        spool = Spool(self._arena_name, next(self._numbers))
+        try:
+            with _naming_media():
+                spool.take(request.media)
+                planned = self._admission.admit(request, outlook)
+        finally:
+            spool.close()
+        return RequestPlan(
+            prompt_tokens=len(planned.prompt.token_ids),
+            max_tokens=planned.sampling.max_tokens or 0,
+            pages=planned.pages,
+            media=planned.media,
+            expected_ttft=outlook.first_token(planned.work) if planned.work else None,
+        )
 
     def close(self) -> None:
         """End the processes that check grammars and read media."""
@@ -77,6 +92,7 @@ class Intake:
                 len(prompt.token_ids),
                 special_text=planned.request.special_text,
                 prompt_logprobs=prompt_logprobs,
+                media=planned.media if planned.request.tell_media else None,
             )
             for _ in range(sampling.n)
         ]
@@ -92,10 +108,22 @@ class Intake:
     def _sources(self, planned: PlannedRequest) -> list[MediaSource]:
         """Return where the vision stage finds the media, in the order of the prompt."""
         sources, first_unit = [], 0
-        for i, plan in zip(planned.prompt.order, planned.prompt.media, strict=True):
+        for i, plan, seen in zip(planned.prompt.order, planned.prompt.media, planned.media, strict=True):
             medium = planned.request.media[i]
             source = MediaSource(plan=plan, name=media_name(i, medium), param=medium.param, where=medium.where)
             source.first_unit, source.frames = first_unit, medium.frames
+            source.pixels = seen.width * seen.height
             sources.append(source)
             first_unit += plan.units
         return sources
+
+
+@contextlib.contextmanager
+def _naming_media() -> Iterator[None]:
+    """Have errors about media that cannot be read, or find no room, be the request's."""
+    try:
+        yield
+    except OSError as error:
+        raise RequestError(f"a medium cannot be read: {error}", param="messages") from error
+    except ArenaError as error:
+        raise RequestError(f"no shared memory for the request's media: {error}", ErrorKind.NO_ROOM) from error

@@ -35,6 +35,7 @@ class ActiveRequest:
     pooled: bytes | None = None  # float32, of a request to embed
     cached_tokens: int = 0  # of the prompt, at the first attempt
     stale: bool = False  # what it was to reuse was gone when its turn came: it is computed in full
+    work: float = 0.0  # seconds that it takes alone to encode and to prefill what is not cached, as estimated
     crashes: int = 0  # workers that died while they worked on it
     ending: bool = False  # failed or aborted: only to be drained
 

@@ -45,6 +45,11 @@ class RequestTable:
         first = sum(not (active.begun or active.ending) for active in self._requests)
         return max(first, len(self._requests) - self._places)
 
+    @property
+    def backlog(self) -> float:
+        """The seconds that it takes to encode and prefill those that wait for their first token, as estimated."""
+        return sum(active.work for active in self._requests if not (active.begun or active.ending))
+
     def new_uid(self) -> int:
         """Return the uid of a further attempt."""
         return next(self._uids)

@@ -12,6 +12,7 @@ from unifiedserve.messages.api import Delta
 from unifiedserve.server.answers.deltas import HeldDeltas
 from unifiedserve.server.answers.event_stream import EventStream, ending, event
 from unifiedserve.server.answers.reply import GrowingReply, WholeReply
+from unifiedserve.server.answers.tally import Usage
 from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.errors import error_body
 from unifiedserve.server.requests.generation import GenerationOptions, StreamOptions
@@ -63,7 +64,10 @@ def _chunk_events(held: HeldDeltas, reply: GrowingReply, options: StreamOptions)
 
 async def _chunks(held: HeldDeltas, reply: GrowingReply, options: StreamOptions) -> AsyncIterator[bytes]:
     def chunk(choice: Any) -> bytes:
-        return event(reply.chunk(choice, usage=reply.usage() if options.continuous_usage_stats else None))
+        return event(reply.chunk(choice, usage=tokens_so_far() if options.continuous_usage_stats else None))
+
+    def tokens_so_far() -> Usage:
+        return msgspec.structs.replace(reply.usage(), media=msgspec.UNSET)  # once is enough
 
     for choice in reply.opening():
         yield chunk(choice)

@@ -7,6 +7,7 @@ import msgspec
 
 from unifiedserve import __version__
 from unifiedserve.messages.api import Delta
+from unifiedserve.messages.seen import SeenMedium
 
 
 class PromptTokensDetails(msgspec.Struct):
@@ -18,6 +19,7 @@ class Usage(msgspec.Struct):
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
+    media: list[SeenMedium] | msgspec.UnsetType = msgspec.UNSET
 
 
 def identity(id: str, model: str) -> dict[str, Any]:
@@ -38,14 +40,17 @@ class Tally:
         self._prompt_tokens: dict[int, int] = {}
         self._cached_tokens: dict[int, int] = {}
         self._generated: dict[int, int] = {}
+        self._media: list[SeenMedium] | msgspec.UnsetType = msgspec.UNSET
 
     def add(self, delta: Delta) -> None:
         prompt = delta.index // self._answers_per_prompt
         self._prompt_tokens[prompt] = delta.prompt_tokens
         self._cached_tokens[prompt] = delta.cached_tokens
         self._generated[delta.index] = delta.generated_tokens
+        if delta.media is not None:
+            self._media = delta.media
 
     def usage(self) -> Usage:
         prompt, generated = sum(self._prompt_tokens.values()), sum(self._generated.values())
         cached = PromptTokensDetails(sum(self._cached_tokens.values()))
-        return Usage(prompt, generated, prompt + generated, cached)
+        return Usage(prompt, generated, prompt + generated, cached, self._media)

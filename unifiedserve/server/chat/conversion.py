@@ -23,6 +23,8 @@ async def generate_request(chat: ChatRequest, id: str, fetcher: MediaFetcher, to
     )
     prompt = await conversation(chat, chat.messages, fetcher)
     request = engine_request(chat, id, sampling, wanted, **prompt)
+    request.max_ttft = chat.max_ttft / 1000 if chat.max_ttft else None
+    request.tell_media = bool(chat.return_media_usage or chat.max_ttft)
     if chat.reasoning_effort == "none":
         request.template.setdefault("enable_thinking", False)
     if tools is not None:

@@ -7,7 +7,7 @@ from msgspec import Meta
 from unifiedserve.messages.sampling_params import LogprobCount
 from unifiedserve.server.requests.base import PositiveInt, Strict
 from unifiedserve.server.requests.generation import GenerationOptions
-from unifiedserve.server.requests.media_options import MediaIO, ProcessorKwargs
+from unifiedserve.server.requests.media_options import MaxTTFT, MediaIO, ProcessorKwargs
 from unifiedserve.server.requests.messages import Messages
 
 
@@ -48,6 +48,8 @@ class ChatRequest(GenerationOptions, kw_only=True):
 
     media_io_kwargs: MediaIO | None = None
     mm_processor_kwargs: ProcessorKwargs | None = None
+    max_ttft: MaxTTFT | None = None
+    return_media_usage: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

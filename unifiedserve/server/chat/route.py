@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from unifiedserve.messages.api import Delta
+from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.answers.respond import respond
 from unifiedserve.server.chat.conversion import generate_request
@@ -13,7 +13,7 @@ from unifiedserve.server.chat.objects import ChatCompletion, ChatCompletionChunk
 from unifiedserve.server.chat.reading import reading
 from unifiedserve.server.chat.reply import Reply
 from unifiedserve.server.chat.request import ChatRequest
-from unifiedserve.server.chat.tools import tool_use
+from unifiedserve.server.chat.tools import ToolUse, tool_use
 from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.endpoint import Endpoint, Services
 from unifiedserve.server.requests.receive import received, request_id, viewer_of
@@ -32,15 +32,23 @@ async def begin_chat(
 ) -> tuple[AsyncGenerator[Delta, None], Reply]:
     """Return the engine's answer to a conversation, and the reply that reads it."""
     engine = services.engine
-    tools = tool_use(chat, engine)
+    work, tools = await chat_work(request, chat, id, services)
+    how = await reading(work, tools, engine, streamed=bool(chat.stream))
+    reply = Reply(id, engine.model_name, engine.processor.chat.tokens, how, token_ids=bool(chat.return_token_ids))
+    return engine.generate(work), reply
+
+
+async def chat_work(
+    request: Request, chat: ChatRequest, id: str, services: Services
+) -> tuple[GenerateRequest, ToolUse | None]:
+    """Return the engine's request for a conversation, whose messages are taken out, and the tools that it may use."""
+    tools = tool_use(chat, services.engine)
     work = await unless_disconnected(
         request.receive, generate_request(chat, id, services.fetcher.of(caller_of(request)), tools)
     )
     work.viewer = viewer_of(request, request.headers.get("x-viewer"))
     chat.messages.clear()  # media in base64 must not live as long as the answer
-    how = await reading(work, tools, engine, streamed=bool(chat.stream))
-    reply = Reply(id, engine.model_name, engine.processor.chat.tokens, how, token_ids=bool(chat.return_token_ids))
-    return engine.generate(work), reply
+    return work, tools
 
 
 ENDPOINT = Endpoint(

@@ -56,7 +56,7 @@ export async function* chat(base, body, headers, signal) {
     response = await fetch(`${base}v1/chat/completions`, {
       method: "POST",
       headers: { "Content-Type": "application/json", ...headers },
-      body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+      body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true }, return_media_usage: true }),
       signal,
     });
   } catch (error) {

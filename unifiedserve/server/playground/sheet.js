@@ -10,7 +10,8 @@ export class ContactSheet {
     this.known = known;
     this.cells = Array.from({ length: medium.frames }, (_, number) => this.#cell(number));
     this.count = element("p", { class: "muted small", role: "status" });
-    this.root = element("div", {}, element("ol", { class: "sheet" }, ...this.cells), this.count);
+    const seen = element("p", { class: "muted small" }, described(medium));
+    this.root = element("div", {}, element("ol", { class: "sheet" }, ...this.cells), this.count, seen);
     for (let number = 0; number < medium.frames; number++) this.#fill(number);
     this.#tell();
   }
@@ -60,4 +61,11 @@ export class ContactSheet {
     const note = missing ? "the others were known from before, or gone too soon to be shown" : "as the model sees them";
     this.count.textContent = `${this.#shown()} of ${total} ${total === 1 ? "frame" : "frames"}, ${note}`;
   }
+}
+
+/** The sizes, tokens and packets of a medium, in a line. */
+function described({ width, height, pictures, tokens, packets }) {
+  const sizes = pictures.map(({ width, height, count }) => `${count > 1 ? `${count} of ` : ""}${width}×${height}`);
+  const decoded = packets ? [`${packets.decode} of ${packets.total} packets to decode`] : [];
+  return [`${width}×${height} seen as ${sizes.join(" and ")}`, `${tokens} tokens`, ...decoded].join(", ");
 }

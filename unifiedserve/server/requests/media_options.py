@@ -20,6 +20,11 @@ PositiveFloat = Annotated[float, Meta(gt=0, le=1e6)]
 FrameCount = Annotated[int, Meta(ge=-1, le=INT_LIMIT, description="-1: every frame")]
 
 
+MaxTTFT = Annotated[
+    float, Meta(gt=0, le=1e9, description="Milliseconds to the first token: fewer frames of videos if it would be more")
+]
+
+
 class VideoIO(Strict):
     fps: PositiveFloat | None = None
     num_frames: FrameCount | None = None

@@ -68,6 +68,8 @@ def chat_request(asked: ResponsesRequest) -> ChatRequest:
         parallel_tool_calls=asked.parallel_tool_calls,
         media_io_kwargs=asked.media_io_kwargs,
         mm_processor_kwargs=asked.mm_processor_kwargs,
+        max_ttft=asked.max_ttft,
+        return_media_usage=asked.return_media_usage,
         chat_template_kwargs=asked.chat_template_kwargs,
         priority=asked.priority,
         slo_ttft=asked.slo_ttft,

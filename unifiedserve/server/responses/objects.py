@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from unifiedserve.messages.seen import SeenMedium
+
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -58,6 +60,7 @@ class ResponseUsage(msgspec.Struct):
     output_tokens: int
     output_tokens_details: ReasoningTokens
     total_tokens: int
+    media: list[SeenMedium] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ResponseError(msgspec.Struct):

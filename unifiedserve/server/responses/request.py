@@ -10,7 +10,7 @@ from unifiedserve.server.chat.request import FunctionName
 from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Strict
 from unifiedserve.server.requests.formats import JsonObject, NamedSchema, PlainText
 from unifiedserve.server.requests.generation import Share
-from unifiedserve.server.requests.media_options import MediaIO, ProcessorKwargs
+from unifiedserve.server.requests.media_options import MaxTTFT, MediaIO, ProcessorKwargs
 from unifiedserve.server.requests.messages import Frames, Rate
 
 
@@ -169,4 +169,6 @@ class ResponsesRequest(QueuedRequest, kw_only=True):
 
     media_io_kwargs: MediaIO | None = None
     mm_processor_kwargs: ProcessorKwargs | None = None
+    max_ttft: MaxTTFT | None = None
+    return_media_usage: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None

@@ -1,29 +1,45 @@
 """Videos by FlashCodec: what it works on for which request, and what it gives back."""
 
 import logging
+import math
 import os
 import threading
+from contextlib import suppress
+from dataclasses import dataclass
 
 import flashcodec
 from unifiedserve.config import DecodeOn
 from unifiedserve.device.base import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.reading.work import opened
+from unifiedserve.reading.work import decoding_work, opened
+from unifiedserve.worker.vision.decoding_costs import DecodingCosts
 from unifiedserve.worker.vision.medium import Medium
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Take
 
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class _Video:
+    """A video at work: the seconds that the cost model tells, and from when to when (monotonic) it was worked on."""
+
+    medium: Medium
+    told: float = 0.0
+    began: float = math.inf
+    ended: float = 0.0
+    done: bool = False
+
+
 class FlashCodecVideos:
     """All videos that FlashCodec's engines work on; a thread hands on what they decode."""
 
-    def __init__(self, options: DecoderOptions, device: Device, take: Take) -> None:
+    def __init__(self, options: DecoderOptions, device: Device, take: Take, learned: DecodingCosts) -> None:
         self._take = take
+        self._learned = learned
         self._decode_on: DecodeOn = options.decode_on
         self._codec = _codec_for(device, options)
-        self._media: dict[int, Medium] = {}
+        self._videos: dict[int, _Video] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._collector = threading.Thread(target=self._collect_or_die, name="decoded")
@@ -41,6 +57,7 @@ class FlashCodecVideos:
         """
         bitstream = flashcodec.analyse_bitstream(opened(source.where))
         frames = medium.plan.frames_of(medium.groups)
+        video = _Video(medium)
         with self._lock:  # held until it is entered, so that no output comes before
             if not running.cancelled:
                 request = self._codec.add_decoding_request(
@@ -50,14 +67,17 @@ class FlashCodecVideos:
                     priority=~running.priority,  # there the highest goes first; ~ keeps within 32 bits
                     decode_on=self._decode_on,
                 )
-                self._media[request] = medium
+                self._videos[request] = video
                 running.requests.add(request)
+        with suppress(flashcodec.DecodeError):  # whoever decodes it will say so
+            video.told = decoding_work(bitstream, frames).seconds
+            self._learn(video)
 
     def cancel(self, running: RunningVideos) -> None:
         """Stop work on a request's videos; nothing that is still decoded of them is handed on."""
         with self._lock:
             running.cancelled = True
-            requests = [request for request in running.requests if self._media.pop(request, None)]
+            requests = [request for request in running.requests if self._videos.pop(request, None)]
         for request in requests:
             self._codec.cancel(request)
 
@@ -81,9 +101,19 @@ class FlashCodecVideos:
         if decoded is None:
             return
         with self._lock:
-            medium = self._media.get(decoded.request)
-        if medium is not None:
-            self._take(medium, decoded)
+            video = self._videos.get(decoded.request)
+        if video is not None:
+            video.began, video.ended = min(video.began, decoded.began), max(video.ended, decoded.ended)
+            video.done = decoded.done and decoded.error is None
+            self._learn(video)
+            self._take(video.medium, decoded)
+
+    def _learn(self, video: _Video) -> None:
+        """Learn what a video has cost, once it is done and the model has told."""
+        with self._lock:
+            if video.done and video.told:
+                self._learned.video(video.told, video.ended - video.began)
+                video.told = 0.0
 
 
 def _codec_for(device: Device, options: DecoderOptions) -> flashcodec.FlashCodec:

@@ -33,6 +33,7 @@ class VisionLane:
             except Exception as error:  # ends one request, never the worker
                 _log.exception("could not pass on decoded media")
                 self._fail(output.uid, f"internal error: {error}", ErrorKind.INTERNAL)
+        self._port.reporter.learned(self._stage.costs)
         admitted = schedule_vision(self._stage.states(), self._stage.free_pages)
         for uid in admitted:
             self._port.reporter.waited(Stage.VISION, uid, self._stage.start(uid))

@@ -23,6 +23,7 @@ from unifiedserve.messages.wire import MediaSource
 from unifiedserve.reading.jobs import ImageHead, ImagePixels
 from unifiedserve.reading.readers import Reading
 from unifiedserve.reading.work import opened
+from unifiedserve.worker.vision.decoding_costs import DecodingCosts
 from unifiedserve.worker.vision.flashcodec_videos import FlashCodecVideos
 from unifiedserve.worker.vision.medium import Medium, Output
 from unifiedserve.worker.vision.other_videos import Frames, OtherDecoder, OtherVideos, decoded_groups
@@ -41,10 +42,11 @@ class MediaReader:
     def __init__(
         self, options: DecoderOptions, device: Device, reading: Reading, on_output: Callable[[Output], None]
     ) -> None:
+        self.learned = DecodingCosts()
         self._on_output = on_output
         self._reading = reading
         self._device = device
-        self._videos = _videos(options, device, self._take_frames)
+        self._videos = _videos(options, device, self._take_frames, self.learned)
         self._gpu_images = _gpu_images(options, device)
         self._max_pixels = options.max_pixels
         self._background = options.background
@@ -97,7 +99,9 @@ class MediaReader:
         patches = self._image(source, medium.plan.layout, running)
         if isinstance(medium.plan.layout, Views):
             patches = cut_views(patches.cpu(), medium.plan.layout)
-        self._on_output(medium.output(0, patches, begin, time.monotonic()))
+        output = medium.output(0, patches, begin, time.monotonic())
+        self.learned.image(source.pixels, output.ended - begin)
+        self._on_output(output)
 
     def _read_frames(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
         """Decode a video that is images, which have one size."""
@@ -113,6 +117,7 @@ class MediaReader:
         for output in decoded_groups(medium, read, at_once=1):  # each may be as large as an image may be
             if running.cancelled:
                 return
+            self.learned.image(width * height * output.count, output.ended - output.began)
             self._take_frames(medium, output)
 
     def _image(self, source: MediaSource, layout: flashcodec.Layout, running: RunningVideos) -> Tensor:
@@ -172,9 +177,9 @@ def _gpu_images(options: DecoderOptions, device: Device) -> GpuImages | None:
         return None
 
 
-def _videos(options: DecoderOptions, device: Device, take: Take) -> Videos:
+def _videos(options: DecoderOptions, device: Device, take: Take, learned: DecodingCosts) -> Videos:
     if options.name == "flashcodec":
-        return FlashCodecVideos(options, device, take)
+        return FlashCodecVideos(options, device, take, learned)
     return OtherVideos(_other(options.name, device), options.threads or len(os.sched_getaffinity(0)), take)
 
 

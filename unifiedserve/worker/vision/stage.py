@@ -13,7 +13,7 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Patches, VisionRequest, WatchedUnits
 from unifiedserve.reading.readers import ReadHere, Reading
-from unifiedserve.scheduling import Queue, VisionState
+from unifiedserve.scheduling import Costs, Queue, VisionState
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos
@@ -67,6 +67,11 @@ class VisionStage:
         state = VisionState(message.ticket, pages)
         self._queue.add(state)
         self._jobs[message.ticket.uid] = _Job(message, state, sum(units for units, _ in wanted), time.monotonic())
+
+    @property
+    def costs(self) -> Costs:
+        """Return what decoding has cost lately."""
+        return self._reader.learned.costs
 
     @property
     def free_pages(self) -> int:

@@ -1,0 +1,91 @@
+"""What a request's media take before its first token, and how many of their frames come in time."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+import flashcodec
+from unifiedserve.engine.admission.media import MediaInfo
+from unifiedserve.messages.api import MediaInput
+from unifiedserve.messages.media import DecodingWork, Source
+from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, VideoInfo
+from unifiedserve.reading.jobs import VideoWork
+from unifiedserve.reading.readers import Reading
+from unifiedserve.scheduling import Outlook, Work, affordable_frames
+
+_MOST_FRAMES = 1 << 14  # of which a message to a reading process has room
+
+
+class Workload:
+    """The work for media of one request. Blocking (videos are analysed): call it from a thread."""
+
+    def __init__(
+        self, processor: Processor, media: Sequence[MediaInput], infos: Sequence[MediaInfo], reading: Reading
+    ) -> None:
+        self._processor = processor
+        self._media = media
+        self._infos = infos
+        self._reading = reading
+        self._known: dict[tuple[Source, tuple[int, ...]], DecodingWork | None] = {}
+
+    def decoding(self, medium: MediaInput, plan: MediaPlan) -> DecodingWork | None:
+        """Return what decoding a plan's frames takes; None for what is no coded video, or cannot be told of."""
+        frames = plan.frame_indices
+        if plan.kind == "image" or medium.frames or len(frames) > _MOST_FRAMES:
+            return None
+        key = (medium.where, frames)
+        if key not in self._known:
+            self._known[key] = self._look(*key)
+        return self._known[key]
+
+    def work(self, plans: Sequence[MediaPlan], text_tokens: int) -> Work:
+        """Return the work for media that are looked at so, beside so many tokens of text."""
+        pixels, seconds, told = 0, 0.0, True
+        for medium, info, plan in zip(self._media, self._infos, plans, strict=True):
+            if plan.kind == "image" or medium.frames:
+                pixels += info.width * info.height * max(1, len(plan.frame_indices))
+            elif decoding := self.decoding(medium, plan):
+                seconds += decoding.seconds
+            else:
+                told = False
+        return Work(
+            prompt_tokens=text_tokens + self._in_prompt(plans),
+            visual_tokens=sum(plan.tokens for plan in plans),
+            image_pixels=pixels,
+            video_seconds=seconds if told else None,
+        )
+
+    def text_tokens(self, prompt: ExpandedPrompt) -> int:
+        """Return how many tokens of a prompt are not visual ones."""
+        return len(prompt.token_ids) - self._in_prompt(prompt.media)
+
+    def in_time(
+        self, plans: Sequence[MediaPlan], text_tokens: int, outlook: Outlook, limit: float
+    ) -> Sequence[MediaPlan]:
+        """Return plans with so few frames a video that the first token comes within `limit` seconds, if it can."""
+
+        def seconds(frames: int) -> float | None:
+            return outlook.first_token(self.work(self._with_at_most(frames, plans), text_tokens))
+
+        most = max((len(plan.frame_indices) for plan in plans), default=0)
+        return self._with_at_most(affordable_frames(most, seconds, limit), plans)
+
+    def _with_at_most(self, frames: int, plans: Sequence[MediaPlan]) -> list[MediaPlan]:
+        """Return the plans, with other ones for the videos of which they have more frames."""
+        return [
+            self._processor.plan_video(info, msgspec.structs.replace(medium.options, num_frames=frames, fps=None))
+            if isinstance(info, VideoInfo) and len(plan.frame_indices) > frames
+            else plan
+            for medium, info, plan in zip(self._media, self._infos, plans, strict=True)
+        ]
+
+    def _in_prompt(self, plans: Sequence[MediaPlan]) -> int:
+        return sum(sum(self._processor.runs(plan)) for plan in plans)
+
+    def _look(self, source: Source, frames: tuple[int, ...]) -> DecodingWork | None:
+        try:
+            found = self._reading.read(VideoWork(source, np.array(frames, "<i4").tobytes()))
+        except flashcodec.DecodeError:
+            return None  # whoever decodes it will say so
+        return msgspec.msgpack.decode(found, type=DecodingWork)
