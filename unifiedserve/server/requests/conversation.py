@@ -2,7 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import groupby
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -14,11 +16,14 @@ from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.media.budget import RequestBudget
 from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.media.frame_list import set_rate, video_of_images
-from unifiedserve.server.requests.media_options import MediaFields, media_options
+from unifiedserve.server.requests.media_options import MediaFields, image_rate, media_options
 from unifiedserve.server.requests.messages import (
+    MOST_FRAMES,
+    FrameImage,
     ImagePart,
     ImageURL,
     Message,
+    Part,
     QwenVideoPart,
     RefusalPart,
     TextPart,
@@ -59,14 +64,14 @@ class MediaReference(NamedTuple):
     """A medium of a request, not fetched yet, or the frames of a video; `param` is where the request has its URL."""
 
     kind: MediaKind
-    url: str | list[str]
+    url: "str | list[MediaReference]"
     param: str
     fps: float | None = None
 
     @property
-    def named(self) -> tuple[MediaKind, str | tuple[str, ...]]:
+    def named(self) -> tuple[Any, ...]:
         """Return what is alike in references to one medium."""
-        return self.kind, self.url if isinstance(self.url, str) else tuple(self.url)
+        return self.kind, self.url if isinstance(self.url, str) else tuple(frame.url for frame in self.url)
 
 
 class Turn(Protocol):
@@ -86,8 +91,8 @@ async def conversation(asked: Conversation, messages: list[Message], fetcher: Me
     """Return the fields of a GenerateRequest that come of messages, their media fetched."""
     template = _template_kwargs(asked)
     options = media_options(asked)
-    split = _split_media
-    turns, references = await asyncio.to_thread(split, messages) if _takes_long(messages) else split(messages)
+    split = partial(_split_media, messages, image_rate(asked))
+    turns, references = await asyncio.to_thread(split) if _takes_long(messages) else split()
     begin = time.monotonic()
     budget = fetcher.budget.of_request()
     try:
@@ -190,7 +195,7 @@ def _takes_long(messages: list[Message]) -> bool:
     return names + parts > _LONG
 
 
-def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[MediaReference]]:
+def _split_media(messages: list[Message], image_fps: float | None) -> tuple[list[dict[str, Any]], list[MediaReference]]:
     """Return the messages with a bare placeholder for each medium, and the media in their order."""
     references: list[MediaReference] = []
     turns: list[dict[str, Any]] = []
@@ -198,29 +203,58 @@ def _split_media(messages: list[Message]) -> tuple[list[dict[str, Any]], list[Me
         turn = template_turn(number, message)
         if isinstance(message.content, list):
             turn["content"] = []
-            for position, part in enumerate(message.content):
-                if isinstance(part, TextPart | RefusalPart):
-                    turn["content"].append({"type": "text", "text": part.text})
+            for piece in _pieces(message.content, f"messages[{number}].content", image_fps):
+                if isinstance(piece, str):
+                    turn["content"].append({"type": "text", "text": piece})
                 else:
-                    reference = _reference(part, f"messages[{number}].content[{position}]")
-                    refuse_unless(len(references) < _MOST_MEDIA, reference.param, _TOO_MANY)
-                    references.append(reference)
-                    turn["content"].append({"type": reference.kind})
+                    refuse_unless(len(references) < _MOST_MEDIA, piece.param, _TOO_MANY)
+                    references.append(piece)
+                    turn["content"].append({"type": piece.kind})
         turns.append(turn)
     return turns, references
+
+
+def _pieces(content: list[Part], place: str, image_fps: float | None) -> Iterator[str | MediaReference]:
+    """Yield the texts and media of a message; with an `image_fps` images side by side are the frames of a video."""
+    for is_image, run in groupby(enumerate(content), lambda item: isinstance(item[1], ImagePart)):
+        pieces = [
+            part.text if isinstance(part, TextPart | RefusalPart) else _reference(part, f"{place}[{position}]")
+            for position, part in run
+        ]
+        frames = [piece for piece in pieces if isinstance(piece, MediaReference)]
+        if is_image and image_fps is not None and len(frames) > 1:
+            param = frames[0].param
+            refuse_unless(len(frames) <= MOST_FRAMES, param, f"A video has at most {MOST_FRAMES} images.")
+            yield MediaReference("video", frames, param, image_fps)
+        else:
+            yield from pieces
 
 
 def _reference(part: ImagePart | VideoPart | QwenVideoPart, param: str) -> MediaReference:
     match part:
         case QwenVideoPart():
-            return MediaReference("video", part.video, f"{param}.video", part.fps or part.sample_fps)
+            param += ".video"
+            return MediaReference("video", _frames(part.video, param), param, part.fps or part.sample_fps)
         case ImagePart(image_url=ImageURL(url=url)):
             return MediaReference("image", url, f"{param}.image_url.url")
-        case VideoPart(video_url=VideoURL(url=frames, fps=fps)):
-            return MediaReference("video", frames, f"{param}.video_url.url", fps)
+        case VideoPart(video_url=VideoURL(url=video, fps=fps)):
+            param += ".video_url.url"
+            return MediaReference("video", _frames(video, param), param, fps)
     kind = "image" if isinstance(part, ImagePart) else "video"
     param += f".{kind}_url"
     raise RequestError(f"This server does not keep media by uuid: send the {kind}'s URL.", param=param)
+
+
+def _frames(video: str | list[FrameImage], param: str) -> str | list[MediaReference]:
+    """Return the URL of a video, or references to the images that it is."""
+    if isinstance(video, str):
+        return video
+    return [
+        MediaReference("image", frame, f"{param}[{number}]")
+        if isinstance(frame, str)
+        else _reference(frame, f"{param}[{number}]")
+        for number, frame in enumerate(video)
+    ]
 
 
 async def _fetch_all(
@@ -248,8 +282,7 @@ async def _fetch(
     try:
         if isinstance(reference.url, str):
             return await fetcher.fetch(reference.kind, reference.url, wanted, budget)
-        frames = [MediaReference("image", url, f"{reference.param}[{i}]") for i, url in enumerate(reference.url)]
-        images = await _fetch_all(frames, {"image": MediaOptions()}, fetcher, budget)
+        images = await _fetch_all(reference.url, {"image": MediaOptions()}, fetcher, budget)
         video = MediaInput(kind=reference.kind, options=wanted, held=budget)
         return await asyncio.to_thread(video_of_images, video, images, fetcher.max_bytes)
     except RequestError as error:

@@ -31,7 +31,14 @@ class VideoIO(Strict):
     max_frames: PositiveInt | None = None
 
 
+class ImageIO(Strict):
+    """With `fps`, images side by side in a message are the frames of one video of this rate."""
+
+    fps: PositiveFloat | None = None
+
+
 class MediaIO(Strict):
+    image: ImageIO | None = None
     video: VideoIO | None = None
 
 
@@ -88,6 +95,11 @@ def media_options(asked: MediaFields) -> dict[MediaKind, MediaOptions]:
     )
     _check(video)
     return {"image": image, "video": video}
+
+
+def image_rate(asked: MediaFields) -> float | None:
+    """Return the frames a second of videos that are images side by side; None if those are no videos."""
+    return asked.media_io_kwargs.image.fps if asked.media_io_kwargs and asked.media_io_kwargs.image else None
 
 
 def _either(name: str, place: str, value: V | None, other_place: str, other: V | None) -> V | None:

@@ -14,8 +14,16 @@ class ImageURL(Strict):
     detail: Literal["auto", "low", "high", "original"] | None = None
 
 
-Frames = Annotated[list[str], Meta(min_length=1, max_length=MOST_FRAMES, description="URLs of images")]
 Rate = Annotated[float, Meta(gt=0, le=1e6, description="Frames a second: of frames, their rate; else to look at")]
+
+
+class ImagePart(Strict, tag_field="type", tag="image_url"):
+    image_url: ImageURL | None
+    uuid: str | None = None
+
+
+FrameImage = str | ImagePart
+Frames = Annotated[list[FrameImage], Meta(min_length=1, max_length=MOST_FRAMES, description="Images, or their URLs")]
 
 
 class VideoURL(Strict):
@@ -25,11 +33,6 @@ class VideoURL(Strict):
 
 class TextPart(Strict, tag_field="type", tag="text"):
     text: str
-
-
-class ImagePart(Strict, tag_field="type", tag="image_url"):
-    image_url: ImageURL | None
-    uuid: str | None = None
 
 
 class VideoPart(Strict, tag_field="type", tag="video_url"):

@@ -8,6 +8,7 @@ from unifiedserve.server.requests.formats import JsonSchema, NamedSchema, Respon
 from unifiedserve.server.requests.messages import (
     EarlierCall,
     EarlierFunction,
+    FrameImage,
     ImagePart,
     ImageURL,
     Message,
@@ -34,7 +35,7 @@ from unifiedserve.server.responses.request import (
     TextOptions,
 )
 
-U = TypeVar("U", str, str | list[str])
+U = TypeVar("U", str, str | list[FrameImage])
 
 _PARAMS = {
     "messages": "input",
