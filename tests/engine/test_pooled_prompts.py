@@ -57,4 +57,8 @@ def test_images(daemon: Daemon, hf: Reference) -> None:
     for _ in range(2):
         answer = httpx.post(f"{daemon.url}/v1/embeddings", json=body, timeout=300).json()
         assert torch.allclose(torch.tensor(answer["data"][0]["embedding"]), expected, atol=1e-5)
+        assert "media" not in answer["usage"]
+    told = httpx.post(f"{daemon.url}/v1/embeddings", json=body | {"return_media_usage": True}, timeout=300).json()
+    (seen,) = told["usage"]["media"]
+    assert (seen["kind"], seen["width"], seen["height"]) == ("image", 120, 90)
     daemon.wait_idle()

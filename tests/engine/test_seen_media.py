@@ -120,7 +120,7 @@ def test_so_it_is_for_other_layouts(model: str, daemon: Daemon, video: Media, cl
 
 def test_packets_are_those_up_to_the_last_frame_of_each_group_of_pictures(daemon: Daemon, video: Media) -> None:
     """In groups of ten pictures, each of which needs the one before."""
-    for frames in (2, 4, 8):
+    for frames in (2, 4, 8, -1):
         fields = {"media_io_kwargs": {"video": {"num_frames": frames}}}
         (medium,) = plan(daemon, body(video("gops"), **fields))["media"]
         last = {index // 10: index % 10 for index in sorted(medium["indices"])}

@@ -69,3 +69,14 @@ def test_a_release_takes_the_request_and_its_attempts(table: RequestTable, relea
     table.release(active)
     assert released == [0]
     assert table.find(uid) is None
+
+
+def test_what_is_ahead_is_the_work_of_those_that_wait(table: RequestTable) -> None:
+    waiting, begun, ending = request(table), request(table), request(table)
+    for active, work in ((waiting, 1.5), (begun, 2.0), (ending, 4.0)):
+        active.work = work
+    begun.answers.append(cast(Any, SimpleNamespace(last_token=1.0)))
+    ending.ending = True
+    assert table.backlog == 1.5
+    table.release(waiting)
+    assert table.backlog == 0.0

@@ -52,7 +52,7 @@ class ImagePixels(msgspec.Struct, frozen=True, tag=True):
 class Setup(msgspec.Struct, frozen=True):
     """What all reading processes have: what they may read if they are confined, and their bounds.
 
-    `seconds` of processor time are for an image, `index_seconds` for the index of a video.
+    `seconds` of processor time are for an image, or for what decoding a video takes, `index_seconds` for its index.
     """
 
     confined: bool
@@ -72,7 +72,7 @@ class Setup(msgspec.Struct, frozen=True):
 
     def seconds_for(self, job: "Job") -> float:
         """Return the processor time that a job may take."""
-        return self.index_seconds if isinstance(job, VideoHead | VideoWork) else self.seconds
+        return self.index_seconds if isinstance(job, VideoHead) else self.seconds
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):

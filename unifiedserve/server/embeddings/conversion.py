@@ -34,7 +34,8 @@ async def embedding_requests(
     _check_dimensions(asked.dimensions, pooling)
     if asked.messages is not None:
         prompt = await conversation(asked, asked.messages, fetcher)
-        return [engine_request(asked, id, _NO_TOKENS, embed=True, **prompt)]
+        told = bool(asked.return_media_usage)
+        return [engine_request(asked, id, _NO_TOKENS, embed=True, tell_media=told, **prompt)]
     special = asked.add_special_tokens is not False
     token_ids = await encoded(asked.input or "", "input", engine, special=special)
     return [engine_request(asked, id, _NO_TOKENS, embed=True, prompt_token_ids=ids) for ids in token_ids]

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from unifiedserve.messages.api import Delta
+from unifiedserve.messages.seen import SeenMedium
 from unifiedserve.models.pooling import Pooling
 from unifiedserve.server.embeddings.request import EmbeddingRequest
 
@@ -23,6 +24,7 @@ class Embedding(msgspec.Struct):
 class EmbeddingUsage(msgspec.Struct):
     prompt_tokens: int
     total_tokens: int
+    media: list[SeenMedium] | msgspec.UnsetType = msgspec.UNSET
 
 
 class EmbeddingList(msgspec.Struct, kw_only=True):
@@ -40,11 +42,14 @@ class EmbeddingReply:
         self._dimensions = asked.dimensions
         self._model = model
         self._pooling = pooling
-        self._tokens = 0
+        self._usage = EmbeddingUsage(0, 0)
         self._embeddings: list[Embedding] = []
 
     def take(self, delta: Delta) -> list[Embedding]:
-        self._tokens += delta.prompt_tokens
+        self._usage.prompt_tokens += delta.prompt_tokens
+        self._usage.total_tokens += delta.prompt_tokens
+        if delta.media is not None:
+            self._usage.media = delta.media
         vector = self._pooling.finish(np.frombuffer(delta.pooled or b"", np.float32), self._dimensions)
         written = base64.b64encode(vector.astype("<f4").tobytes()).decode() if self._in_base64 else vector.tolist()
         return [Embedding(delta.index, written)]
@@ -55,4 +60,4 @@ class EmbeddingReply:
 
     def completion(self) -> EmbeddingList:
         data = sorted(self._embeddings, key=lambda embedding: embedding.index)
-        return EmbeddingList(data=data, model=self._model, usage=EmbeddingUsage(self._tokens, self._tokens))
+        return EmbeddingList(data=data, model=self._model, usage=self._usage)

@@ -19,6 +19,7 @@ class EmbeddingRequest(QueuedRequest, kw_only=True):
 
     media_io_kwargs: MediaIO | None = None
     mm_processor_kwargs: ProcessorKwargs | None = None
+    return_media_usage: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = False
     continue_final_message: bool | None = None
