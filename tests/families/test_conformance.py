@@ -26,6 +26,7 @@ from unifiedserve.device.cuda import CudaDevice
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import MAX_LOGPROBS
+from unifiedserve.messages.seen import pictures_of
 from unifiedserve.worker.vision.views import cut_views
 
 TOKENS = 24
@@ -205,6 +206,14 @@ def test_frames_can_be_seen_in_what_the_encoder_reads(loaded: Loaded) -> None:
             for frame, source in zip(shown, sources, strict=False):
                 resized = Image.fromarray(source).resize(frame.shape[1::-1], Image.Resampling.BICUBIC)
                 assert np.abs(frame - np.asarray(resized, float)).mean() < 8
+
+
+def test_the_pictures_that_are_told_of_hold_all_that_the_encoder_reads(loaded: Loaded) -> None:
+    for case in cases(loaded).values():
+        for plan in plans(loaded.ours, case):
+            pixels = sum(picture.width * picture.height * picture.count for picture in pictures_of(plan.layout))
+            rows = plan.units_per_group * plan.patches_per_unit
+            assert 3 * pixels * plan.group_size == rows * loaded.ours.patch_row_bytes
 
 
 def test_units_do_not_depend_on_each_other(loaded: Loaded) -> None:
