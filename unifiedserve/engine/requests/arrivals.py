@@ -123,7 +123,8 @@ class Arrivals:
         return Outlook(max(queued, self._table.backlog), self._targets.costs)
 
     async def _admit(self, request: GenerateRequest) -> ActiveRequest:
-        take = partial(self._intake.take, request, time.monotonic(), self._outlook())
+        outlook = Outlook() if request.max_ttft is None else self._outlook()
+        take = partial(self._intake.take, request, time.monotonic(), outlook)
         return await self._prepare(request, take, ActiveRequest.close)
 
     async def _prepare(
