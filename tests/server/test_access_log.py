@@ -9,7 +9,7 @@ import httpx
 import pytest
 from scripted import ScriptedEngine, delta, say_words
 from scripted_app import question
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.observe.logs import ACCESS_LOGGER, REQUEST_ID, JsonFormatter
@@ -99,6 +99,41 @@ async def test_a_stream_is_counted_to_its_end(client: httpx.AsyncClient, lines: 
     response = await client.post(PATH, json=question(stream=True))
     (line,) = lines.requests
     assert (line["status"], line["bytes"]) == (200, len(response.content))
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/none"])
+async def test_the_answer_to_head_has_no_bytes(client: httpx.AsyncClient, lines: Lines, path: str) -> None:
+    got, head = await client.get(path), await client.head(path)
+    assert [line["status"] for line in lines.requests] == [got.status_code, head.status_code]
+    assert [line["bytes"] for line in lines.requests] == [len(got.content), 0]
+
+
+@pytest.mark.parametrize(("status", "counted"), [(200, 3), (204, 0), (304, 0)])
+async def test_a_status_without_body_has_no_bytes(lines: Lines, status: int, counted: int) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": status})
+        await send({"type": "http.response.body", "body": b"abc"})
+
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(RequestLog(answer)), base_url="http://a") as client:
+        await client.get("/")
+    assert [line["bytes"] for line in lines.requests] == [counted]
+
+
+async def test_bytes_for_a_client_that_has_left_are_not_counted(lines: Lines) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": b"abc", "more_body": True})
+        await receive()
+        await send({"type": "http.response.body", "body": b"defg"})
+
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def nowhere(message: Message) -> None: ...
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
+    await RequestLog(answer)(scope, gone, nowhere)
+    assert [line["bytes"] for line in lines.requests] == [3]
 
 
 async def test_nothing_is_logged_unless_asked_for(client: httpx.AsyncClient, lines: Lines) -> None:

@@ -19,6 +19,7 @@ _HEADER = b"x-request-id"
 _TRACE = {b"traceparent": "traceparent", b"tracestate": "tracestate"}
 _KNOWN = {_HEADER, *_TRACE}
 _LONGEST_PATH = 256  # characters
+_WITHOUT_BODY = (204, 304)  # statuses, by HTTP's own rules (RFC 9110, 6.4.1)
 
 
 class RequestLog:
@@ -39,10 +40,10 @@ class RequestLog:
         id = _take_id(scope, known.get(_HEADER))
         REQUEST_ID.set(id)
         CALLERS_TRACE.set({name: known[key].decode("latin-1") for key, name in _TRACE.items() if key in known})
-        answer = _Answer(send, id)
+        answer = _Answer(scope["method"], receive, send, id)
         began = time.monotonic()
         try:
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, answer.receive, answer.send)
         except Exception:
             answer.status = answer.status or 500  # as whoever catches it will answer
             raise
@@ -51,13 +52,22 @@ class RequestLog:
 
 
 class _Answer:
-    """What was sent of an answer."""
+    """What was sent of an answer; `bytes` are those of the body that went to a client who was still there."""
 
-    def __init__(self, send: Send, id: str) -> None:
+    def __init__(self, method: str, receive: Receive, send: Send, id: str) -> None:
         self.status: int | None = None
         self.bytes = 0
+        self._sends_body = method != "HEAD"
+        self._receive = receive
         self._send = send
         self._id = id
+
+    async def receive(self) -> Message:
+        """Return what comes next from the client; what is sent after it has gone reaches nobody."""
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self._sends_body = False
+        return message
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer; its headers tell the request's id, if they do not yet tell what became of it."""
@@ -67,7 +77,8 @@ class _Answer:
             if not any(name == _HEADER for name, _ in headers):
                 headers.append((_HEADER, self._id.encode()))
             message["headers"] = headers
-        elif message["type"] == "http.response.body":
+            self._sends_body = self._sends_body and self.status not in _WITHOUT_BODY
+        elif message["type"] == "http.response.body" and self._sends_body:
             self.bytes += len(message.get("body", b""))
         await self._send(message)
 
