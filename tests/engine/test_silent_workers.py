@@ -1,7 +1,9 @@
 """Workers that live and do nothing are noticed and replaced; deaths count against what was worked on."""
 
+import asyncio
 import os
 import signal
+import subprocess
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +15,8 @@ from test_life_of_requests import ask, tokens
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.suspects import Suspects
 from unifiedserve.engine.silence import Silence, Vitals
+from unifiedserve.engine.watchdog import Watchdog
+from unifiedserve.engine.workers import Workers
 
 PATIENCE = 3
 
@@ -63,6 +67,39 @@ def test_a_stopped_worker_is_replaced_and_requests_go_on(
     text = daemon.engine.metrics.text().decode()
     assert "unifiedserve:worker_hangs_total 0.0" not in text
     assert f'unifiedserve:worker_silent_seconds{{worker="{instance}"}}' in text
+    assert tokens(daemon, text_part("Still there?"))
+    daemon.wait_idle()
+
+
+async def test_of_workers_that_start_only_a_stopped_one_is_killed() -> None:
+    processes = {name: subprocess.Popen(["sleep", "infinity"]) for name in ("slow", "stopped")}
+    killed: asyncio.Queue[str] = asyncio.Queue()
+    try:
+        processes["stopped"].send_signal(signal.SIGSTOP)
+        pulses = SimpleNamespace(turns=lambda name: 0, waits=lambda name: False)
+        workers = SimpleNamespace(
+            pids=lambda: {name: process.pid for name, process in processes.items()},
+            kill=killed.put_nowait,
+            memory=SimpleNamespace(pulses=pulses),
+        )
+        watchdog = Watchdog(0.1, cast(Workers, workers), up=lambda: False, on_hang=lambda: None)
+        assert [await killed.get() for _ in range(3)] == ["stopped"] * 3
+        watchdog.close()
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.daemon("workers that are stopped", worker_timeout=3.0)
+def test_workers_that_are_stopped_while_they_start_again_are_replaced(daemon: Daemon) -> None:
+    before = set(daemon.engine.observation.worker_pids().values())
+    os.kill(daemon.engine.observation.worker_pids()["vision"], signal.SIGKILL)
+    while not (new := set(daemon.engine.observation.worker_pids().values()) - before):
+        os.sched_yield()
+    for pid in new:
+        os.kill(pid, signal.SIGSTOP)
+    daemon.wait_for(lambda: daemon.engine.healthy and not new & set(daemon.engine.observation.worker_pids().values()))
     assert tokens(daemon, text_part("Still there?"))
     daemon.wait_idle()
 

@@ -31,6 +31,11 @@ class Silence:
         self.still = self.still + 1 if same_turn and same_time else 0
         self._last = now
 
+    def end(self) -> None:
+        """Forget what was seen of the worker before: it lives."""
+        self._last = Vitals(-1, False, -1)
+        self.still = self._same_turn = 0
+
     @property
     def hangs(self) -> bool:
         """Tell whether the worker has been silent for too long."""

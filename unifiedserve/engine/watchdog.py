@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from unifiedserve.engine.silence import Silence, Vitals
 from unifiedserve.engine.workers import Workers
+from unifiedserve.stopped import is_stopped
 
 _log = logging.getLogger(__name__)
 _LOOKS = 10  # in the time that a worker may be silent
@@ -16,7 +17,10 @@ class Watchdog:
     """Looks at all workers now and then. Belongs to the engine's event loop."""
 
     def __init__(self, timeout: float, workers: Workers, up: Callable[[], bool], on_hang: Callable[[], None]) -> None:
-        """Watch `workers` while they are `up`; one that is silent for `timeout` s is killed, once `on_hang` returns."""
+        """Kill one of `workers` that is silent for `timeout` s, once `on_hang` returns.
+
+        While they are not `up`, only one that a signal has stopped counts as silent.
+        """
         self._timeout = timeout
         self._workers = workers
         self._up = up
@@ -35,17 +39,19 @@ class Watchdog:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._timeout / _LOOKS)
-            if self._up():
-                self._look()
+            self._look()
 
     def _look(self) -> None:
         pids = self._workers.pids().items()
         self._silences = {worker: self._silences.get(worker, Silence(_LOOKS)) for worker in pids}
         for (instance, pid), silence in self._silences.items():
-            silence.look(self._vitals(instance, pid))
+            if self._up() or is_stopped(pid):
+                silence.look(self._vitals(instance, pid))
+            else:
+                silence.end()  # it starts: --startup-timeout bounds that
             if silence.hangs:
                 _log.error(
-                    "worker %s (process %d) has shown no sign of life for %g s: it is replaced (see --worker-timeout)",
+                    "worker %s (process %d) has shown no sign of life for %g s: it is killed (see --worker-timeout)",
                     instance, pid, self._timeout,
                 )  # fmt: skip
                 self._on_hang()

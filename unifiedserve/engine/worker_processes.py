@@ -47,7 +47,7 @@ class WorkerProcesses:
 
     def pids(self) -> dict[str, int]:
         """Return the process ids by instance."""
-        return {name: process.pid for name, process in self._running.items()}
+        return {name: process.pid for name, process in self._running.copy().items()}  # others may start meanwhile
 
     def kill_one(self, name: str) -> None:
         """Kill one worker that still runs; its end is told of as if it had died by itself."""
