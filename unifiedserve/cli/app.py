@@ -16,6 +16,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.observe.logs import log_of_server
 from unifiedserve.server.listener import bind
 
+_LOST = 1  # a new start may help
 _BAD_USAGE = 2
 
 app = typer.Typer(
@@ -48,8 +49,10 @@ def serve(**options: Any) -> None:
         shared_zygote()  # first, so that its imports go on beside ours
         from unifiedserve.server import daemon
 
-        asyncio.run(daemon.serve(config, listener, _announce))
-    leave()
+        lost = asyncio.run(daemon.serve(config, listener, _announce))
+    if lost:
+        _complain(f"the server ends: {lost}")
+    leave(_LOST if lost else 0)
 
 
 def _announce(model_name: str, url: str) -> None:
@@ -162,6 +165,10 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
+    _complain(message)
+    sys.exit(_BAD_USAGE)
+
+
+def _complain(message: str) -> None:
     line = " ".join(message.split())
     print(f"unifiedserve: {line}", file=sys.stderr)
-    sys.exit(_BAD_USAGE)

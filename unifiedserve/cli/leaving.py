@@ -7,10 +7,10 @@ import sys
 from typing import NoReturn
 
 
-def leave() -> NoReturn:
-    """End this process now, with exit code 0: what is to be done at the end is, but no thread is waited for."""
+def leave(code: int = 0) -> NoReturn:
+    """End this process now, with this exit code: what is to be done at the end is, but no thread is waited for."""
     atexit._run_exitfuncs()
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    os._exit(0)
+    os._exit(code)

@@ -96,6 +96,10 @@ class Engine:
         if self._running is not None:
             self._running.lifecycle.fail_all(reason)
 
+    async def wait_ended(self) -> str:
+        """Return why the engine serves nothing any more, once it does not."""
+        return await self._health.wait_ended()
+
     # Requests
 
     def check_room(self) -> None:

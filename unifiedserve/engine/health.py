@@ -20,6 +20,7 @@ class Health:
         self._instances = frozenset(instance.name for instance in config.workers.instances)
         self._ready: set[str] = set()
         self._decided = asyncio.Event()  # the workers are up, or never will be
+        self._ended = asyncio.Event()
 
     @property
     def decided(self) -> bool:
@@ -49,6 +50,12 @@ class Health:
         """Note why the engine serves nothing any more; the first reason stays."""
         self.fatal = self.fatal or reason
         self._decided.set()
+        self._ended.set()
+
+    async def wait_ended(self) -> str:
+        """Return why the engine serves nothing any more, once it does not."""
+        await self._ended.wait()
+        return self.fatal or ""
 
     def check(self) -> None:
         """Raise RequestError (UNAVAILABLE) if the engine serves nothing any more."""

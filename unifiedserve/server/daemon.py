@@ -40,11 +40,11 @@ class Server(uvicorn.Server):
         yield
 
 
-async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callable[[str, str], None]) -> None:
+async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callable[[str, str], None]) -> str:
     """Serve on a bound socket until SIGINT or SIGTERM; calls `on_ready(model_name, url)` when requests may come.
 
-    Raises ConfigError if the daemon cannot start. The first signal lets a start, or running requests for a while,
-    come to their end; a second one does not.
+    Returns why the engine was lost, "" if a signal ended it. Raises ConfigError if the daemon cannot start. The first
+    signal lets a start, or running requests for a while, come to their end; a second one does not.
     """
     warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
     engine = Engine(config)
@@ -62,7 +62,28 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
             if not server.should_exit:
                 _spare_collections()
                 on_ready(engine.model_name, listen(listener, "https" if config.ssl_certfile else "http"))
-                await server.serve(sockets=[listener])
+                return await _serve_until_lost(engine, server, listener)
+    return ""
+
+
+async def _serve_until_lost(engine: Engine, server: Server, listener: socket.socket) -> str:
+    """Serve until a signal ends the server, or the engine is lost; return why it was."""
+    lost = asyncio.create_task(_stop_when_lost(engine, server))
+    await server.serve(sockets=[listener])
+    if lost.done():
+        return lost.result()
+    lost.cancel()
+    return ""
+
+
+async def _stop_when_lost(engine: Engine, server: Server) -> str:
+    """Stop a server whose engine serves nothing any more; return why, "" if it is stopping already."""
+    reason = await engine.wait_ended()
+    if server.should_exit:
+        return ""
+    engine.live.close()
+    server.should_exit = True
+    return reason
 
 
 def _spare_collections() -> None:
