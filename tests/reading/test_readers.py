@@ -17,6 +17,7 @@ from unifiedserve.messages.media import Source, VideoInfo
 from unifiedserve.reading.jobs import ImageHead, ImagePixels, Setup, VideoHead
 from unifiedserve.reading.keeper import Nursery
 from unifiedserve.reading.readers import Cancellation, Readers, ReadHere
+from unifiedserve.reading.work import pixels_of
 from unifiedserve.sandbox import missing
 
 
@@ -76,9 +77,9 @@ def test_what_is_not_wanted_any_more_ends_inside_the_library(
 
 
 def test_what_takes_too_long_ends_and_says_so(setup: Setup, slow: Source, picture: Source) -> None:
-    setup = msgspec.structs.replace(setup, seconds=0.5)
+    setup = msgspec.structs.replace(setup, seconds=0.4, megapixel_seconds=0.001)
     with closing(Nursery(setup)) as nursery, closing(Readers(nursery, setup)) as readers:
-        with pytest.raises(flashcodec.LimitError, match=r"takes more than 0\.5 s of processor time"):
+        with pytest.raises(flashcodec.LimitError, match=r"more than 0\.4 s and 0\.001 s a megapixel of processor"):
             readers.read(ImagePixels(slow, RGBLayout(100, 100), PIXELS))
         assert readers.read(ImageHead(picture, PIXELS))
 
@@ -110,3 +111,9 @@ def test_all_processes_end_with_the_one_that_asks(setup: Setup, picture: Source)
     readers.close()
     nursery.close()
     psutil.wait_procs(processes)
+
+
+def test_the_time_for_an_image_is_that_of_its_own_pixels(setup: Setup, slow: Source, picture: Source) -> None:
+    assert setup.seconds_for(ImageHead(slow, PIXELS)) == 5.0
+    assert pixels_of(ImagePixels(picture, RGBLayout(3, 5), PIXELS)) == 1500
+    assert setup.seconds_for(ImagePixels(picture, RGBLayout(3, 5), PIXELS), 50_000_000) == pytest.approx(15.0)

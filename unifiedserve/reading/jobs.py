@@ -16,8 +16,6 @@ from unifiedserve.sandbox import code_paths
 _LONGEST = 4096  # characters of a reason
 _OWN_BYTES = 1 << 30  # of the libraries, and of the index of a video
 _BYTES_A_PIXEL = 16  # of an image on its way: decoded, turned, resized
-_SECONDS = 5.0  # of processor time for a small image
-_SECONDS_A_PIXEL = 0.2e-6
 
 
 class ImageHead(msgspec.Struct, frozen=True, tag=True):
@@ -52,13 +50,15 @@ class ImagePixels(msgspec.Struct, frozen=True, tag=True):
 class Setup(msgspec.Struct, frozen=True):
     """What all reading processes have: what they may read if they are confined, and their bounds.
 
-    `seconds` of processor time are for an image, or for what decoding a video takes, `index_seconds` for its index.
+    `seconds` of processor time are for an image, its head or what decoding a video takes, and `megapixel_seconds` more
+    for each megapixel that is decoded; `index_seconds` for the index of a video.
     """
 
     confined: bool
     readable: list[str]
     max_bytes: int
-    seconds: float
+    seconds: float = 5.0
+    megapixel_seconds: float = 0.2
     index_seconds: float = 60.0
 
     @classmethod
@@ -66,13 +66,18 @@ class Setup(msgspec.Struct, frozen=True):
         """Return that of a server with these options."""
         media = config.allowed_local_media_path
         readable = [*code_paths(), *([os.path.realpath(media)] if media else [])]
-        most = config.max_image_pixels
-        seconds = _SECONDS + most * _SECONDS_A_PIXEL
-        return cls(config.sandbox != "off", readable, _OWN_BYTES + most * _BYTES_A_PIXEL, seconds)
+        return cls(config.sandbox != "off", readable, _OWN_BYTES + config.max_image_pixels * _BYTES_A_PIXEL)
 
-    def seconds_for(self, job: "Job") -> float:
-        """Return the processor time that a job may take."""
-        return self.index_seconds if isinstance(job, VideoHead) else self.seconds
+    def seconds_for(self, job: "Job", pixels: int = 0) -> float:
+        """Return the processor time that a job may take, which decodes so many pixels."""
+        if isinstance(job, VideoHead):
+            return self.index_seconds
+        return self.seconds + pixels / 1e6 * self.megapixel_seconds
+
+    def bounds_of(self, job: "Job") -> str:
+        """Return, in words, the processor time that a job may take."""
+        more = f" and {self.megapixel_seconds:.3g} s a megapixel" if isinstance(job, ImagePixels) else ""
+        return f"{self.seconds_for(job):.3g} s{more} of processor time"
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):

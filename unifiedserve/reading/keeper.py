@@ -1,16 +1,20 @@
 """Keeps a nursery: asks it for reading processes, and replaces it when it has ended or is stopped."""
 
 import logging
+import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from contextlib import suppress
+from typing import NamedTuple
 
 import msgspec
 
 from unifiedserve.reading.jobs import Setup
+from unifiedserve.reading.peers import PID_BYTES
 from unifiedserve.sandbox import environment_without_secrets
 from unifiedserve.stopped import is_stopped
 
@@ -18,6 +22,14 @@ _log = logging.getLogger(__name__)
 _MODULE = "unifiedserve.reading.nursery"
 _LOOK_SECONDS = 1.0  # between two looks at a nursery that is to answer
 _TRIES = 3  # of which each has a nursery of its own
+_NOBODY = 0  # in place of a process id: of the reader that is wanted, or that there is none
+
+
+class Reader(NamedTuple):
+    """A reading process: its id, and the socket over which it takes jobs."""
+
+    pid: int
+    peer: socket.socket
 
 
 class Nursery:
@@ -28,6 +40,8 @@ class Nursery:
         self._setup = setup
         self._closed = False
         self._asking = threading.Lock()
+        self._living: dict[int, int] = {}  # descriptors of the readers' processes, by process id
+        self._looking = threading.Lock()
         self._start()
 
     @property
@@ -35,8 +49,8 @@ class Nursery:
         """The id of the process."""
         return self._process.pid
 
-    def new_reader(self) -> socket.socket:
-        """Return the socket of a new reading process. Raises RuntimeError if there is none to be had."""
+    def new_reader(self) -> Reader:
+        """Return a new reading process. Raises RuntimeError if there is none to be had."""
         with self._asking:
             for _ in range(_TRIES):
                 if self._closed:
@@ -46,6 +60,15 @@ class Nursery:
                 self._replace()
         raise _no_reader()
 
+    def end_if_stopped(self, pid: int) -> bool:
+        """End a reading process that a signal has stopped; return whether it was one."""
+        with self._looking:
+            if pid not in self._living or not is_stopped(pid):
+                return False
+            _log.warning("a process that reads media (%d) was stopped: it is ended, and another one reads", pid)
+            _kill(self._living[pid])
+            return True
+
     def lend(self) -> socket.socket:
         """Return a socket over which another process gets reading processes, until it closes it (`LentNursery`)."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -53,25 +76,33 @@ class Nursery:
         return theirs
 
     def close(self) -> None:
-        """End the process; those that it forked end when their sockets are closed."""
+        """End the process and those that it forked."""
         self._closed = True
         self._process.kill()  # whoever waits for its answer gives up
         with self._asking:
             self._end()
+        with self._looking:
+            for process in self._living.values():
+                _kill(process)
+                os.close(process)
+            self._living.clear()
 
     def _serve(self, borrower: socket.socket) -> None:
         with borrower, suppress(OSError):  # the borrower has ended
-            while borrower.recv(1):
-                self._send_reader(borrower)
+            while asked := borrower.recv(PID_BYTES):
+                if (pid := int.from_bytes(asked)) == _NOBODY:
+                    self._send_reader(borrower)
+                else:
+                    borrower.send(bytes([self.end_if_stopped(pid)]))
 
     def _send_reader(self, borrower: socket.socket) -> None:
         try:
-            reader = self.new_reader()
+            pid, peer = self.new_reader()
         except RuntimeError:
-            borrower.send(b"\0")  # which says so
+            borrower.send(_packed(_NOBODY))
             return
-        with reader:
-            socket.send_fds(borrower, [b"\0"], [reader.fileno()])
+        with peer:
+            socket.send_fds(borrower, [_packed(pid)], [peer.fileno()])
 
     def _start(self) -> None:
         self._asker, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -98,13 +129,23 @@ class Nursery:
         with suppress(OSError):  # too many processes: the next try finds no nursery, and starts one
             self._start()
 
-    def _ask(self) -> socket.socket | None:
-        """Return the socket of a reading process; None from a nursery that has ended or is stopped."""
+    def _ask(self) -> Reader | None:
+        """Return a reading process; None from a nursery that has ended or is stopped."""
         with suppress(OSError):  # it has ended
             self._asker.send(b"\0")
             if self._answers():
-                return _given_reader(self._asker)
+                data, descriptors, _, _ = socket.recv_fds(self._asker, PID_BYTES, 2)
+                if descriptors:
+                    return self._kept(int.from_bytes(data), *descriptors)
         return None
+
+    def _kept(self, pid: int, peer: int, process: int) -> Reader:
+        """Return a reader, whose process is known until it has ended."""
+        with self._looking:
+            for ended in [pid for pid, living in self._living.items() if _has_ended(living)]:
+                os.close(self._living.pop(ended))
+            self._living[pid] = process
+        return Reader(pid, socket.socket(fileno=peer))
 
     def _answers(self) -> bool:
         """Wait for the answer, for which imports may take long; False if the process is stopped."""
@@ -124,20 +165,37 @@ class LentNursery:
         self._lender = lender
         self._asking = threading.Lock()
 
-    def new_reader(self) -> socket.socket:
-        """Return the socket of a new reading process. Raises RuntimeError if there is none to be had."""
+    def new_reader(self) -> Reader:
+        """Return a new reading process. Raises RuntimeError if there is none to be had."""
         with self._asking:
-            self._lender.send(b"\0")
-            reader = _given_reader(self._lender)
-        if reader is None:
+            self._lender.send(_packed(_NOBODY))
+            data, descriptors, _, _ = socket.recv_fds(self._lender, PID_BYTES, 1)
+        if not descriptors:
             raise _no_reader()
-        return reader
+        return Reader(int.from_bytes(data), socket.socket(fileno=descriptors[0]))
+
+    def end_if_stopped(self, pid: int) -> bool:
+        """End a reading process that a signal has stopped; return whether it was one."""
+        with self._asking, suppress(OSError):  # the lender has ended
+            self._lender.send(_packed(pid))
+            return self._lender.recv(1) == b"\1"
+        return False
 
 
-def _given_reader(giver: socket.socket) -> socket.socket | None:
-    """Take the socket of a reading process from who was asked for one; None if nobody has one."""
-    _, descriptors, _, _ = socket.recv_fds(giver, 1, 1)
-    return socket.socket(fileno=descriptors[0]) if descriptors else None
+def _packed(pid: int) -> bytes:
+    return pid.to_bytes(PID_BYTES)
+
+
+def _has_ended(process: int) -> bool:
+    """Tell whether the process of a descriptor has ended."""
+    poll = select.poll()
+    poll.register(process, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _kill(process: int) -> None:
+    with suppress(ProcessLookupError):  # it has ended
+        signal.pidfd_send_signal(process, signal.SIGKILL)
 
 
 def _no_reader() -> RuntimeError:

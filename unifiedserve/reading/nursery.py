@@ -1,7 +1,7 @@
 """The process that forks reading processes: it has imported what they need, and never looks at media itself.
 
-`python -m unifiedserve.reading.nursery FD SETUP` gives, for each byte that comes in over the socket FD, the end of a
-socket to a new reading process. It ends when the other end of FD is closed.
+`python -m unifiedserve.reading.nursery FD SETUP` gives, for each byte that comes in over the socket FD, the id of a new
+reading process, the end of a socket to it and its process descriptor. It ends when the other end of FD is closed.
 """
 
 import os
@@ -15,6 +15,7 @@ import msgspec
 from PIL import Image
 
 from unifiedserve.reading.jobs import Setup
+from unifiedserve.reading.peers import PID_BYTES
 from unifiedserve.reading.process import serve
 from unifiedserve.sandbox import give_up
 
@@ -24,12 +25,15 @@ _SHARED_MEMORY = "/dev/shm"
 def _serve_all(asker: socket.socket, setup: Setup) -> None:
     while asker.recv(1):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if os.fork() == 0:
+        pid = os.fork()
+        if pid == 0:
             ours.close()
             asker.close()
             _become_reader(theirs, setup)
         theirs.close()
-        socket.send_fds(asker, [b"\0"], [ours.fileno()])
+        process = os.pidfd_open(pid)
+        socket.send_fds(asker, [pid.to_bytes(PID_BYTES)], [ours.fileno(), process])
+        os.close(process)
         ours.close()
 
 

@@ -1,6 +1,8 @@
-"""What both ends of a reading process's socket ask of it."""
+"""What both ends of a reading process's socket ask of it, and of the socket that such processes come over."""
 
 import socket
+
+PID_BYTES = 4  # of a process id as it is sent, the highest byte first
 
 
 def is_closed(peer: socket.socket) -> bool:

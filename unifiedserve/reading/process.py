@@ -6,9 +6,9 @@ import signal
 import socket
 from typing import NoReturn
 
-from unifiedserve.reading.jobs import Done, Job, Setup, failure, pack, unpack_job
+from unifiedserve.reading.jobs import Done, ImagePixels, Job, Setup, failure, pack, unpack_job
 from unifiedserve.reading.peers import is_closed
-from unifiedserve.reading.work import read
+from unifiedserve.reading.work import pixels_of, read
 
 _MESSAGE_BYTES = 1 << 17
 
@@ -17,15 +17,14 @@ def serve(peer: socket.socket, setup: Setup) -> NoReturn:
     """Do jobs for whoever holds the other end. The kernel ends the process when that is closed during a job."""
     fcntl.fcntl(peer, fcntl.F_SETOWN, os.getpid())
     while data := peer.recv(_MESSAGE_BYTES):
-        job = unpack_job(data)
-        _answer(peer, job, setup.seconds_for(job))
+        _answer(peer, unpack_job(data), setup)
     os._exit(0)
 
 
-def _answer(peer: socket.socket, job: Job, seconds: float) -> None:
+def _answer(peer: socket.socket, job: Job, setup: Setup) -> None:
     _watch(peer, True)
     try:
-        result = _result(job, seconds)
+        result = _result(job, setup)
     except Exception as error:
         _watch(peer, False)
         peer.send(pack(failure(error)))
@@ -35,17 +34,24 @@ def _answer(peer: socket.socket, job: Job, seconds: float) -> None:
     os.close(result)
 
 
-def _result(job: Job, seconds: float) -> int:
+def _result(job: Job, setup: Setup) -> int:
     """Return the descriptor of memory that holds the result."""
-    signal.setitimer(signal.ITIMER_PROF, seconds)  # the signal ends the process, in a library's loop too
+    _end_after(setup.seconds_for(job))
     try:
+        if isinstance(job, ImagePixels):
+            _end_after(setup.seconds_for(job, pixels_of(job)))
         data = memoryview(read(job)).cast("B")
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        _end_after(0)
     result = os.memfd_create("read", os.MFD_CLOEXEC)
     while data:
         data = data[os.write(result, data) :]
     return result
+
+
+def _end_after(seconds: float) -> None:
+    """Have the kernel end the process after so much processor time, in a library's loop too; 0: do not."""
+    signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 def _watch(peer: socket.socket, watched: bool) -> None:

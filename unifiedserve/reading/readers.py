@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import select
 import socket
 import threading
 from contextlib import suppress
@@ -9,11 +10,13 @@ from typing import Protocol
 
 import flashcodec
 from unifiedserve.reading.jobs import Failed, Job, Setup, exception, pack, unpack_answer
-from unifiedserve.reading.keeper import LentNursery, Nursery
+from unifiedserve.reading.keeper import LentNursery, Nursery, Reader
 from unifiedserve.reading.peers import is_closed
 from unifiedserve.reading.work import read
 
 _MESSAGE_BYTES = 1 << 17
+_LOOK_SECONDS = 1.0  # between two looks at a process that is to answer
+_TRIES = 3  # of which each has a process of its own
 
 
 class Cancellation:
@@ -64,6 +67,10 @@ class ReadHere:
         """Do nothing."""
 
 
+class _StoppedError(Exception):
+    """The process that was to answer was stopped by a signal, and has been ended."""
+
+
 class Readers:
     """Reads in as many processes as threads ask at once; a process serves one after the other."""
 
@@ -72,46 +79,67 @@ class Readers:
         self._nursery = nursery
         self._setup = setup
         self._lock = threading.Lock()
-        self._idle: list[socket.socket] = []
+        self._idle: list[Reader] = []
 
     def read(self, job: Job, cancellation: Cancellation | None = None) -> memoryview:
-        """Return the result of a job, as long as it takes. Raises what `work.read` does, LimitError for too long."""
+        """Return the result of a job, as long as it takes; if a signal stops the process, another one does it.
+
+        Raises what `work.read` does, LimitError for too long, RuntimeError if that happens again and again.
+        """
         wanted = cancellation or Cancellation()
-        peer = self._waiting() or self._nursery.new_reader()
+        for _ in range(_TRIES):
+            with suppress(_StoppedError):
+                return self._read(job, wanted)
+        raise RuntimeError(f"{_name(job)} cannot be read: a signal stopped each process that began to read it")
+
+    def close(self) -> None:
+        """End all processes that wait for a job."""
+        while reader := self._waiting():
+            reader.peer.close()
+
+    def _read(self, job: Job, wanted: Cancellation) -> memoryview:
+        reader = self._waiting() or self._nursery.new_reader()
         try:
-            if not wanted.begin(peer):
+            if not wanted.begin(reader.peer):
                 raise _cancelled(job)
-            peer.send(pack(job))
-            data, descriptors, _, _ = socket.recv_fds(peer, _MESSAGE_BYTES, 1)
-        except OSError:
-            data, descriptors = b"", []
+            data, descriptors = self._answer(reader, job)
         finally:
-            wanted.end(peer)
+            wanted.end(reader.peer)
             if wanted.cancelled:
-                peer.close()
+                self._nursery.end_if_stopped(reader.pid)  # it would not notice that its peer has gone
+                reader.peer.close()
         if not data:
-            peer.close()
-            raise _cancelled(job) if wanted.cancelled else _ended(job, self._setup.seconds_for(job))
+            reader.peer.close()
+            raise _cancelled(job) if wanted.cancelled else _ended(job, self._setup)
         if not wanted.cancelled:
-            self._idle.append(peer)
+            self._idle.append(reader)
         answer = unpack_answer(data)
         if isinstance(answer, Failed):
             raise exception(answer)
         return _mapped(descriptors[0])
 
-    def close(self) -> None:
-        """End all processes that wait for a job."""
-        while peer := self._waiting():
-            peer.close()
+    def _answer(self, reader: Reader, job: Job) -> tuple[bytes, list[int]]:
+        """Return what a process answers, and the memory beside it; nothing from one that ends instead."""
+        poll = select.poll()
+        poll.register(reader.peer, select.POLLIN)
+        with suppress(OSError):  # it has ended
+            reader.peer.send(pack(job))
+            while not poll.poll(_LOOK_SECONDS * 1000):
+                if self._nursery.end_if_stopped(reader.pid):
+                    reader.peer.close()
+                    raise _StoppedError
+            data, descriptors, _, _ = socket.recv_fds(reader.peer, _MESSAGE_BYTES, 1)
+            return data, descriptors
+        return b"", []
 
-    def _waiting(self) -> socket.socket | None:
+    def _waiting(self) -> Reader | None:
         """Take a process that waits for a job; None if there is none that lives."""
         with self._lock:
             while self._idle:
-                peer = self._idle.pop()
-                if not is_closed(peer):
-                    return peer
-                peer.close()
+                reader = self._idle.pop()
+                if not is_closed(reader.peer):
+                    return reader
+                reader.peer.close()
         return None
 
 
@@ -127,8 +155,8 @@ def _cancelled(job: Job) -> Exception:
     return flashcodec.SourceError(_name(job), None, "nobody waits for it any more")
 
 
-def _ended(job: Job, seconds: float) -> Exception:
-    reason = f"reading it takes more than {seconds:.3g} s of processor time, or breaks its decoder"
+def _ended(job: Job, setup: Setup) -> Exception:
+    reason = f"reading it takes more than {setup.bounds_of(job)}, or breaks its decoder"
     return flashcodec.LimitError(_name(job), None, reason)
 
 

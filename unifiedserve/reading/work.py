@@ -29,6 +29,12 @@ def read(job: Job) -> bytes | memoryview:
             return image_in_layout(source, job.layout, job.max_pixels, job.background).reshape(-1).data
 
 
+def pixels_of(job: ImagePixels) -> int:
+    """Return how many pixels an image has, by its head. Raises as `read`."""
+    width, height = image_size(opened(job.source), job.max_pixels)
+    return width * height
+
+
 def opened(source: Source) -> memoryview | Path:
     """Return the bytes of a medium, without a copy, or the file that has them."""
     if source.arena is None:

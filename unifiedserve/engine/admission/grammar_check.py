@@ -19,11 +19,13 @@ from cachetools import LRUCache
 
 from unifiedserve.sampling.grammar import GrammarError, Grammars
 from unifiedserve.sandbox import code_paths, environment_without_secrets, give_up
+from unifiedserve.stopped import killed_if_stopped
 
 CPU_SECONDS = 0.5
 MEMORY_BYTES = 2 << 30
 _STACK_BYTES = 4 << 20  # half of what a worker's main thread has
 _KEPT = 256
+_TRIES = 3  # of which each has a child of its own
 _PR_SET_PDEATHSIG = 1
 _CONFINED = "--confined"
 
@@ -61,35 +63,33 @@ class GrammarChecker:
     def close(self) -> None:
         """End the child."""
         with self._lock:
+            if self._child is not None:
+                self._child.kill()  # one that a signal has stopped would not end by itself
             self._end()
 
     def _ask(self, grammar: str) -> str:
-        child = self._child or self._start()
-        assert child.stdin is not None
-        assert child.stdout is not None
-        try:
-            child.stdin.write(json.dumps(grammar).encode() + b"\n")
-            child.stdin.flush()
-            answer = child.stdout.readline()
-        except BrokenPipeError:
-            answer = b""
-        if answer:
-            return str(json.loads(answer))
-        code = self._end()
-        if code == -signal.SIGPROF:
-            return f"it takes more than {CPU_SECONDS:g} s to compile"
-        return "it needs too much memory, or nests too deep, to compile"
+        for _ in range(_TRIES):
+            child = self._child or self._start()
+            with killed_if_stopped(child):
+                if answer := _answer(child, grammar):
+                    return str(json.loads(answer))
+                code = self._end()
+            if code == -signal.SIGPROF:
+                return f"it takes more than {CPU_SECONDS:g} s to compile"
+            if code != -signal.SIGKILL:  # which comes from outside
+                return "it needs too much memory, or nests too deep, to compile"
+        return "the process that tries it out was killed each time"
 
     def _start(self) -> "subprocess.Popen[bytes]":
         tokenizer, vocab_size, eos = self._setup
         setup = msgspec.json.encode(_Setup(tokenizer(), vocab_size, eos))
         command = [sys.executable, "-m", "unifiedserve.engine.admission.grammar_check", *self._options]
-        self._child = subprocess.Popen(
+        self._child = child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment_without_secrets()
         )
-        assert self._child.stdin is not None
-        self._child.stdin.write(setup + b"\n")
-        return self._child
+        with killed_if_stopped(child):
+            _send(child, setup)
+        return child
 
     def _end(self) -> int:
         child, self._child = self._child, None
@@ -101,6 +101,20 @@ class GrammarChecker:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.close()
         return child.wait()
+
+
+def _answer(child: "subprocess.Popen[bytes]", grammar: str) -> bytes:
+    """Return the line that answers a grammar; nothing from a child that has ended."""
+    assert child.stdout is not None
+    _send(child, json.dumps(grammar).encode())
+    return child.stdout.readline()
+
+
+def _send(child: "subprocess.Popen[bytes]", line: bytes) -> None:
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # it has ended, as the answer will say
+        child.stdin.write(line + b"\n")
+        child.stdin.flush()
 
 
 def _reason(grammars: Grammars, grammar: str) -> str:
