@@ -1,5 +1,6 @@
 """Images: as transformers' loader decodes them, resized as torch does, in the patch order of its processor."""
 
+import contextlib
 import io
 import struct
 import zlib
@@ -15,7 +16,7 @@ from flashcodec import DamagedError, DecodeError, LimitError, PatchLayout, Sourc
 
 torch = pytest.importorskip("torch", reason="torch is the reference")
 PIL = pytest.importorskip("PIL", reason="Pillow decodes images")
-from PIL import Image, ImageOps, PngImagePlugin, features  # noqa: E402
+from PIL import IcoImagePlugin, Image, ImageOps, PngImagePlugin, features  # noqa: E402
 
 
 def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
@@ -297,3 +298,62 @@ def test_a_jpeg_of_too_many_scans_is_refused_by_its_head() -> None:
     for read in (image_size, decode_image):
         with pytest.raises(LimitError, match="more than 100 scans"):
             read(repeated)
+
+
+CUT: list[tuple[str, dict[str, object]]] = [
+    ("PNG", {}),
+    ("JPEG", {}),
+    ("JPEG", {"progressive": True}),
+    ("GIF", {}),
+    ("WEBP", {}),
+    ("AVIF", {}),
+    ("TIFF", {}),
+    ("TIFF", {"compression": "tiff_lzw"}),
+    ("BMP", {}),
+    ("PPM", {}),
+    ("ICO", {"sizes": [(64, 64)]}),
+]
+
+
+@pytest.mark.parametrize(("file_format", "options"), CUT)
+def test_an_image_that_is_cut_off_is_said_to_be(file_format: str, options: dict[str, object]) -> None:
+    if file_format == "AVIF" and not features.check("avif"):
+        pytest.skip("this Pillow has no AVIF")
+    whole = encoded(picture(96, 64), file_format, **options)
+    sizes = [12, 16, 30, 40, 60, *range(100, len(whole) * 9 // 10, len(whole) // 20)]
+    for size in sizes:
+        with pytest.raises(DamagedError, match=rf"\b({file_format}|WebP) image .*cut off"):
+            decode_image(whole[:size])
+        with contextlib.suppress(DamagedError):  # the head may be whole
+            image_size(whole[:size])
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_too_few_bytes_to_tell_what_they_were_are_said_to_be(size: int) -> None:
+    with pytest.raises(UnsupportedError, match=f"not an image, or cut off: the source has {size} bytes"):
+        decode_image(encoded(picture(9, 9), "PNG")[:size])
+
+
+def icon(picture: bytes) -> bytes:
+    return b"\0\0\1\0" + struct.pack("<HBBBBHHII", 1, 0, 0, 0, 0, 1, 32, len(picture), 22) + picture
+
+
+@pytest.mark.parametrize("file_format", ["PNG", "DIB"])
+def test_an_icon_of_a_giant_picture_is_refused_before_it_is_decoded(
+    file_format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(image: Image.Image) -> None:
+        raise AssertionError("decoded")
+
+    data = icon(encoded(Image.new("RGB", (1025, 4000)), file_format))
+    monkeypatch.setattr(IcoImagePlugin.IcoImageFile, "load", load)
+    for read in (image_size, decode_image):
+        with pytest.raises(LimitError, match=r"a picture of 1025x\d+, over the limit of 1024 pixels a side"):
+            read(data)
+
+
+def test_icons_are_decoded_as_pillow_does() -> None:
+    data = encoded(picture(256, 256, "RGBA"), "ICO", sizes=[(16, 16), (256, 256)])
+    reference = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    np.testing.assert_array_equal(decode_image(data, background=None), reference)
+    assert image_size(data) == (256, 256)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from flashcodec import _core, jpeg
 from flashcodec.errors import DamagedError, DecodeError, LimitError, UnsupportedError
-from flashcodec.heads import check_cost, orientation
+from flashcodec.heads import check_cost, check_icon, orientation
 from flashcodec.layouts import Layout
 from flashcodec.limits import Limits
 from flashcodec.sources import BYTES, PATHS, BytesSource, PathSource, bytes_of, name_of, open_binary
@@ -54,7 +54,12 @@ _GPU_TURNS = defaultdict(
 # Major brands of HEIF files that hold HEVC (ISO/IEC 23008-12, B.4.1 and 10.2).
 _HEIC_BRANDS = (b"heic", b"heix", b"hevc", b"heim", b"heis", b"mif1", b"msf1")
 
+# Of AVIF, a picture or several (AV1 Image File Format, 6).
+_AVIF_BRANDS = (b"avif", b"avis")
+
 _HEAD_BYTES = 512  # as many as tell what a file is
+
+_LEAST_BYTES = 12  # with fewer, kinds of files cannot be told apart
 
 _EXIF_TRANSPOSED = (5, 6, 7, 8)
 
@@ -192,34 +197,51 @@ def _opened(source: ImageSource, max_pixels: int) -> Iterator[tuple["Image", Bin
     DecodeError: on malformed files Pillow's plug-ins raise nearly anything."""
     from PIL import Image, UnidentifiedImageError
 
-    name = name_of(source)
+    name, opened = name_of(source), None
     data: Any = source  # BytesIO copies no bytes, but it would copy a view of them
     with open_binary(source) if isinstance(source, PATHS) else io.BytesIO(data) as file:
         try:
             Image.init()
+            check_icon(name, file)
             with Image.open(file, formats=[f for f in FORMATS if f in Image.OPEN]) as image:
+                opened = image.format
                 _check_size(name, image, max_pixels)
                 check_cost(name, image, file)
                 yield image, file
         except (DecodeError, MemoryError):
             raise
         except UnidentifiedImageError as error:
-            file.seek(0)
-            raise UnsupportedError(name, None, _unidentified(file.read(_HEAD_BYTES))) from error
+            raise _unreadable(name, file, "") from error
         except Image.DecompressionBombError as error:
             raise LimitError(name, None, str(error)) from error
         except Exception as error:
-            raise DamagedError(name, None, str(error) or type(error).__name__) from error
+            detail = f": {str(error) or type(error).__name__}"
+            if opened is None:
+                raise _unreadable(name, file, detail) from error
+            raise DamagedError(name, None, f"the {opened} image is damaged or cut off{detail}") from error
 
 
-def _unidentified(head: bytes) -> str:
-    if not head:
-        return "the source is empty (0 bytes)"
+def _unreadable(name: str, file: BinaryIO, detail: str) -> DecodeError:
+    """Return the error for a file of which Pillow cannot read the head."""
+    from PIL import Image
+
+    file.seek(0)
+    head = file.read(_HEAD_BYTES)
+    kind = _core.file_kind(head)
+    if head[4:8] == b"ftyp" and head[8:12] in _AVIF_BRANDS and "AVIF" not in Image.OPEN:
+        return UnsupportedError(name, None, "this Pillow was built without AVIF")
+    if len(head) >= _LEAST_BYTES and kind is not None and kind.endswith(" image"):  # advice follows others' names
+        return DamagedError(name, None, f"{kind} that is damaged, cut off, or of a variant that is not read{detail}")
+    return UnsupportedError(name, None, _no_image(head, kind))
+
+
+def _no_image(head: bytes, kind: str | None) -> str:
+    """Say why these first bytes, of a kind that may be known, are no image that is decoded here."""
+    if len(head) < _LEAST_BYTES:
+        return f"not an image, or cut off: the source has {len(head)} bytes"
     if head[4:8] == b"ftyp" and head[8:12] in _HEIC_BRANDS:
         return "HEIC images are not supported: convert it to JPEG or AVIF"
-    if head[4:8] == b"ftyp" and head[8:12] in (b"avif", b"avis"):
-        return "this Pillow was built without AVIF"
-    if (kind := _core.file_kind(head)) is not None:
+    if kind is not None:
         return f"not supported: it is {kind}"
     if head[4:8] == b"ftyp":
         return "not an image but an MP4 or MOV file: flashcodec.VideoDecoder decodes videos"
