@@ -23,7 +23,7 @@ from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.sampling_params import ParamError, SamplingParams
 from unifiedserve.messages.seen import RequestPages, SeenMedium
 from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, PromptError
-from unifiedserve.reading.readers import ReadHere, Reading
+from unifiedserve.reading.readers import Cancellation, ReadHere, Reading
 from unifiedserve.sampling.grammar import GrammarError, tokenizer_json
 from unifiedserve.scheduling import Outlook, Work
 
@@ -65,15 +65,18 @@ class Admission:
         self.max_model_len = min(config.max_model_len or longest, longest)
         self._context = Context(processor, self.max_model_len)
 
-    def admit(self, request: GenerateRequest, outlook: Outlook | None = None) -> PlannedRequest:
+    def admit(
+        self, request: GenerateRequest, outlook: Outlook | None = None, cancellation: Cancellation | None = None
+    ) -> PlannedRequest:
         """Return the plan of a request. Raises RequestError saying what is wrong, with the numbers.
 
-        By the `outlook` a request with a limit for its first token is looked at in fewer frames.
+        By the `outlook` a request with a limit for its first token is looked at in fewer frames; `cancellation` ends
+        the reading of its media.
         """
         self._check_task(request)
         try:
             self._check_sampling(request.sampling)
-            return self._plan(request, outlook or Outlook())
+            return self._plan(request, outlook or Outlook(), cancellation)
         except GrammarError as error:
             raise RequestError(f"the grammar of the answer: {error}", param=request.grammar_param) from error
         except ParamError as error:
@@ -105,11 +108,11 @@ class Admission:
         if sampling.grammar is not None:
             self._grammars.check(sampling.grammar)
 
-    def _plan(self, request: GenerateRequest, outlook: Outlook) -> PlannedRequest:
-        infos = inspect(request.media, self._config.max_image_pixels, self._reading)
+    def _plan(self, request: GenerateRequest, outlook: Outlook, cancellation: Cancellation | None) -> PlannedRequest:
+        infos = inspect(request.media, self._config.max_image_pixels, self._reading, cancellation)
         plans: Sequence[MediaPlan] = plan(self._processor, request.media, infos)
         prompt = self._context.prompt(request, infos, plans)
-        workload = Workload(self._processor, request.media, infos, self._reading)
+        workload = Workload(self._processor, request.media, infos, self._reading, cancellation)
         if request.max_ttft is not None:
             text_tokens = workload.text_tokens(prompt)
             fewer = workload.in_time(plans, text_tokens, outlook, request.max_ttft)

@@ -11,7 +11,7 @@ from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import Source
 from unifiedserve.models.base import MediaPlan, Processor, PromptError, VideoInfo
 from unifiedserve.reading.jobs import ImageHead, VideoHead
-from unifiedserve.reading.readers import Reading
+from unifiedserve.reading.readers import Cancellation, Reading
 
 
 class ImageSize(NamedTuple):
@@ -29,13 +29,16 @@ def media_name(number: int, media: MediaInput) -> str:
     return f"{media.kind} {number + 1}"
 
 
-def inspect(media: Sequence[MediaInput], max_image_pixels: int, reading: Reading) -> list[MediaInfo]:
+def inspect(
+    media: Sequence[MediaInput], max_image_pixels: int, reading: Reading, cancellation: Cancellation | None = None
+) -> list[MediaInfo]:
     """Return what the processor must know of each medium. Raises RequestError for one that cannot be taken."""
+    heads = _Heads(reading, max_image_pixels, cancellation)
     keys = [(medium.kind, medium.where, medium.fps) for medium in media]  # a request may have a medium several times
     found: dict[tuple[str, Source, float], MediaInfo] = {}
     for number, (key, medium) in enumerate(zip(keys, media, strict=True)):
         if key not in found:
-            found[key] = _inspect(media_name(number, medium), medium, max_image_pixels, reading)
+            found[key] = _inspect(media_name(number, medium), medium, heads)
     return [found[key] for key in keys]
 
 
@@ -47,29 +50,38 @@ def plan(processor: Processor, media: Sequence[MediaInput], infos: Sequence[Medi
     ]
 
 
-def _inspect(name: str, media: MediaInput, max_image_pixels: int, reading: Reading) -> MediaInfo:
+class _Heads(NamedTuple):
+    """Reads what media tell of themselves, until that is not wanted any more."""
+
+    reading: Reading
+    max_image_pixels: int
+    cancellation: Cancellation | None
+
+    def image(self, source: Source) -> ImageSize:
+        head = self.reading.read(ImageHead(source, self.max_image_pixels), self.cancellation)
+        return ImageSize(*msgspec.msgpack.decode(head, type=tuple[int, int]))
+
+    def video(self, source: Source) -> VideoInfo:
+        return msgspec.msgpack.decode(self.reading.read(VideoHead(source), self.cancellation), type=VideoInfo)
+
+
+def _inspect(name: str, media: MediaInput, heads: _Heads) -> MediaInfo:
     try:
         if media.frames:
-            return _frames_info(media, max_image_pixels, reading)
-        if media.kind == "video":
-            return msgspec.msgpack.decode(reading.read(VideoHead(media.where)), type=VideoInfo)
-        return _image_size(media.where, max_image_pixels, reading)
+            return _frames_info(media, heads)
+        return heads.video(media.where) if media.kind == "video" else heads.image(media.where)
     except flashcodec.LimitError as error:
         raise RequestError(f"{name}: {error} (see --max-image-megapixels)", param=media.param) from error
     except flashcodec.DecodeError as error:
         raise RequestError(f"{name}: {error}", param=media.param) from error
 
 
-def _image_size(source: Source, max_pixels: int, reading: Reading) -> ImageSize:
-    return ImageSize(*msgspec.msgpack.decode(reading.read(ImageHead(source, max_pixels)), type=tuple[int, int]))
-
-
-def _frames_info(media: MediaInput, max_image_pixels: int, reading: Reading) -> VideoInfo:
+def _frames_info(media: MediaInput, heads: _Heads) -> VideoInfo:
     """Return what the processor must know of a video that is images.
 
     Raises RequestError if they are not all of one size, flashcodec.DecodeError for one that is no image.
     """
-    sizes = [_image_size(frame, max_image_pixels, reading) for frame in media.where.pieces(media.frames)]
+    sizes = [heads.image(frame) for frame in media.where.pieces(media.frames)]
     width, height = sizes[0]
     for number, size in enumerate(sizes):
         if size != sizes[0]:

@@ -11,7 +11,7 @@ from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import DecodingWork, Source
 from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, VideoInfo
 from unifiedserve.reading.jobs import VideoWork
-from unifiedserve.reading.readers import Reading
+from unifiedserve.reading.readers import Cancellation, Reading
 from unifiedserve.scheduling import Outlook, Work, affordable_frames
 
 _MOST_FRAMES = 1 << 14  # of which a message to a reading process has room
@@ -21,12 +21,17 @@ class Workload:
     """The work for media of one request. Blocking (videos are analysed): call it from a thread."""
 
     def __init__(
-        self, processor: Processor, media: Sequence[MediaInput], infos: Sequence[MediaInfo], reading: Reading
+        self,
+        processor: Processor,
+        media: Sequence[MediaInput],
+        infos: Sequence[MediaInfo],
+        reading: Reading,
+        cancellation: Cancellation | None = None,
     ) -> None:
         self._processor = processor
         self._media = media
         self._infos = infos
-        self._reading = reading
+        self._reading, self._cancellation = reading, cancellation
         self._known: dict[tuple[Source, tuple[int, ...]], DecodingWork | None] = {}
 
     def decoding(self, medium: MediaInput, plan: MediaPlan) -> DecodingWork | None:
@@ -85,7 +90,7 @@ class Workload:
 
     def _look(self, source: Source, frames: tuple[int, ...]) -> DecodingWork | None:
         try:
-            found = self._reading.read(VideoWork(source, np.array(frames, "<i4").tobytes()))
+            found = self._reading.read(VideoWork(source, np.array(frames, "<i4").tobytes()), self._cancellation)
         except flashcodec.DecodeError:
             return None  # whoever decodes it will say so
         return msgspec.msgpack.decode(found, type=DecodingWork)

@@ -21,6 +21,7 @@ from unifiedserve.messages.media import MediaKind
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import TakenIn, Timeline
+from unifiedserve.reading.readers import Cancellation
 from unifiedserve.scheduling import Outlook, Targets
 
 R = TypeVar("R")
@@ -128,12 +129,18 @@ class Arrivals:
         return await self._prepare(request, take, ActiveRequest.close)
 
     async def _prepare(
-        self, request: GenerateRequest, work: Callable[[], R], discard: Callable[[R], None] = lambda _: None
+        self,
+        request: GenerateRequest,
+        work: Callable[[Cancellation], R],
+        discard: Callable[[R], None] = lambda _: None,
     ) -> R:
-        """Return what `work` on a request returns, done in a thread; `discard` takes it if nobody waits any more."""
+        """Return what `work` on a request returns, done in a thread and cancelled when nobody waits any more; then
+        `discard` takes what it returns.
+        """
         size = _bytes(request)  # intake takes them out of it
         executor = self._heavy if _is_heavy(request) else self._light
-        preparing = executor.submit(work)
+        unwanted = Cancellation()
+        preparing = executor.submit(work, unwanted)
         self._admitting += 1
         self._admitting_bytes += size
         waiting = asyncio.wrap_future(preparing)
@@ -142,6 +149,7 @@ class Arrivals:
         except asyncio.CancelledError:
             waiting.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # nobody else looks
             if not preparing.cancel():  # it has begun
+                unwanted.cancel()
                 preparing.add_done_callback(partial(_discard, discard))
             raise
         finally:

@@ -19,7 +19,7 @@ from unifiedserve.messages.api import GenerateRequest, TokenLogprob
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.models.base import Processor
-from unifiedserve.reading.readers import Reading
+from unifiedserve.reading.readers import Cancellation, Reading
 from unifiedserve.scheduling import Outlook
 
 
@@ -44,13 +44,18 @@ class Intake:
         self._numbers = itertools.count(1)
         self.max_model_len = self._admission.max_model_len
 
-    def take(self, request: GenerateRequest, arrival: float, outlook: Outlook) -> ActiveRequest:
-        """Return the request's record. Raises RequestError saying what is wrong with it; then nothing is held."""
+    def take(
+        self, request: GenerateRequest, arrival: float, outlook: Outlook, cancellation: Cancellation | None = None
+    ) -> ActiveRequest:
+        """Return the request's record. Raises RequestError saying what is wrong with it; then nothing is held.
+
+        `cancellation` ends the reading of its media.
+        """
         spool = Spool(self._arena_name, next(self._numbers))
         try:
             with _naming_media():
                 spool.take(request.media)
-                active = self._record(self._admission.admit(request, outlook), arrival)
+                active = self._record(self._admission.admit(request, outlook, cancellation), arrival)
                 if self._cached:
                     active.contents = self._contents(active.planned)
         except BaseException:
@@ -60,13 +65,15 @@ class Intake:
         active.sources = self._sources(active.planned)
         return active
 
-    def plan(self, request: GenerateRequest, outlook: Outlook) -> RequestPlan:
+    def plan(
+        self, request: GenerateRequest, outlook: Outlook, cancellation: Cancellation | None = None
+    ) -> RequestPlan:
         """Return what would be done for a request; nothing of it is held. Raises RequestError as `take`."""
         spool = Spool(self._arena_name, next(self._numbers))
         try:
             with _naming_media():
                 spool.take(request.media)
-                planned = self._admission.admit(request, outlook)
+                planned = self._admission.admit(request, outlook, cancellation)
         finally:
             spool.close()
         return RequestPlan(
