@@ -281,6 +281,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "as far as the kernel can see to it; require: or the start fails"
         ),
     ] = "auto"
+    max_decode_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Largest time of one core, or of one NVDEC unit, for the frames of a video, by an estimate "
+            "before they are decoded: an hour of 1920x1080 takes about 240; lower it for strangers, raise it for films",
+        ),
+    ] = 600.0
     vision_threads: Annotated[int, Meta(ge=0, description="Video decoding threads; 0: one a core")] = 0
     torch_threads: Annotated[int, Meta(ge=0, description="Compute threads a model worker; 0: one a core")] = 0
     trace: Annotated[str, Meta(description="Write a Chrome/Perfetto trace here at shutdown")] = ""
