@@ -11,11 +11,12 @@ from pathlib import Path
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.campaign import gaps, report
+from bench.campaign import gaps, replay, report
 from bench.campaign.cases import DEADLINE, Kind, Outcome, Part, Seen, Target, ViolationError
 from bench.campaign.daemon import answer_about_sample, drained, restarts, served, target_at
 from bench.campaign.gaps import Gap, Streams, longest
 from bench.campaign.parts import (
+    attacks,
     bombs,
     checkpoints,
     connections,
@@ -25,13 +26,16 @@ from bench.campaign.parts import (
     media_files,
     prompts,
     schema,
+    signals,
     urls,
 )
+from bench.campaign.replay import Replayed
 from bench.campaign.report import Finding, LongGap, Report
 from bench.campaign.watch import Sample, Watch
 from unifiedserve.config import API_KEYS
 
-PARTS = ("schema", "requests", "media", "checkpoints", "keys")
+PARTS = ("schema", "requests", "media", "checkpoints", "keys", "attacks", "signals")
+ALONE = (attacks.PART, signals.PART)  # each in a daemon of its own, one case after the other
 _SHARES = {"requests": 0.56, "media": 0.1, "checkpoints": 0.003, "keys": 0.02}
 _REQUESTS = ("requests", "media")  # one of which may cause a gap; daemons that start need the cores, too
 _EXAMPLES_A_CASE = 0.004  # of schemathesis an operation; it has some thousand of its own
@@ -61,6 +65,10 @@ class Options(msgspec.Struct, frozen=True):
             return (self.case[1],) if self.case[0] == part else ()
         return range(math.ceil(self.count * _SHARES[part]))
 
+    def cases_alone(self, part: Part) -> Iterable[int]:
+        """Return the numbers of a part's cases that are tried alone: one of each kind."""
+        return self.cases_of(part.name) if self.case else range(len(part.kinds))
+
 
 class Campaign:
     """A campaign under way."""
@@ -72,6 +80,7 @@ class Campaign:
         self.outcomes: list[Outcome] = []
         self.findings: list[Finding] = []
         self.figures: dict[str, dict[str, object]] = {}
+        self.replayed: list[Replayed] = []
 
     @property
     def over(self) -> bool:
@@ -162,6 +171,9 @@ async def run(options: Options) -> Report:
             _read_log(campaign, log)
             if "keys" in _wanted(options):
                 await _with_keys(campaign, log)
+            for part in ALONE:
+                if part.name in _wanted(options):
+                    await _alone(campaign, part, log)
         except RuntimeError as error:
             campaign.note("daemon", "end", str(error))
             raise
@@ -202,6 +214,7 @@ async def _against(campaign: Campaign, url: str, pid: int) -> Report:
             "without shared buffers, afterwards": report.mib(sum(watch.samples[-1].own.values())),
         },
         slowest=report.slowest_of(campaign.outcomes),
+        replayed=campaign.replayed,
     )
 
 
@@ -266,6 +279,50 @@ async def _check_afterwards(
         campaign.note("daemon", "memory", f"{report.mib(sum(more.values()))} MiB more than at first: {kept}")
     if (answer := await answer_about_sample(target)) != right or _RIGHT not in right:
         campaign.note("daemon", "answer", f"a question about a sample got {answer!r}, at first {right!r}")
+
+
+async def _alone(campaign: Campaign, part: Part, log: Path) -> None:
+    """Try each kind of a part alone, beside streams, in a daemon of its own, and measure it."""
+    indices = list(campaign.options.cases_alone(part))
+    bar = campaign.progress.add_task(part.name, total=len(indices))
+    outcomes: list[Outcome] = []
+
+    with served(log) as daemon:
+        async with target_at(daemon.url) as plain:
+            target = plain._replace(pid=daemon.process.pid)
+            watch = Watch(target.pid)
+
+            async def run_one(index: int) -> Outcome:
+                outcomes.append(await campaign.run_case(part, index, target))
+                return outcomes[-1]
+
+            def note(row: Replayed) -> None:
+                campaign.progress.advance(bar)
+                _note_replayed(campaign, part, row, streams.quiet)
+
+            async with gaps.running(target.host, target.port, target.model, [target.pid, *watch.decoders]) as streams:
+                await streams.settle(_QUIETER)
+                campaign.replayed += await replay.replay(run_one, indices, streams, target.pid, note)
+            for error in streams.errors:
+                campaign.note(part.name, "streams", error)
+            if used := await drained(target):
+                campaign.note(part.name, "buffers", f"pages in use afterwards: {used}")
+    campaign.outcomes += outcomes
+    campaign.findings += report.findings_of(outcomes)
+    campaign.figures[part.name] = report.of_part(outcomes)
+    _read_log(campaign, log)
+
+
+def _note_replayed(campaign: Campaign, part: Part, row: Replayed, quiet: float) -> None:
+    """Print what a case did, and note gaps and memory that must not be; where workers are replaced, streams pause."""
+    print_ = campaign.progress.console.print
+    print_(f"{row.case} ({row.kind}): {row.status}, gap {row.gap_ms:.0f} ms, {row.mib_after:.0f} MiB", markup=False)
+    most = 1000 * (gaps.LIMIT + quiet) + row.late_ms
+    if row.gap_ms > most and part is not signals.PART:
+        campaign.note(row.case, row.kind, f"a stream stood still for {row.gap_ms:.0f} ms beside it, over {most:.0f} ms")
+    if row.mib_after > row.mib_before + (replay.MORE_MEMORY >> 20):
+        more = row.mib_after - row.mib_before
+        campaign.note(row.case, row.kind, f"the process that answers HTTP has {more:.0f} MiB more a minute later")
 
 
 async def _with_keys(campaign: Campaign, log: Path) -> None:

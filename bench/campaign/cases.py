@@ -23,6 +23,7 @@ class Target(NamedTuple):
     model: str
     context: int  # tokens
     key: str = ""
+    pid: int = 0  # of the process that answers HTTP
 
 
 class Seen(NamedTuple):

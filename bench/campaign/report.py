@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from bench.campaign.cases import Outcome
+from bench.campaign.replay import Replayed
 
 _MIB = 1 << 20
 _MOST_ROWS = 40
@@ -44,6 +45,7 @@ class Report(msgspec.Struct, kw_only=True):
     stream_answers: int
     memory_mib: dict[str, float]
     slowest: list[tuple[str, str, float]]
+    replayed: list[Replayed]
 
 
 def of_part(outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -103,6 +105,8 @@ def as_markdown(report: Report) -> str:
         f"| findings | {len(report.findings)} |",
         "",
     ]
+    if report.replayed:
+        lines += _replayed(report.replayed)
     if report.findings:
         lines += ["| case | kind | what |", "| --- | --- | --- |"]
         lines += [f"| `{each.case}` | {each.kind} | {_cell(each.what)} |" for each in report.findings[:_MOST_ROWS]]
@@ -115,6 +119,23 @@ def as_markdown(report: Report) -> str:
         ]
         lines.append("")
     return "\n".join(lines)
+
+
+def _replayed(rows: Sequence[Replayed]) -> list[str]:
+    """Return the table of cases that were tried alone."""
+    return [
+        "Tried alone, one after the other, each beside four streams; memory is that of the process that answers HTTP:",
+        "",
+        "| case | answers | seconds | longest gap | woken late | waited for a core | memory | back within 64 MiB |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        *(
+            f"| {row.kind} | {row.status or row.violation[:60]} | {row.seconds:.1f} | {row.gap_ms:.0f} ms "
+            f"| {row.late_ms:.0f} ms | {row.waited_ms:.0f} ms | {row.mib_before:.0f} → {row.mib_after:.0f} MiB "
+            f"| after {row.back_seconds} s |"
+            for row in rows
+        ),
+        "",
+    ]
 
 
 def _counted(statuses: dict[str, int]) -> str:

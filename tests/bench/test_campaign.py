@@ -165,6 +165,7 @@ def test_the_report_names_cases_and_no_places(tmp_path: Path) -> None:
         stream_answers=4,
         memory_mib={"idle": 600},
         slowest=report.slowest_of(outcomes),
+        replayed=[],
     )
     report.write(whole, tmp_path)
     page = (tmp_path / "campaign.md").read_text()
