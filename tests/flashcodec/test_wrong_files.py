@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import re
 import tarfile
 import zipfile
 from pathlib import Path
@@ -12,7 +13,7 @@ from flashcodec.image import decode_image
 from flashcodec_clips import ClipMaker, run_ffmpeg
 
 import flashcodec
-from flashcodec import SourceError, UnsupportedError, VideoDecoder
+from flashcodec import DecodeError, SourceError, UnsupportedError, VideoDecoder
 
 
 def zip_archive(second: int = 0) -> bytes:
@@ -106,6 +107,21 @@ def test_mp4_that_is_cut_off(clip: ClipMaker) -> None:
     data = clip("h264_tagged.mp4").read_bytes()
     with pytest.raises(SourceError, match=r"cut off, or its recording was not finished \(moov atom not found\)"):
         flashcodec.analyse_bitstream(data[: len(data) // 2])
+
+
+@pytest.mark.parametrize(
+    "name", ["h264_faststart.mp4", "h264_bframes.mkv", "vp9.webm", "h264_opengop.ts", "mpeg4.avi", "mpeg2.mpg"]
+)
+def test_a_video_that_is_cut_off_near_its_beginning_is_said_to_be(clip: ClipMaker, name: str) -> None:
+    data = clip(name).read_bytes()
+    for size in (5, 11, 12, 20, 40, 100, 300):
+        try:
+            flashcodec.analyse_bitstream(data[:size])
+        except DecodeError as error:
+            said = str(error)
+        else:
+            continue  # there is a picture
+        assert re.search("cut off|damaged", said), (size, said)
 
 
 def test_what_the_decoder_does_not_take_is_refused_at_opening(clip: ClipMaker, tmp_path: Path) -> None:

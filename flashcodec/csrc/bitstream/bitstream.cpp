@@ -105,7 +105,7 @@ void Bitstream::read_packets(Input& input, Deadline deadline) {
     scanned_ = true;
     evidence = list_packets(input);
   }
-  if (table_.packets.empty()) fail(log.explain("the stream has no frames"));
+  if (table_.packets.empty()) fail(log.explain("the stream has no frames: it may be cut off"));
   order_frames(!mov, std::move(evidence), deadline);
   if (frames_.empty()) fail(log.explain("the stream has no frames that are shown"));
   last_duration_ = guess_last_duration(*input.stream());

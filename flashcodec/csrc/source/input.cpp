@@ -22,6 +22,7 @@ constexpr const char* kFormats =
     "mpegvideo,vc1,mjpeg,gif,apng,webp_pipe,yuv4mpegpipe,3gp,mp4";
 
 constexpr int kBufferBytes = 1 << 15;
+constexpr int64_t kLeastBytes = 12;  // with fewer, kinds of files cannot be told apart
 
 // A container must not make us open other files or URLs (playlists, external tracks).
 int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) { return AVERROR(EPERM); }
@@ -186,6 +187,10 @@ void Input::check_kind() const {
   if (read_error_) return;
   std::array<uint8_t, kHeadBytes> head{};
   const std::span seen(head.data(), source_->read_at(0, head));
+  if (source_->size() < kLeastBytes) {
+    fail(-1, "not a video, or cut off: the source has " + std::to_string(source_->size()) + " bytes",
+         ErrorKind::kSource);
+  }
   const std::optional<FileKind> kind = kind_of_file(seen);
   if (!kind) return;
   const std::string text = kind->image ? kind->name + ": flashcodec.image decodes it" : kind->text();
@@ -197,6 +202,9 @@ void Input::fail_to_open(int status, const LogCapture& log) const {
   if (log.last_error() == "moov atom not found") {
     fail(-1, log.explain("the list of its frames is missing: it is cut off, or its recording was not finished"),
          ErrorKind::kSource);
+  }
+  if (!read_error_ && (status == AVERROR_EOF || status == AVERROR(EIO))) {
+    fail(-1, log.explain("it is cut off: it ends before it tells of its streams"), ErrorKind::kSource);
   }
   if (status == AVERROR_INVALIDDATA)
     fail(-1, log.explain("not a video file, or damaged beyond recognition"), ErrorKind::kSource);
@@ -222,7 +230,9 @@ void Input::find_streams(int wanted) {
   check_deadline();
   if (status < 0) {
     check_kind();
-    fail(-1, log.explain("its streams cannot be read: " + error_text(status)), ErrorKind::kSource);
+    const bool ends = status == AVERROR_EOF && !read_error_;
+    const std::string why = ends ? "it is cut off, it ends before a picture" : error_text(status);
+    fail(-1, log.explain("its streams cannot be read: " + why), ErrorKind::kSource);
   }
   if (!probe_pictures_ && !take_parsed_formats()) {
     probe_pictures_ = true;
@@ -297,7 +307,8 @@ int Input::best_stream(int wanted) const {
   if (best < 0) {
     check_kind();
     const bool sound = av_find_best_stream(format_.get(), AVMEDIA_TYPE_AUDIO, -1, -1, nullptr, 0) >= 0;
-    fail(-1, sound ? "there is no video stream, only audio" : "there is no video stream", ErrorKind::kNoVideo);
+    fail(-1, sound ? "there is no video stream, only audio" : "there is no video stream, or it is cut off before it",
+         ErrorKind::kNoVideo);
   }
   if (wanted >= 0) return best;
   const auto is_picture = [&](int i) { return (format_->streams[i]->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0; };
