@@ -37,3 +37,13 @@ def test_larger_ones_are_refused_with_the_option(png: Callable[[int, int], Media
     with pytest.raises(RequestError, match=r"1001x1000, .* 1000000 pixels .*--max-image-megapixels") as refused:
         inspect([png(10, 10), png(1001, 1000)], EngineConfig(max_image_megapixels=1).max_image_pixels, ReadHere())
     assert refused.value.message.startswith("image 2")
+
+
+def test_other_limits_do_not_name_the_option(tmp_path: Path) -> None:
+    path = tmp_path / "scans.jpg"
+    Image.new("RGB", (8, 8)).save(path, progressive=True)
+    data = path.read_bytes()
+    scan = data.rindex(b"\xff\xda")
+    path.write_bytes(data[:scan] + data[scan:-2] * 101 + data[-2:])
+    with pytest.raises(RequestError, match=r"more than 100 scans; save it with fewer, or as baseline$"):
+        inspect([MediaInput(kind="image", path=str(path))], EngineConfig().max_image_pixels, ReadHere())

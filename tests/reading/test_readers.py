@@ -114,6 +114,6 @@ def test_all_processes_end_with_the_one_that_asks(setup: Setup, picture: Source)
 
 
 def test_the_time_for_an_image_is_that_of_its_own_pixels(setup: Setup, slow: Source, picture: Source) -> None:
-    assert setup.seconds_for(ImageHead(slow, PIXELS)) == 5.0
+    assert setup.seconds_for(ImageHead(slow, PIXELS)) == 1.0
     assert pixels_of(ImagePixels(picture, RGBLayout(3, 5), PIXELS)) == 1500
     assert setup.seconds_for(ImagePixels(picture, RGBLayout(3, 5), PIXELS), 50_000_000) == pytest.approx(15.0)

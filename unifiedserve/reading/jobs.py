@@ -50,13 +50,14 @@ class ImagePixels(msgspec.Struct, frozen=True, tag=True):
 class Setup(msgspec.Struct, frozen=True):
     """What all reading processes have: what they may read if they are confined, and their bounds.
 
-    `seconds` of processor time are for an image, its head or what decoding a video takes, and `megapixel_seconds` more
-    for each megapixel that is decoded; `index_seconds` for the index of a video.
+    Of processor time `head_seconds` are for the head of an image, `seconds` for its pixels, with `megapixel_seconds` for
+    each megapixel, or for what decoding a video takes, and `index_seconds` for the index of a video.
     """
 
     confined: bool
     readable: list[str]
     max_bytes: int
+    head_seconds: float = 1.0  # a hundred times what ordinary ones take
     seconds: float = 5.0
     megapixel_seconds: float = 0.2
     index_seconds: float = 60.0
@@ -70,9 +71,13 @@ class Setup(msgspec.Struct, frozen=True):
 
     def seconds_for(self, job: "Job", pixels: int = 0) -> float:
         """Return the processor time that a job may take, which decodes so many pixels."""
-        if isinstance(job, VideoHead):
-            return self.index_seconds
-        return self.seconds + pixels / 1e6 * self.megapixel_seconds
+        match job:
+            case ImageHead():
+                return self.head_seconds
+            case VideoHead():
+                return self.index_seconds
+            case ImagePixels():
+                return self.seconds + pixels / 1e6 * self.megapixel_seconds
 
     def bounds_of(self, job: "Job") -> str:
         """Return, in words, the processor time that a job may take."""

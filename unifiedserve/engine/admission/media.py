@@ -70,10 +70,10 @@ def _inspect(name: str, media: MediaInput, heads: _Heads) -> MediaInfo:
         if media.frames:
             return _frames_info(media, heads)
         return heads.video(media.where) if media.kind == "video" else heads.image(media.where)
-    except flashcodec.LimitError as error:
-        raise RequestError(f"{name}: {error} (see --max-image-megapixels)", param=media.param) from error
     except flashcodec.DecodeError as error:
-        raise RequestError(f"{name}: {error}", param=media.param) from error
+        size = isinstance(error, flashcodec.LimitError) and f"{heads.max_image_pixels} pixels" in error.reason
+        hint = " (see --max-image-megapixels)" if size else ""
+        raise RequestError(f"{name}: {error}{hint}", param=media.param) from error
 
 
 def _frames_info(media: MediaInput, heads: _Heads) -> VideoInfo:
