@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 _PIXELS = 8192  # of a side
-_PICTURES = 60_000
+_PICTURES = 40_000
 _FILE_HEAD = 32  # bytes of an IVF file
 _PICTURE_HEAD = struct.Struct("<IQ")  # its bytes, and when it is shown
 
