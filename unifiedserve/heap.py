@@ -11,7 +11,7 @@ from pathlib import Path
 _LOOK_SECONDS = 5.0
 _AT_REST = 0.02  # of a core
 _WORTH_IT = 0.5  # seconds of work, after which there may be something to give back
-_MUCH = 128 << 20  # bytes more than after the last time, which are not left until it rests
+_MUCH = 48 << 20  # bytes more than after the last time, which are not left until it rests
 _PATIENCE = 6  # looks until then
 
 

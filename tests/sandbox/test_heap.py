@@ -45,6 +45,42 @@ def test_it_goes_back() -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)
 
 
+AT_WORK = """
+import ctypes, os, time
+from unifiedserve import heap
+
+heap._LOOK_SECONDS = 0.1
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+def work(seconds):
+    begin = time.process_time()
+    while time.process_time() - begin < seconds:
+        pass
+
+heap.give_back_at_rest(also_at_work=True)
+blocks = [libc.malloc(60_000) for _ in range(1200)]
+for block in blocks:
+    ctypes.memset(block, 1, 60_000)
+full = resident()
+for block in blocks[:-1]:  # the last one holds the heap's end
+    libc.free(block)
+for _ in range(100):
+    work(0.1)
+    if resident() < full - 60_000_000:
+        break
+else:
+    raise SystemExit("72 MB were kept")
+"""
+
+
+def test_72_mb_go_back_while_a_process_works() -> None:
+    subprocess.run([sys.executable, "-c", AT_WORK], check=True)
+
+
 @pytest.mark.parametrize(
     ("took", "given_back"),
     [
