@@ -42,9 +42,11 @@ async def _beside(target: Target, requests: Sequence[Request], *ordinary: Reques
 
 
 async def _soon(target: Target, request: Request) -> None:
+    """Send an ordinary request, again while the server is busy; it must be answered soon."""
     try:
         async with asyncio.timeout(_BESIDE_SECONDS):
-            await send(target, request)
+            while (await send(target, request)).status == "429":
+                await asyncio.sleep(1)
     except TimeoutError:
         raise ViolationError(f"an ordinary request had no answer for {_BESIDE_SECONDS:.0f} s") from None
 
@@ -67,7 +69,7 @@ def _encoded(picture: Image.Image, file_format: str, **options: Any) -> Medium:
 
 async def _log_probabilities(target: Target, random: Random) -> Seen:
     body = chat(n=64, max_tokens=200, logprobs=True, top_logprobs=20, ignore_eos=True)
-    return await _beside(target, [asks(CHAT, body)] * 8, _text())
+    return await _beside(target, [asks(CHAT, body)] * 8, Request("/v1/models", method="GET", expect=(200,)))
 
 
 def _of_scans(side: int, scans: int) -> Medium:
@@ -148,7 +150,7 @@ async def _held_budget(target: Target, random: Random) -> Seen:
         await asyncio.gather(
             *(wire.send(head(CHAT, f"Content-Length: {size}") + bytes(size - 10_000)) for wire in wires)
         )
-        spaces = Request(CHAT, json.dumps(chat()).encode() + b" " * (5 * _MB), expect=(200,))
+        spaces = Request(CHAT, json.dumps(chat()).encode() + b" " * (5 * _MB), expect=(200, 429))
         for request in (_text(), image(random), spaces):
             await _soon(target, request)
         seen = await asyncio.gather(*(wire.answer(_MOST_SECONDS) for wire in wires))
