@@ -48,7 +48,7 @@ class Machine:
     def waited(self, begin: float) -> float:
         """Return the seconds for which threads waited for a core since then."""
         before = max((look for look in self._waited if look[0] <= begin), default=self._waited[0])
-        return self._waits() - before[1]
+        return max(0.0, self._waits() - before[1])  # what one that has ended waited for is gone
 
     def _waits(self) -> float:
         with contextlib.suppress(OSError):

@@ -55,10 +55,10 @@ def _text() -> Request:
     return asks(CHAT, chat(), 200)
 
 
-def image(random: Random, side: int = 32) -> Request:
+def image(random: Random, **fields: Any) -> Request:
     """Return a question about a small image that no cache knows, which must be answered."""
-    picture = Image.frombytes("RGB", (side, side), random.randbytes(side * side * 3))
-    return asks(CHAT, question(_encoded(picture, "PNG")), 200)
+    picture = Image.frombytes("RGB", (32, 32), random.randbytes(32 * 32 * 3))
+    return asks(CHAT, question(_encoded(picture, "PNG"), **fields), 200)
 
 
 def _encoded(picture: Image.Image, file_format: str, **options: Any) -> Medium:

@@ -67,7 +67,7 @@ def _replaced(name: str, number: signal.Signals) -> Callable[[Target, Random], A
         async with asyncio.timeout(_SECONDS):
             while any(process.is_running() for process in found) or not await _healthy(target):
                 await asyncio.sleep(_LOOK_SECONDS)
-        return await send(target, image(random))
+        return await send(target, image(random, deadline=_SECONDS))
 
     return act
 
