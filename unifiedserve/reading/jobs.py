@@ -50,8 +50,8 @@ class ImagePixels(msgspec.Struct, frozen=True, tag=True):
 class Setup(msgspec.Struct, frozen=True):
     """What all reading processes have: what they may read if they are confined, and their bounds.
 
-    Of processor time `head_seconds` are for the head of an image, `seconds` for its pixels, with `megapixel_seconds` for
-    each megapixel, or for what decoding a video takes, and `index_seconds` for the index of a video.
+    Of processor time `head_seconds` are for the head of an image, `seconds` and `megapixel_seconds` for each megapixel
+    for its pixels, `index_seconds` for the index of a video, `seconds` for what decoding some of its frames takes.
     """
 
     confined: bool
@@ -76,6 +76,8 @@ class Setup(msgspec.Struct, frozen=True):
                 return self.head_seconds
             case VideoHead():
                 return self.index_seconds
+            case VideoWork():
+                return self.seconds
             case ImagePixels():
                 return self.seconds + pixels / 1e6 * self.megapixel_seconds
 

@@ -65,9 +65,7 @@ class Intake:
         active.sources = self._sources(active.planned)
         return active
 
-    def plan(
-        self, request: GenerateRequest, outlook: Outlook, cancellation: Cancellation | None = None
-    ) -> RequestPlan:
+    def plan(self, request: GenerateRequest, outlook: Outlook, cancellation: Cancellation | None = None) -> RequestPlan:
         """Return what would be done for a request; nothing of it is held. Raises RequestError as `take`."""
         spool = Spool(self._arena_name, next(self._numbers))
         try:
