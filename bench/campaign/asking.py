@@ -14,6 +14,8 @@ from bench.campaign.verdict import judge
 CHAT = "/v1/chat/completions"
 TEXTS = "/v1/completions"
 RESPONSES = "/v1/responses"
+MESSAGES = "/v1/messages"
+COUNT_TOKENS = "/v1/messages/count_tokens"
 EMBEDDINGS = "/v1/embeddings"
 TOKENIZE = "/tokenize"
 DETOKENIZE = "/detokenize"

@@ -1,4 +1,4 @@
-"""Whether an answer is a proper one: what was asked for, or OpenAI's error object with a right status."""
+"""Whether an answer is a proper one: what was asked for, or an API's error object with a right status."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -10,6 +10,7 @@ FINE = {200, 400, 401, 403, 404, 405, 408, 413, 415, 429, 431}
 BUSY = {503, 504}  # proper where the error says so, and counted
 LONGEST_ERROR = 8192  # bytes
 _ERROR_FIELDS = {"message", "type", "param", "code"}
+_ANTHROPIC_ERROR_FIELDS = {"message", "type"}
 
 
 def judge(status: int, headers: Mapping[str, str], body: bytes, expect: Collection[int] = ()) -> Seen:
@@ -36,10 +37,17 @@ def _check_error(label: str, body: bytes) -> None:
     if len(body) > LONGEST_ERROR:
         raise ViolationError(f"an error of {len(body)} bytes: {body[:200]!r}")
     value = _parsed(body)
-    if not isinstance(value, dict) or set(value) != {"error"} or set(value["error"]) != _ERROR_FIELDS:
+    if not isinstance(value, dict) or not _is_error(value):
         raise ViolationError(f"an error of another shape: {body[:200]!r}")
     if not value["error"]["message"] or "Traceback" in value["error"]["message"]:
         raise ViolationError(f"an error that says nothing, or too much: {body[:200]!r}")
+
+
+def _is_error(value: Mapping[str, Any]) -> bool:
+    """Tell whether it is OpenAI's error object, or Anthropic's."""
+    if value.get("type") == "error":
+        return set(value) == {"type", "error"} and set(value["error"]) == _ANTHROPIC_ERROR_FIELDS
+    return set(value) == {"error"} and set(value["error"]) == _ERROR_FIELDS
 
 
 def _check_events(body: bytes) -> str:
@@ -51,7 +59,7 @@ def _check_events(body: bytes) -> str:
         if error := event.get("error"):
             if "Internal error" in error["message"]:
                 raise ViolationError(f"a stream ended with: {error}")
-            return str(error["code"] or error["type"])
+            return str(error.get("code") or error["type"])
     return ""
 
 

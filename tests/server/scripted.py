@@ -68,6 +68,7 @@ class RoleTemplate:
         *,
         add_generation_prompt: bool,
         tools: Any = None,
+        **options: Any,
     ) -> list[int]:
         text = "".join(f"{m['role']}:{_text(m['content'])}\n" for m in messages)
         return self.text.encode(expand(text + ("assistant:" if add_generation_prompt else "")), limit)

@@ -19,6 +19,7 @@ from unifiedserve.server.access.keys import Keys
 from unifiedserve.server.access.limits import Limits
 from unifiedserve.server.access.log import RequestLog
 from unifiedserve.server.access.targets import Targets
+from unifiedserve.server.anthropic import route as anthropic
 from unifiedserve.server.chat import route as chat
 from unifiedserve.server.completions import route as completions
 from unifiedserve.server.embeddings import route as embeddings
@@ -42,6 +43,7 @@ OF_AN_ENGINE = [
     chat.ENDPOINT,
     plan.ENDPOINT,
     responses.ENDPOINT,
+    *anthropic.ENDPOINTS,
     completions.ENDPOINT,
     embeddings.ENDPOINT,
     *tokens.ENDPOINTS,

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from unifiedserve.server.error_bodies import ErrorBody
 from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.media.file_store import FileStore
 from unifiedserve.server.protocol import ServingEngine
@@ -43,6 +44,7 @@ class Endpoint(NamedTuple):
     event: type[msgspec.Struct] | None = None
     query: str | None = None  # the name of its parameter
     media_type: str = JSON
+    error: type[msgspec.Struct] = ErrorBody
 
 
 _Handler = Callable[[Request], Awaitable[Response]]

@@ -1,4 +1,4 @@
-"""Every failure as OpenAI's error object: {"error": {"message", "type", "param", "code"}}."""
+"""Every failure as a response: its status, its headers and the error object of the API that was asked."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -12,6 +12,7 @@ from starlette.types import ExceptionHandler
 
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.disconnect import ClientGoneError
+from unifiedserve.server.error_bodies import error_body_at
 
 _LONGEST_PLACE = 256  # characters of a method and path that errors repeat
 CLIENT_CLOSED_REQUEST = 499  # nobody reads it; proxies log it
@@ -31,27 +32,6 @@ _STATUSES = {
     ErrorKind.LATE: HTTPStatus.GATEWAY_TIMEOUT,
     ErrorKind.INTERNAL: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-_TYPES = {
-    ErrorKind.NO_KEY: "authentication_error",
-    ErrorKind.FORBIDDEN: "permission_error",
-    ErrorKind.BUSY: "rate_limit_error",
-    ErrorKind.NO_ROOM: "server_error",
-    ErrorKind.NO_STORAGE: "server_error",
-    ErrorKind.UNAVAILABLE: "server_error",
-    ErrorKind.LATE: "server_error",
-    ErrorKind.INTERNAL: "server_error",
-}
-
-
-class ErrorDetail(msgspec.Struct):
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorBody(msgspec.Struct):
-    error: ErrorDetail
 
 
 def refuse_unless(consistent: bool, param: str, message: str) -> None:
@@ -65,32 +45,26 @@ def status_of(error: RequestError) -> int:
     return _STATUSES[error.kind]
 
 
-def error_body(error: RequestError) -> ErrorBody:
-    """Return OpenAI's error object for an error."""
-    type = _TYPES.get(error.kind, "invalid_request_error")
-    return ErrorBody(ErrorDetail(error.message, type, error.param, error.code))
-
-
 def internal_error() -> RequestError:
     """Return what a client is told of a fault of ours; the log has the rest."""
     return RequestError("Internal error; the server's log has the details.", ErrorKind.INTERNAL)
 
 
-def error_response(error: RequestError) -> Response:
-    """Return the response that a request ends with."""
+def error_response(error: RequestError, path: str) -> Response:
+    """Return the response that a request to this path ends with."""
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
     if error.kind is ErrorKind.NO_KEY:
         headers["WWW-Authenticate"] = "Bearer"
-    return _response(error, status_of(error), headers)
+    return _response(error, path, status_of(error), headers)
 
 
-def _response(error: RequestError, status: int, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(error_body(error)), status, headers, "application/json")
+def _response(error: RequestError, path: str, status: int, headers: Mapping[str, str] | None) -> Response:
+    return Response(msgspec.json.encode(error_body_at(path, error, status)), status, headers, "application/json")
 
 
 async def _on_request_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestError)
-    return error_response(error)
+    return error_response(error, request.scope["path"])
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -101,7 +75,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         405: f"{where} is not possible: wrong method.",
     }.get(error.status_code, str(error.detail))
     code = "not_found" if error.status_code == 404 else None
-    return _response(RequestError(message, code=code), error.status_code, error.headers)
+    return _response(RequestError(message, code=code), request.scope["path"], error.status_code, error.headers)
 
 
 async def _on_disconnect(request: Request, error: Exception) -> Response:
@@ -109,7 +83,7 @@ async def _on_disconnect(request: Request, error: Exception) -> Response:
 
 
 async def _on_exception(request: Request, error: Exception) -> Response:
-    return error_response(internal_error())
+    return error_response(internal_error(), request.scope["path"])
 
 
 ERROR_HANDLERS: Mapping[Any, ExceptionHandler] = {

@@ -11,7 +11,6 @@ from starlette.routing import Route
 
 from unifiedserve import __version__
 from unifiedserve.server.endpoint import EVENTS, JSON, Endpoint, get_route, json_response
-from unifiedserve.server.errors import ErrorBody
 
 _SCHEMA = "#/components/schemas/{name}"
 _PAGE = """<!DOCTYPE html>
@@ -49,7 +48,12 @@ def openapi(title: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(_shown(endpoint.path), {})[endpoint.method.lower()] = _operation(endpoint)
-    structs = {ErrorBody, *(struct for each in endpoints for struct in (each.body, each.answer, each.event) if struct)}
+    structs = {
+        struct
+        for each in endpoints
+        for struct in (each.body, each.answer, each.event, each.error)
+        if struct is not None
+    }
     _, schemas = msgspec.json.schema_components(structs, ref_template=_SCHEMA)
     return {
         "openapi": "3.1.0",
@@ -62,8 +66,8 @@ def openapi(title: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     content = {endpoint.media_type: _content(endpoint.answer)}
     if endpoint.event is not None:
-        content[EVENTS] = {"itemSchema": _event_schema(endpoint.event)}
-    failure = {JSON: _content(ErrorBody)}
+        content[EVENTS] = {"itemSchema": _event_schema(endpoint.event, endpoint.error)}
+    failure = {JSON: _content(endpoint.error)}
     place = re.sub(r"\W", "_", _shown(endpoint.path))
     operation: dict[str, Any] = {
         "summary": endpoint.summary,
@@ -96,9 +100,9 @@ def _content(struct: type[msgspec.Struct] | None) -> dict[str, Any]:
     return {"schema": _reference(struct)} if struct else {}
 
 
-def _event_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
+def _event_schema(struct: type[msgspec.Struct], error: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the schema of one server-sent event: a struct, the error that ended the stream, or the closing word."""
-    members = [_reference(struct), _reference(ErrorBody)]
+    members = [_reference(struct), _reference(error)]
     body = {"type": "string", "contentMediaType": JSON, "contentSchema": {"anyOf": members}}
     return {"type": "object", "required": ["data"], "properties": {"data": {"anyOf": [{"const": "[DONE]"}, body]}}}
 

@@ -6,7 +6,20 @@ from functools import cache
 from random import Random
 from typing import Any, NamedTuple
 
-from bench.campaign.asking import CHAT, DETOKENIZE, EMBEDDINGS, RESPONSES, TEXTS, TOKENIZE, Request, asks, chat, kind
+from bench.campaign.asking import (
+    CHAT,
+    COUNT_TOKENS,
+    DETOKENIZE,
+    EMBEDDINGS,
+    MESSAGES,
+    RESPONSES,
+    TEXTS,
+    TOKENIZE,
+    Request,
+    asks,
+    chat,
+    kind,
+)
 from unifiedserve.server.app import OF_AN_ENGINE
 from unifiedserve.server.files import route as files
 from unifiedserve.server.openapi import openapi
@@ -15,6 +28,8 @@ _GOOD: dict[str, dict[str, Any]] = {
     CHAT: chat(),
     TEXTS: {"prompt": "It is", "max_tokens": 4, "deadline": 20},
     RESPONSES: {"input": "What is this?", "max_output_tokens": 16, "deadline": 20},
+    MESSAGES: {"messages": [{"role": "user", "content": "What is this?"}], "max_tokens": 4, "deadline": 20},
+    COUNT_TOKENS: {"messages": [{"role": "user", "content": "What is this?"}]},
     EMBEDDINGS: {"input": "a", "deadline": 20},
     TOKENIZE: {"prompt": "a"},
     DETOKENIZE: {"tokens": [1, 2]},

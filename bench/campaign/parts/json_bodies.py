@@ -3,9 +3,20 @@
 import json
 from random import Random
 
-from bench.campaign.asking import CHAT, DETOKENIZE, EMBEDDINGS, RESPONSES, TEXTS, TOKENIZE, Request, chat, kind
+from bench.campaign.asking import (
+    CHAT,
+    DETOKENIZE,
+    EMBEDDINGS,
+    MESSAGES,
+    RESPONSES,
+    TEXTS,
+    TOKENIZE,
+    Request,
+    chat,
+    kind,
+)
 
-PATHS = (CHAT, TEXTS, RESPONSES, EMBEDDINGS, TOKENIZE, DETOKENIZE)
+PATHS = (CHAT, TEXTS, RESPONSES, MESSAGES, EMBEDDINGS, TOKENIZE, DETOKENIZE)
 MIB = 1 << 20
 _GOOD = json.dumps(chat()).encode()
 _NUMBERS = (b"1e999", b"-1e999", b"NaN", b"-Infinity", b"0x10", b"01", b"1.", b".5", b"+1", b"1" * 5000, b"1e-999999")

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from bench.campaign.asking import CHAT, EMBEDDINGS, RESPONSES, TEXTS, TOKENIZE, Request, asks, chat, kind
+from bench.campaign.asking import CHAT, EMBEDDINGS, MESSAGES, RESPONSES, TEXTS, TOKENIZE, Request, asks, chat, kind
 
 _FOX = "the quick brown fox "
 
@@ -17,6 +17,7 @@ def _huge_prompt(random: Random) -> Request:
         CHAT: chat(text),
         TEXTS: {"prompt": text, "max_tokens": 4, "deadline": 20},
         RESPONSES: {"input": text, "deadline": 20},
+        MESSAGES: chat(text),
         TOKENIZE: {"prompt": text},
         EMBEDDINGS: {"input": text},
     }

@@ -47,7 +47,7 @@ class Gate:
             with self._limits.entered(caller.name):
                 await self._app(scope, receive, send)
         except RequestError as error:
-            await error_response(error)(scope, receive, send)
+            await error_response(error, scope["path"])(scope, receive, send)
 
     def _caller(self, scope: Scope, headers: Headers) -> Caller:
         if not self._keys:
@@ -55,7 +55,7 @@ class Gate:
         name = self._name(address_of(scope).name, shown_digest(headers))
         if name is None:
             raise RequestError(
-                "This server needs one of its keys: Authorization: Bearer KEY.",
+                "This server needs one of its keys: Authorization: Bearer KEY, or X-Api-Key: KEY.",
                 ErrorKind.NO_KEY,
                 code="invalid_api_key",
             )

@@ -15,6 +15,7 @@ from unifiedserve.errors import ConfigError
 COOKIE = "unifiedserve-key"  # for the page: browsers send no headers of its own with events and pictures
 _SHORTEST = 16  # characters
 _BEARER = "bearer "
+_KEY_HEADER = "x-api-key"  # Anthropic's clients send it
 
 
 class Keys:
@@ -59,6 +60,8 @@ def _shown(headers: Headers) -> str:
     authorization = headers.get("authorization", "")
     if authorization.lower().startswith(_BEARER):
         return authorization[len(_BEARER) :].strip()
+    if key := headers.get(_KEY_HEADER, "").strip():
+        return key
     try:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:

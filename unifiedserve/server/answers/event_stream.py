@@ -20,6 +20,11 @@ def event(data: msgspec.Struct | dict[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(data) + b"\n\n"
 
 
+def named_event(data: dict[str, Any]) -> bytes:
+    """Return an event whose name is the `type` in its data."""
+    return f"event: {data['type']}\n".encode() + event(data)
+
+
 async def ending(events: AsyncIterator[bytes], failure: Callable[[RequestError], bytes]) -> AsyncIterator[bytes]:
     """Yield the events, and an error as the last of them: the response's status is out by now."""
     try:

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta
 from unifiedserve.server.answers.tally import Usage
 
@@ -30,3 +31,13 @@ class GrowingReply(WholeReply, Protocol):
 
     def chunk(self, *choices: Any, usage: Usage | None = None) -> msgspec.Struct: ...
     def usage(self) -> Usage: ...
+
+
+class NamedReply(WholeReply, Protocol):
+    """The same, also in events that tell their types."""
+
+    def begin(self) -> Sequence[dict[str, Any]]:
+        """Return the events that a stream begins with."""
+
+    def failure(self, error: RequestError) -> dict[str, Any]:
+        """Return the last event of a stream that cannot go on."""

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from unifiedserve.messages.api import Delta
 from unifiedserve.server.answers.deltas import HeldDeltas
-from unifiedserve.server.answers.event_stream import EventStream, ending, event
-from unifiedserve.server.answers.reply import GrowingReply, WholeReply
+from unifiedserve.server.answers.event_stream import EventStream, ending, event, named_event
+from unifiedserve.server.answers.reply import GrowingReply, NamedReply, WholeReply
 from unifiedserve.server.answers.tally import Usage
 from unifiedserve.server.disconnect import unless_disconnected
-from unifiedserve.server.errors import error_body
+from unifiedserve.server.error_bodies import error_body
 from unifiedserve.server.requests.generation import GenerationOptions, StreamOptions
 
 _DONE = b"data: [DONE]\n\n"
@@ -28,6 +28,15 @@ async def respond(
         return await respond_whole(request, id, deltas, reply)
     options = asked.stream_options or StreamOptions()
     return await respond_in_events(request, id, deltas, lambda held: _chunk_events(held, reply, options))
+
+
+async def respond_named(
+    request: Request, id: str, deltas: AsyncGenerator[Delta, None], reply: NamedReply, *, stream: bool
+) -> Response:
+    """Return the reply whole, or as a stream of events that tell their types."""
+    if not stream:
+        return await respond_whole(request, id, deltas, reply)
+    return await respond_in_events(request, id, deltas, lambda held: _named_events(held, reply))
 
 
 async def respond_whole(request: Request, id: str, deltas: AsyncGenerator[Delta, None], reply: WholeReply) -> Response:
@@ -77,6 +86,18 @@ async def _chunks(held: HeldDeltas, reply: GrowingReply, options: StreamOptions)
     if options.include_usage:
         yield event(reply.chunk(usage=reply.usage()))
     yield _DONE
+
+
+def _named_events(held: HeldDeltas, reply: NamedReply) -> AsyncIterator[bytes]:
+    return ending(_growing(held, reply), lambda error: named_event(reply.failure(error)))
+
+
+async def _growing(held: HeldDeltas, reply: NamedReply) -> AsyncIterator[bytes]:
+    for each in reply.begin():
+        yield named_event(each)
+    async for delta in held:
+        for each in reply.take(delta):
+            yield named_event(each)
 
 
 async def _taken(reply: WholeReply, delta: Delta) -> Sequence[Any]:

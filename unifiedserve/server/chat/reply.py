@@ -32,6 +32,7 @@ class Reply:
         self._prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
         self._tally = Tally(reading.answers)
         self._answers = [Answer(reading) for _ in range(reading.answers)]
+        self.thought_tokens = 0  # in deltas that have some of the reasoning's text
         self._readers = [TokenReader(tokens) for _ in range(reading.answers)]
 
     def opening(self) -> list[ChunkChoice]:
@@ -49,6 +50,8 @@ class Reply:
         )
         token_ids = delta.token_ids if self._with_token_ids else None
         choices = [ChunkChoice(delta.index, part) for part in answer.read(delta)]
+        if any(choice.delta.reasoning_content for choice in choices):
+            self.thought_tokens += len(delta.token_ids)
         if not choices and delta.token_ids and (answer.plain or logprobs or token_ids):
             choices.append(ChunkChoice(delta.index, ChunkDelta(content="")))
         if choices:

@@ -10,6 +10,11 @@ from unifiedserve.messages.sampling_params import INT_LIMIT
 
 PositiveInt = Annotated[int, Meta(ge=1, le=INT_LIMIT)]
 TokenId = Annotated[int, Meta(ge=0, le=INT_LIMIT)]
+Priority = Annotated[int, Meta(ge=-(2**31), le=INT_LIMIT, description="The lowest goes first")]
+FirstTokenTarget = Annotated[
+    float, Meta(gt=0, le=1e9, description="Milliseconds to the first token: who must goes first")
+]
+Deadline = Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")]
 
 
 class _Anything(frozenset[Any]):
@@ -68,6 +73,8 @@ class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class ModelRequest(Strict):
     """A request to the model that is served, by its name if given."""
 
+    takes_turn: ClassVar[bool] = False  # among others, in the engine
+
     model: str | None = None
 
 
@@ -76,11 +83,11 @@ class QueuedRequest(ModelRequest):
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = _UNSUPPORTED
 
-    priority: Annotated[int, Meta(ge=-(2**31), le=INT_LIMIT, description="The lowest goes first")] | None = None
-    slo_ttft: (
-        Annotated[float, Meta(gt=0, le=1e9, description="Milliseconds to the first token: who must goes first")] | None
-    ) = None
-    deadline: Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")] | None = None
+    takes_turn: ClassVar[bool] = True
+
+    priority: Priority | None = None
+    slo_ttft: FirstTokenTarget | None = None
+    deadline: Deadline | None = None
 
     user: str | None = None
     metadata: dict[str, str] | None = None

@@ -55,7 +55,7 @@ _RESERVED_TEMPLATE_KWARGS = {
 }
 _MOST_MEDIA = 1000  # of a request
 _TOO_MANY = f"A request has at most {_MOST_MEDIA} images and videos: send further ones in another request."
-_LONG = 1000  # parts of messages and names in arguments that take long
+_LONG = 1000  # messages, their parts, calls and names in arguments that take long
 _MOST_ARGUMENTS = 20_000  # names in the arguments of all calls of a request
 _TEMPLATE_DEPTH = 32  # what walks these values recurses, and has a stack of its own already
 
@@ -192,7 +192,7 @@ def _takes_long(messages: list[Message]) -> bool:
         f"The arguments of tool calls have {names} colons together; at most {_MOST_ARGUMENTS} are allowed.",
     )
     parts = sum(len(message.content) for message in messages if isinstance(message.content, list))
-    return names + parts > _LONG
+    return names + len(calls) + parts + len(messages) > _LONG
 
 
 def _split_media(messages: list[Message], image_fps: float | None) -> tuple[list[dict[str, Any]], list[MediaReference]]:

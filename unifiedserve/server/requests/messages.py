@@ -61,6 +61,12 @@ class QwenVideoPart(Strict, tag_field="type", tag="video"):
 Part = TextPart | RefusalPart | ImagePart | VideoPart | QwenVideoPart
 
 
+def text_or_parts(parts: list[Part]) -> str | list[Part]:
+    """Return one text if there are no media among the parts."""
+    texts = [part.text for part in parts if isinstance(part, TextPart | RefusalPart)]
+    return "".join(texts) if len(texts) == len(parts) else parts
+
+
 class EarlierFunction(Strict):
     """`arguments` is JSON text, or as much of it as an answer that was cut off had; the rest is of clients."""
 

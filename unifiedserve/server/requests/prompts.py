@@ -20,6 +20,7 @@ R = TypeVar("R")
 
 _MOST = 256
 _LONG = 1 << 16  # characters of a text that takes long
+_MANY = 1000  # parts of a body that take long
 _LONG_TEXTS = ThreadPoolExecutor(1, "long-texts")
 
 
@@ -53,6 +54,11 @@ async def beside(characters: int, work: Callable[[], R]) -> R:
     """
     executor = _LONG_TEXTS if characters > _LONG else None
     return await asyncio.get_running_loop().run_in_executor(executor, work)
+
+
+async def unless_few(parts: int, work: Callable[[], R]) -> R:
+    """Return what `work` on so many parts returns, done beside the event loop unless they are few."""
+    return await asyncio.to_thread(work) if parts > _MANY else work()
 
 
 def within(limit: int, param: str, encode: Callable[[], R]) -> Callable[[], R]:

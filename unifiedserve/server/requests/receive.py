@@ -15,7 +15,7 @@ from unifiedserve.config import MIB
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.endpoint import Services
-from unifiedserve.server.requests.base import ModelRequest, QueuedRequest
+from unifiedserve.server.requests.base import ModelRequest
 from unifiedserve.server.requests.body import HeldBody
 from unifiedserve.server.requests.parse import parse, shortened
 
@@ -38,7 +38,7 @@ async def received(
     the engine has no room for a request that takes its turn.
     """
     _check_label(request)
-    if issubclass(struct, QueuedRequest):
+    if struct.takes_turn:
         services.engine.check_room()
     limit = services.bodies.max_bytes if most_bytes is None else min(most_bytes, services.bodies.max_bytes)
     body = await services.bodies.read(request, limit)

@@ -16,6 +16,7 @@ from unifiedserve.server.requests.messages import (
     TextPart,
     VideoPart,
     VideoURL,
+    text_or_parts,
 )
 from unifiedserve.server.requests.parse import convert
 from unifiedserve.server.responses.request import (
@@ -78,12 +79,9 @@ def chat_request(asked: ResponsesRequest) -> ChatRequest:
     )
 
 
-def response_param(param: str | None) -> str | None:
-    """Return the field of a request to /v1/responses that a chat request's became of."""
-    for chat, response in _PARAMS.items():
-        if param is not None and param.startswith(chat):
-            return response
-    return param
+def response_param(param: str) -> str:
+    """Return the name in requests to /v1/responses of a chat request's field."""
+    return next((response for chat, response in _PARAMS.items() if param.startswith(chat)), param)
 
 
 def _item(number: int, raw: dict[str, Any]) -> InputItem:
@@ -107,7 +105,8 @@ def _add(messages: list[Message], item: InputItem) -> None:
             call = EarlierCall(id=item.call_id, function=EarlierFunction(name=item.name, arguments=item.arguments))
             if last is None:
                 messages.append(last := Message(role="assistant"))
-            last.tool_calls = [*(last.tool_calls or ()), call]
+            last.tool_calls = last.tool_calls or []
+            last.tool_calls.append(call)
         case FunctionOutputItem():
             messages.append(Message(role="tool", content=_output(item.output), tool_call_id=item.call_id))
 
@@ -116,9 +115,7 @@ def _output(output: str | list[Content]) -> str | list[Part]:
     """Return what a tool gave: one text, or parts if there are media among it."""
     if isinstance(output, str):
         return output
-    parts = [_part(part) for part in output]
-    texts = [part.text for part in parts if isinstance(part, TextPart)]
-    return "".join(texts) if len(texts) == len(parts) else parts
+    return text_or_parts([_part(part) for part in output])
 
 
 def _part(content: Content) -> Part:

@@ -42,7 +42,6 @@ class ResponsesReply:
     def __init__(self, asked: ResponsesRequest, id: str, model: str, chat: Reply) -> None:
         self._chat = chat
         self._events = 0
-        self._thought_tokens = 0
         self._item: OutputItem | None = None
         self.response = ResponseObject(
             id=id,
@@ -67,8 +66,6 @@ class ResponsesReply:
         events: list[Event] = []
         for choice in self._chat.take(delta):
             events += self._grow(choice.delta)
-            if choice.delta.reasoning_content:
-                self._thought_tokens += len(delta.token_ids)
             if choice.finish_reason:
                 events += self._end(choice.finish_reason)
         return events
@@ -148,7 +145,7 @@ class ResponsesReply:
             usage.prompt_tokens,
             CachedTokens(usage.prompt_tokens_details.cached_tokens),
             usage.completion_tokens,
-            ReasoningTokens(self._thought_tokens),
+            ReasoningTokens(self._chat.thought_tokens),
             usage.total_tokens,
             _of_items(usage.media),
         )

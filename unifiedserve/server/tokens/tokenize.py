@@ -1,7 +1,7 @@
 """Texts and messages to token ids, and back."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from unifiedserve.server.requests.messages import Message, RefusalPart, TextPart
 from unifiedserve.server.requests.prompts import beside, within
 from unifiedserve.server.tokens.request import DetokenizeRequest, TokenizeRequest
 
-_CONTEXTS = 4  # times the context: clients count tokens to know what they must leave out
+CONTEXTS = 4  # times the context: clients count tokens to know what they must leave out
 
 
 class TokenizeReply(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -37,7 +37,7 @@ async def tokenize(asked: TokenizeRequest, engine: ServingEngine) -> TokenizeRep
     """
     if (asked.prompt is None) == (asked.messages is None):
         raise RequestError("Exactly one of `prompt` and `messages` is needed.", param="prompt")
-    limit = engine.max_model_len * _CONTEXTS
+    limit = engine.max_model_len * CONTEXTS
     param = "messages" if asked.prompt is None else "prompt"
     encode = within(limit, param, partial(_encode, asked, engine.processor, limit))
     tokens, written = await beside(sum(map(len, _texts(asked))), encode)
@@ -69,8 +69,18 @@ def _ids(asked: TokenizeRequest, processor: Any, limit: int) -> list[int]:
         ids: list[int] = processor.chat.text.encode(asked.prompt, limit, special=asked.add_special_tokens is not False)
         return ids
     turns = [_text_turn(number, message) for number, message in enumerate(asked.messages or ())]
+    return encode_turns(processor, turns, limit, turn_kwargs(asked))
+
+
+def encode_turns(
+    processor: Any, turns: list[dict[str, Any]], limit: int, template_kwargs: Mapping[str, Any]
+) -> list[int]:
+    """Return the token ids of messages without media.
+
+    Raises RequestError 400 if the template refuses them, and TooLongError for far more than `limit` tokens.
+    """
     try:
-        ids = processor.chat.encode(turns, str, limit, **turn_kwargs(asked))
+        ids: list[int] = processor.chat.encode(turns, str, limit, **template_kwargs)
     except TooLongError:
         raise
     except PromptError as error:
@@ -80,23 +90,31 @@ def _ids(asked: TokenizeRequest, processor: Any, limit: int) -> list[int]:
 
 def _texts(asked: TokenizeRequest) -> Iterator[str]:
     yield asked.prompt or ""
-    for message in asked.messages or ():
+    yield from message_texts(asked.messages or ())
+
+
+def message_texts(messages: Iterable[Message]) -> Iterator[str]:
+    """Yield what messages say in words."""
+    for message in messages:
         if isinstance(message.content, list):
             yield from (part.text for part in message.content if isinstance(part, TextPart | RefusalPart))
         else:
             yield message.content or ""
 
 
-def _text_turn(number: int, message: Message) -> dict[str, Any]:
-    turn = template_turn(number, message)
-    if not isinstance(message.content, list):
-        return turn
-    parts = []
-    for position, part in enumerate(message.content):
+def check_texts(number: int, message: Message) -> None:
+    """Raise RequestError 400 for a message, of this number in its request, that has media."""
+    for position, part in enumerate(message.content if isinstance(message.content, list) else ()):
         if not isinstance(part, TextPart | RefusalPart):
             raise RequestError(
                 "Only text can be tokenized: an image's or video's tokens depend on the whole request.",
                 param=f"messages[{number}].content[{position}]",
             )
-        parts.append({"type": "text", "text": part.text})
-    return {**turn, "content": parts}
+
+
+def _text_turn(number: int, message: Message) -> dict[str, Any]:
+    check_texts(number, message)
+    turn = template_turn(number, message)
+    if isinstance(message.content, list):
+        turn["content"] = [{"type": "text", "text": text} for text in message_texts([message])]
+    return turn

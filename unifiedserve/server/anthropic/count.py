@@ -1,0 +1,25 @@
+"""How many tokens the model reads of a conversation, without an answer to it."""
+
+from functools import partial
+
+from unifiedserve.server.chat.conversion import generate_request
+from unifiedserve.server.chat.request import ChatRequest
+from unifiedserve.server.chat.tools import tool_use
+from unifiedserve.server.media.fetcher import MediaFetcher
+from unifiedserve.server.protocol import ServingEngine
+from unifiedserve.server.requests.prompts import beside, within
+from unifiedserve.server.tokens.tokenize import CONTEXTS, check_texts, encode_turns, message_texts
+
+
+async def count_tokens(chat: ChatRequest, engine: ServingEngine, fetcher: MediaFetcher) -> int:
+    """Return how many tokens a conversation of texts is.
+
+    Raises RequestError 400 for media, and for what a chat would be refused for.
+    """
+    for number, message in enumerate(chat.messages):
+        check_texts(number, message)
+    characters = sum(map(len, message_texts(chat.messages)))
+    work = await generate_request(chat, "", fetcher, tool_use(chat, engine))
+    limit = engine.max_model_len * CONTEXTS
+    encode = partial(encode_turns, engine.processor, work.messages, limit, work.template)
+    return len(await beside(characters, within(limit, "messages", encode)))
