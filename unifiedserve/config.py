@@ -343,6 +343,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     body_timeout: Annotated[
         float, Meta(gt=0, description="Seconds for a request's body, or an upload, to come; stalled ones end sooner")
     ] = 300.0
+    response_store_mib: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Memory for stored responses (POST /v1/responses), which clients may get again or go on from; "
+            "the least recently used make room. 0: none are stored",
+        ),
+    ] = 32
+    response_store_seconds: Annotated[
+        float, Meta(gt=0, description="Seconds for which a response is stored after its last use")
+    ] = 86400.0
     max_image_megapixels: Annotated[int, Meta(ge=1, description="Largest image, before resizing")] = 128
     image_background: Annotated[
         ImageBackground,

@@ -71,3 +71,20 @@ def test_calls_are_those_of_chats(daemon: Daemon) -> None:
     last = post(daemon, "/v1/messages", messages=turns, tools=tools, max_tokens=8).json()
     assert last["stop_reason"] in ("end_turn", "max_tokens")
     daemon.wait_idle()
+
+
+@pytest.mark.daemon("the answers of a real model, by two APIs")
+def test_a_chain_of_responses_is_the_whole_conversation(daemon: Daemon) -> None:
+    image = {"type": "input_image", "image_url": image_part(make_image(4, 60, 90))["image_url"]["url"]}
+    items: list[Any] = []
+    previous = None
+    for content in [[image, {"type": "input_text", "text": "What is this?"}], "And its colour?", "And its size?"]:
+        options: dict[str, Any] = {"model": daemon.engine.model_name, "temperature": 0, "max_output_tokens": 12}
+        own = [{"role": "user", "content": content}]
+        chained = daemon.client.responses.create(input=own, previous_response_id=previous, **options)
+        whole = daemon.client.responses.create(input=[*items, *own], store=False, **options)
+        assert chained.output_text == whole.output_text
+        assert chained.usage.input_tokens == whole.usage.input_tokens
+        items = [*items, *own, *chained.output]
+        previous = chained.id
+    daemon.wait_idle()

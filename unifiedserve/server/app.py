@@ -35,6 +35,7 @@ from unifiedserve.server.plan import route as plan
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.body import Bodies
 from unifiedserve.server.responses import route as responses
+from unifiedserve.server.responses.store import ResponseStore
 from unifiedserve.server.status import route as status
 from unifiedserve.server.tokens import route as tokens
 
@@ -42,7 +43,7 @@ COMPARED_PATH = "/monolithic"
 OF_AN_ENGINE = [
     chat.ENDPOINT,
     plan.ENDPOINT,
-    responses.ENDPOINT,
+    *responses.ENDPOINTS,
     *anthropic.ENDPOINTS,
     completions.ENDPOINT,
     embeddings.ENDPOINT,
@@ -57,15 +58,17 @@ def create_app(engine: ServingEngine, compared: ServingEngine | None = None, key
 
     Who shows none of the `keys` is refused; None: those that the configuration names. Raises ConfigError for bad ones.
     """
-    store = FileStore(engine.config)
-    bodies = Bodies(engine.config.max_body_mib * MIB, engine.config.body_timeout)
-    services = Services(engine, store, MediaFetcher(engine.config, store), bodies, int(time.time()))
+    config = engine.config
+    uploaded = FileStore(config)
+    bodies = Bodies(config.max_body_mib * MIB, config.body_timeout)
+    fetcher = MediaFetcher(config, uploaded)
+    services = Services(engine, uploaded, fetcher, bodies, ResponseStore(config), int(time.time()))
     routes = _routes("UnifiedServe", [*OF_AN_ENGINE, *files.ENDPOINTS], services)
     if compared is not None:
         other = _routes("UnifiedServe, monolithic", OF_AN_ENGINE, services._replace(engine=compared))
         routes.append(Mount(COMPARED_PATH, _starlette(other)))
     routes += page_routes(engine, COMPARED_PATH if compared is not None else "")
-    guard = _guard(engine.config, Keys(engine.config.api_key_file) if keys is None else keys)
+    guard = _guard(config, Keys(config.api_key_file) if keys is None else keys)
     return _starlette(routes, _lifespan(services, compared), guard)
 
 

@@ -14,6 +14,7 @@ from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.media.file_store import FileStore
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.body import Bodies
+from unifiedserve.server.responses.store import ResponseStore
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -26,6 +27,7 @@ class Services(NamedTuple):
     files: FileStore
     fetcher: MediaFetcher
     bodies: Bodies
+    responses: ResponseStore
     started: int
 
 

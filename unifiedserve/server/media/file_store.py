@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import secrets
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -15,6 +14,7 @@ from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.server.access.caller import NOBODY, Caller
 from unifiedserve.server.media.budget import unbounded
+from unifiedserve.server.shelf import Bounds, Shelf
 
 FILE_ID = "file-"
 _KEPT = 4  # times the largest medium: what all files may take together
@@ -36,7 +36,6 @@ class _Kept(NamedTuple):
     facts: FileFacts
     file: BinaryIO
     lock: threading.Lock
-    caller: Caller
 
 
 class FileStore:
@@ -44,7 +43,7 @@ class FileStore:
 
     def __init__(self, config: EngineConfig) -> None:
         self.max_bytes = config.max_media_mib * MIB
-        self._files: dict[str, _Kept] = {}  # in the order of their last use
+        self._files = Shelf("file", "upload it again", Bounds(_MOST_FILES, _KEPT * self.max_bytes), _close)
         self._uploads = 0
 
     @contextlib.contextmanager
@@ -65,10 +64,8 @@ class FileStore:
 
     def keep(self, file: BinaryIO, facts: FileFacts, caller: Caller = NOBODY) -> str:
         """Take over a file; returns its id."""
-        while len(self._files) == _MOST_FILES or self._bytes + facts.size > _KEPT * self.max_bytes:
-            self._make_room()
         id = f"{FILE_ID}{secrets.token_hex(16)}"
-        self._files[id] = _Kept(facts, file, threading.Lock(), caller)
+        self._files.put(id, _Kept(facts, file, threading.Lock()), facts.size, caller)
         return id
 
     async def read(self, id: str, caller: Caller = NOBODY, take: Callable[[int], None] = unbounded) -> bytes:
@@ -76,48 +73,24 @@ class FileStore:
 
         Raises RequestError 404 if there is none of that id which the caller may use.
         """
-        kept = self._find(id, caller)
+        kept = self._files.get(id, caller)
         take(kept.facts.size)
-        self._files[id] = self._files.pop(id)  # the last one used
         data = await asyncio.to_thread(_read, kept)
         if data is None:
-            raise _no_file(id)
+            raise self._files.missing(id, caller)
         return data
 
     def facts(self, id: str, caller: Caller = NOBODY) -> FileFacts:
         """Return what is known of a file; raises RequestError 404 as `read` does."""
-        return self._find(id, caller).facts
+        return self._files.get(id, caller).facts
 
     def delete(self, id: str, caller: Caller = NOBODY) -> None:
         """Close and forget a file; raises RequestError 404 as `read` does."""
-        kept = self._find(id, caller)
-        del self._files[id]
-        _close(kept)
+        self._files.remove(id, caller)
 
     def close(self) -> None:
         """Close all files."""
-        for kept in self._files.values():
-            _close(kept)
         self._files.clear()
-
-    @property
-    def _bytes(self) -> int:
-        return sum(kept.facts.size for kept in self._files.values())
-
-    def _find(self, id: str, caller: Caller) -> _Kept:
-        kept = self._files.get(id)
-        if kept is None or (kept.caller.keyed and kept.caller != caller):
-            raise _no_file(id)
-        return kept
-
-    def _make_room(self) -> None:
-        """Close the file that was not used for longest, of the caller whose files take most."""
-        held = Counter[Caller]()
-        for kept in self._files.values():
-            held[kept.caller] += kept.facts.size
-        ((most, _),) = held.most_common(1)
-        id = next(id for id, kept in self._files.items() if kept.caller == most)
-        _close(self._files.pop(id))
 
 
 def _read(kept: _Kept) -> bytes | None:
@@ -132,11 +105,3 @@ def _read(kept: _Kept) -> bytes | None:
 def _close(kept: _Kept) -> None:
     with kept.lock:
         kept.file.close()
-
-
-def _no_file(id: str) -> RequestError:
-    return RequestError(
-        f"There is no file `{id}`, or it had to make room for others: upload it (again).",
-        ErrorKind.NOT_FOUND,
-        code="file_not_found",
-    )

@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 
 from starlette.requests import Request
 
@@ -73,6 +74,15 @@ class Bodies:
             raise (_gave_way() if held.gave_way else progress.late()) from None
         finally:
             self._coming.pop(held, None)
+
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """Count so many bytes more for a while; raises RequestError as `count`."""
+        self.count(size)
+        try:
+            yield
+        finally:
+            self.count(-size)
 
     def count(self, size: int) -> None:
         """Count so many bytes more, or less.

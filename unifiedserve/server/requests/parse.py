@@ -39,7 +39,7 @@ def parse(body: bytes | bytearray, struct: type[R], context: int = 0) -> R:
     """
     size = json_size(body) if len(body) > _SMALL else None
     if size is not None:
-        _check_size(size, max(_MOST_COMMAS, 2 * context))
+        check_size(size, context)
     try:
         value = msgspec.json.decode(body)
         if size is None or size.names != _names(value):
@@ -70,8 +70,9 @@ def shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
 
 
-def _check_size(size: JsonSize, most_commas: int) -> None:
-    """Raise RequestError 413 for a body of more parts than any request has: parsing it would take too long."""
+def check_size(size: JsonSize, context: int) -> None:
+    """Raise RequestError 413 for JSON of more parts than any request has: parsing it would take too long."""
+    most_commas = max(_MOST_COMMAS, 2 * context)
     if size.opened > _MOST_OPENED or size.commas > most_commas or size.names > _MOST_NAMES:
         raise RequestError(
             f"The body has {size.opened} opening braces and brackets, {size.commas} commas and {size.names} names; at "

@@ -19,6 +19,7 @@ from unifiedserve.server.requests.messages import (
     text_or_parts,
 )
 from unifiedserve.server.requests.parse import convert
+from unifiedserve.server.responses.exchange import Items
 from unifiedserve.server.responses.request import (
     Content,
     FunctionCallItem,
@@ -46,14 +47,14 @@ _PARAMS = {
 }
 
 
-def chat_request(asked: ResponsesRequest) -> ChatRequest:
-    """Return the same as a chat request; raise RequestError 400 for items that are malformed."""
+def chat_request(asked: ResponsesRequest, earlier: Items, own: Items) -> ChatRequest:
+    """Return a request whose items come after earlier ones as a chat request.
+
+    Raises RequestError 400 for items that are malformed.
+    """
     messages = [Message(role="system", content=asked.instructions)] if asked.instructions else []
-    if isinstance(asked.input, str):
-        messages.append(Message(role="user", content=asked.input))
-    else:
-        for number, raw in enumerate(asked.input):
-            _add(messages, _item(number, raw))
+    for number, raw in enumerate([*earlier, *own], start=-len(earlier)):
+        _add(messages, _item(number, raw))
     choice = asked.tool_choice
     return ChatRequest(
         messages=messages,

@@ -80,7 +80,7 @@ class ResponseEvent(msgspec.Struct):
 
 
 class ResponseObject(msgspec.Struct, kw_only=True):
-    """Nothing of it is stored."""
+    """`store` tells whether the server keeps it for a while."""
 
     id: str
     object: Literal["response"] = "response"
@@ -100,6 +100,6 @@ class ResponseObject(msgspec.Struct, kw_only=True):
     tools: list[Any]
     top_p: float
     text: Any
-    previous_response_id: None = None
-    store: Literal[False] = False
+    previous_response_id: str | None
+    store: bool
     truncation: Literal["disabled"] = "disabled"

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -37,10 +37,13 @@ Event = dict[str, Any]
 
 
 class ResponsesReply:
-    """One answer as it grows; `chat` reads it."""
+    """One answer as it grows; `chat` reads it, and `store` is called with it at its end."""
 
-    def __init__(self, asked: ResponsesRequest, id: str, model: str, chat: Reply) -> None:
+    def __init__(
+        self, asked: ResponsesRequest, id: str, model: str, chat: Reply, store: Callable[[ResponseObject], None] | None
+    ) -> None:
         self._chat = chat
+        self._store = store
         self._events = 0
         self._item: OutputItem | None = None
         self.response = ResponseObject(
@@ -56,6 +59,8 @@ class ResponsesReply:
             tools=asked.tools or [],
             top_p=1.0 if asked.top_p is None else asked.top_p,
             text=asked.text or {"format": {"type": "text"}},
+            previous_response_id=asked.previous_response_id,
+            store=store is not None,
         )
 
     def begin(self) -> list[Event]:
@@ -149,6 +154,8 @@ class ResponsesReply:
             usage.total_tokens,
             _of_items(usage.media),
         )
+        if self._store is not None:
+            self._store(self.response)
         yield self._event(f"response.{status}", response=self.response)
 
     @property

@@ -1,4 +1,4 @@
-"""What clients may send to /v1/responses: OpenAI's fields that need nothing to be stored, and videos."""
+"""What clients may send to /v1/responses: OpenAI's fields as far as they are supported, and videos."""
 
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -138,10 +138,8 @@ _UNSUPPORTED: dict[str, Collection[Any]] = {
     "background": (None, False),
     "conversation": (None,),
     "max_tool_calls": (None,),
-    "previous_response_id": (None,),
     "prompt": (None,),
     "prompt_cache_retention": (None, "in_memory", "in-memory"),
-    "store": (None, False),
     "top_logprobs": (None, 0),
     "truncation": (None, "disabled"),
 }
@@ -153,6 +151,8 @@ class ResponsesRequest(QueuedRequest, kw_only=True):
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = _UNSUPPORTED
 
     input: str | Annotated[list[dict[str, Any]], Meta(min_length=1)]
+    previous_response_id: str | None = None
+    store: bool | None = None
     instructions: str | None = None
     max_output_tokens: PositiveInt | None = None
     temperature: Temperature | None = None

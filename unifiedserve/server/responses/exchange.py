@@ -1,0 +1,53 @@
+"""A request's own items and the response to them, as JSON: what a conversation that is stored consists of."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from unifiedserve.server.requests.json_size import JsonSize, json_size
+from unifiedserve.server.responses.objects import ResponseObject
+
+Items = list[dict[str, Any]]
+
+
+class Exchange(msgspec.Struct):
+    """One request of a conversation; `previous` is the id of the response before it, `parts` count its items' JSON."""
+
+    previous: str | None
+    input: bytes
+    parts: JsonSize
+    response: bytes | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes."""
+        return len(self.input) + len(self.response or b"")
+
+    def answer(self, response: ResponseObject) -> None:
+        """Take the response."""
+        self.response = msgspec.json.encode(response)
+        self.parts = total([self.parts, json_size(msgspec.json.encode(response.output))])
+
+
+class _Output(msgspec.Struct):
+    output: Items
+
+
+def own_items(input: str | Items) -> Items:
+    """Return the items of a request's input."""
+    return [{"role": "user", "content": input}] if isinstance(input, str) else input
+
+
+def items(exchanges: Iterable[Exchange]) -> Items:
+    """Return all items of exchanges that were answered, as a client would send them."""
+    found: Items = []
+    for exchange in exchanges:
+        found += msgspec.json.decode(exchange.input)
+        found += msgspec.json.decode(exchange.response or b"", type=_Output).output
+    return found
+
+
+def total(parts: Sequence[JsonSize]) -> JsonSize:
+    """Return the parts of several pieces of JSON together."""
+    return JsonSize(*(sum(counts) for counts in zip(*parts, strict=True)))

@@ -1,0 +1,87 @@
+"""Responses that clients may come back to: bounded in bytes, number and age, and each for the key it was made with."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.api import Delta
+from unifiedserve.server.access.caller import Caller
+from unifiedserve.server.responses.exchange import Exchange
+from unifiedserve.server.responses.objects import ResponseObject
+from unifiedserve.server.shelf import Bounds, Shelf
+
+PREVIOUS = "previous_response_id"
+_MOST = 4096  # responses
+
+
+class ResponseStore:
+    """Exchanges by the ids of their responses. Those that were not used for longest make room."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._most_bytes = config.response_store_mib * MIB
+        bounds = Bounds(_MOST, self._most_bytes, config.response_store_seconds)
+        self._shelf = Shelf[Exchange]("response", "send the whole conversation as `input`", bounds)
+
+    def fits(self, size: int) -> bool:
+        """Tell whether an exchange of so many bytes can be stored."""
+        return size < self._most_bytes
+
+    def earlier(self, id: str | None, caller: Caller) -> list[Exchange]:
+        """Return the exchanges up to this response, the first one first.
+
+        Raises RequestError 404 if one of them is not there, or not answered yet.
+        """
+        found: list[Exchange] = []
+        try:
+            while id is not None:
+                found.append(self._answered(id, caller))
+                id = found[-1].previous
+        except RequestError as error:
+            error.param = PREVIOUS
+            raise
+        return found[::-1]
+
+    def response(self, id: str, caller: Caller) -> bytes:
+        """Return a response as JSON; raise RequestError 404 as `earlier`."""
+        return self._answered(id, caller).response or b""
+
+    def delete(self, id: str, caller: Caller) -> None:
+        """Forget a response; raise RequestError 404 if there is none."""
+        self._shelf.remove(id, caller)
+
+    def begin(self, id: str, exchange: Exchange, caller: Caller) -> None:
+        """Keep an exchange whose answer begins."""
+        self._shelf.put(id, exchange, exchange.size, caller)
+
+    def finish(self, id: str, exchange: Exchange, caller: Caller, response: ResponseObject) -> None:
+        """Keep the answer as well, unless the exchange had to make room or was deleted meanwhile."""
+        if id not in self._shelf:
+            return
+        exchange.answer(response)
+        if self.fits(exchange.size):
+            self._shelf.put(id, exchange, exchange.size, caller)
+        else:
+            self._shelf.discard(id)
+
+    async def watch(
+        self, id: str, exchange: Exchange, deltas: AsyncGenerator[Delta, None]
+    ) -> AsyncGenerator[Delta, None]:
+        """Yield an answer; if it does not come to its end, its exchange is forgotten."""
+        try:
+            async with aclosing(deltas):
+                async for delta in deltas:
+                    yield delta
+        finally:
+            if exchange.response is None:
+                self._shelf.discard(id)
+
+    def _answered(self, id: str, caller: Caller) -> Exchange:
+        exchange = self._shelf.get(id, caller)
+        if exchange.response is None:
+            raise RequestError(
+                f"The response `{id}` is still being made: wait for its end.",
+                ErrorKind.NOT_FOUND,
+                code="response_not_found",
+            )
+        return exchange
