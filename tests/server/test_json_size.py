@@ -1,6 +1,7 @@
 """Bodies are counted as a parser would, without one; what is allowed is parsed once, and holds nobody up."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import ScriptedEngine
 from scripted_app import connected
+from test_tools import answering
 
 from unifiedserve.errors import RequestError
 from unifiedserve.server.completions.request import CompletionRequest
@@ -43,7 +45,34 @@ def test_signs_outside_of_strings_are_counted(value: Any, piece: int) -> None:
         assert json_size(json.dumps(value).encode()) == counted(value)
         assert json_size(json.dumps(value, ensure_ascii=False, indent=1).encode()) == counted(value)
     if isinstance(value, dict):
-        assert parse._names(value) == counted(value).names
+        assert parse._checked_names(value) == counted(value).names
+
+
+USER = {"role": "user", "content": "a"}
+CHAT = {"messages": [USER], "max_tokens": 9}
+DEEP: list[tuple[str, Callable[[Any], Any]]] = [
+    (PATH, lambda deep: {**CHAT, "tools": [{"type": "function", "function": {"name": "f", "parameters": deep}}]}),
+    (PATH, lambda deep: {**CHAT, "guided_json": deep}),
+    ("/v1/responses", lambda deep: {"input": "a", "tools": [{"type": "function", "name": "f", "parameters": deep}]}),
+    ("/v1/responses", lambda deep: {"input": [{**CALL, "parsed_arguments": deep}]}),
+    ("/v1/messages", lambda deep: {**CHAT, "tools": [{"name": "f", "input_schema": deep}]}),
+    ("/v1/messages/count_tokens", lambda deep: {"messages": [USER], "tools": [{"name": "f", "input_schema": deep}]}),
+]
+CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize("case", range(len(DEEP)))
+@pytest.mark.parametrize("padding", [0, 1 << 17])
+async def test_deep_json_is_refused_before_anything_walks_it(case: int, padding: int) -> None:
+    """A large body is parsed on another stack, which holds more levels than what comes later."""
+    path, body = DEEP[case]
+    async with connected(answering("Well.")) as client:
+        for levels, status in ((100, 200), (500, 400), (975, 400)):
+            deep = '{"a":' * levels + "1" + "}" * levels
+            data = json.dumps(body("deep")).replace('"deep"', deep) + " " * padding
+            response = await client.post(path, content=data, headers={"content-type": "application/json"})
+            assert response.status_code == status, response.text
+            assert status == 200 or "nested deeper than 128 levels" in response.text
 
 
 def test_a_large_body_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -393,9 +393,7 @@ async def test_keys_come_in_anthropics_header(guarded: httpx.AsyncClient) -> Non
 
 
 async def test_a_conversation_of_many_blocks_and_calls_is_soon_read(client: httpx.AsyncClient) -> None:
-    """Work grows with the blocks, not with their square: this would take minutes."""
     texts = [{"type": "text", "text": "a"}] * 16_000
     calls = [{"type": "tool_use", "id": "c", "name": "f", "input": {}}] * 500
     results = [{"type": "tool_result", "tool_use_id": "c"}] * 500
-    response = await client.post(PATH, json=asks(texts, [*texts[:5000], *calls], results))
-    assert response.status_code in (200, 413)
+    await answer(client, asks(texts, [*texts[:5000], *calls], results))

@@ -90,10 +90,10 @@ class Shelf(Generic[T]):
 
     def missing(self, id: str, caller: Caller) -> RequestError:
         """Return the error of an id under which there is nothing for a caller."""
-        message = f"There is no {self._kind} `{shortened(id)}`."
+        reason = f"There is no {self._kind} `{shortened(id)}`"
         if (gone := self._gone.get(id)) is not None and _shares(gone.caller, caller):
-            message = f"The {self._kind} `{id}` {gone.why}: {self._advice}."
-        return RequestError(message, ErrorKind.NOT_FOUND, code=f"{self._kind}_not_found")
+            reason = f"The {self._kind} `{id}` {gone.why}"
+        return RequestError(f"{reason}: {self._advice}.", ErrorKind.NOT_FOUND, code=f"{self._kind}_not_found")
 
     def _find(self, id: str, caller: Caller) -> _Left[T]:
         self._drop_old()

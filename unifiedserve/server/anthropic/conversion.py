@@ -148,7 +148,7 @@ class _Turns:
     def _assistant(self, place: str, blocks: Sequence[AssistantBlock]) -> None:
         texts = [block.text for block in blocks if isinstance(block, TextBlock)]
         thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock)]
-        calls = [_call(block, place) for block in blocks if isinstance(block, ToolUseBlock)]
+        calls = [_call(block) for block in blocks if isinstance(block, ToolUseBlock)]
         if texts or thoughts or calls:
             message = Message(role="assistant", content="".join(texts) or None, tool_calls=calls or None)
             message.reasoning_content = "".join(thoughts) or None
@@ -218,11 +218,8 @@ def _url(source: Base64Source | FileSource) -> str:
     return f"data:{source.media_type};base64,{source.data}"
 
 
-def _call(block: ToolUseBlock, place: str) -> EarlierCall:
-    try:
-        arguments = msgspec.json.encode(block.input).decode()
-    except RecursionError:
-        raise RequestError(f"The input of the call `{block.id}` is nested too deeply.", param=place) from None
+def _call(block: ToolUseBlock) -> EarlierCall:
+    arguments = msgspec.json.encode(block.input).decode()
     return EarlierCall(id=block.id, function=EarlierFunction(name=block.name, arguments=arguments))
 
 

@@ -77,12 +77,13 @@ class Bodies:
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Count so many bytes more for a while; raises RequestError as `count`."""
-        self.count(size)
+        """Count so many bytes more for a while, less those that each may have; raises RequestError as `count`."""
+        counted = max(size - _SMALL, 0)
+        self.count(counted)
         try:
             yield
         finally:
-            self.count(-size)
+            self.count(-counted)
 
     def count(self, size: int) -> None:
         """Count so many bytes more, or less.

@@ -23,6 +23,7 @@ _MISSING = re.compile(r"^Object missing required field `(?P<field>.*?)`")
 _MOST_OPENED = 100_000  # objects and lists: of messages and their parts, mostly
 _MOST_NAMES = 50_000  # of objects; each takes half a microsecond in which nothing else runs
 _MOST_COMMAS = 500_000  # between token ids, mostly
+_MOST_LEVELS = 128  # objects and lists in each other: what walks them recurses, on stacks of different depths
 _SMALL = 4096  # bytes, of which nothing takes long
 _LONGEST_NAME = 64  # characters of what a client wrote that errors repeat
 _LONGEST_MESSAGE = 4096
@@ -42,9 +43,12 @@ def parse(body: bytes | bytearray, struct: type[R], context: int = 0) -> R:
         check_size(size, context)
     try:
         value = msgspec.json.decode(body)
-        if size is None or size.names != _names(value):
+        names = _checked_names(value)
+        if size is None or size.names != names:
             json.loads(body, object_pairs_hook=_refuse_repeated)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise _too_deep() from None
+    except (msgspec.DecodeError, ValueError) as error:
         raise RequestError(f"The body is not valid JSON: {error}.", code="invalid_json") from None
     if not isinstance(value, dict):
         raise RequestError("The body must be a JSON object.", code="invalid_json")
@@ -82,17 +86,22 @@ def check_size(size: JsonSize, context: int) -> None:
         )
 
 
-def _names(value: Any) -> int:
-    """Return how many names the objects of a value have, each once an object."""
-    names, waiting = 0, [value]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            names += len(value)
-            value = value.values()
-        if not isinstance(value, str | int | float | None):
-            waiting.extend(item for item in value if isinstance(item, dict | list))
+def _checked_names(value: Any) -> int:
+    """Return how many names the objects of a value have, each once an object; raise RequestError 400 for a deep one."""
+    names, levels = 0, 0
+    level = [value] if isinstance(value, dict | list) else []
+    while level:
+        levels += 1
+        if levels > _MOST_LEVELS:
+            raise _too_deep()
+        names += sum(len(each) for each in level if isinstance(each, dict))
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [item for items in inside for item in items if isinstance(item, dict | list)]
     return names
+
+
+def _too_deep() -> RequestError:
+    return RequestError(f"The body is nested deeper than {_MOST_LEVELS} levels.", code="invalid_json")
 
 
 def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:

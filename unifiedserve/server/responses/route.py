@@ -63,7 +63,7 @@ async def _begin(services: Services, request: Request) -> _Begun:
         names = _checked_names(services, [*earlier, exchange])
         stored = _is_stored(asked, exchange, store)
         id = f"resp_{uuid.uuid4().hex}" if stored else request_id(request, "resp_")
-        with services.bodies.holding(sum(each.size for each in earlier)), naming(response_param):
+        with services.bodies.holding(sum(each.size for each in [*earlier, exchange])), naming(response_param):
             chat = await unless_few(names, lambda: chat_request(asked, items(earlier), own))
             deltas, chat_reply = await begin_chat(request, chat, id, services)
     finish = None
