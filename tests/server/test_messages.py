@@ -283,6 +283,16 @@ async def test_tokens_are_counted_as_the_model_reads_them(client: httpx.AsyncCli
     assert engine.requests == []
 
 
+async def test_openapi_describes_it(client: httpx.AsyncClient) -> None:
+    document = (await client.get("/openapi.json")).json()
+    operation = document["paths"][PATH]["post"]
+    assert operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/MessagesRequest")
+    refused = operation["responses"]["4XX"]["content"]["application/json"]["schema"]["$ref"]
+    assert refused.endswith("/AnthropicErrorBody")
+    assert {"type", "error"} == document["components"]["schemas"]["AnthropicErrorBody"]["properties"].keys()
+    assert COUNT in document["paths"]
+
+
 # Errors
 
 
