@@ -34,6 +34,8 @@ def test_answers_are_those_of_chats(daemon: Daemon, clips: Callable[[int], Clip]
     assert answer["content"][0]["text"] == expected.choices[0].message.content
     usage = answer["usage"]
     assert usage["input_tokens"] + usage["cache_read_input_tokens"] == expected.usage.prompt_tokens
+    counted = post(daemon, "/v1/messages/count_tokens", messages=body["messages"]).json()
+    assert counted["input_tokens"] == expected.usage.prompt_tokens
     stream = post(daemon, "/v1/messages", **body, stream=True).text
     data = [json.loads(line.removeprefix("data: ")) for line in stream.splitlines() if line.startswith("data: ")]
     deltas = [event["delta"].get("text", "") for event in data if event["type"] == "content_block_delta"]

@@ -278,8 +278,9 @@ async def test_tokens_are_counted_as_the_model_reads_them(client: httpx.AsyncCli
     counted = (await client.post(COUNT, json=body)).json()
     text = "system:Be brief.\nuser:Hi\nassistant:Well\nuser:é?\nassistant:"
     assert counted == {"input_tokens": len(text.encode())}
-    refused = await client.post(COUNT, json=asks([{"type": "image", "source": IMAGE}]) | {"max_tokens": None})
-    assert refused.status_code == 400
+    shown = await client.post(COUNT, json={"messages": asks([{"type": "image", "source": IMAGE}])["messages"]})
+    assert shown.json() == {"input_tokens": 7}, "the engine plans what has media"
+    assert [len(request.media) for request in engine.plans] == [1]
     assert engine.requests == []
 
 

@@ -8,18 +8,18 @@ from unifiedserve.server.chat.tools import tool_use
 from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.prompts import beside, within
-from unifiedserve.server.tokens.tokenize import CONTEXTS, check_texts, encode_turns, message_texts
+from unifiedserve.server.tokens.tokenize import CONTEXTS, encode_turns, message_texts
 
 
 async def count_tokens(chat: ChatRequest, engine: ServingEngine, fetcher: MediaFetcher) -> int:
-    """Return how many tokens a conversation of texts is.
+    """Return how many tokens a conversation is, of more than one context if it has no media.
 
-    Raises RequestError 400 for media, and for what a chat would be refused for.
+    Raises RequestError as a chat would.
     """
-    for number, message in enumerate(chat.messages):
-        check_texts(number, message)
     characters = sum(map(len, message_texts(chat.messages)))
     work = await generate_request(chat, "", fetcher, tool_use(chat, engine))
+    if work.media:
+        return (await engine.plan(work)).prompt_tokens
     limit = engine.max_model_len * CONTEXTS
     encode = partial(encode_turns, engine.processor, work.messages, limit, work.template)
     return len(await beside(characters, within(limit, "messages", encode)))

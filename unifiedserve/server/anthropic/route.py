@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from unifiedserve.errors import RequestError
+from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.answers.respond import respond_named
 from unifiedserve.server.anthropic.conversion import asked_chat, asked_prompt, blocks
 from unifiedserve.server.anthropic.count import count_tokens
@@ -44,10 +45,9 @@ async def post_count_tokens(services: Services, request: Request) -> Response:
     _check_version(request)
     async with received(services, request, CountTokensRequest) as body:
         asked = await unless_few(blocks(body), partial(asked_prompt, body))
+        fetcher = services.fetcher.of(caller_of(request))
         with naming(asked.rename):
-            tokens = await unless_disconnected(
-                request.receive, count_tokens(asked.chat, services.engine, services.fetcher)
-            )
+            tokens = await unless_disconnected(request.receive, count_tokens(asked.chat, services.engine, fetcher))
     return json_response(CountTokensAnswer(tokens))
 
 
@@ -69,7 +69,7 @@ ENDPOINTS = [
     ),
     _endpoint(
         "/v1/messages/count_tokens",
-        "Count the tokens of a conversation of texts",
+        "Count the tokens of a conversation",
         post_count_tokens,
         body=CountTokensRequest,
         answer=CountTokensAnswer,

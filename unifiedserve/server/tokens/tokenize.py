@@ -102,7 +102,7 @@ def message_texts(messages: Iterable[Message]) -> Iterator[str]:
             yield message.content or ""
 
 
-def check_texts(number: int, message: Message) -> None:
+def _check_texts(number: int, message: Message) -> None:
     """Raise RequestError 400 for a message, of this number in its request, that has media."""
     for position, part in enumerate(message.content if isinstance(message.content, list) else ()):
         if not isinstance(part, TextPart | RefusalPart):
@@ -113,7 +113,7 @@ def check_texts(number: int, message: Message) -> None:
 
 
 def _text_turn(number: int, message: Message) -> dict[str, Any]:
-    check_texts(number, message)
+    _check_texts(number, message)
     turn = template_turn(number, message)
     if isinstance(message.content, list):
         turn["content"] = [{"type": "text", "text": text} for text in message_texts([message])]
