@@ -29,10 +29,10 @@ REQUESTS = [
 ]
 
 
-async def run(daemon: Daemon) -> Run:
+async def run(daemon: Daemon, requests: list[Request]) -> Run:
     async with connect(daemon.url, silence=300.0) as http:
         target = await find_target(http)
-        schedule = [Arrival(0.05 * number, request) for number, request in enumerate(REQUESTS)]
+        schedule = [Arrival(0.05 * number, request) for number, request in enumerate(requests)]
         plan = Plan(name="n", workload="w", arrivals="a", seed=1, requests=schedule, warmup=REQUESTS[:1])
         manner = Manner(url=daemon.url, target=target, wishes=Wishes(media={"frames": 8}))
         return await measure(http, plan, manner)
@@ -40,7 +40,7 @@ async def run(daemon: Daemon) -> Run:
 
 @pytest.mark.daemon("requests over HTTP, its metrics and its trace", **BUNDLED)
 async def test_what_the_client_sees_agrees_with_what_the_daemon_tells(daemon: Daemon) -> None:
-    found = await run(daemon)
+    found = await run(daemon, REQUESTS)
     records = {(record.request, record.turn): record for record in found.records}
     assert [record.error for record in found.records] == [None] * 4
     assert all(len(record.token_times) == 8 and record.timed == "token" for record in found.records)
@@ -56,3 +56,14 @@ async def test_what_the_client_sees_agrees_with_what_the_daemon_tells(daemon: Da
         assert max(record.phases.values()) < record.ended - record.sent
     assert {"vision", "encode"} <= records["video", 0].phases.keys()
     assert "vision" not in records["text", 0].phases
+
+
+@pytest.mark.daemon("a body's limit, and files", **BUNDLED)
+async def test_a_large_video_is_answered_as_a_small_one(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = await run(daemon, REQUESTS[1:2])
+    monkeypatch.setattr("unifiedserve.bench.client.delivery.LARGE_BYTES", 1000)
+    ahead = await run(daemon, REQUESTS[1:2])
+    assert [found.records[0].error for found in (inside, ahead)] == [None, None]
+    assert ahead.records[0].text == inside.records[0].text
+    assert "uploaded" in ahead.media
+    assert "uploaded" not in inside.media

@@ -111,8 +111,11 @@ async def _measure(http: httpx.AsyncClient, plan: Plan, manner: Manner, judge: J
 
 
 def _dump(plan: Plan, manner: Manner, path: Path) -> None:
-    """Write a line for every turn: when it is due and its body, with empty answers to the turns before."""
-    with delivered(manner.delivery, plan.paths) as media:
+    """Write a line for every turn: when it is due and its body, with empty answers to the turns before.
+
+    No file is uploaded: those are in the bodies, too.
+    """
+    with delivered(manner.delivery, plan.paths, {}) as media:
         bodies = Bodies(manner.target.model, manner.target.dialect, media, manner.wishes)
         try:
             with path.open("wb") as file:

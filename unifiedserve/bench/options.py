@@ -13,85 +13,155 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class SloOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request is owed, and where the report goes."""
+    """The targets of requests, and the place of the report."""
 
-    slo_ttft: Annotated[Positive | None, Meta(description="Target: seconds to the first token")] = None
-    slo_ttft_per_video_second: Annotated[float, Meta(ge=0, description="More of them for each second of video")] = 0.0
-    slo_ttft_per_prompt_token: Annotated[float, Meta(ge=0, description="More of them for each token of the prompt")] = (
-        0.0
-    )
-    slo_tbt: Annotated[Positive | None, Meta(description="Target: seconds between tokens")] = None
+    slo_ttft: Annotated[
+        Positive | None, Meta(description="The target for the time to first token, in seconds. Default: no target")
+    ] = None
+    slo_ttft_per_video_second: Annotated[
+        float, Meta(ge=0, description="Seconds that each second of video adds to the target for the first token")
+    ] = 0.0
+    slo_ttft_per_prompt_token: Annotated[
+        float, Meta(ge=0, description="Seconds that each token of the prompt adds to the target for the first token")
+    ] = 0.0
+    slo_tbt: Annotated[
+        Positive | None, Meta(description="The target for the time between tokens, in seconds. Default: no target")
+    ] = None
     isolated: Annotated[
-        str, Meta(description="A run with --arrivals closed:1: what requests take alone, for --slo-factor and stalls")
+        str,
+        Meta(
+            description="The file of an earlier run with --arrivals closed:1, which tells how long requests take "
+            "alone. --slo-factor and the figures of stalls need it"
+        ),
     ] = ""
     slo_factor: Annotated[
-        Positive | None, Meta(description="Targets as a factor of what each kind of request takes alone")
+        Positive | None,
+        Meta(description="Set the targets to this multiple of what each kind of request takes alone; needs --isolated"),
     ] = None
-    out: Annotated[str, Meta(description="Folder for the report; empty: the terminal only")] = ""
+    out: Annotated[
+        str, Meta(description="The folder to write the report and the records to. Empty: print to the terminal only")
+    ] = ""
 
 
 class RunOptions(SloOptions, frozen=True, kw_only=True):
-    """What is sent, when, to whom and how."""
+    """The options of a run: the server, the requests, their times and their media."""
 
-    url: Annotated[str, Meta(description="The server")] = "http://127.0.0.1:8000"
-    model: Annotated[str, Meta(description="Its model; empty: the first that it names")] = ""
+    url: Annotated[str, Meta(description="The URL of the server to measure")] = "http://127.0.0.1:8000"
+    model: Annotated[str, Meta(description="The model to ask for. Empty: the first in the server's list")] = ""
     dialect: Annotated[
-        str, Meta(description="What it understands: unifiedserve, vllm, sglang or openai; empty: found out")
+        str,
+        Meta(
+            description="The kind of server, which decides about extensions of OpenAI's API: unifiedserve, vllm, "
+            "sglang or openai. Empty: found out from its list of models"
+        ),
     ] = ""
-    name: Annotated[str, Meta(description="Its name in reports; empty: the dialect's")] = ""
+    name: Annotated[str, Meta(description="The name of the server in reports. Empty: the name of its dialect")] = ""
 
     workload: Annotated[
         str,
         Meta(
-            description="Requests by distributions: text, image, video, mixed, sessions or a .toml file of your own; "
-            "trace: in the shapes of the trace that --arrivals names; long-videos: a hundred"
+            description="The requests to send: text, image, video, mixed, sessions, long-videos (a hundred), a "
+            ".toml file of your own distributions, or trace: requests shaped like those of the trace in "
+            "--arrivals"
         ),
     ] = "mixed"
     tokenizer: Annotated[
-        str, Meta(description="tokenizer.json of the model, for texts of exact lengths; empty: a word is a token")
+        str,
+        Meta(description="The model's tokenizer.json, to make texts of exact lengths. Empty: count a word as a token"),
     ] = ""
-    dataset: Annotated[str, Meta(description="Questions of a data set instead, such as mlvu or video-mme")] = ""
-    data_dir: Annotated[str, Meta(description="Where it lies")] = ""
-    skip_missing: Annotated[bool, Meta(description="Go on without files of it that are missing")] = False
-    max_tokens: Annotated[int, Meta(ge=1, description="Of an answer to a question of a data set")] = 16
+    dataset: Annotated[
+        str,
+        Meta(
+            description="A data set whose questions are sent instead of a workload, such as mlvu or video-mme; "
+            "needs --data-dir"
+        ),
+    ] = ""
+    data_dir: Annotated[str, Meta(description="The folder that holds the data set")] = ""
+    skip_missing: Annotated[
+        bool, Meta(description="Leave out questions whose files are missing, instead of stopping")
+    ] = False
+    max_tokens: Annotated[int, Meta(ge=1, description="The longest answer to a question of a data set, in tokens")] = 16
     accuracy: Annotated[
         Literal["letter", "logprob"],
         Meta(
-            description="A choice is right by the letter that the answer names, or by the first token's probabilities"
+            description="How an answer to a question of a data set is scored. letter: by the letter that it names; "
+            "logprob: by the likeliest letter as first token"
         ),
     ] = "letter"
 
     arrivals: Annotated[
         str,
         Meta(
-            description="closed:USERS, constant:RATE, poisson:RATE, gamma:RATE,cv=CV or trace:FILE?scale=2&first=100; "
-            "rates are requests a second"
+            description="When requests are sent: closed:USERS, constant:RATE, poisson:RATE, gamma:RATE,cv=CV or "
+            "trace:FILE?scale=2&first=100. Rates are requests per second"
         ),
     ] = "poisson:1"
-    requests: Annotated[int, Meta(ge=1, description="How many; of a data set at most so many")] = 100
-    seconds: Annotated[Positive | None, Meta(description="Begin no request later than this")] = None
-    seed: Annotated[int, Meta(ge=0, description="The same seed sends the same bytes at the same times")] = 0
-    warmup: Annotated[int, Meta(ge=0, description="Requests before, one after another, that do not count")] = 2
+    requests: Annotated[int, Meta(ge=1, description="The number of requests; a data set may have fewer")] = 100
+    seconds: Annotated[
+        Positive | None,
+        Meta(description="Start no request later than this many seconds after the first. Default: no limit"),
+    ] = None
+    seed: Annotated[
+        int,
+        Meta(ge=0, description="The seed of everything random: the same seed sends the same bytes at the same times"),
+    ] = 0
+    warmup: Annotated[
+        int, Meta(ge=0, description="Requests that are sent one after another before the run, and not counted")
+    ] = 2
 
     media: Annotated[
-        Literal["data", "file", "http"],
-        Meta(description="Images and videos in the request, by path (which the server must allow) or served from here"),
-    ] = "data"
-    media_dir: Annotated[str, Meta(description="Where rendered media are kept; empty: in ~/.cache")] = ""
-    frames: Annotated[Count | None, Meta(description="Of a video; default: as the server's rules say")] = None
-    fps: Annotated[Positive | None, Meta(description="Frames of a second of video")] = None
-    max_pixels: Annotated[Count | None, Meta(description="Of a frame or an image")] = None
-    frame_pixels: Annotated[
-        Count | None, Meta(description="Of a frame, instead of --max-pixels in requests about a video")
+        Literal["auto", "data", "file", "http"],
+        Meta(
+            description="How images and videos reach the server. auto: inside the requests, but files above 8 MiB "
+            "are uploaded before the run where the server keeps files; data: all inside the requests; "
+            "file: by path, if the server may read it; http: served by this command"
+        ),
+    ] = "auto"
+    media_dir: Annotated[
+        str,
+        Meta(
+            description="The folder for the images and videos of workloads, which are rendered once and kept. "
+            "Empty: a folder in ~/.cache"
+        ),
+    ] = ""
+    frames: Annotated[
+        Count | None, Meta(description="Frames to sample from each video. Default: as many as the server decides")
     ] = None
-    cache_salt: Annotated[str, Meta(description="Keeps the server's caches of other runs out, where it knows one")] = ""
-    extra_body: Annotated[str, Meta(description="JSON that goes into every request: '{\"priority\": 1}'")] = ""
-    silence: Annotated[float, Meta(gt=0, description="Seconds without a word after which a request has failed")] = 600.0
-    dump_requests: Annotated[str, Meta(description="Write the requests to this file, and send nothing")] = ""
+    fps: Annotated[
+        Positive | None, Meta(description="Frames to sample per second of video. Default: as the server decides")
+    ] = None
+    max_pixels: Annotated[
+        Count | None,
+        Meta(
+            description="The most pixels of an image or a frame; larger ones are scaled down. Default: as the "
+            "server decides"
+        ),
+    ] = None
+    frame_pixels: Annotated[
+        Count | None,
+        Meta(description="The most pixels of a frame, if it differs from --max-pixels. Default: --max-pixels"),
+    ] = None
+    cache_salt: Annotated[
+        str,
+        Meta(
+            description="A text that keeps the server from reusing what it cached in other runs, if its dialect "
+            "supports that. Empty: none"
+        ),
+    ] = ""
+    extra_body: Annotated[
+        str,
+        Meta(description="A JSON object whose fields go into every request, such as '{\"priority\": 1}'. Empty: none"),
+    ] = ""
+    silence: Annotated[
+        float, Meta(gt=0, description="Seconds without any data after which a request counts as failed")
+    ] = 600.0
+    dump_requests: Annotated[
+        str, Meta(description="Write the requests to this file instead of sending them. Empty: send them")
+    ] = ""
 
     @property
     def wishes(self) -> Wishes:
-        """What every request asks for. Raises ConfigError if --extra-body is no JSON object."""
+        """The wishes of every request. Raises ConfigError if --extra-body is no JSON object."""
         return Wishes(
             media={"frames": self.frames, "fps": self.fps, "max_pixels": self.max_pixels},
             video={"frame_pixels": self.frame_pixels},
@@ -102,15 +172,23 @@ class RunOptions(SloOptions, frozen=True, kw_only=True):
 
 
 class GoodputOptions(RunOptions, frozen=True, kw_only=True):
-    """What the search for the goodput is about; RATE stands for the rate that is tried."""
+    """The options of the search for the goodput; RATE stands for the rate that is tried."""
 
-    arrivals: Annotated[str, Meta(description="poisson:RATE, constant:RATE or gamma:RATE,cv=CV, word for word")] = (
-        "poisson:RATE"
-    )
-    first_rate: Annotated[float, Meta(gt=0, description="Requests a second that are tried first")] = 1.0
-    goal: Annotated[float, Meta(gt=0, le=1, description="Share of requests that have to hold their targets")] = 0.9
-    precision: Annotated[float, Meta(gt=0, lt=1, description="The search ends when the rate is known this well")] = 0.05
-    repeats: Annotated[int, Meta(ge=1, description="Runs at each rate, each with a seed of its own")] = 1
+    arrivals: Annotated[
+        str,
+        Meta(
+            description="When requests are sent: poisson:RATE, constant:RATE or gamma:RATE,cv=CV. The word RATE "
+            "stands for the rate that is searched for"
+        ),
+    ] = "poisson:RATE"
+    first_rate: Annotated[float, Meta(gt=0, description="The rate to try first, in requests per second")] = 1.0
+    goal: Annotated[float, Meta(gt=0, le=1, description="The share of requests that must meet their targets")] = 0.9
+    precision: Annotated[
+        float, Meta(gt=0, lt=1, description="Stop when the rate is known this precisely, as a share of it")
+    ] = 0.05
+    repeats: Annotated[
+        int, Meta(ge=1, description="Runs at each rate, each with its own seed. Raise it on a noisy machine")
+    ] = 1
 
 
 def _object(text: str) -> dict[str, Any]:

@@ -66,6 +66,7 @@ class Run(msgspec.Struct, kw_only=True):
     arrivals: str
     versions: dict[str, str] = {}
     machine: dict[str, str] = {}
+    media: str = ""  # how they travelled
     seconds: float = 0.0
     records: list[Record] = []
     timing: Timing | None = None

@@ -14,6 +14,7 @@ MODELS = {"data": [{"id": "m", "owned_by": "vllm"}]}
 class Exchange:
     """A request, and what is answered to it."""
 
+    method: str
     path: str
     headers: dict[str, str]
     body: bytes
@@ -49,11 +50,13 @@ Script = Callable[[Exchange], Awaitable[None]]
 
 @dataclass
 class ChatServer:
-    """Runs `script` for every chat request; what else is asked for is in `pages`."""
+    """Runs `script` for every chat request; what else is asked for is in `pages`, answered with 200 or its status."""
 
     script: Script
     pages: dict[str, bytes] = field(default_factory=lambda: {"/v1/models": json.dumps(MODELS).encode()})
+    statuses: dict[str, int] = field(default_factory=dict)
     seen: list[Exchange] = field(default_factory=list)
+    others: list[Exchange] = field(default_factory=list)  # than chat requests
     port: int = 0
     _server: asyncio.Server | None = None
     _writers: set[asyncio.StreamWriter] = field(default_factory=set)
@@ -80,10 +83,11 @@ class ChatServer:
             if exchange.path == "/v1/chat/completions":
                 self.seen.append(exchange)
                 await self.script(exchange)
-            elif exchange.path in self.pages:
-                await exchange.answer(self.pages[exchange.path])
             else:
-                await exchange.answer(b"no such page", 404)
+                self.others.append(exchange)
+                known = exchange.path in self.pages
+                content = self.pages.get(exchange.path, b"no such page")
+                await exchange.answer(content, self.statuses.get(exchange.path, 200 if known else 404))
         self._writers.discard(writer)
         writer.close()
 
@@ -92,7 +96,8 @@ async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> E
     request, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Exchange(request.split()[1], headers, body, writer)
+    method, path, _ = request.split()
+    return Exchange(method, path, headers, body, writer)
 
 
 @contextlib.asynccontextmanager

@@ -61,7 +61,7 @@ def test_options_stand_where_the_server_looks_for_them() -> None:
 def test_frames_can_be_smaller_than_images(clip: Path) -> None:
     wishes = Wishes(media={"max_pixels": 900}, video={"frames": 4, "frame_pixels": 100})
     picture = Turn(parts=(Medium(kind="image", path=str(clip)),), max_tokens=1)
-    with delivered("file", [str(clip)]) as media:
+    with delivered("file", [str(clip)], {}) as media:
         vllm = Bodies("m", DIALECTS["vllm"], media, wishes)
         about_image = json.loads(vllm.make([picture], []))
         about_video = json.loads(vllm.make([with_clip(clip), picture], ["a clip"]))
@@ -116,7 +116,7 @@ def with_clip(path: Path, **part: float) -> Turn:
 
 
 def url_sent(path: Path, delivery: str) -> str:
-    with delivered(delivery, [str(path)]) as media:
+    with delivered(delivery, [str(path)], {}) as media:
         body = json.loads(Bodies("m", DIALECTS["vllm"], media, Wishes()).make([with_clip(path)], []))
         video, text = body["messages"][0]["content"]
         assert (video["type"], text) == ("video_url", {"type": "text", "text": "what?"})
@@ -144,10 +144,10 @@ def test_media_served_from_here(clip: Path) -> None:
 def test_media_that_cannot_be_sent(clip: Path) -> None:
     with (
         pytest.raises(ConfigError, match=r"gone\.mp4: no such file"),
-        delivered("data", [str(clip.parent / "gone.mp4")]),
+        delivered("data", [str(clip.parent / "gone.mp4")], {}),
     ):
         pass
-    with pytest.raises(ConfigError, match="choose one of file, data, http"), delivered("ftp", []):
+    with pytest.raises(ConfigError, match="choose one of auto, file, data, http"), delivered("ftp", [], {}):
         pass
     with pytest.raises(ConfigError, match="part of a file"):
         media_paths([request("r", with_clip(clip, start=1.0, end=2.0))])
@@ -155,5 +155,5 @@ def test_media_that_cannot_be_sent(clip: Path) -> None:
 
 def test_media_that_do_not_fit_into_the_memory(clip: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("unifiedserve.bench.client.delivery._free_memory", lambda: 100)
-    with pytest.raises(ConfigError, match="--media file"), delivered("data", [str(clip)]):
+    with pytest.raises(ConfigError, match="--media file"), delivered("data", [str(clip)], {}):
         pass

@@ -1,11 +1,11 @@
-"""How media get to the server: by the path of a file that it can read, in the request, or over HTTP from here."""
+"""How media get to the server: uploaded before, in the request, by the path of a file, or over HTTP from here."""
 
 import base64
 import functools
 import mimetypes
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,7 +15,8 @@ import msgspec
 
 from unifiedserve.errors import ConfigError
 
-Delivery = Literal["file", "data", "http"]
+Delivery = Literal["auto", "file", "data", "http"]
+LARGE_BYTES = 8 << 20  # of a file that `auto` uploads: several smaller ones fit into a request's body as base64
 _ROOM = 0.5  # share of the free memory that encoded media may take
 
 
@@ -26,52 +27,71 @@ class Media(Protocol):
         """Return the URL of a medium as a JSON string."""
 
 
+def large_files(delivery: str, paths: Iterable[str]) -> list[str]:
+    """Return the files that are too large for requests, and may be uploaded instead.
+
+    Raises ConfigError if a file is not there.
+    """
+    sizes = {path: _size(path) for path in paths}
+    return [path for path, size in sizes.items() if size > LARGE_BYTES] if delivery == "auto" else []
+
+
+def describe(delivery: str, paths: Collection[str], large: Collection[str]) -> str:
+    """Return in words how media travel, of which the `large` ones are uploaded; empty if there are none."""
+    if not paths:
+        return ""
+    ways = {"file": "by path", "http": "from the client, over HTTP"}
+    ahead = f"; files above {LARGE_BYTES >> 20} MiB uploaded before the run" if large else ""
+    return ways.get(delivery, "in the requests") + ahead
+
+
 @contextmanager
-def delivered(delivery: str, paths: list[str]) -> Iterator[Media]:
+def delivered(delivery: str, paths: list[str], uploaded: Mapping[str, str]) -> Iterator[Media]:
     """Make the files at `paths` ready to be sent, so that nothing is left to be done when a request is due.
 
-    Raises ConfigError if a file is not there, there is no such delivery, or they do not fit into the memory.
+    `uploaded` has the ids of those that the server has already. Raises ConfigError if a file is not there, there is no
+    such delivery, or the media do not fit into the memory.
     """
-    for path in paths:
-        if not Path(path).is_file():
-            raise ConfigError(f"{path}: no such file")
+    rest = list(dict.fromkeys(path for path in paths if path not in uploaded))
+    sizes = {path: _size(path) for path in rest}
     match delivery:
         case "file":
-            yield _Given({path: Path(path).resolve().as_uri() for path in paths})
-        case "data":
-            yield _Encoded(paths)
+            yield _Urls({path: Path(path).resolve().as_uri() for path in rest})
+        case "auto" | "data":
+            _check_memory(sum(sizes.values()) * 4 // 3)
+            yield _Urls(uploaded, {path: _data_url(path) for path in rest})
         case "http":
-            with _served(paths) as urls:
-                yield _Given(urls)
+            with _served(rest) as urls:
+                yield _Urls(urls)
         case _:
             raise ConfigError(f"--media: there is no {delivery!r}; choose one of {', '.join(get_args(Delivery))}")
 
 
-class _Given:
-    """Media that the server gets by itself."""
+class _Urls:
+    """URLs of media, some of them as JSON already."""
 
-    def __init__(self, urls: dict[str, str]) -> None:
-        self._urls = {path: msgspec.Raw(msgspec.json.encode(url)) for path, url in urls.items()}
-
-    def url(self, path: str) -> msgspec.Raw:
-        return self._urls[path]
-
-
-class _Encoded:
-    """Media as data URLs, each file's once."""
-
-    def __init__(self, paths: list[str]) -> None:
-        size = sum(Path(path).stat().st_size for path in set(paths)) * 4 // 3
-        free = _free_memory()
-        if size > _ROOM * free:
-            raise ConfigError(
-                f"the media take {size / 2**30:.1f} GiB as data URLs, and {free / 2**30:.1f} GiB are free: "
-                "choose --media file or --media http"
-            )
-        self._urls = {path: _data_url(path) for path in set(paths)}
+    def __init__(self, urls: Mapping[str, str], encoded: Mapping[str, msgspec.Raw] | None = None) -> None:
+        self._urls = {path: msgspec.Raw(msgspec.json.encode(url)) for path, url in urls.items()} | dict(encoded or {})
 
     def url(self, path: str) -> msgspec.Raw:
         return self._urls[path]
+
+
+def _size(path: str) -> int:
+    """Return the bytes of a file. Raises ConfigError if it is not there."""
+    if not Path(path).is_file():
+        raise ConfigError(f"{path}: no such file")
+    return Path(path).stat().st_size
+
+
+def _check_memory(size: int) -> None:
+    """Raise ConfigError if data URLs of `size` bytes do not fit into the memory."""
+    free = _free_memory()
+    if size > _ROOM * free:
+        raise ConfigError(
+            f"the media take {size / 2**30:.1f} GiB as data URLs, and {free / 2**30:.1f} GiB are free: "
+            "choose --media file or --media http"
+        )
 
 
 def _free_memory() -> int:

@@ -12,7 +12,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     `exact` are the fields that make an answer as long as `max_tokens`, `token_ids` those that put ids into every chunk.
     `options` has the paths in the body at which an option of media stands, `salt` that of the salt of caches. Metrics
-    begin with `metrics`; `trace` is where the timeline of requests is.
+    begin with `metrics`; `trace` is where the timeline of requests is, `files` where media are uploaded whose ids then
+    stand in the place of URLs.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     salt: str = ""
     metrics: str = ""
     trace: str = ""
+    files: str = ""
 
 
 _VIDEO_OPTIONS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -41,6 +43,7 @@ DIALECTS = {
             options=_VIDEO_OPTIONS,
             metrics="unifiedserve:",
             trace="/debug/trace",
+            files="v1/files",
         ),
         Dialect(
             name="vllm",

@@ -34,7 +34,7 @@ class Endpoint:
             async with self._http.stream("POST", _PATH, content=body, headers=headers) as response:
                 record.status = response.status_code
                 if response.is_error:
-                    record.error = f"status {response.status_code}: {_message(await response.aread())}"
+                    record.error = f"status {response.status_code}: {message_of(await response.aread())}"
                 else:
                     await self._read(response, answer, record)
         except httpx.HTTPError as error:
@@ -62,7 +62,8 @@ class Endpoint:
         return f"{self._name}-{request}.{record.turn}"
 
 
-def _message(body: bytes) -> str:
+def message_of(body: bytes) -> str:
+    """Return the message of an error's body, in one line."""
     try:
         return _said(msgspec.json.decode(body))
     except msgspec.DecodeError:

@@ -95,7 +95,7 @@ def differences(runs: Sequence[Run]) -> list[str]:
     """Return a warning for each circumstance in which runs of different names differ."""
     names = list(dict.fromkeys(run.name for run in runs))
     warnings = []
-    for what in ("workload", "seed", "arrivals", "model"):
+    for what in ("workload", "seed", "arrivals", "model", "media"):
         seen = {name: sorted({str(getattr(run, what)) for run in runs if run.name == name}) for name in names}
         if len({tuple(values) for values in seen.values()}) > 1:
             told = "; ".join(f"{name}: {', '.join(values)}" for name, values in seen.items())

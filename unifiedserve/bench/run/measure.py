@@ -12,8 +12,9 @@ import httpx
 from unifiedserve.bench.client.body import Bodies
 from unifiedserve.bench.client.clock import Clock
 from unifiedserve.bench.client.conversation import Judge, Speaker
-from unifiedserve.bench.client.delivery import delivered
+from unifiedserve.bench.client.delivery import Media, delivered, describe, large_files
 from unifiedserve.bench.client.endpoint import Endpoint
+from unifiedserve.bench.client.upload import uploaded
 from unifiedserve.bench.records import Run
 from unifiedserve.bench.requests import Request
 from unifiedserve.bench.run.loops import closed_loop, open_loop
@@ -36,7 +37,11 @@ async def measure(
     Cancelling ends it early, too. Raises ConfigError if media are missing, or no warm-up request is answered.
     """
     dialect = manner.target.dialect
-    with delivered(manner.delivery, plan.paths) as media:
+    large = large_files(manner.delivery, plan.paths) if dialect.files else []
+    told = describe(manner.delivery, plan.paths, large)
+    if bar and told:
+        bar.note(f"media: {told}")
+    async with _ready(http, plan, manner, large) as media:
         bodies = Bodies(manner.target.model, dialect, media, manner.wishes)
         await _warm_up(http, bodies, plan.warmup)
         before = await observe(http, dialect)
@@ -65,10 +70,19 @@ async def measure(
         versions={"server": manner.target.version} if manner.target.version else {},
         seconds=seconds,
         records=watch.records,
+        media=told,
         timing=timing,
         cautions=cautions(timing),
         interrupted=interrupted,
     )
+
+
+@asynccontextmanager
+async def _ready(http: httpx.AsyncClient, plan: Plan, manner: Manner, large: list[str]) -> AsyncIterator[Media]:
+    """Upload the `large` files, and make the others ready to be sent."""
+    async with uploaded(http, manner.target.dialect.files, large) as ids:
+        with delivered(manner.delivery, plan.paths, ids) as media:
+            yield media
 
 
 async def _warm_up(http: httpx.AsyncClient, bodies: Bodies, requests: Iterable[Request]) -> None:

@@ -48,4 +48,4 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     target: Target
     wishes: Wishes = Wishes()
-    delivery: str = "data"
+    delivery: str = "auto"

@@ -26,6 +26,10 @@ class Bar:
             self.show(watch, clock.now())
             await asyncio.sleep(_REFRESH)
 
+    def note(self, text: str) -> None:
+        """Print a line above the bar."""
+        self._progress.console.print(text, style="dim")
+
     def show(self, watch: Watch, seconds: float) -> None:
         """Show where the run is after so many seconds."""
         ended = watch.answered + watch.failed
