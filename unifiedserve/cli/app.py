@@ -14,6 +14,7 @@ from unifiedserve.cli.options import from_options, signature_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import ConfigError
 from unifiedserve.observe.logs import log_of_server
+from unifiedserve.observe.start import StartReport, begin_step
 from unifiedserve.server.listener import bind
 
 _LOST = 1  # a new start may help
@@ -21,7 +22,7 @@ _BAD_USAGE = 2
 
 app = typer.Typer(
     help="Serve image and video language models over an OpenAI-compatible HTTP API.",
-    epilog="Start with: unifiedserve doctor, then unifiedserve demo, then unifiedserve serve.",
+    epilog="Start with: unifiedserve doctor, unifiedserve demo, unifiedserve serve.",
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -29,34 +30,38 @@ app = typer.Typer(
 
 
 def serve(**options: Any) -> None:
-    """Serve a model until Ctrl-C or SIGTERM.
+    """Serve a model over HTTP until Ctrl-C or SIGTERM.
 
     \b
-    The bundled model at http://127.0.0.1:8000:
+    Serve the bundled model at http://127.0.0.1:8000:
       unifiedserve serve
-    A checkpoint of the hub:
+    Serve a checkpoint from the Hugging Face hub:
       unifiedserve serve Qwen/Qwen2.5-VL-3B-Instruct --port 9000
-    With file:///videos/... allowed in requests:
+    Allow URLs like file:///videos/holiday.mp4 in requests:
       unifiedserve serve ./checkpoint --allowed-local-media-path /videos
-    With a timeline for ui.perfetto.dev:
+    Write a timeline that ui.perfetto.dev shows:
       unifiedserve serve --trace trace.json
     """
     config = from_options(EngineConfig, options)
     log_of_server(config.log_format, access_log=config.access_log)
-    with bind(config.host, config.port) as listener:
+    told = sys.stderr if config.log_format == "text" else None
+    with bind(config.host, config.port) as listener, StartReport(told) as report:
+
+        def announce(model_name: str, url: str) -> None:
+            begin_step("ready")
+            report.end()
+            print(f"Serving {model_name} at {url}", flush=True)
+
+        begin_step("loading the program")
         from unifiedserve.engine.zygote import shared_zygote
 
         shared_zygote()  # first, so that its imports go on beside ours
         from unifiedserve.server import daemon
 
-        lost = asyncio.run(daemon.serve(config, listener, _announce))
+        lost = asyncio.run(daemon.serve(config, listener, announce))
     if lost:
         _complain(f"the server ends: {lost}")
     leave(_LOST if lost else 0)
-
-
-def _announce(model_name: str, url: str) -> None:
-    print(f"Serving {model_name} at {url}", flush=True)
 
 
 serve.__signature__ = signature_of(EngineConfig, positional={"model"})  # type: ignore[attr-defined]
@@ -65,23 +70,29 @@ app.command()(serve)
 
 @app.command()
 def ask(
-    medium: Annotated[Path, typer.Argument(help="A video or an image", show_default=False)],
-    question: Annotated[str, typer.Argument(help="What to ask about it", show_default=False)],
-    url: Annotated[str, typer.Option(help="A running daemon; empty: start one for this question")] = "",
-    model: Annotated[str, typer.Option(help="As for serve, if a daemon is started")] = "",
-    frames: Annotated[int | None, typer.Option(min=1, help="Of a video; default: as the model's rules say")] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Length of the answer")] = 128,
+    medium: Annotated[Path, typer.Argument(help="The file of a video or an image", show_default=False)],
+    question: Annotated[str, typer.Argument(help="The question about it", show_default=False)],
+    url: Annotated[str, typer.Option(help="The URL of a running server. Empty: start one for this question")] = "",
+    model: Annotated[
+        str,
+        typer.Option(help="The model of the server that is started: a directory or a hub id. Empty: the bundled model"),
+    ] = "",
+    frames: Annotated[
+        int | None,
+        typer.Option(min=1, help="Frames to sample from the video. Default: as many as the model's own rules give"),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens")] = 128,
 ) -> None:
-    """Ask a question about a video or an image, and watch the stages at work.
+    """Ask about a video or an image, and watch the stages at work.
 
     \b
-    With a daemon of its own:
+    Start a server for this question:
       unifiedserve ask holiday.mp4 "Who is in it?"
-    With one that runs already:
+    Ask a server that is running:
       unifiedserve ask holiday.mp4 "Who is in it?" --url http://127.0.0.1:8000
     """
     if url and model:
-        raise ConfigError("--url and --model exclude each other: a running daemon has its model")
+        raise ConfigError("--url and --model exclude each other: a running server has its model already")
     from unifiedserve.cli.ask import Question, run_all
 
     wanted = Question(text=question, medium=medium, frames=frames, max_tokens=max_tokens)
@@ -90,17 +101,21 @@ def ask(
 
 @app.command()
 def demo(
-    model: Annotated[str, typer.Argument(help="As for serve", show_default=False)] = "",
-    video: Annotated[Path | None, typer.Option(help="A video file; default: a tour of sample clips")] = None,
-    question: Annotated[str, typer.Option(help="What to ask about it; default: to describe it")] = "",
-    max_tokens: Annotated[int, typer.Option(min=1, help="Length of the answer")] = 64,
+    model: Annotated[
+        str, typer.Argument(help="The model: a directory or a hub id. Empty: the bundled model", show_default=False)
+    ] = "",
+    video: Annotated[
+        Path | None, typer.Option(help="A video file to ask about. Default: sample clips, one after another")
+    ] = None,
+    question: Annotated[str, typer.Option(help="The question about --video. Empty: to describe it")] = "",
+    max_tokens: Annotated[int, typer.Option(min=1, help="The longest answer, in tokens")] = 64,
 ) -> None:
-    """Ask questions about sample clips, or one about a video of yours, end to end.
+    """Ask questions about sample clips, or about your own video.
 
-    Starts the daemon, asks over HTTP, prints answers as they come and the timelines of the stages, stops the daemon.
+    Starts a server, asks it over HTTP, prints the answers and the timelines of the stages, and stops the server.
 
     \b
-    For example:
+    Ask about your own video:
       unifiedserve demo --video holiday.mp4 --question "Who is in it?"
     """
     from unifiedserve.cli.demo import run
@@ -110,21 +125,25 @@ def demo(
 
 @app.command()
 def top(
-    url: Annotated[str, typer.Option(help="The running daemon")] = "http://127.0.0.1:8000",
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between looks, which its figures are over")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Print the figures since the daemon's start, and end")] = False,
+    url: Annotated[str, typer.Option(help="The URL of the running server")] = "http://127.0.0.1:8000",
+    interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds between two updates; rates are averages over this time")
+    ] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the figures since the server's start once, and exit")
+    ] = False,
 ) -> None:
-    """Watch a running daemon: stages, buffers, rates, latencies, caches, workers. Ctrl-C ends it.
+    """Watch a running server at work, until Ctrl-C.
 
-    All of it is read from its /metrics, /health and /ready. Percentiles are as exact as the histograms there. Where the
-    daemon has API keys, put one into UNIFIEDSERVE_API_KEY.
+    Shows stages, buffers, rates, latencies, caches and workers, read from /metrics, /health and /ready: percentiles are
+    as exact as the histograms there. If the server needs an API key, set UNIFIEDSERVE_API_KEY.
 
     \b
-    The daemon of this machine:
+    Watch the server on this machine:
       unifiedserve top
-    Another one, each ten seconds:
+    Watch another one, with updates every ten seconds:
       unifiedserve top --url https://gpu-3:8000 --interval 10
-    For a script, or a report of a fault:
+    Keep the state for a script or a bug report:
       unifiedserve top --once > state.txt
     """
     from unifiedserve.cli.top import run
@@ -133,10 +152,10 @@ def top(
 
 
 @app.command()
-def doctor(json: Annotated[bool, typer.Option("--json", help="As JSON instead of a table")] = False) -> None:
-    """Show what this machine offers for serving.
+def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")] = False) -> None:
+    """Check whether this machine can serve models.
 
-    For all that is missing it says what to do about it. The exit code is 0 if serving would work.
+    Each missing part comes with a remedy. The exit code is 0 if serving works, else 1.
     """
     from unifiedserve.doctor import main
 

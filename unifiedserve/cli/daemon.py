@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from unifiedserve.errors import ConfigError
 
+STEP = re.compile(r"^ *\d+\.\d s  ")  # a line on stderr about the start
 READY = re.compile(r"^Serving .* at (http://\S+)$")  # what a daemon says when requests may come
 
 
@@ -41,7 +42,7 @@ def daemon(model: str | Path = "", *options: str) -> Iterator[Daemon]:
             process.send_signal(signal.SIGTERM)
         process.communicate()
     if process.returncode != 0:
-        raise ConfigError(f"the daemon ended with code {process.returncode}")
+        raise ConfigError(f"the server ended with code {process.returncode}")
 
 
 def _wait_ready(process: subprocess.Popen[str]) -> str:
@@ -49,4 +50,4 @@ def _wait_ready(process: subprocess.Popen[str]) -> str:
     for line in process.stdout:
         if match := READY.match(line):
             return match[1]
-    raise ConfigError(f"the daemon ended with code {process.wait()} before it was ready")
+    raise ConfigError(f"the server ended with code {process.wait()} before it was ready")

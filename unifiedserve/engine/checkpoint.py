@@ -9,11 +9,13 @@ from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_processor
+from unifiedserve.observe.start import begin_step
 
 
 def load_checkpoint(config: EngineConfig) -> tuple[Path, Processor]:
     """Return the checkpoint's directory and its prompt and media side. Raises ConfigError; may take seconds."""
     zygote = shared_zygote()  # it imports while this process loads
+    begin_step(f"finding the checkpoint of {config.model}" if config.model else "reading the bundled model")
     weights = config.load_format != "dummy"
     model_dir = resolve_model(config.model, weights=weights) if config.model else DEFAULT_CHECKPOINT
     zygote.preload(model_dir)

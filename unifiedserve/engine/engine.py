@@ -27,6 +27,7 @@ from unifiedserve.models.base import Processor
 from unifiedserve.models.default import DEFAULT_MODEL
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics
+from unifiedserve.observe.start import begin_step
 from unifiedserve.observe.watching import Watching
 
 _log = logging.getLogger(__name__)
@@ -199,6 +200,7 @@ class Engine:
                 self._started.messages.handle(message)
 
     def _worker_ready(self, message: Ready) -> None:
+        begin_step(f"waiting for the other workers: {message.instance} is ready")
         try:
             self._health.worker_ready(message)
         except ConfigError as error:

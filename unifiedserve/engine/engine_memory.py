@@ -22,6 +22,7 @@ from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, cre
 from unifiedserve.memory.tensors import Tensors
 from unifiedserve.memory.weights import store_weights, weights_bytes, write_weights
 from unifiedserve.models.base import Processor
+from unifiedserve.observe.start import begin_step
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +55,10 @@ class EngineMemory:
         if warning := device.slowness():
             _log.warning(warning)
         with ExitStack() as undo:
+            begin_step(f"loading the weights, {self.uses['weights'] / MIB:,.0f} MiB in {self.dtype}")
             self._weights = store_weights(tensors, self._layout.weights, self._torch_dtype, device.place)
             undo.callback(free, [self._weights])
+            begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
             self.uses |= {"KV cache": self._layout.kv.bytes, **self._layout.buffers()}
             self._pages = create_pages(self._layout, self._engine_id)

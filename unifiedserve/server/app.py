@@ -13,6 +13,7 @@ from starlette.types import Lifespan
 
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.observe.start import begin_step
 from unifiedserve.server.access.gate import Gate
 from unifiedserve.server.access.hosts import Hosts
 from unifiedserve.server.access.keys import Keys
@@ -115,6 +116,7 @@ def _lifespan(services: Services, compared: ServingEngine | None) -> Lifespan[St
 
 
 async def _start_second(engine: ServingEngine) -> None:
+    begin_step("starting the second engine (--compare)")
     try:
         await engine.start()
     except ConfigError as error:

@@ -17,7 +17,7 @@ import httpx
 
 from bench.campaign.asking import CHAT, chat
 from bench.campaign.cases import Kind, Seen, Target, ViolationError
-from unifiedserve.cli.daemon import READY
+from unifiedserve.cli.daemon import READY, STEP
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 
 _START_SECONDS = 60.0
@@ -269,7 +269,7 @@ async def _watched(process: asyncio.subprocess.Process) -> Seen:
 
 
 def _ended(code: int, text: str, asked: str) -> Seen:
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip() and not STEP.match(line)]
     if "Traceback" in text:
         raise ViolationError(f"a traceback: {' | '.join(lines[-3:])[:500]}")
     if asked:
