@@ -90,6 +90,18 @@ def choose_sample(page: Any) -> None:
     playwright.expect(page.get_by_text("uploaded", exact=True)).to_be_visible()
 
 
+def drop(page: Any, name: str, type: str, data: list[int]) -> None:
+    transfer = page.evaluate_handle(
+        """([name, type, data]) => {
+            const transfer = new DataTransfer();
+            transfer.items.add(new File([new Uint8Array(data)], name, {type}));
+            return transfer;
+        }""",
+        [name, type, data],
+    )
+    page.locator("#drop").dispatch_event("drop", {"dataTransfer": transfer})
+
+
 def done(card: Any) -> None:
     playwright.expect(card.get_by_text(re.compile("^done"))).to_be_visible(timeout=PATIENCE_MS)
 
@@ -106,6 +118,7 @@ def test_a_question_about_a_sample(page: Any, daemon: Daemon, sample_clip: Path,
     playwright.expect(page.get_by_text(seen)).to_be_visible()
     for stage in ("Vision 1", "Encode", "Prefill", "Decode"):
         playwright.expect(page.get_by_role("row", name=re.compile(rf"^{stage} \d"))).to_be_visible()
+    playwright.expect(page.get_by_text("TTFT in this browser")).to_be_visible()
     for figure in page.locator(".figures dd").all():
         assert float(figure.inner_text().split()[0]) > 0
     for theme in ("light", "dark"):
@@ -130,18 +143,19 @@ def test_an_image_is_uploaded_and_answered(page: Any, tmp_path: Path) -> None:
 
 
 def test_a_file_is_dropped(page: Any, sample_clip: Path) -> None:
-    data = list(sample_clip.read_bytes())
-    transfer = page.evaluate_handle(
-        """(data) => {
-            const transfer = new DataTransfer();
-            transfer.items.add(new File([new Uint8Array(data)], "dropped.mp4", {type: "video/mp4"}));
-            return transfer;
-        }""",
-        data,
-    )
-    page.locator("#drop").dispatch_event("drop", {"dataTransfer": transfer})
+    drop(page, "dropped.mp4", "video/mp4", list(sample_clip.read_bytes()))
     playwright.expect(page.get_by_text("dropped.mp4")).to_be_visible()
     done(ask(page, QUESTION, frames=4))
+
+
+@pytest.mark.parametrize(("name", "type"), [("notes.pdf", "application/pdf"), ("song.mp3", "audio/mpeg")])
+def test_a_file_that_is_no_medium_is_refused_when_it_is_dropped(page: Any, name: str, type: str) -> None:
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    drop(page, name, type, [1, 2, 3])
+    playwright.expect(page.get_by_role("alert")).to_contain_text(f"{name} is neither a video nor an image")
+    playwright.expect(page.get_by_text("Choose a video or an image")).to_be_visible()
+    assert sent == []
 
 
 def test_several_questions_at_once_and_stop(page: Any, daemon: Daemon, screenshots: Path) -> None:
@@ -166,8 +180,8 @@ def test_a_question_without_media(page: Any) -> None:
 
 
 def test_what_is_no_video_is_said_in_the_servers_words(page: Any, tmp_path: Path, screenshots: Path) -> None:
-    (tmp_path / "notes.txt").write_text("not a video")
-    page.get_by_label("Choose a video or an image").set_input_files(tmp_path / "notes.txt")
+    (tmp_path / "notes.mp4").write_text("not a video")
+    page.get_by_label("Choose a video or an image").set_input_files(tmp_path / "notes.mp4")
     card = ask(page, "What happens?")
     playwright.expect(card.get_by_role("alert")).to_contain_text("video 1: ")
     page.screenshot(path=screenshots / "error.png", full_page=True)
@@ -249,6 +263,7 @@ def test_the_bundled_model_answers_right(browser: Any, daemon: Daemon, screensho
     """What a newcomer does first: choose the first sample, click on a question, and look."""
     page = browser.new_page(viewport={"width": 1360, "height": 900})
     page.goto(daemon.url)
+    playwright.expect(page.get_by_text("knows drawn shapes only")).to_be_visible()
     page.get_by_role("button", name="Sample: ").first.click()
     page.locator("#suggestions").get_by_role("button").first.click()
     page.get_by_role("button", name="Ask").click()

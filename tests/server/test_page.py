@@ -55,6 +55,7 @@ async def test_the_settings_tell_the_limits_and_the_samples(client: httpx.AsyncC
     settings = (await client.get("/playground/settings")).json()
     assert (settings["model"], settings["max_model_len"], settings["compared"]) == ("scripted", 4096, "")
     assert settings["max_upload_bytes"] == 512 << 20
+    assert "drawn shapes only" in settings["model_note"]  # no model was named
     assert settings["samples"]
     for sample in settings["samples"]:
         response = await client.get(sample["url"])

@@ -12,6 +12,7 @@ from starlette.types import Scope
 
 from unifiedserve.config import MIB
 from unifiedserve.messages.media import MediaKind
+from unifiedserve.models.default import DEFAULT_CHECKPOINT
 from unifiedserve.samples import FOLDER as SAMPLES
 from unifiedserve.samples import sample_questions
 from unifiedserve.server.endpoint import get_route, json_response
@@ -19,6 +20,7 @@ from unifiedserve.server.protocol import ServingEngine
 
 _FOLDER = Path(__file__).parent / "playground"
 _KINDS: dict[str, MediaKind] = {".mp4": "video", ".jpg": "image", ".png": "image"}
+_BUNDLED = "This bundled model knows drawn shapes only. For real videos serve another one: unifiedserve serve MODEL"
 _HEADERS = {
     # nothing from elsewhere, and no script or style in the page itself
     "Content-Security-Policy": "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; "
@@ -37,9 +39,10 @@ class Sample(msgspec.Struct):
 
 
 class PageSettings(msgspec.Struct):
-    """Settings that the page must know of the server."""
+    """The server's settings that the page needs."""
 
     model: str
+    model_note: str
     max_model_len: int
     max_upload_bytes: int
     compared: str
@@ -68,8 +71,10 @@ def page_routes(engine: ServingEngine, compared: str) -> list[BaseRoute]:
             Sample(name, f"/playground/samples/{name}", _KINDS[Path(name).suffix], questions)
             for name, questions in sample_questions().items()
         ]
-        limit = engine.config.max_media_mib * MIB
-        return json_response(PageSettings(engine.model_name, engine.max_model_len, limit, compared, samples))
+        config = engine.config
+        note = "" if config.model not in ("", str(DEFAULT_CHECKPOINT)) else _BUNDLED
+        limit = config.max_media_mib * MIB
+        return json_response(PageSettings(engine.model_name, note, engine.max_model_len, limit, compared, samples))
 
     return [
         get_route("/", get_page),

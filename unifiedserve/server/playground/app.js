@@ -21,6 +21,7 @@ class Page {
     this.picker = new MediumPicker(server);
     this.cards = [];
     byId("model").textContent = server.model;
+    byId("model-note").textContent = server.model_note;
     byId("compare-option").hidden = !server.compared;
     byId("form").addEventListener("submit", (event) => {
       event.preventDefault();

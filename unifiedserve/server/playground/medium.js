@@ -4,6 +4,9 @@ import { byId, element } from "./dom.js";
 import { bytes } from "./format.js";
 import { upload } from "./server.js";
 
+/** Types of files that may be media: browsers have none for some containers, which the server looks into. */
+const MEDIUM = /^$|^(video|image)\/|^application\/(ogg|mxf|octet-stream|vnd.rn-realmedia)$/;
+
 class Medium {
   constructor(file) {
     this.file = file;
@@ -112,6 +115,10 @@ export class MediumPicker {
     }
     if (file.size === 0) {
       this.#fail(`${file.name} is empty.`);
+      return;
+    }
+    if (!MEDIUM.test(file.type)) {
+      this.#fail(`${file.name} is neither a video nor an image (its type is ${file.type}).`);
       return;
     }
     const medium = new Medium(file);

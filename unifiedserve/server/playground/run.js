@@ -69,7 +69,7 @@ export class Run extends EventTarget {
     const seconds = (steps.at(-1) - steps[0]) / 1e6;
     const beside = this.pause === undefined ? {} : { "longest pause of a stream beside": milliseconds(this.pause) };
     return {
-      TTFT: milliseconds(this.first - this.started),
+      "TTFT in this browser": milliseconds(this.first - this.started),
       "TBT p50": milliseconds(quantile(gaps, 0.5)),
       "TBT p99": milliseconds(quantile(gaps, 0.99)),
       "tokens/s": seconds > 0 ? (gaps.length / seconds).toFixed(1) : "–",
