@@ -93,285 +93,474 @@ _JOINING = 3.0  # the same while short prompts are about to join, which is soon 
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon's options. Sizes are in MiB, times in seconds where the description names no other unit."""
+    """Hold the daemon's options. Sizes are in MiB, times in seconds unless the description names another unit."""
 
-    model: Annotated[str, Meta(description="Checkpoint directory or hub id; empty: the bundled model")] = ""
-    served_model_name: Annotated[str, Meta(description="Name in the API; empty: the model argument")] = ""
-    chat_template: Annotated[str, Meta(description="Jinja file that replaces the checkpoint's template")] = ""
+    model: Annotated[
+        str,
+        Meta(
+            description="The model to serve: a directory of a checkpoint, or its id on the Hugging Face hub. Empty: "
+            "the bundled model, which knows drawn shapes only"
+        ),
+    ] = ""
+    served_model_name: Annotated[
+        str, Meta(description="The name by which requests ask for the model. Empty: the model argument as it is given")
+    ] = ""
+    chat_template: Annotated[
+        str,
+        Meta(description="A Jinja file to use instead of the checkpoint's own chat template. Empty: the checkpoint's"),
+    ] = ""
     placement: Annotated[
         Literal["shared", "monolithic"],
-        Meta(description="shared: vision, encode+prefill and decode each in a process; monolithic: one loop"),
+        Meta(
+            description="How the stages share processes. shared: vision, encode + prefill and decode have a process "
+            "each, so that videos do not stop streams; monolithic: encode, prefill and decode run in "
+            "one loop, for comparisons"
+        ),
     ] = "shared"
     compare: Annotated[
         bool,
-        Meta(description="Serve the model a second time, monolithic, below /monolithic: for the playground to compare"),
+        Meta(
+            description="Serve the model a second time, with --placement monolithic, under the path /monolithic, so "
+            "that the playground can compare both. Needs twice the memory"
+        ),
     ] = False
     device: Annotated[
         Literal["auto", "cpu", "cuda"],
-        Meta(description="What computes; auto: cuda where there is a GPU that can be used, else cpu"),
+        Meta(description="The device that runs the model. auto: cuda if a usable GPU is found, else cpu"),
     ] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
-        Meta(description="Weights and activations; auto: bfloat16 where the device multiplies it, else float32"),
+        Meta(
+            description="The number type of weights and activations. auto: bfloat16 where the device multiplies it "
+            "in hardware, else float32"
+        ),
     ] = "auto"
     load_format: Annotated[
         Literal["auto", "dummy"],
         Meta(
-            description="Weights; auto: the checkpoint's; dummy: random ones of its shapes, to measure speed without "
-            "them: answers are nonsense"
+            description="Where the weights come from. auto: the checkpoint; dummy: random weights of the same "
+            "shapes, to measure speed without the files (the answers are nonsense)"
         ),
     ] = "auto"
     quantization: Annotated[
         Literal["none", "int8", "int4"],
         Meta(
-            description="Quantise the language model's matrices as they are loaded: a quarter to a half of the memory, "
-            "and of the time between tokens. Checkpoints that are quantised are loaded as they are"
+            description="Quantise the language model's matrices while loading: int8 takes about half and int4 about "
+            "a quarter of their memory in bfloat16; tokens come sooner, and answers change a little. "
+            "Checkpoints that are quantised already are loaded as they are"
         ),
     ] = "none"
     attention_backend: Annotated[
         AttentionBackend,
         Meta(
-            description="Attention on a GPU; auto: triton, which needs nothing and gives a token the same whatever the "
-            "batch; flashinfer: its kernels, where flashinfer-python is installed"
+            description="The attention kernels on a GPU. auto: triton, which needs no further package and gives the "
+            "same tokens in any batch; flashinfer: needs the package flashinfer-python"
         ),
     ] = "auto"
     share: Annotated[
         Share,
         Meta(
-            description="How workers share a GPU; mps: at once, as clients of an MPS daemon of the engine's own; none: "
-            "they take turns; auto: mps where it can be used"
+            description="How the workers share a GPU. mps: at the same time, as clients of an MPS daemon that the "
+            "engine starts; none: in turns; auto: mps where it works, else none"
         ),
     ] = "auto"
     gpu_threads: Annotated[
         tuple[str, ...],
-        Meta(description="Under MPS, the percentage of a GPU's threads that a worker may use, as in encode-prefill=60"),
+        Meta(
+            description="With MPS, limit a worker to this percentage of the GPU's threads, as in encode-prefill=60. "
+            "May be repeated. Default: no limit"
+        ),
     ] = ()
     gpu_memory_limits: Annotated[
         tuple[str, ...],
         Meta(
-            description="Under MPS, the MiB of a GPU's memory that a worker may take beside the shared buffers, as in "
-            "encode-prefill=8192: one that takes more fails alone"
+            description="With MPS, limit the GPU memory in MiB that a worker may take beside the shared buffers, as "
+            "in encode-prefill=8192, so that only this worker fails if it takes more. May be repeated. "
+            "Default: no limit"
         ),
     ] = ()
     tool_call_parser: Annotated[
         Literal["auto", "hermes", "llama3_json", "mistral"],
-        Meta(description="How the model writes tool calls; auto: as its chat template does"),
+        Meta(
+            description="The format in which the model writes tool calls. auto: found out from the chat template; "
+            "name it if tool calls appear as text in answers"
+        ),
     ] = "auto"
     reasoning_parser: Annotated[
         Literal["auto", "think", "none"],
-        Meta(description="Reasoning in <think> becomes a field of its own; auto: if the chat template knows it"),
+        Meta(
+            description="Whether text in <think> tags goes into the field `reasoning_content` of the answer. think: "
+            "always; none: never; auto: if the chat template mentions such tags"
+        ),
     ] = "auto"
-    max_model_len: Annotated[int, Meta(ge=0, description="Context length in tokens; 0: the model's")] = 0
+    max_model_len: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="The longest prompt and answer together, in tokens. 0: the model's own context length. "
+            "Lower it to refuse longer requests",
+        ),
+    ] = 0
 
     kv_cache_mib: Annotated[
         int,
         Meta(
             ge=0,
-            description="Paged KV cache, shared by prefill and decode; 0: "
-            f"{DEFAULT_KV_CACHE_MIB} on a CPU, on a GPU what --gpu-memory-utilization leaves for it",
+            description="The size of the KV cache in MiB, which bounds how many tokens running answers may hold. 0: "
+            f"{DEFAULT_KV_CACHE_MIB} on a CPU, on a GPU all that --gpu-memory-utilization leaves. "
+            "Raise it for long contexts or many requests at once",
         ),
     ] = 0
     kv_cache_dtype: Annotated[
         Literal["auto", "int8"],
         Meta(
-            description="Keys and values in the KV cache; auto: as --dtype; int8, on a CPU only: codes of 8 bits, "
-            "which take half of bfloat16's memory and change answers a little"
+            description="The number type of keys and values in the KV cache. auto: that of --dtype; int8 (CPU "
+            "only): half of bfloat16's memory, and answers change a little. Choose int8 for long "
+            "contexts"
         ),
     ] = "auto"
     gpu_memory_utilization: Annotated[
         float,
-        Meta(gt=0, le=1, description="Share of the GPU's memory that may be in use, by this engine and other programs"),
+        Meta(
+            gt=0,
+            le=1,
+            description="The share of the GPU's memory that may be in use, other programs included. Lower it if "
+            "other programs start later and need the GPU",
+        ),
     ] = 0.9
-    patch_buffer_mib: Annotated[int, Meta(ge=1, description="Image patches between vision and encode")] = 256
-    visual_buffer_mib: Annotated[int, Meta(ge=1, description="Visual tokens between encode and prefill")] = 128
-    kv_page_tokens: Annotated[int, Meta(ge=1, le=256, description="Tokens a KV page")] = 16
+    patch_buffer_mib: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="The size of the buffer in MiB that passes image patches from vision to encode. Raise it if "
+            "many large videos wait for it (unifiedserve top shows its peak)",
+        ),
+    ] = 256
+    visual_buffer_mib: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="The size of the buffer in MiB that passes visual tokens from encode to prefill. Raise it "
+            "if many long videos wait for it (unifiedserve top shows its peak)",
+        ),
+    ] = 128
+    kv_page_tokens: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=256,
+            description="Tokens in a page of the KV cache. Smaller pages waste less on short prompts, larger ones "
+            "cost less bookkeeping",
+        ),
+    ] = 16
     no_prefix_cache: Annotated[
-        bool, Meta(description="Prefill every prompt from its start, even where an earlier one began alike")
+        bool,
+        Meta(
+            description="Compute every prompt from its start, even if an earlier prompt began with the same tokens. "
+            "For measurements"
+        ),
     ] = False
     visual_cache_mib: Annotated[
         int,
-        Meta(ge=0, description="More visual buffer, to keep visual tokens of media that may come again; 0: keep none"),
+        Meta(
+            ge=0,
+            description="Additional visual buffer in MiB that keeps the visual tokens of images and videos which "
+            "may be asked about again. 0: keep none",
+        ),
     ] = 128
-    patch_page_rows: Annotated[int, Meta(ge=1, description="Patches a page of the patch buffer")] = 64
-    visual_page_tokens: Annotated[int, Meta(ge=1, description="Visual tokens a page")] = 16
+    patch_page_rows: Annotated[
+        int, Meta(ge=1, description="Patches in a page of the patch buffer; there is rarely a reason to change it")
+    ] = 64
+    visual_page_tokens: Annotated[
+        int,
+        Meta(ge=1, description="Visual tokens in a page of the visual buffer; there is rarely a reason to change it"),
+    ] = 16
     kv_growth_reserve: Annotated[
         float,
-        Meta(ge=0, le=0.5, description="Share of the KV pages that prefill leaves to running decodes"),
+        Meta(
+            ge=0,
+            le=0.5,
+            description="The share of the KV cache that prefill leaves free, so that running answers can grow. "
+            "Raise it if requests are preempted often",
+        ),
     ] = 0.05
 
     order: Annotated[
         Order,
         Meta(
-            description="Who goes first in every stage, below priority; slack: who must, to meet its target for the "
-            "first token; shortest: who has the least work left, and who has waited; fcfs: who came first"
+            description="The order in which requests are served in every stage, within the same priority. slack: "
+            "the request first that would otherwise miss its target for the first token; shortest: the "
+            "least remaining work first, but nobody waits for ever; fcfs: first come, first served"
         ),
     ] = "slack"
     slo_ttft: Annotated[
         float,
         Meta(
             ge=0,
-            description="Milliseconds to the first token, as a target; a request's own `slo_ttft` goes before it. "
-            "0: five times what the request takes alone, as measured",
+            description="The target for the time to first token, in milliseconds; a request may set its own with "
+            "`slo_ttft`. 0: five times what the request would take alone, as measured",
         ),
     ] = 0.0
     slo_ttft_visual: Annotated[
         float,
-        Meta(ge=0, description="Milliseconds more for each visual token: a long video is not held to a text's target"),
+        Meta(
+            ge=0,
+            description="Milliseconds that each visual token adds to the target for the first token, so that a long "
+            "video is not held to the target of a text",
+        ),
     ] = 5.0
     slo_tbt: Annotated[
         float,
         Meta(
             ge=0,
-            description="Milliseconds between the tokens of a stream while videos are worked on: more lets videos "
-            "through faster; 0: 2.45 times what a step takes alone, measured at start",
+            description="The target for the time between tokens of a stream while videos are processed, in "
+            "milliseconds. Higher values finish videos sooner, lower ones keep streams faster. 0: 2.45 "
+            "times the duration of a step alone, measured at the start",
         ),
     ] = 0.0
     no_overlap: Annotated[
-        bool, Meta(description="Encode only when all media of a request are decoded, prefill when all are encoded")
+        bool,
+        Meta(
+            description="Encode a request only after all its media are decoded, and prefill it only after all are "
+            "encoded. For comparisons"
+        ),
     ] = False
     no_pacing: Annotated[
-        bool, Meta(description="Let streams take all they can beside heavy work, with no target between tokens")
+        bool,
+        Meta(
+            description="Do not slow streams down while videos are processed: there is no target between tokens. "
+            "For comparisons"
+        ),
     ] = False
     naive: Annotated[
         bool,
         Meta(
-            description="With monolithic: whole prompts, encoding inside the step, one queue, no overlap and no "
-            "pacing; the baseline of papers, to compare with"
+            description="Work as the baseline of papers does, for comparisons: whole prompts, encoding within the "
+            "step, one queue, no overlap and no pacing. Needs --placement monolithic"
         ),
     ] = False
-    prefill_chunk_tokens: Annotated[int, Meta(ge=0, description="Prompt tokens a step of prefill; 0: unlimited")] = 512
-    encode_budget_tokens: Annotated[
-        int, Meta(ge=1, description="Visual tokens a step of the encoder (at least one image or frame pair)")
+    prefill_chunk_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Prompt tokens that one step of prefill computes. Smaller steps let short requests in "
+            "sooner, larger ones finish long prompts sooner. 0: whole prompts",
+        ),
     ] = 512
-    max_running: Annotated[int, Meta(ge=1, description="Sequences that decode at once")] = 64
+    encode_budget_tokens: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Visual tokens that one step of the encoder computes; at least one image or pair of frames. "
+            "Smaller steps let other work in sooner",
+        ),
+    ] = 512
+    max_running: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="The most answers that are generated at the same time; further requests wait. Raise it for "
+            "throughput if there is memory for their contexts",
+        ),
+    ] = 64
     speculative_tokens: Annotated[
         int,
         Meta(
             ge=0,
             le=31,
-            description="On a CPU, tokens that a step of decode tries out for all sequences together where their texts "
-            "repeat themselves; answers stay the same, but come sooner. 0: none; on a GPU there are none",
+            description="Tokens that a decode step on a CPU guesses and checks at once, for all answers together, "
+            "where a text repeats itself. Answers stay the same and come sooner. 0: no guesses; a GPU "
+            "never guesses",
         ),
     ] = 7
     max_requests: Annotated[
-        int, Meta(ge=1, description="Requests in the engine at once; more are refused with 429")
+        int,
+        Meta(ge=1, description="The most requests in the engine, waiting ones included; further requests get a 429"),
     ] = 512
     max_queue_time: Annotated[
         float,
         Meta(
             ge=0,
-            description="Seconds that a request may have to wait behind others, as far as can be told; one that would "
-            "wait longer is refused with 429. 0: any time",
+            description="The longest estimated wait in seconds; a request that would wait longer gets a 429 at "
+            "once. 0: no limit",
         ),
     ] = 600.0
     video_decoder: Annotated[
         VideoDecoderName,
         Meta(
-            description="torchcodec, or on a GPU pynvvideocodec, where they are installed: to compare with, and for a "
-            "file that flashcodec fails on"
+            description="The library that decodes videos. torchcodec, or pynvvideocodec on a GPU, must be "
+            "installed; choose one to compare, or if flashcodec fails on a file"
         ),
     ] = "flashcodec"
     decode_on: Annotated[
-        DecodeOn, Meta(description="By cores, by a GPU's NVDEC units, or by whichever is estimated to be faster")
+        DecodeOn,
+        Meta(
+            description="The hardware that decodes videos. cpu: the cores; gpu: the GPU's NVDEC units; "
+            "fastest: for each video whichever is estimated to finish sooner"
+        ),
     ] = "fastest"
     sandbox: Annotated[
         Literal["auto", "require", "off"],
         Meta(
-            description="What decodes media and tries grammars out has no network, programs, files of others; auto: "
-            "as far as the kernel can see to it; require: or the start fails"
+            description="Whether the processes that decode media and check grammars are denied the network, other "
+            "programs and other files. auto: as far as the kernel supports it; require: refuse to start "
+            "where it does not; off: no sandbox"
         ),
     ] = "auto"
     max_decode_seconds: Annotated[
         float,
         Meta(
             gt=0,
-            description="Largest time of one core, or of one NVDEC unit, for the frames of a video, by an estimate "
-            "before they are decoded: an hour of 1920x1080 takes about 240; lower it for strangers, raise it for films",
+            description="The most seconds of one core, or of one NVDEC unit, that the frames of a video may take by an "
+            "estimate; a video that takes longer is refused. An hour of 1920x1080 takes about 240. Lower it for strangers, "
+            "raise it for films",
         ),
     ] = 600.0
-    vision_threads: Annotated[int, Meta(ge=0, description="Video decoding threads; 0: one a core")] = 0
-    torch_threads: Annotated[int, Meta(ge=0, description="Compute threads a model worker; 0: one a core")] = 0
-    trace: Annotated[str, Meta(description="Write a Chrome/Perfetto trace here at shutdown")] = ""
+    vision_threads: Annotated[int, Meta(ge=0, description="Threads that decode videos. 0: one for each core")] = 0
+    torch_threads: Annotated[
+        int, Meta(ge=0, description="Threads that a worker computes with. 0: one for each core")
+    ] = 0
+    trace: Annotated[
+        str,
+        Meta(
+            description="A file for a timeline of all stages in Chrome's trace format, written at shutdown; "
+            "ui.perfetto.dev shows it. Empty: none"
+        ),
+    ] = ""
     log_format: Annotated[
         Literal["text", "json"],
-        Meta(description="The log on stderr; json: an object a line, for programs to read"),
+        Meta(description="The format of the log on stderr. text: for people; json: one object a line, for programs"),
     ] = "text"
     access_log: Annotated[
-        bool, Meta(description="Log a line a request: who, what, status, seconds and bytes; no contents and no keys")
+        bool,
+        Meta(
+            description="Log one line for each HTTP request: caller, path, status, seconds and bytes, but no "
+            "contents and no keys"
+        ),
     ] = False
 
-    host: Annotated[str, Meta(description="Address to listen on")] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0: any free one")] = 8000
+    host: Annotated[
+        str, Meta(description="The address to listen on. 0.0.0.0 lets other machines in: set API keys then")
+    ] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on. 0: any free port")] = 8000
     allowed_hosts: Annotated[
         tuple[str, ...],
-        Meta(description="Names under which the server may be asked, *.example.com too; none: on loopback its own"),
+        Meta(
+            description="A host name that requests may address the server by, such as example.com or *.example.com. "
+            "May be repeated. Default: only its own names if it listens on loopback, else any name"
+        ),
     ] = ()
     api_key_file: Annotated[
         str,
         Meta(
-            description="File with the API keys, a line each: KEY, or NAME KEY; SIGHUP reads it again. There may be "
-            "keys in UNIFIEDSERVE_API_KEYS, too. None: whoever reaches the server may use it"
+            description="A file of API keys, each on a line as KEY or NAME KEY; SIGHUP makes the server read it "
+            "again. The variable UNIFIEDSERVE_API_KEYS may hold more keys. Without any key, everybody "
+            "who reaches the server may use it"
         ),
     ] = ""
     requests_per_minute: Annotated[
-        int, Meta(ge=0, description="That a key, or an address where there are no keys, may send; 0: any number")
+        int,
+        Meta(
+            ge=0,
+            description="The most requests per minute of one key, or of one address if there are no keys. 0: no limit",
+        ),
     ] = 0
     requests_at_once: Annotated[
-        int, Meta(ge=0, description="Of a key, or an address where there are no keys; 0: any number")
+        int,
+        Meta(
+            ge=0,
+            description="The most simultaneous requests of one key, or of one address if there are no keys. 0: no "
+            "limit",
+        ),
     ] = 0
     cors_origins: Annotated[
-        tuple[str, ...], Meta(description="Origins whose pages may use the API from browsers, as https://example.com")
+        tuple[str, ...],
+        Meta(
+            description="An origin whose web pages may call the API from a browser, such as https://example.com. "
+            "May be repeated. Default: none"
+        ),
     ] = ()
-    ssl_certfile: Annotated[str, Meta(description="Certificates (PEM) for HTTPS; with --ssl-keyfile")] = ""
-    ssl_keyfile: Annotated[str, Meta(description="Private key (PEM) of the certificate")] = ""
+    ssl_certfile: Annotated[
+        str, Meta(description="A PEM file of certificates, to serve HTTPS; needs --ssl-keyfile. Empty: HTTP")
+    ] = ""
+    ssl_keyfile: Annotated[
+        str, Meta(description="A PEM file of the certificate's private key; needs --ssl-certfile")
+    ] = ""
     drain_timeout: Annotated[
-        float, Meta(ge=0, description="Seconds that running requests have after SIGTERM, while no others are taken")
+        float,
+        Meta(
+            ge=0,
+            description="Seconds that running requests have to finish after SIGTERM or Ctrl-C; new requests are "
+            "refused meanwhile",
+        ),
     ] = 10.0
     allowed_local_media_path: Annotated[
-        str, Meta(description="file:// URLs may read below this directory; empty: none")
+        str,
+        Meta(description="The directory below which file:// URLs in requests may read. Empty: such URLs are refused"),
     ] = ""
-    allow_private_media: Annotated[bool, Meta(description="Let media URLs reach private and loopback addresses")] = (
-        False
-    )
+    allow_private_media: Annotated[
+        bool,
+        Meta(
+            description="Allow media URLs that lead to private or loopback addresses. Only for trusted clients: "
+            "they could read internal services"
+        ),
+    ] = False
     allowed_media_domains: Annotated[
-        tuple[str, ...], Meta(description="If given, media URLs may name these hosts only")
+        tuple[str, ...], Meta(description="A host that media URLs may name. May be repeated. Default: any public host")
     ] = ()
-    max_media_mib: Annotated[int, Meta(ge=1, description="Largest image or video that is uploaded or fetched")] = 512
+    max_media_mib: Annotated[
+        int, Meta(ge=1, description="The largest image or video that may be uploaded or fetched, in MiB")
+    ] = 512
     max_body_mib: Annotated[
-        int, Meta(ge=1, description="Largest JSON body, with the images and videos that it holds in base64")
+        int,
+        Meta(
+            ge=1,
+            description="The largest request body in MiB, images and videos in base64 included. Upload larger media "
+            "with /v1/files",
+        ),
     ] = 64
     body_timeout: Annotated[
-        float, Meta(gt=0, description="Seconds for a request's body, or an upload, to come; stalled ones end sooner")
+        float,
+        Meta(
+            gt=0,
+            description="Seconds in which the body of a request or an upload must arrive; one that makes no "
+            "progress is ended sooner",
+        ),
     ] = 300.0
     response_store_mib: Annotated[
         int,
         Meta(
             ge=0,
-            description="Memory for stored responses (POST /v1/responses), which clients may get again or go on from; "
-            "the least recently used make room. 0: none are stored",
+            description="Memory in MiB for stored responses (POST /v1/responses), which clients may get again or go on "
+            "from; the least recently used make room. 0: none are stored",
         ),
     ] = 32
     response_store_seconds: Annotated[
-        float, Meta(gt=0, description="Seconds for which a response is stored after its last use")
+        float, Meta(gt=0, description="Seconds that a response is stored after its last use")
     ] = 86400.0
-    max_image_megapixels: Annotated[int, Meta(ge=1, description="Largest image, before resizing")] = 128
+    max_image_megapixels: Annotated[
+        int, Meta(ge=1, description="The largest image before resizing, in millions of pixels")
+    ] = 128
     image_background: Annotated[
         ImageBackground,
         Meta(
-            description="What is seen through the transparent pixels of images; none: the colours that are stored "
-            "there, which no viewer shows"
+            description="The colour behind transparent pixels of images. none: the colours stored in these pixels, "
+            "which no viewer shows"
         ),
     ] = "white"
-    media_timeout: Annotated[float, Meta(gt=0, description="Seconds to fetch one media URL")] = 30.0
+    media_timeout: Annotated[float, Meta(gt=0, description="Seconds in which a media URL must be fetched")] = 30.0
     worker_timeout: Annotated[
         float,
         Meta(
             ge=0.2,
-            description="Seconds without a sign of life after which a worker is replaced: no turn of its loop, no "
-            "processor time; one that computes has forty times as long for a turn",
+            description="Seconds without a sign of life after which a worker is replaced; a worker that is "
+            "computing has forty times as long. Raise it on a machine that stalls",
         ),
     ] = 15.0
-    startup_timeout: Annotated[float, Meta(gt=0, description="Seconds for all workers to come up")] = 300.0
+    startup_timeout: Annotated[
+        float,
+        Meta(gt=0, description="Seconds in which all workers must be ready. Raise it for large models on slow disks"),
+    ] = 300.0
 
     @property
     def max_image_pixels(self) -> int:
@@ -381,13 +570,15 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise ConfigError for options that contradict each other."""
         if self.naive and self.placement != "monolithic":
-            raise ConfigError("--naive is a way to run --placement monolithic: give both")
+            raise ConfigError("--naive needs --placement monolithic: give both")
         if self.decode_on != "fastest" and self.video_decoder != "flashcodec":
-            raise ConfigError(f"--decode-on is for --video-decoder flashcodec, not for {self.video_decoder}")
+            raise ConfigError(
+                f"--decode-on works with --video-decoder flashcodec only, not with {self.video_decoder}: leave one out"
+            )
 
         for option, given in ("--gpu-threads", self.gpu_threads), ("--gpu-memory-limits", self.gpu_memory_limits):
             if given and self.share == "none":
-                raise ConfigError(f"{option} is for --share mps: turns are not limited")
+                raise ConfigError(f"{option} needs --share mps: workers that take turns have no limits")
         _ = self.threads_of, self.memory_limits_of
 
     def kv_dtype(self, dtype: str) -> str:
@@ -410,9 +601,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         for given in values:
             name, _, number = given.partition("=")
             if name not in known:
-                raise ConfigError(f"{option} {given}: there is no worker {name!r}, but {', '.join(known)}")
+                raise ConfigError(f"{option} {given}: there is no worker {name!r}; the workers are {', '.join(known)}")
             if not (number.isdecimal() and 1 <= int(number) <= most):
-                raise ConfigError(f"{option} {given}: {what} from 1 to {most} leaves {name} something")
+                raise ConfigError(f"{option} {given}: expected NAME=N, with {what} from 1 to {most} as N")
             found[name] = int(number)
         return found
 

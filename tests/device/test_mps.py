@@ -255,12 +255,18 @@ def test_clients_see_the_gpus_that_the_engine_sees_in_its_order(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"gpu_threads": ("decode=0",)}, "--gpu-threads decode=0: a percentage from 1 to 100 leaves decode something"),
-        ({"gpu_threads": ("decode",)}, "--gpu-threads decode: a percentage"),
-        ({"gpu_threads": ("language=50",)}, "there is no worker 'language', but vision, encode-prefill, decode"),
-        ({"gpu_threads": ("decode=50",), "share": "none"}, "--gpu-threads is for --share mps"),
-        ({"gpu_memory_limits": ("vision=0",)}, "--gpu-memory-limits vision=0: a number of MiB from 1 to"),
-        ({"gpu_memory_limits": ("vision=5",), "share": "none"}, "--gpu-memory-limits is for --share mps"),
+        ({"gpu_threads": ("decode=0",)}, "--gpu-threads decode=0: expected NAME=N, with a percentage from 1 to 100"),
+        ({"gpu_threads": ("decode",)}, "--gpu-threads decode: expected NAME=N"),
+        (
+            {"gpu_threads": ("language=50",)},
+            "there is no worker 'language'; the workers are vision, encode-prefill, decode",
+        ),
+        ({"gpu_threads": ("decode=50",), "share": "none"}, "--gpu-threads needs --share mps"),
+        (
+            {"gpu_memory_limits": ("vision=0",)},
+            "--gpu-memory-limits vision=0: expected NAME=N, with a number of MiB from 1 to",
+        ),
+        ({"gpu_memory_limits": ("vision=5",), "share": "none"}, "--gpu-memory-limits needs --share mps"),
     ],
 )
 def test_limits_that_cannot_be(given: dict[str, object], words: str) -> None:

@@ -82,7 +82,7 @@ def test_memory_is_shared_between_two_processes(fake_gpu: Path) -> None:
     ("fault", "reason"),
     [
         ("cuIpcOpenMemHandle_v2", "cuIpcOpenMemHandle_v2: CUDA_ERROR_NOT_SUPPORTED"),
-        ("private copy", "what the other process wrote is not to be seen"),
+        ("private copy", "the other process's writes are not visible"),
         ("crash", "killed by SIGABRT"),
     ],
 )

@@ -49,4 +49,4 @@ def test_errors_are_the_servers_words_in_one_line(daemon: Daemon, tmp_path: Path
     assert refused.stderr.startswith("unifiedserve: video 1: ")
     nobody = run("http://127.0.0.1:9", tmp_path / "notes.txt")
     assert (nobody.returncode, nobody.stderr.count("\n")) == (2, 1)
-    assert "the daemon at http://127.0.0.1:9 cannot be reached" in nobody.stderr
+    assert "the server at http://127.0.0.1:9 cannot be reached" in nobody.stderr

@@ -267,7 +267,7 @@ def test_torchcodecs_errors_end_their_request_only(
 
 
 def test_contradictions_are_named_at_the_start(patches: RowBuffer) -> None:
-    with pytest.raises(ConfigError, match="--decode-on is for --video-decoder flashcodec"):
+    with pytest.raises(ConfigError, match="--decode-on works with --video-decoder flashcodec only"):
         EngineConfig(video_decoder="torchcodec", decode_on="cpu").check()
     with pytest.raises(ConfigError, match="--decode-on gpu: with --device cpu cores decode"):
         Vision(patches, decode_on="gpu")

@@ -86,7 +86,7 @@ async def test_what_is_wrong_is_in_the_daemons_own_words(top: Command, url: str,
     engine.healthy = False
     _, out, _ = await top.run("--once", "--url", url)
     assert re.search(r"^workers +a worker is down", out, re.MULTILINE)
-    assert re.search(r"^new requests +a worker is down, and another one is on its way", out, re.MULTILINE)
+    assert re.search(r"^new requests +a worker ended and is being replaced", out, re.MULTILINE)
 
 
 async def test_a_key_is_asked_for_and_taken_from_the_environment(

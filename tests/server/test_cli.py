@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import httpx
 import msgspec
@@ -18,6 +19,7 @@ from command_line import the_line
 from safetensors.torch import load_file, save_file
 
 from unifiedserve import __version__
+from unifiedserve.bench.options import GoodputOptions, RunOptions
 from unifiedserve.cli.daemon import daemon
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor import gpu
@@ -48,6 +50,14 @@ def test_serve_has_every_option_of_the_config() -> None:
         wanted = "model" if field.name == "model" else "--" + field.name.replace("_", "-")
         assert re.search(rf"^  {wanted}( |$)", text, re.MULTILINE), wanted
     assert "unifiedserve serve --trace trace.json" in text
+
+
+@pytest.mark.parametrize("options", [EngineConfig, RunOptions, GoodputOptions])
+def test_a_help_text_makes_sense_without_its_option(options: type[msgspec.Struct]) -> None:
+    for name, hint in get_type_hints(options, include_extras=True).items():
+        text = next(part.description for part in get_args(hint) if isinstance(part, msgspec.Meta))
+        assert not re.match(r"(Of|Its|More|Less|As|That|Who|Such|Longest|Largest) ", text), name
+        assert text[0].isupper(), name
 
 
 def test_help_needs_no_heavy_imports() -> None:

@@ -42,12 +42,12 @@ def run_all(questions: Sequence[Question], *, url: str = "", model: str = "") ->
             raise ConfigError(f"{question.medium}: no such file")
     console = Console(highlight=False)
     if not url:
-        console.print(f"[dim]starting a daemon for {model or 'the bundled model'} …[/]")
+        console.print(f"[dim]starting a server for {model or 'the bundled model'} …[/]")
     with _reached(url, model) as where:
         try:
             answered = [asyncio.run(_ask(where, question, console)) for question in questions]
         except httpx.HTTPError as error:
-            raise ConfigError(f"the daemon at {where} cannot be reached: {error or type(error).__name__}") from error
+            raise ConfigError(f"the server at {where} cannot be reached: {error or type(error).__name__}") from error
     return 0 if all(answered) else 1
 
 

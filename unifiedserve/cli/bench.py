@@ -32,23 +32,23 @@ class _RunUnlessNamed(TyperGroup):
 bench = typer.Typer(
     name="bench",
     cls=_RunUnlessNamed,
-    help="Measure any OpenAI-compatible server: latencies, stalls, goodput, accuracy.",
-    epilog="Options without a command are those of run: unifiedserve bench --arrivals poisson:2",
+    help="Measure an OpenAI-compatible server: speed, stalls, accuracy.",
+    epilog="Without a command, options go to run: unifiedserve bench --arrivals poisson:2",
     no_args_is_help=True,
 )
 
 
 def run(**options: Any) -> None:
-    """Send requests on time and tell what came of them.
+    """Send requests at their times and report how the server answered.
 
     \b
-    Texts, images and videos, two requests a second, to the daemon at http://127.0.0.1:8000:
+    Send texts, images and videos, two requests a second, to the server at http://127.0.0.1:8000:
       unifiedserve bench --workload mixed --arrivals poisson:2 --requests 200 --out results
-    Another server, with targets for the first token (more for long videos) and between tokens:
+    Measure another server against targets for the first token (longer for long videos) and between tokens:
       unifiedserve bench --url http://gpu:8000 --slo-ttft 1 --slo-ttft-per-video-second 0.05 --slo-tbt 0.1
-    A data set, one question after another, scored:
+    Ask the questions of a data set one after another, and score the answers:
       unifiedserve bench --dataset mlvu --data-dir ~/MLVU --arrivals closed:1 --frames 64
-    A production trace, at a quarter of its rate:
+    Replay a production trace at a quarter of its rate:
       unifiedserve bench --workload trace --arrivals 'trace:azure.csv?scale=4&first=500'
     """
     asked = from_options(RunOptions, options)
@@ -70,9 +70,10 @@ def run(**options: Any) -> None:
 
 
 def goodput(**options: Any) -> None:
-    """Find the highest rate at which nine of ten requests still hold their targets.
+    """Find the highest rate at which requests meet their targets.
 
-    The rate is doubled or halved until it is known to lie between two, then that gap is bisected.
+    Nine of ten have to (see --goal). The search doubles or halves the rate until the result lies between two rates,
+    then bisects.
 
     \b
     unifiedserve bench goodput --slo-ttft 1 --slo-ttft-per-video-second 0.05 --slo-tbt 0.1 --requests 100
@@ -103,10 +104,12 @@ def goodput(**options: Any) -> None:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Runs as `bench` has written them", show_default=False)],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Files of runs (run-1.json) that `bench --out` has written", show_default=False)
+    ],
     **options: Any,
 ) -> None:
-    """Show runs side by side, the first as the yardstick.
+    """Show runs side by side, each compared with the first.
 
     \b
     unifiedserve bench compare ours/run-1.json vllm/run-1.json --slo-ttft 1 --out both

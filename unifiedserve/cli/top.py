@@ -159,17 +159,17 @@ async def _look(client: httpx.AsyncClient) -> tuple[Sample, State]:
     try:
         metrics, health, ready = [await client.get(path) for path in ("/metrics", "/health", "/ready")]
     except httpx.HTTPError as error:
-        raise ConfigError(f"the daemon at {where} cannot be reached: {error or type(error).__name__}") from error
+        raise ConfigError(f"the server at {where} cannot be reached: {error or type(error).__name__}") from error
     if metrics.status_code == httpx.codes.UNAUTHORIZED:
-        raise ConfigError(f"the daemon at {where} wants one of its keys: set {API_KEY}")
+        raise ConfigError(f"the server at {where} needs an API key: set {API_KEY}")
     if metrics.is_error:
-        raise ConfigError(f"{where}: /metrics answered {metrics.status_code}; is this a daemon of unifiedserve?")
+        raise ConfigError(f"{where}: /metrics answered {metrics.status_code}; is this a UnifiedServe server?")
     try:
         sample = Sample.parse(metrics.text, time.time())
     except ValueError as error:
         raise ConfigError(f"{where}: /metrics holds no metrics: {error}") from error
     if not sample.values:
-        raise ConfigError(f"{where}: /metrics is not that of a daemon of unifiedserve")
+        raise ConfigError(f"{where}: /metrics holds no figures of UnifiedServe: is this another server?")
     return sample, State(_says(health, "all alive"), _says(ready, "taken"))
 
 

@@ -5,6 +5,6 @@ import sys
 
 from unifiedserve.doctor import main
 
-parser = argparse.ArgumentParser(prog="unifiedserve doctor", description="What this machine has and lacks.")
-parser.add_argument("--json", action="store_true", help="machine-readable output")
+parser = argparse.ArgumentParser(prog="unifiedserve doctor", description="Check whether this machine can serve models.")
+parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 sys.exit(main(json=parser.parse_args().json))

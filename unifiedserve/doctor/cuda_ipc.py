@@ -28,7 +28,7 @@ def share() -> dict[str, Any]:
         driver.fill(pointer, WRITTEN, SIZE)
         result = _importer(driver.export(pointer))
         if not driver.filled_with(pointer, ANSWERED, SIZE):
-            raise CudaError("what the other process wrote is not to be seen")
+            raise CudaError("the other process's writes are not visible")
     return result
 
 

@@ -58,9 +58,9 @@ def check_target(config: EngineConfig, decode_step: float) -> None:
     least = decode_step * (1 + config.rest_between_steps)
     if config.seconds_between_tokens(decode_step) < least:
         raise ConfigError(
-            f"--slo-tbt {config.slo_tbt:g} is out of reach: a decode step takes {decode_step * 1e3:.1f} ms "
-            f"here with nothing beside it, so {math.ceil(least * 1e3)} is the least; without the option streams "
-            "and videos share the cores about equally"
+            f"--slo-tbt {config.slo_tbt:g} is too low: a decode step alone takes {decode_step * 1e3:.1f} ms "
+            f"here, so {math.ceil(least * 1e3)} is the least; leave the option out, and streams and videos share the "
+            "cores about equally"
         )
 
 

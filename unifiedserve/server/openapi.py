@@ -74,8 +74,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "operationId": f"{endpoint.handler.__name__}{place}_{endpoint.method.lower()}",
         "responses": {
             "200": {"description": "Success", "content": content},
-            "4XX": {"description": "The request's fault", "content": failure},
-            "5XX": {"description": "The server's fault", "content": failure},
+            "4XX": {"description": "The request is at fault, or has to wait", "content": failure},
+            "5XX": {"description": "The server is at fault", "content": failure},
         },
     }
     if parameters := list(_parameters(endpoint)):

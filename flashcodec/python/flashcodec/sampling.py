@@ -65,7 +65,7 @@ def frames_to_sample(
 ) -> Numbers:
     """int64 [n], the frames that `sample` takes of a stream; arguments and errors as there."""
     if sum(choice is not None for choice in (num_frames, fps, timestamps, indices)) != 1:
-        raise ValueError("say which frames by exactly one of num_frames, fps, timestamps and indices")
+        raise ValueError("give exactly one of num_frames, fps, timestamps and indices")
     if num_frames is not None:
         return evenly_spaced(stream.num_frames, num_frames)
     timeline = Timeline(stream.pts_seconds, stream.end_seconds)

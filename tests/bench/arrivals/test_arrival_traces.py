@@ -99,7 +99,7 @@ def test_rows_of_one_time_are_spread_up_to_the_next(tmp_path: Path) -> None:
         (SECONDS + "7,1\n", "line 4: 2 columns instead of 3"),
         (LMM + "yesterday,0,1,1\n", "line 4: TIMESTAMP must be like 2024-10-15T12:00:00.269Z"),
         (LMM.replace("GeneratedTokens", "Tokens"), "looks like Azure LMM 2025, but has no column GeneratedTokens"),
-        ("a,b\n1,2\n", "line 1: no trace of a known layout (Azure LMM 2025, "),
+        ("a,b\n1,2\n", "line 1: not a trace of a known layout (Azure LMM 2025, "),
         ("quantity,requests,percentile,approx_value\n", "it looks like percentiles"),
         ("<!DOCTYPE html><html></html>", "it looks like a web page"),
         ("version https://git-lfs.github.com/spec/v1\n", "it looks like a pointer of Git LFS"),

@@ -94,8 +94,7 @@ class Arrivals:
         wait = self._table.queue.wait(self._table.waiting + self._admitting)
         if wait is not None and wait > allowed:
             raise RequestError(
-                f"the server has requests for about {wait:.0f} s before this one, which may wait {allowed:g} s; "
-                "try again later",
+                f"the requests before this one need about {wait:.0f} s, and it may wait {allowed:g} s; try again later",
                 ErrorKind.BUSY,
                 code="too_many_requests",
                 retry_after=retry_after(wait - allowed),

@@ -55,7 +55,7 @@ class Gate:
         name = self._name(address_of(scope).name, shown_digest(headers))
         if name is None:
             raise RequestError(
-                "This server needs one of its keys: Authorization: Bearer KEY, or X-Api-Key: KEY.",
+                "This server needs an API key: send the header Authorization: Bearer KEY, or X-Api-Key: KEY.",
                 ErrorKind.NO_KEY,
                 code="invalid_api_key",
             )

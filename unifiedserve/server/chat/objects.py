@@ -9,7 +9,7 @@ from unifiedserve.server.answers.tally import Usage
 
 
 class TopLogprob(msgspec.Struct):
-    """`bytes` are what a token adds to the text: maybe a part of a character, nothing if it is special."""
+    """`bytes` are those that a token adds to the text: maybe part of a character, none for a special token."""
 
     token: str
     logprob: float
@@ -52,7 +52,7 @@ class FunctionDelta(msgspec.Struct, omit_defaults=True):
 
 
 class ToolCallDelta(msgspec.Struct, omit_defaults=True):
-    """A call begins, by its name; or more of its arguments."""
+    """The beginning of a call with its name, or more of its arguments."""
 
     index: int
     function: FunctionDelta

@@ -14,7 +14,7 @@ from unifiedserve.server.completions.request import CompletionRequest
 
 
 class TextLogprobs(msgspec.Struct):
-    """Lists with an entry a token; `text_offset` counts characters. There is no probability of a prompt's first one.
+    """Lists with one entry for each token; `text_offset` counts characters. A prompt's first token has no probability.
 
     A part of a character is written as OpenAI does: `bytes:\\xc3`.
     """

@@ -30,7 +30,7 @@ async def post_completions(services: Services, request: Request) -> Response:
 ENDPOINT = Endpoint(
     "POST",
     "/v1/completions",
-    "Go on with a text",
+    "Continue a text",
     post_completions,
     body=CompletionRequest,
     answer=Completion,

@@ -14,7 +14,7 @@ from unifiedserve.server.embeddings.request import EmbeddingRequest
 
 
 class Embedding(msgspec.Struct):
-    """Numbers, or float32 (little-endian) in base64."""
+    """A vector, as numbers or as float32 (little-endian) in base64."""
 
     index: int
     embedding: list[float] | str

@@ -9,7 +9,7 @@ from unifiedserve.server.requests.prompts import TextPrompt
 
 
 class EmbeddingRequest(QueuedRequest, kw_only=True):
-    """Exactly one of `input`, a text, token ids or a list of either, and `messages`, one input that may have media."""
+    """Exactly one of `input` (a text, token ids or a list of either) and `messages` (one input, maybe with media)."""
 
     input: TextPrompt | None = None
     messages: Messages | None = None

@@ -28,7 +28,7 @@ async def post_embeddings(services: Services, request: Request) -> Response:
 ENDPOINT = Endpoint(
     "POST",
     "/v1/embeddings",
-    "Make vectors of texts or messages",
+    "Turn texts or messages into vectors",
     post_embeddings,
     body=EmbeddingRequest,
     answer=EmbeddingList,

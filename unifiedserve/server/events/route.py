@@ -16,4 +16,11 @@ async def get_events(services: Services, request: Request) -> Response:
     return EventStream(events, events)
 
 
-ENDPOINT = Endpoint("GET", "/v1/events", "What the stages do, live", get_events, query="viewer", media_type=EVENTS)
+ENDPOINT = Endpoint(
+    "GET",
+    "/v1/events",
+    "Watch the stages at work, as server-sent events",
+    get_events,
+    query="viewer",
+    media_type=EVENTS,
+)

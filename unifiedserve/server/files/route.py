@@ -42,10 +42,10 @@ ENDPOINTS = [
     Endpoint(
         "POST",
         "/v1/files",
-        "Upload an image or a video, to name it by its id in messages",
+        "Upload an image or a video, so that messages can name it by its id",
         post_file,
         answer=FileObject,
     ),
-    Endpoint("GET", "/v1/files/{id}", "What is known of an uploaded file", get_file, answer=FileObject),
-    Endpoint("DELETE", "/v1/files/{id}", "Forget an uploaded file", delete_file, answer=FileDeleted),
+    Endpoint("GET", "/v1/files/{id}", "Describe an uploaded file", get_file, answer=FileObject),
+    Endpoint("DELETE", "/v1/files/{id}", "Delete an uploaded file", delete_file, answer=FileDeleted),
 ]

@@ -61,10 +61,10 @@ _UNSUPPORTED: dict[str, Collection[Any]] = {
 
 
 class Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """An object whose unknown fields are an error: a misspelt option must not be silently without effect.
+    """An object whose unknown fields are errors, because a misspelt option must not be ignored.
 
     `unsupported` are options of OpenAI's and vLLM's APIs that are not served, with the values at which they ask for
-    nothing: with these they are let pass.
+    nothing: with these they are accepted.
     """
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = _ANYWHERE

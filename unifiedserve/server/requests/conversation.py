@@ -82,7 +82,7 @@ class Turn(Protocol):
 
 
 class Conversation(MediaFields, Turn, Protocol):
-    """A request with the options that rule how messages become a prompt."""
+    """A request with the options that decide how messages become a prompt."""
 
     chat_template_kwargs: dict[str, Any] | None
 

@@ -50,7 +50,7 @@ class PixelBounds(Strict):
 
 
 class ProcessorKwargs(Strict):
-    """What processors do in any case may be said, too."""
+    """Options of processors; those that ask for what processors do anyway are accepted, too."""
 
     unsupported: ClassVar[Mapping[str, Collection[Any]]] = {
         "do_convert_rgb": (None, True),

@@ -41,7 +41,7 @@ class VideoPart(Strict, tag_field="type", tag="video_url"):
 
 
 class RefusalPart(Strict, tag_field="type", tag="refusal"):
-    """What an earlier answer said in place of a text."""
+    """A refusal in an earlier answer."""
 
     refusal: str
 
@@ -68,7 +68,7 @@ def text_or_parts(parts: list[Part]) -> str | list[Part]:
 
 
 class EarlierFunction(Strict):
-    """`arguments` is JSON text, or as much of it as an answer that was cut off had; the rest is of clients."""
+    """`arguments` is JSON text, or its beginning if the answer was cut off; clients may add other fields."""
 
     name: str
     arguments: str

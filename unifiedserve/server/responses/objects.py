@@ -73,7 +73,7 @@ class IncompleteDetails(msgspec.Struct):
 
 
 class ResponseEvent(msgspec.Struct):
-    """What all events of a stream have; the rest is as OpenAI describes it for each type."""
+    """The fields that all events of a stream have; OpenAI describes the others of each type."""
 
     type: str
     sequence_number: int

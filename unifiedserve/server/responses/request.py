@@ -19,7 +19,7 @@ class InputText(Strict, tag_field="type", tag="input_text"):
 
 
 class InputImage(Strict, tag_field="type", tag="input_image"):
-    """By its URL, or the id of an uploaded file."""
+    """An image, by its URL or the id of an uploaded file."""
 
     image_url: str | None = None
     detail: Literal["auto", "low", "high", "original"] | None = None
@@ -27,7 +27,7 @@ class InputImage(Strict, tag_field="type", tag="input_image"):
 
 
 class InputVideo(Strict, tag_field="type", tag="input_video"):
-    """Of this server, not of OpenAI."""
+    """A video, by its URL or the id of an uploaded file: an extension of OpenAI's API."""
 
     video_url: str | Frames | None = None
     file_id: str | None = None

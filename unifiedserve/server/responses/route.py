@@ -128,12 +128,12 @@ ENDPOINTS = [
     Endpoint(
         "POST",
         "/v1/responses",
-        "Answer a conversation, in items",
+        "Answer a conversation given as items (OpenAI's Responses API)",
         post_responses,
         body=ResponsesRequest,
         answer=ResponseObject,
         event=ResponseEvent,
     ),
-    Endpoint("GET", "/v1/responses/{id}", "A response that is stored", get_response, answer=ResponseObject),
-    Endpoint("DELETE", "/v1/responses/{id}", "Forget a stored response", delete_response, answer=ResponseDeleted),
+    Endpoint("GET", "/v1/responses/{id}", "Return a stored response", get_response, answer=ResponseObject),
+    Endpoint("DELETE", "/v1/responses/{id}", "Delete a stored response", delete_response, answer=ResponseDeleted),
 ]

@@ -45,7 +45,7 @@ async def get_health(services: Services, request: Request) -> Response:
 async def get_ready(services: Services, request: Request) -> Response:
     """Return 200 if requests are taken now; raises RequestError 429 or 503."""
     if not services.engine.healthy:
-        raise RequestError("a worker is down, and another one is on its way", ErrorKind.UNAVAILABLE, retry_after=1)
+        raise RequestError("a worker ended and is being replaced", ErrorKind.UNAVAILABLE, retry_after=1)
     services.engine.check_room()
     return json_response({"status": "ready"})
 
@@ -66,13 +66,13 @@ async def get_trace(services: Services, request: Request) -> Response:
 
 
 ENDPOINTS = [
-    Endpoint("GET", "/v1/models", "The model that is served", get_models),
-    Endpoint("GET", "/v1/models/{id:path}", "The model of this name", get_model, answer=Model),
-    Endpoint("GET", "/health", "200 if all workers live, else 503", get_health),
-    Endpoint("GET", "/ready", "200 if requests are taken now, else 429 or 503", get_ready),
-    Endpoint("GET", "/metrics", "Metrics in Prometheus' text format", get_metrics, media_type="text/plain"),
-    Endpoint("GET", "/version", "The server's version", get_version),
+    Endpoint("GET", "/v1/models", "List the model that is served", get_models),
+    Endpoint("GET", "/v1/models/{id:path}", "Describe a model", get_model, answer=Model),
+    Endpoint("GET", "/health", "Check that all workers live: 200, else 503", get_health),
+    Endpoint("GET", "/ready", "Check that a request would be accepted now: 200, else 429 or 503", get_ready),
+    Endpoint("GET", "/metrics", "Read metrics in Prometheus' text format", get_metrics, media_type="text/plain"),
+    Endpoint("GET", "/version", "Read the server's version", get_version),
     Endpoint(
-        "GET", "/debug/trace", "The stages' timeline, as Chrome/Perfetto trace JSON", get_trace, query="request_id"
+        "GET", "/debug/trace", "Read the stages' timeline as Chrome/Perfetto trace JSON", get_trace, query="request_id"
     ),
 ]

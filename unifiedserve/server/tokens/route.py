@@ -33,6 +33,8 @@ async def _json(request: Request, work: Coroutine[Any, Any, msgspec.Struct]) -> 
 
 
 ENDPOINTS = [
-    Endpoint("POST", "/tokenize", "Text or messages to token ids", post_tokenize, TokenizeRequest, TokenizeReply),
-    Endpoint("POST", "/detokenize", "Token ids to text", post_detokenize, DetokenizeRequest, DetokenizeReply),
+    Endpoint(
+        "POST", "/tokenize", "Turn text or messages into token ids", post_tokenize, TokenizeRequest, TokenizeReply
+    ),
+    Endpoint("POST", "/detokenize", "Turn token ids into text", post_detokenize, DetokenizeRequest, DetokenizeReply),
 ]

@@ -22,7 +22,12 @@ from flashcodec.cli.video import File, Fps, IndexList, Json, NumFrames, chosen_f
 _CLOSE = 3.0
 """Mean difference of 8-bit values up to which frames are the same but for rounding in the colour conversion."""
 
-Rounds = Annotated[int, typer.Option("--rounds", min=1, max=1000, metavar="N", help="Runs of each decoder")]
+Rounds = Annotated[
+    int,
+    typer.Option(
+        "--rounds", min=1, max=1000, metavar="N", help="Runs of each decoder; the times are medians over them"
+    ),
+]
 
 
 def bench(
@@ -35,13 +40,13 @@ def bench(
 ) -> None:
     """Compare FlashCodec with the decoders installed here: TorchCodec, PyAV, decord, OpenCV.
 
-    All read the same frames at native size as RGB, one decoder after the other, round by round; times are medians.
-    Their frames are compared with FlashCodec's. "Split" is one single-threaded decoder for each core.
+    Each decoder reads the same frames at native size as RGB, in turn, round by round. Its frames are compared with
+    FlashCodec's. "Split" means one single-threaded decoder for each core.
 
     \b
-    64 frames at even distances, five rounds:
+    Compare on 64 frames at even distances, in five rounds:
       flashcodec bench lecture.mp4
-    One frame a second, for a script:
+    Compare on one frame a second, as JSON for a script:
       flashcodec bench lecture.mp4 --fps 1 --rounds 3 --json
     """
     targets = chosen_frames(open_video(file, None), frames, fps, indices).tolist()

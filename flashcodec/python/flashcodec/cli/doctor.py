@@ -35,14 +35,14 @@ class Check:
 
 
 def doctor(json: Json = False) -> None:
-    """Show whether FlashCodec works on this machine, and what it can decode.
+    """Check whether FlashCodec works on this machine, and which codecs it decodes.
 
-    The exit code is 0 if it decodes its own test clip right.
+    The exit code is 0 if it decodes its own test clip correctly, else 1.
 
     \b
-    A look at the machine:
+    Check the machine:
       flashcodec doctor
-    Its decoders, for a script:
+    Print JSON for a script:
       flashcodec doctor --json
     """
     checks = [core(), ffmpeg(), decoders(), simd(), cores(), self_test()]

@@ -28,11 +28,16 @@ from flashcodec.serving import EngineEstimate, FlashCodec
 _MOST_ROWS = 16
 _BAR_WIDTH = 30
 
-Threads = Annotated[int, typer.Option("--threads", min=0, max=1024, metavar="N", help="Engines; 0: one a core")]
-Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="Where frames go: cpu, cuda or cuda:N")]
+Threads = Annotated[
+    int,
+    typer.Option("--threads", min=0, max=1024, metavar="N", help="Decoding threads to plan for. 0: one for each core"),
+]
+Device = Annotated[
+    str, typer.Option("--device", metavar="DEVICE", help="The device that gets the frames: cpu, cuda or cuda:N")
+]
 DecodeOn = Annotated[
     Literal["fastest", "cpu", "gpu"],
-    typer.Option("--decode-on", help="Cores, a GPU's units, or whichever is faster"),
+    typer.Option("--decode-on", help="The decoder: cpu, gpu (its NVDEC units), or whichever is estimated to be faster"),
 ]
 
 
@@ -48,18 +53,18 @@ def plan(
     decode_on: DecodeOn = "fastest",
     json: Json = False,
 ) -> None:
-    """Show which packets must be decoded for some frames, and which need not.
+    """Show which packets must be decoded to get some frames, and which are skipped.
 
-    Without a choice, it is 64 frames at even distances.
+    Without --frames, --fps or --indices, 64 frames at even distances are taken.
 
     \b
-    64 frames at even distances:
+    Plan 64 frames at even distances:
       flashcodec plan lecture.mp4 --frames 64
-    One frame a second:
+    Plan one frame a second:
       flashcodec plan lecture.mp4 --fps 1
-    The first, the sixth and the last frame, on four engines:
+    Plan the first, the sixth and the last frame on four threads:
       flashcodec plan lecture.mp4 --indices 0,5,-1 --threads 4
-    Frames for a GPU: whether its NVDEC units decode them, or the cores:
+    See whether the NVDEC units of a GPU or the cores decode frames for it:
       flashcodec plan lecture.mp4 --device cuda
     """
     video = open_video(file, stream)
@@ -68,7 +73,7 @@ def plan(
         kinds = codec.estimate(video, targets, decode_on=decode_on)
     engines = sum(kind.engines for kind in kinds if kind.chosen)
     if engines == 0:
-        raise typer.BadParameter(f"--decode-on {decode_on}: no such engine decodes this video for {device}")
+        raise typer.BadParameter(f"--decode-on {decode_on}: no engine of this kind decodes this video for {device}")
     planned = video.plan(targets, engines)
     report = _report(file, video, targets, planned, kinds)
     if json:

@@ -19,12 +19,12 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def probe(file: File, stream: StreamIndex = None, json: Json = False) -> None:
-    """Show a video's metadata, its GOPs, and what to beware of.
+    """Show a video's metadata, its GOPs, and warnings about it.
 
     \b
-    A look at a file:
+    Look at a file:
       flashcodec probe holiday.mp4
-    The second video stream, for a script:
+    Print the second stream's facts as JSON:
       flashcodec probe holiday.mkv --stream 1 --json
     """
     report = examine(file, stream)

@@ -25,13 +25,28 @@ Size = tuple[int, int]  # width, height
 Pixels = npt.NDArray[np.uint8]
 
 Output = Annotated[
-    str, typer.Option("--output", "-o", metavar="PATH", help="A picture for a contact sheet, DIR/ for single PNGs")
+    str,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="The file of a contact sheet (.png, .jpg, .webp), or DIR/ for single PNGs",
+    ),
 ]
 SizeOption = Annotated[
     str | None,
-    typer.Option("--size", metavar="SIZE", help="WIDTHxHEIGHT, or the short side; default: 180, or native in DIR/"),
+    typer.Option(
+        "--size",
+        metavar="SIZE",
+        help="The size of each picture: WIDTHxHEIGHT, or the short side. Default: 180 in a sheet, native in DIR/",
+    ),
 ]
-Columns = Annotated[int | None, typer.Option("--columns", min=1, metavar="N", help="Cells in a row of the sheet")]
+Columns = Annotated[
+    int | None,
+    typer.Option(
+        "--columns", min=1, metavar="N", help="Pictures in a row of the sheet. Default: chosen to fill the sheet"
+    ),
+]
 
 
 def sample(
@@ -47,20 +62,20 @@ def sample(
 ) -> None:
     """Write frames of a video as a contact sheet, or as single pictures.
 
-    Without a choice, it is 64 frames at even distances. Each cell shows its time in the video. Damaged
-    frames are left out (red cells); the exit code is then 1.
+    Without --frames, --fps or --indices, 64 frames at even distances are taken. Each cell shows its time in the
+    video. Damaged frames are left out (red cells), and the exit code is then 1.
 
     \b
-    A sheet of 64 frames:
+    Write a sheet of 64 frames:
       flashcodec sample holiday.mp4 -o sheet.png
-    One frame every ten seconds, six in a row, 120 pixels high:
+    Take one frame every ten seconds, six in a row, 120 pixels high:
       flashcodec sample holiday.mp4 --fps 0.1 --size 120 --columns 6 -o sheet.png
-    Three frames at native size as single PNGs:
+    Write three frames at native size as single PNGs:
       flashcodec sample holiday.mp4 --indices 0,250,-1 -o frames/
     """
     single = _is_folder(output)
     if single and columns is not None:
-        raise typer.BadParameter("--columns: single pictures have none")
+        raise typer.BadParameter("--columns is for a contact sheet: single pictures have no columns")
     video = open_video(file, stream)
     targets = chosen_frames(video, frames, fps, indices, snap)
     picture_size = _picture_size(video, size, single)
@@ -76,7 +91,9 @@ def _is_folder(output: str) -> bool:
     if output.endswith(os.sep) or Path(output).is_dir():
         return True
     if Path(output).suffix.lower() not in _SUFFIXES:
-        raise typer.BadParameter(f"--output: a name with {', '.join(_SUFFIXES)}, or a folder with / at its end")
+        raise typer.BadParameter(
+            f"--output: give a name that ends with {', '.join(_SUFFIXES)}, or a folder with / at its end"
+        )
     return False
 
 
@@ -93,7 +110,7 @@ def _picture_size(video: Bitstream, text: str | None, single: bool) -> Size:
     else:
         raise typer.BadParameter(f"--size: expected WIDTHxHEIGHT or one number, got {text!r}")
     if min(size) < 1 or size[0] * size[1] > _MOST_PIXELS:
-        raise typer.BadParameter(f"--size: no pictures of {size[0]}×{size[1]}")
+        raise typer.BadParameter(f"--size: {size[0]}×{size[1]} is out of range")
     return size
 
 
@@ -146,7 +163,9 @@ def _write_sheet(decoding: Decoding, path: str, columns: int | None) -> str:
     count, size = len(decoding.targets), decoding.size
     _, _, (width, height) = grid(count, size, columns)
     if width * height > _MOST_PIXELS:
-        raise typer.BadParameter(f"a sheet of {width}×{height} is too large: a smaller --size, or -o DIR/")
+        raise typer.BadParameter(
+            f"a sheet of {width}×{height} is too large: give a smaller --size, or write single pictures with -o DIR/"
+        )
     sheet = Sheet(count, size, columns)
     for place, pixels in decoding.frames():
         sheet.put(place, pixels, decoding.time(place))

@@ -12,19 +12,26 @@ from flashcodec.sampling import frames_to_sample
 
 Indices = npt.NDArray[np.int64]
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A video file", show_default=False)]
+File = Annotated[str, typer.Argument(metavar="FILE", help="The video file", show_default=False)]
 StreamIndex = Annotated[
-    int | None, typer.Option("--stream", min=0, metavar="N", help="Which stream; default: the best video stream")
+    int | None,
+    typer.Option("--stream", min=0, metavar="N", help="The number of the stream. Default: the best video stream"),
 ]
 NumFrames = Annotated[
-    int | None, typer.Option("--frames", min=1, metavar="N", help="N frames at even distances, first and last included")
+    int | None,
+    typer.Option(
+        "--frames", min=1, metavar="N", help="Take N frames at even distances, the first and the last included"
+    ),
 ]
-Fps = Annotated[float | None, typer.Option("--fps", metavar="F", help="F frames for each second of video")]
+Fps = Annotated[float | None, typer.Option("--fps", metavar="F", help="Take F frames per second of video")]
 IndexList = Annotated[
-    str | None, typer.Option("--indices", metavar="I,I,…", help="These frames; negative: counted from the end")
+    str | None,
+    typer.Option(
+        "--indices", metavar="I,I,…", help="Take the frames with these indices; negative ones count from the end"
+    ),
 ]
-Snap = Annotated[bool, typer.Option("--snap", help="The nearest key frames instead: inexact, but much quicker")]
-Json = Annotated[bool, typer.Option("--json", help="As JSON instead of a table")]
+Snap = Annotated[bool, typer.Option("--snap", help="Take the nearest key frames instead: inexact, but much faster")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table")]
 
 DEFAULT_FRAMES = 64
 _MOST_FRAMES = 1_000_000
@@ -62,7 +69,7 @@ def _chosen(video: Bitstream, frames: int | None, fps: float | None, indices: st
 
 def _one_per_interval(video: Bitstream, fps: float) -> Indices:
     if video.metadata.duration_seconds * fps > _MOST_FRAMES:
-        raise typer.BadParameter(f"--fps: {fps:g} is more than {_MOST_FRAMES} frames of this video")
+        raise typer.BadParameter(f"--fps: {fps:g} gives more than {_MOST_FRAMES} frames of this video")
     try:
         return frames_to_sample(video, fps=fps)
     except ValueError as error:

@@ -41,7 +41,7 @@ def read(path: Path, seed: int) -> Iterator[Row]:
         raise ConfigError(f"{path}: {error.strerror or error}") from None
     for beginning, what in _OTHERS.items():
         if start.startswith(beginning):
-            raise ConfigError(f"{path}: no trace: it looks like {what}")
+            raise ConfigError(f"{path}: not a trace: it looks like {what}")
     first = next(lines(path), "")
     if not first.strip():
         raise ConfigError(f"{path}: the file is empty")
@@ -64,4 +64,4 @@ def _read_table(path: Path, header: str) -> Iterator[Row]:
     missing = [column for column in wanted if column not in columns]
     if len(missing) < len(wanted):
         raise ConfigError(f"{path}, line 1: it looks like {name}, but has no column {', '.join(missing)}")
-    raise ConfigError(f"{path}, line 1: no trace of a known layout ({', '.join(_TABLES)}, Mooncake, ServeGen)")
+    raise ConfigError(f"{path}, line 1: not a trace of a known layout ({', '.join(_TABLES)}, Mooncake, ServeGen)")
