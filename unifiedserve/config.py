@@ -412,8 +412,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             gt=0,
             description="The most seconds of one core, or of one NVDEC unit, that the frames of a video may take by an "
-            "estimate; a video that takes longer is refused. An hour of 1920x1080 takes about 240. Lower it for strangers, "
-            "raise it for films",
+            "estimate; a video that takes longer is refused. An hour of 1920x1080 takes about 240. Lower it for "
+            "strangers, raise it for films",
         ),
     ] = 600.0
     vision_threads: Annotated[int, Meta(ge=0, description="Threads that decode videos. 0: one for each core")] = 0
