@@ -1,13 +1,17 @@
 """Stand-ins for libcuda and libnvcuvid, tests/fakes, compiled where a test asks for them and found before real ones."""
 
+import hashlib
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
+from once import once
 
 FAKES = Path(__file__).parents[1] / "fakes"
+BUILT = Path(__file__).parents[2] / "build" / "fakes"  # what was compiled before, by what it was made from
 LIBRARY = "libcuda.so.1"
 DECODERS = "libnvcuvid.so.1"
 JPEG = "libnvjpeg.so.13"
@@ -57,7 +61,19 @@ def _ffmpeg_flags() -> list[str]:
 def _compile(library: Path, *arguments: str) -> None:
     options = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", str(FLASHCODEC)]
     options.append(f"-Wl,-soname,{library.name}")
-    subprocess.run([cxx(), *options, "-o", library, *arguments], check=True, cwd=FAKES)
+    command = [cxx(), *options, *arguments]
+    made_from = hashlib.sha256(repr(command).encode() + _sources()).hexdigest()[:16]
+    shutil.copy(
+        once(BUILT / made_from, lambda path: subprocess.run([*command, "-o", path], check=True, cwd=FAKES)), library
+    )
+
+
+@cache
+def _sources() -> bytes:
+    files = sorted(
+        file for folder in (FAKES, FLASHCODEC) for file in folder.rglob("*") if file.suffix in (".cpp", ".h")
+    )
+    return b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files)
 
 
 def use(libraries: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
