@@ -35,6 +35,55 @@ async def test_a_file_is_named_by_its_id_in_messages(client: httpx.AsyncClient, 
     assert [media.data for request in engine.requests for media in request.media] == [data, data]
 
 
+@pytest.mark.parametrize(
+    ("name", "type", "kind"),
+    [
+        ("clip.mp4", "application/octet-stream", "video"),
+        ("shot.png", "", "image"),
+        ("shot", "IMAGE/PNG", "image"),
+        ("clip.png", "video/mp4", "video"),
+    ],
+)
+async def test_a_part_of_type_file_is_what_its_upload_was_called(
+    client: httpx.AsyncClient, engine: ScriptedEngine, name: str, type: str, kind: str
+) -> None:
+    form = {"data": {"purpose": "vision"}, "files": {"file": (name, b"data", type)}}
+    id = (await client.post("/v1/files", **form)).json()["id"]  # type: ignore[arg-type]
+    chat = {"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": id}}]}]}
+    items = {"input": [{"role": "user", "content": [{"type": "input_file", "file_id": id}]}]}
+    for path, body in (("/v1/chat/completions", chat), ("/v1/responses", items)):
+        response = await client.post(path, json=body)
+        assert response.status_code == 200, response.text
+    assert [(media.kind, media.data) for request in engine.requests for media in request.media] == [(kind, b"data")] * 2
+
+
+async def test_a_part_of_type_file_has_its_data_inline(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
+    file = {"filename": "clip.mp4", "file_data": "data:video/mp4;base64,ZGF0YQ=="}
+    chat = {"messages": [{"role": "user", "content": [{"type": "file", "file": file}]}]}
+    assert (await client.post("/v1/chat/completions", json=chat)).status_code == 200
+    ((media,),) = [request.media for request in engine.requests]
+    assert (media.kind, media.data) == ("video", b"data")
+
+
+@pytest.mark.parametrize(
+    ("file", "status", "words"),
+    [
+        ({"file_id": "file-0"}, 404, "upload it"),
+        ({"filename": "a.png"}, 400, "either `file_id` or `file_data`"),
+        ({"file_data": "data:application/pdf;base64,ZGF0YQ=="}, 400, "application/pdf"),
+        ({"file_data": "ZGF0YQ=="}, 400, "neither an image nor a video"),
+    ],
+)
+async def test_a_part_of_type_file_that_is_no_medium(
+    client: httpx.AsyncClient, file: dict[str, str], status: int, words: str
+) -> None:
+    chat = {"messages": [{"role": "user", "content": [{"type": "file", "file": file}]}]}
+    response = await client.post("/v1/chat/completions", json=chat)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (status, "messages[0].content[0].file")
+    assert words in error["message"]
+
+
 async def test_openais_client_uploads_and_deletes(url: str, tmp_path: Path) -> None:
     (tmp_path / "clip.mp4").write_bytes(b"video")
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:

@@ -177,7 +177,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"input": [{"role": "robot", "content": "a"}]}, "input[0].role", "robot"),
     ({"input": [USER, {"role": "user"}]}, "input[1].content", "missing"),
     ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
-    ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "input[0].content[0].type", "input_file"),
+    ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input[0].content[0].type", "input_audio"),
     ({"input": [USER | {"contents": "a"}]}, "input[0].contents", "`content`"),
     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input", "`file_id`"),
     ({"input": "a", "conversation": "conv_1"}, "conversation", "not supported"),

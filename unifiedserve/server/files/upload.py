@@ -48,7 +48,7 @@ async def upload(request: Request, files: FileStore, bodies: Bodies, caller: Cal
     if not file.size:
         await form.close()
         raise RequestError(f"The file {file.filename or ''} is empty.", param="file")
-    facts = FileFacts(file.size, file.filename or "", purpose, int(time.time()))
+    facts = FileFacts(file.size, file.filename or "", purpose, int(time.time()), file.content_type or "")
     return file_object(files.keep(file.file, facts, caller), facts)
 
 

@@ -20,6 +20,9 @@ from unifiedserve.server.media.budget import MediaBudget, RequestBudget
 from unifiedserve.server.media.download import Downloader
 from unifiedserve.server.media.file_store import FILE_ID, FileStore
 from unifiedserve.server.media.frame_list import FRAME_TYPES, video_of_frames
+from unifiedserve.server.media.kind import media_kind
+
+_HEAD = 1024  # characters of a URL that say what it leads to
 
 
 class MediaFetcher:
@@ -52,6 +55,16 @@ class MediaFetcher:
         other = copy(self)
         other._caller = caller
         return other
+
+    def kind_of(self, url: str) -> MediaKind:
+        """Return what is at a URL, by its type or its name.
+
+        Raises RequestError: 404 for a file that is not there, 400 if that is neither an image nor a video.
+        """
+        if url.startswith(FILE_ID):
+            facts = self._files.facts(url, self._caller)
+            return media_kind(facts.media_type, facts.name)
+        return media_kind("", url[:_HEAD])
 
     async def fetch(
         self, kind: MediaKind, url: str, options: MediaOptions, budget: RequestBudget | None = None

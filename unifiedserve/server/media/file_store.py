@@ -24,12 +24,16 @@ _RETRY_SECONDS = 5
 
 
 class FileFacts(NamedTuple):
-    """What is known of a file beside its bytes: its size, names, and when it came, in seconds since 1970."""
+    """What is known of a file beside its bytes: its size, names, and when it came, in seconds since 1970.
+
+    `media_type` is what its sender called it.
+    """
 
     size: int
     name: str = ""
     purpose: str = ""
     created: int = 0
+    media_type: str = ""
 
 
 class _Kept(NamedTuple):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple, Protocol
@@ -19,6 +19,8 @@ from unifiedserve.server.media.frame_list import set_rate, video_of_images
 from unifiedserve.server.requests.media_options import MediaFields, image_rate, media_options
 from unifiedserve.server.requests.messages import (
     MOST_FRAMES,
+    File,
+    FilePart,
     FrameImage,
     ImagePart,
     ImageURL,
@@ -91,7 +93,7 @@ async def conversation(asked: Conversation, messages: list[Message], fetcher: Me
     """Return the fields of a GenerateRequest that come of messages, their media fetched."""
     template = _template_kwargs(asked)
     options = media_options(asked)
-    split = partial(_split_media, messages, image_rate(asked))
+    split = partial(_split_media, messages, _References(fetcher.kind_of, image_rate(asked)))
     turns, references = await asyncio.to_thread(split) if _takes_long(messages) else split()
     begin = time.monotonic()
     budget = fetcher.budget.of_request()
@@ -195,7 +197,7 @@ def _takes_long(messages: list[Message]) -> bool:
     return names + len(calls) + parts + len(messages) > _LONG
 
 
-def _split_media(messages: list[Message], image_fps: float | None) -> tuple[list[dict[str, Any]], list[MediaReference]]:
+def _split_media(messages: list[Message], found: "_References") -> tuple[list[dict[str, Any]], list[MediaReference]]:
     """Return the messages with a bare placeholder for each medium, and the media in their order."""
     references: list[MediaReference] = []
     turns: list[dict[str, Any]] = []
@@ -203,7 +205,7 @@ def _split_media(messages: list[Message], image_fps: float | None) -> tuple[list
         turn = template_turn(number, message)
         if isinstance(message.content, list):
             turn["content"] = []
-            for piece in _pieces(message.content, f"messages[{number}].content", image_fps):
+            for piece in found.pieces(message.content, f"messages[{number}].content"):
                 if isinstance(piece, str):
                     turn["content"].append({"type": "text", "text": piece})
                 else:
@@ -214,47 +216,69 @@ def _split_media(messages: list[Message], image_fps: float | None) -> tuple[list
     return turns, references
 
 
-def _pieces(content: list[Part], place: str, image_fps: float | None) -> Iterator[str | MediaReference]:
-    """Yield the texts and media of a message; with an `image_fps` images side by side are the frames of a video."""
-    for is_image, run in groupby(enumerate(content), lambda item: isinstance(item[1], ImagePart)):
-        pieces = [
-            part.text if isinstance(part, TextPart | RefusalPart) else _reference(part, f"{place}[{position}]")
-            for position, part in run
+class _References(NamedTuple):
+    """Finds the media in the parts of messages; `kind_of` tells what a file is.
+
+    With an `image_fps` images side by side are the frames of a video.
+    """
+
+    kind_of: Callable[[str], MediaKind]
+    image_fps: float | None
+
+    def pieces(self, content: list[Part], place: str) -> Iterator[str | MediaReference]:
+        """Yield the texts and media of a message."""
+        for is_image, run in groupby(enumerate(content), lambda item: isinstance(item[1], ImagePart)):
+            pieces = [
+                part.text if isinstance(part, TextPart | RefusalPart) else self._of(part, f"{place}[{position}]")
+                for position, part in run
+            ]
+            frames = [piece for piece in pieces if isinstance(piece, MediaReference)]
+            if is_image and self.image_fps is not None and len(frames) > 1:
+                param = frames[0].param
+                refuse_unless(len(frames) <= MOST_FRAMES, param, f"A video has at most {MOST_FRAMES} images.")
+                yield MediaReference("video", frames, param, self.image_fps)
+            else:
+                yield from pieces
+
+    def _of(self, part: ImagePart | VideoPart | QwenVideoPart | FilePart, param: str) -> MediaReference:
+        match part:
+            case FilePart(file=file):
+                return self._file(file, f"{param}.file")
+            case QwenVideoPart():
+                param += ".video"
+                return MediaReference("video", self._frames(part.video, param), param, part.fps or part.sample_fps)
+            case ImagePart(image_url=ImageURL(url=url)):
+                return MediaReference("image", url, f"{param}.image_url.url")
+            case VideoPart(video_url=VideoURL(url=video, fps=fps)):
+                param += ".video_url.url"
+                return MediaReference("video", self._frames(video, param), param, fps)
+        kind = "image" if isinstance(part, ImagePart) else "video"
+        param += f".{kind}_url"
+        raise RequestError(f"This server does not keep media by uuid: send the {kind}'s URL.", param=param)
+
+    def _frames(self, video: str | list[FrameImage], param: str) -> str | list[MediaReference]:
+        """Return the URL of a video, or references to the images that it is."""
+        if isinstance(video, str):
+            return video
+        return [
+            MediaReference("image", frame, f"{param}[{number}]")
+            if isinstance(frame, str)
+            else self._of(frame, f"{param}[{number}]")
+            for number, frame in enumerate(video)
         ]
-        frames = [piece for piece in pieces if isinstance(piece, MediaReference)]
-        if is_image and image_fps is not None and len(frames) > 1:
-            param = frames[0].param
-            refuse_unless(len(frames) <= MOST_FRAMES, param, f"A video has at most {MOST_FRAMES} images.")
-            yield MediaReference("video", frames, param, image_fps)
-        else:
-            yield from pieces
 
-
-def _reference(part: ImagePart | VideoPart | QwenVideoPart, param: str) -> MediaReference:
-    match part:
-        case QwenVideoPart():
-            param += ".video"
-            return MediaReference("video", _frames(part.video, param), param, part.fps or part.sample_fps)
-        case ImagePart(image_url=ImageURL(url=url)):
-            return MediaReference("image", url, f"{param}.image_url.url")
-        case VideoPart(video_url=VideoURL(url=video, fps=fps)):
-            param += ".video_url.url"
-            return MediaReference("video", _frames(video, param), param, fps)
-    kind = "image" if isinstance(part, ImagePart) else "video"
-    param += f".{kind}_url"
-    raise RequestError(f"This server does not keep media by uuid: send the {kind}'s URL.", param=param)
-
-
-def _frames(video: str | list[FrameImage], param: str) -> str | list[MediaReference]:
-    """Return the URL of a video, or references to the images that it is."""
-    if isinstance(video, str):
-        return video
-    return [
-        MediaReference("image", frame, f"{param}[{number}]")
-        if isinstance(frame, str)
-        else _reference(frame, f"{param}[{number}]")
-        for number, frame in enumerate(video)
-    ]
+    def _file(self, file: File, param: str) -> MediaReference:
+        refuse_unless(
+            (file.file_id is None) != (file.file_data is None),
+            param,
+            f"`{param}` needs either `file_id` or `file_data`.",
+        )
+        url = file.file_id or file.file_data or ""
+        try:
+            return MediaReference(self.kind_of(url), url, param)
+        except RequestError as error:
+            error.param = error.param or param
+            raise
 
 
 async def _fetch_all(

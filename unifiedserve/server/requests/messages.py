@@ -58,7 +58,21 @@ class QwenVideoPart(Strict, tag_field="type", tag="video"):
     sample_fps: Rate | None = None
 
 
-Part = TextPart | RefusalPart | ImagePart | VideoPart | QwenVideoPart
+class File(Strict):
+    """An image or a video, by the id of an uploaded file or as a `data:` URL."""
+
+    file_id: str | None = None
+    file_data: str | None = None
+    filename: str | None = None
+
+
+class FilePart(Strict, tag_field="type", tag="file"):
+    """A medium whose type tells what it is, as OpenAI's clients send files."""
+
+    file: File
+
+
+Part = TextPart | RefusalPart | ImagePart | VideoPart | QwenVideoPart | FilePart
 
 
 def text_or_parts(parts: list[Part]) -> str | list[Part]:

@@ -8,6 +8,8 @@ from unifiedserve.server.requests.formats import JsonSchema, NamedSchema, Respon
 from unifiedserve.server.requests.messages import (
     EarlierCall,
     EarlierFunction,
+    File,
+    FilePart,
     FrameImage,
     ImagePart,
     ImageURL,
@@ -25,6 +27,7 @@ from unifiedserve.server.responses.request import (
     FunctionCallItem,
     FunctionOutputItem,
     FunctionTool,
+    InputFile,
     InputImage,
     InputItem,
     InputVideo,
@@ -128,6 +131,8 @@ def _part(content: Content) -> Part:
             return VideoPart(
                 video_url=VideoURL(url=_location("video_url", content.video_url, content.file_id), fps=content.fps)
             )
+        case InputFile():
+            return FilePart(file=File(file_id=content.file_id, file_data=content.file_data or content.file_url))
         case Refusal():
             return TextPart(text=content.refusal)
         case _:

@@ -34,6 +34,16 @@ class InputVideo(Strict, tag_field="type", tag="input_video"):
     fps: Rate | None = None
 
 
+class InputFile(Strict, tag_field="type", tag="input_file"):
+    """An image or a video, by the id of an uploaded file, as a `data:` URL, or by its URL."""
+
+    file_id: str | None = None
+    file_data: str | None = None
+    file_url: str | None = None
+    filename: str | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
+
+
 class OutputText(Strict, tag_field="type", tag="output_text"):
     """Text of an earlier answer, as clients send it back."""
 
@@ -47,7 +57,7 @@ class Refusal(Strict, tag_field="type", tag="refusal"):
     refusal: str
 
 
-Content = InputText | InputImage | InputVideo | OutputText | Refusal
+Content = InputText | InputImage | InputVideo | InputFile | OutputText | Refusal
 
 
 class ReasoningText(Strict, tag_field="type", tag="reasoning_text"):

@@ -1,0 +1,20 @@
+"""Whether a file is an image or a video, by what its sender calls it."""
+
+import mimetypes
+
+from unifiedserve.errors import RequestError
+from unifiedserve.messages.media import MediaKind
+
+
+def media_kind(media_type: str, name: str) -> MediaKind:
+    """Return what a MIME type says, or else a file's name or URL; raise RequestError 400 if neither says it."""
+    guessed, _ = mimetypes.guess_type(name)
+    for known in (media_type, guessed or ""):
+        match known.lower().partition("/")[0]:
+            case "image" | "video" as kind:
+                return kind
+    raise RequestError(
+        f"A file of type {media_type or guessed or 'unknown'} is taken for neither an image nor a video: "
+        "name it in a part of type `image_url` or `video_url`.",
+        code="unsupported_file",
+    )
