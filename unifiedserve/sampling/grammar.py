@@ -15,11 +15,15 @@ from cachetools import LRUCache
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, grammar_from
 from numpy.typing import NDArray
 
+from unifiedserve.sampling.closed_schema import closed
+
 MAX_GRAMMAR_CHARACTERS = 1 << 18
 _KEPT = 64  # compiled grammars
 _LONGEST_REASON = 300
 _LIMITS = LLParserLimits(verbose_errors=False)
 
+# Between JSON's tokens: pretty-printed, but no model can write spaces without end. llama.cpp's rule.
+_WHITESPACE = r" | ?\n{1,2}[ \t]{0,20}"
 JSON_OBJECT = '{"type": "object"}'
 
 
@@ -30,17 +34,17 @@ class GrammarError(ValueError):
 def json_grammar(schema: str, whitespace: str | None = None) -> str:
     """Make a grammar of the JSON texts that a schema (itself JSON text) allows; raises GrammarError if it is no JSON.
 
-    `whitespace` is a regular expression for the space between JSON's tokens; None allows any, "" none.
+    `whitespace` is a regular expression for the space between JSON's tokens; "" allows none, None a space or a line's
+    end with some indentation.
     """
     _check_size(schema)
-    options: dict[str, Any] = {}
-    if whitespace is not None:
-        options = {"whitespace_pattern": whitespace} if whitespace else {"whitespace_flexible": False}
+    pattern = _WHITESPACE if whitespace is None else whitespace
+    options: dict[str, Any] = {"whitespace_pattern": pattern} if pattern else {"whitespace_flexible": False}
     try:
-        value = json.loads(schema)
+        value = closed(json.loads(schema))
         if value is True:
             value = {}
-        grammar: str = LLMatcher.grammar_from_json_schema(value, overrides=options or None)  # type: ignore[arg-type]
+        grammar: str = LLMatcher.grammar_from_json_schema(value, overrides=options)  # type: ignore[arg-type]
     except (ValueError, TypeError, RecursionError) as error:
         raise GrammarError(f"not a JSON schema: {error}") from None
     return grammar

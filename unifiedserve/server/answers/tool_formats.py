@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from unifiedserve.sampling.closed_schema import closed
 from unifiedserve.sampling.grammar import lark_grammar
 
 
@@ -55,7 +56,7 @@ def calls_grammar(
     for i, (name, schema) in enumerate(schemas.items()):
         opening = f'{{"name": {json.dumps(name, ensure_ascii=False)}, "{tool_format.arguments}": '
         # A schema stays a root of its own: its references are paths from there.
-        arguments = {"type": "object", **schema, "x-guidance": _WRITING}
+        arguments = {"type": "object", **closed(schema), "x-guidance": _WRITING}
         rules += [
             f'call_{i}: {json.dumps(opening)} arguments_{i} "}}"',
             f"arguments_{i}: %json {json.dumps(arguments)}",

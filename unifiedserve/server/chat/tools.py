@@ -77,5 +77,5 @@ def _constraint(chat: ChatRequest, tool_format: ToolFormat, added_tokens: dict[s
         schemas, one = {name: schemas[name]}, True
     try:
         return Constraint(calls_grammar(tool_format, schemas, added_tokens, one=one), "tools")
-    except GrammarError as error:
+    except (GrammarError, RecursionError) as error:
         raise RequestError(f"`tools`: {error}.", param="tools") from None
