@@ -43,7 +43,7 @@ CPP := $(sort $(shell find $(CORES) -name '*.cpp'))
 NATIVE := $(CPP) $(shell find $(CORES) -name '*.h' -o -name '*.inl') $(wildcard CMakeLists.txt */CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard */fuzz/*.cpp */fuzz/*.h)
 
-.PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz campaign clean distclean
+.PHONY: help setup serve demo doctor test bench lint format stubs asan tsan fuzz clients campaign clean distclean
 
 help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
@@ -132,6 +132,13 @@ fuzz: setup ## Fuzz the C++ cores: FUZZ_RUNS of each target, FUZZ_FILES damaged 
 	  $(if $(FUZZ_VIDEOS),--videos $(FUZZ_VIDEOS))
 	$(PY) flashcodec/fuzz/against_ffmpeg.py --count $(FUZZ_CASES) --jobs $(JOBS) --out build/fuzz/against_ffmpeg
 
+clients: setup ## Install the clients that tests try, each kind in an environment of its own
+	for kind in openai2 openai3; do
+	  $(PY) -m venv --without-pip $(VENV)/clients/$$kind
+	  $(PY) -m pip --python $(VENV)/clients/$$kind/bin/python install --quiet --group clients-$$kind
+	done
+	npm ci --prefix tests/engine/clients
+
 campaign: setup ## Ten thousand hostile requests, files and checkpoints beside token streams (15 minutes; ARGS=--quick: two)
 	$(PIP) --constraint $(VENV)/constraints.txt 'schemathesis>=4,<5'
 	$(PY) bench/campaign/run.py $(ARGS)
@@ -142,7 +149,7 @@ clean: ## Remove what was built, but not the virtual environment
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 distclean: clean ## Remove the virtual environment, too
-	rm -rf $(VENV)
+	rm -rf $(VENV) tests/engine/clients/node_modules
 
 # torch comes first and stays as it is: whatever is installed later is held to that very version.
 $(VENV)/.environment: pyproject.toml
@@ -151,7 +158,7 @@ $(VENV)/.environment: pyproject.toml
 	PYTHON=$$python tools/step 'Looking for system packages' tools/system-packages
 	[[ -x $(PY) ]] || tools/step 'Making $(VENV)' $$python -m venv $(VENV_FLAGS) $(VENV)
 	tools/step 'Installing the tools of the build' \
-	  $(PIP) 'pip>=24' 'scikit-build-core>=0.11' 'pybind11>=3.1' 'cmake>=3.22' ninja
+	  $(PIP) 'pip>=25.1' 'scikit-build-core>=0.11' 'pybind11>=3.1' 'cmake>=3.22' ninja
 	$(PY) -c 'import torch' 2>/dev/null || tools/step 'Installing PyTorch $(TORCH_VERSION)' \
 	  $(PIP) torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(PY) -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >$(VENV)/constraints.txt

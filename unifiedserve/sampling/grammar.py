@@ -22,7 +22,7 @@ _KEPT = 64  # compiled grammars
 _LONGEST_REASON = 300
 _LIMITS = LLParserLimits(verbose_errors=False)
 
-# Between JSON's tokens: pretty-printed, but no model can write spaces without end. llama.cpp's rule.
+# Between JSON's tokens: pretty-printed, but no model can write spaces without end.
 _WHITESPACE = r" | ?\n{1,2}[ \t]{0,20}"
 JSON_OBJECT = '{"type": "object"}'
 
