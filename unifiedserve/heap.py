@@ -11,7 +11,7 @@ from pathlib import Path
 _LOOK_SECONDS = 5.0
 _AT_REST = 0.02  # of a core
 _WORTH_IT = 0.5  # seconds of work, after which there may be something to give back
-_MUCH = 48 << 20  # bytes more than after the last time, which are not left until it rests
+_MUCH = 48 << 20  # bytes more than at the least, which are not left until it rests
 _PATIENCE = 6  # looks until then
 
 
@@ -48,13 +48,13 @@ def give_back_at_rest(*, also_at_work: bool = False) -> None:
 
 
 def _watch(trim: Callable[[int], int], also_at_work: bool) -> None:
-    rest, before = _Rest(time.process_time), _resident()
+    rest, least = _Rest(time.process_time), _resident()
     while True:
         time.sleep(_LOOK_SECONDS)
-        if rest.begins(_LOOK_SECONDS, has_much=also_at_work and _resident() > before + _MUCH):
+        if rest.begins(_LOOK_SECONDS, has_much=also_at_work and _resident() > least + _MUCH):
             gc.collect()  # what errors hold, by their frames, is found by this only
             trim(0)
-            before = _resident()
+            least = min(least, _resident())  # what was still in use is given back another time
 
 
 def _resident() -> int:
