@@ -73,6 +73,20 @@ def test_who_does_not_want_it_any_more_is_told_at_once_and_it_is_ended(
     psutil.wait_procs(found)
 
 
+def test_another_one_reads_if_it_is_killed(nursery: Nursery, readers: Readers, picture: Source) -> None:
+    assert is_read(readers, picture)
+    (killed,) = processes_that_read(nursery)
+    stop(killed)
+    read: list[bool] = []
+    thread = threading.Thread(target=lambda: read.append(is_read(readers, picture)))
+    thread.start()
+    while readers._idle:  # it is not asked yet
+        os.sched_yield()
+    killed.kill()
+    thread.join()
+    assert read == [True]
+
+
 def test_stopped_ones_end_with_the_nursery(setup: Setup, picture: Source) -> None:
     nursery = Nursery(setup)
     readers = Readers(nursery, setup)

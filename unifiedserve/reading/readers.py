@@ -5,6 +5,7 @@ import os
 import select
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from unifiedserve.reading.work import read
 _MESSAGE_BYTES = 1 << 17
 _LOOK_SECONDS = 1.0  # between two looks at a process that is to answer
 _TRIES = 3  # of which each has a process of its own
+_CORES = os.cpu_count() or 1
 
 
 class Cancellation:
@@ -67,8 +69,8 @@ class ReadHere:
         """Do nothing."""
 
 
-class _StoppedError(Exception):
-    """The process that was to answer was stopped by a signal, and has been ended."""
+class _LostError(Exception):
+    """The process that was to answer was stopped or ended by a signal from outside, or broke at once."""
 
 
 class Readers:
@@ -82,15 +84,15 @@ class Readers:
         self._idle: list[Reader] = []
 
     def read(self, job: Job, cancellation: Cancellation | None = None) -> memoryview:
-        """Return the result of a job, as long as it takes; if a signal stops the process, another one does it.
+        """Return the result of a job, as long as it takes; if a signal stops or ends the process, another one does it.
 
-        Raises what `work.read` does, LimitError for too long, RuntimeError if that happens again and again.
+        Raises what `work.read` does, LimitError for too long.
         """
         wanted = cancellation or Cancellation()
         for _ in range(_TRIES):
-            with suppress(_StoppedError):
+            with suppress(_LostError):
                 return self._read(job, wanted)
-        raise RuntimeError(f"{_name(job)} cannot be read: a signal stopped each process that began to read it")
+        raise _ended(job, self._setup)
 
     def close(self) -> None:
         """End all processes that wait for a job."""
@@ -98,7 +100,7 @@ class Readers:
             reader.peer.close()
 
     def _read(self, job: Job, wanted: Cancellation) -> memoryview:
-        reader = self._waiting() or self._nursery.new_reader()
+        reader, began = self._waiting() or self._nursery.new_reader(), time.monotonic()
         try:
             if not wanted.begin(reader.peer):
                 raise _cancelled(job)
@@ -110,7 +112,11 @@ class Readers:
                 reader.peer.close()
         if not data:
             reader.peer.close()
-            raise _cancelled(job) if wanted.cancelled else _ended(job, self._setup)
+            if wanted.cancelled:
+                raise _cancelled(job)
+            if (time.monotonic() - began) * _CORES < self._setup.seconds_for(job):
+                raise _LostError  # so soon that its time was not up
+            raise _ended(job, self._setup)
         if not wanted.cancelled:
             self._idle.append(reader)
         answer = unpack_answer(data)
@@ -127,7 +133,7 @@ class Readers:
             while not poll.poll(_LOOK_SECONDS * 1000):
                 if self._nursery.end_if_stopped(reader.pid):
                     reader.peer.close()
-                    raise _StoppedError
+                    raise _LostError
             data, descriptors, _, _ = socket.recv_fds(reader.peer, _MESSAGE_BYTES, 1)
             return data, descriptors
         return b"", []
