@@ -1,6 +1,7 @@
 """Processes of the server that are stopped or killed: others take their place, and requests go on."""
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
@@ -21,7 +22,13 @@ Find = Callable[[Target], Sequence[psutil.Process]]
 
 def _running(target: Target, program: str) -> list[psutil.Process]:
     """Return the server's processes that run a Python module, those of the server itself first."""
-    return [each for each in family(target.pid) if program in " ".join(each.cmdline())]
+    return [each for each in family(target.pid) if program in _command(each)]
+
+
+def _command(process: psutil.Process) -> str:
+    with contextlib.suppress(psutil.Error):  # it has ended
+        return " ".join(process.cmdline())
+    return ""
 
 
 def _nursery(target: Target) -> list[psutil.Process]:
