@@ -8,7 +8,7 @@ from scripted_app import listening
 from test_messages import FULL, IMAGE, TEXT, THEIR_TOOLS
 from test_tools import CALL, answering
 
-anthropic = pytest.importorskip("anthropic", reason="needs anthropic: pip install -e '.[clients]'")
+anthropic = pytest.importorskip("anthropic", reason="no anthropic")
 
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
 OPTIONS: dict[str, Any] = {"model": "scripted", "max_tokens": 99}
