@@ -77,7 +77,7 @@ def test_imports_come_from_rows_above(file: Path) -> None:
             assert (row_of(imported) or 0) <= row, f"imports {module} from a row below"
 
 
-@pytest.mark.parametrize("file", sorted((PACKAGE / "scheduling").glob("*.py")), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", sorted((PACKAGE / "scheduling").rglob("*.py")), ids=lambda file: file.name)
 def test_schedulers_know_neither_torch_nor_a_clock(file: Path) -> None:
     imported = {module.split(".")[0] for module in imported_modules(file)}
     assert not imported & {"torch", "numpy", "time", "datetime", "ipc_buffers", "flashcodec", "os", "random"}

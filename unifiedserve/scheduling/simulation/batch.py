@@ -1,8 +1,6 @@
 """A batch of the encoder in layers, in between which short prompts may go."""
 
-from unifiedserve.scheduling.simulation.machine import Task
-from unifiedserve.scheduling.simulation.steps import Work
-from unifiedserve.scheduling.state import EncodeWork
+from unifiedserve.scheduling.simulation.machine import Task, Work
 
 _ROUNDING = 1e-9  # of a layer
 
@@ -10,8 +8,7 @@ _ROUNDING = 1e-9  # of a layer
 class Batch:
     """The layers that are left of a batch. They run as one task, which a request that comes cuts short."""
 
-    def __init__(self, work: Work, scheduled: list[EncodeWork], layers: int) -> None:
-        self.scheduled = scheduled
+    def __init__(self, work: Work, layers: int) -> None:
         self.layers = layers  # that have not begun
         self.looks = True  # whether short prompts may go in before the next layer though none has come
         self._work = work

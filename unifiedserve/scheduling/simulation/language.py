@@ -1,101 +1,83 @@
-"""A language worker in numbers: its policy, its prompts and its sequences (as `worker/language/lane.py`)."""
+"""A language worker in costs: what its turns decide takes pages and time, and ends in what they are told next."""
 
+from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 
 from unifiedserve.config import Instance, Stage
 from unifiedserve.messages.costs import Costs
-from unifiedserve.scheduling.encode_prefill import schedule_in_between
-from unifiedserve.scheduling.held_streams import HeldStreams
-from unifiedserve.scheduling.pacing import heavy_within_share, leaves_cores, within_share
-from unifiedserve.scheduling.policies import goes_between, policy_for
 from unifiedserve.scheduling.simulation.batch import Batch
 from unifiedserve.scheduling.simulation.clock import Action
-from unifiedserve.scheduling.simulation.machine import Task
-from unifiedserve.scheduling.simulation.measured import Measured
-from unifiedserve.scheduling.simulation.messages import Begin, Encoded, Message, Patches, Prefilled
-from unifiedserve.scheduling.simulation.neighbours import Neighbours
+from unifiedserve.scheduling.simulation.machine import Task, Work
 from unifiedserve.scheduling.simulation.prompts import Prompts
 from unifiedserve.scheduling.simulation.sequences import Sequences
-from unifiedserve.scheduling.simulation.steps import EncodeStep, ForwardStep, Work
 from unifiedserve.scheduling.simulation.system import System
-from unifiedserve.scheduling.state import Budget, Chunk, Plan, State
+from unifiedserve.scheduling.state import Budget, DecodeState, EncodeWork, Plan
+from unifiedserve.scheduling.turn import (
+    Batched,
+    Begin,
+    Encoded,
+    Event,
+    Facts,
+    Gone,
+    Handed,
+    Stepped,
+    Took,
+    Turn,
+)
 
 
 class LanguageWorker:
     """One step is: a pass over prompt chunks and sequences, then a batch of the encoder."""
 
     def __init__(self, instance: Instance, budget: Budget, system: System) -> None:
-        hosted = frozenset(instance.stages)
         self._instance = instance
-        self._hosted = hosted
-        self._goes_between = goes_between(hosted, budget)
-        self._neighbours = Neighbours(system, hosted, budget)
-        self._policy = policy_for(hosted)
-        self._budget = budget
         self._system = system
-        self._prompts = Prompts(system, budget.order, prefills=Stage.PREFILL in hosted)
+        self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests)
+        self._prompts = Prompts(system)
         self._sequences = Sequences(system)
-        self._measured = Measured()
-        self._streams = HeldStreams(budget)
-        self._forward = ForwardStep(
-            system, self._prompts, self._sequences, self._measured, self._streams, self._neighbours, self._send
-        )
-        self._encode = EncodeStep(system, self._prompts, self._measured, self._send)
-        self._inbox: list[Message] = []
+        self._events: list[Event] = []
         self._batch: Batch | None = None
         self._busy = False
         self._wake = float("inf")
 
     @property
     def costs(self) -> Costs:
-        return self._measured.costs
+        return self._turn.costs
 
-    def receive(self, message: Message) -> None:
-        self._inbox.append(message)
-        if self._batch and isinstance(message, Begin):
-            self._batch.cut()
-
-    def accept(self, message: Message) -> None:
-        match message:
-            case Begin(request):
-                self._prompts.begin(request)
-            case Patches(uid, unit):
-                self._prompts.ready(uid, unit)
+    def receive(self, event: Event) -> None:
+        self._events.append(event)
+        match event:
+            case Begin() if self._batch:
+                self._batch.cut()
             case Encoded(uid, unit):
                 self._prompts.take_encoded(uid, unit)
-            case Prefilled(request, state):
-                self._sequences.begin(request, state)
+            case Handed(state):
+                self._sequences.begin(state)
 
     def turn(self) -> None:
         if self._busy:
             return
-        inbox, self._inbox = self._inbox, []
-        for message in inbox:
-            self.accept(message)
-        plan = self._policy(self._state(), self._held_budget())
+        events, self._events = self._events, []
+        plan, tells, leaves_cores = self._turn.take(self._facts(events))
         self._check(plan)
-        self._neighbours.tell(plan, self._prompts)
+        self._system.status.tell(tells)
         if plan.preempt:
-            self._preempt(plan.preempt)
+            self._preempt(plan)
         if plan.has_work:
-            self._run(plan)
+            self._run(plan, leaves_cores)
         else:
             self._sleep(plan.wait_until)
 
-    def _send(self, stage: Stage, message: Message) -> None:
-        self._system.send(stage, message, self)
-
-    def _run(self, plan: Plan) -> None:
+    def _run(self, plan: Plan, leaves_cores: bool) -> None:
         """Do what is planned; then the next turn comes at once."""
         self._wake = float("inf")
         if plan.prefill or plan.decode:
-            leaves = self._neighbours.work and leaves_cores(self._streams.control.share)
-            work = self._forward.begin(plan, others_work=leaves)
-            self._compute(work, partial(self._run, plan._replace(prefill=[], decode=[])))
+            then = partial(self._run, plan._replace(prefill=[], decode=[]), leaves_cores)
+            self._compute(self._forward(plan, leaves_cores), then)
         elif plan.encode:
-            self._streams.note_heavy()
-            layers = self._system.costs.encoder_layers if self._goes_between else 1
-            self._batch = Batch(self._encode.begin(plan.encode), plan.encode, layers)
+            layers = self._system.costs.encoder_layers if self._turn.goes_between else 1
+            self._batch = Batch(self._encode(plan.encode), layers)
             self._go_on(self._batch)
         else:
             self._system.wake(self)
@@ -105,33 +87,104 @@ class LanguageWorker:
         if not batch.layers:
             self._batch = None
             batch.end()
-            self._run(Plan())
-        elif chunks := self._in_between(batch):
-            plan = Plan(encode=batch.scheduled, prefill=chunks)
-            self._neighbours.tell(plan, self._prompts)
-            work = self._forward.begin(plan, others_work=False)
-            self._compute(work, partial(self._went_between, batch, self._system.clock.now))
+            self._system.wake(self)
+        elif plan := self._in_between(batch):
+            self._compute(self._forward(plan, leaves_cores=False), partial(self._go_on, batch))
         else:
             batch.run(self._compute(batch.next(), partial(self._go_on, batch)))
 
-    def _in_between(self, batch: Batch) -> list[Chunk]:
-        """Take in requests that have come, and return the chunks of those that go in between."""
-        requests = [message for message in self._inbox if isinstance(message, Begin)]
-        if not self._goes_between or not (requests or batch.looks):
-            return []
-        self._inbox = [message for message in self._inbox if not isinstance(message, Begin)]
-        for request in requests:
-            self.accept(request)
-        sharing = self._measured.encoder_shares(self._system.clock.now)
-        uids = {work.uid for work in batch.scheduled}
-        chunks = schedule_in_between(self._state(), self._budget, uids, sharing)
-        batch.looks = bool(chunks)
-        return chunks
+    def _in_between(self, batch: Batch) -> Plan | None:
+        """Take in requests that have come, and return the plan of those that go in between."""
+        chosen = (Begin, Took, Stepped)
+        events = [event for event in self._events if isinstance(event, chosen)]
+        if not self._turn.goes_between or not (batch.looks or any(isinstance(event, Begin) for event in events)):
+            return None
+        self._events = [event for event in self._events if not isinstance(event, chosen)]
+        plan, tells, _ = self._turn.between(self._facts(events))
+        self._system.status.tell(tells)
+        batch.looks = bool(plan.prefill)
+        return plan if plan.prefill else None
 
-    def _went_between(self, batch: Batch, start: float) -> None:
-        self._neighbours.tell(Plan(encode=batch.scheduled), self._prompts)
-        self._measured.went_between(self._system.clock.now - start)
-        self._go_on(batch)
+    def _forward(self, plan: Plan, leaves_cores: bool) -> Work:
+        """Take the pages that a pass needs. Without prompts it is for several, if they are sure to be alike."""
+        for chunk in plan.prefill:
+            if self._prompts.admit(chunk.uid):
+                self._events.append(Took(chunk.uid))
+        return self._mixed(plan) if plan.prefill else self._decoding(plan, leaves_cores)
+
+    def _mixed(self, plan: Plan) -> Work:
+        tokens = sum(chunk.stop - chunk.start for chunk in plan.prefill)
+        attended = sum((chunk.stop - chunk.start) * (chunk.start + chunk.stop) / 2 for chunk in plan.prefill)
+        context = self._sequences.context(plan.decode)
+        self._sequences.grow(plan.decode, 1)
+        seconds = self._system.costs.mixed(tokens, attended, len(plan.decode), context)
+        return Work(seconds, partial(self._end_pass, plan, self._system.clock.now))
+
+    def _decoding(self, plan: Plan, giving: bool) -> Work:
+        """Take the next step, and those after it if nothing happens meanwhile that could change them."""
+        costs, now, batch = self._system.costs, self._system.clock.now, len(plan.decode)
+        context, quiet = self._sequences.context(plan.decode), self._system.quiet_until - now
+        steps = 1
+        if quiet > 0 and not giving and not self._turn.prompts:
+            steps = self._sequences.steps(plan.decode)
+            slowest = costs.decode(batch, context + batch * steps)
+            steps = steps if steps * slowest <= quiet else max(1, int(quiet / slowest))
+        self._sequences.grow(plan.decode, steps)
+        seconds = [costs.decode(batch, context + batch * step, half=giving) for step in range(steps)]
+        if steps == 1:
+            return Work(seconds[0], partial(self._end_pass, plan, now), giving)
+        times = list(accumulate(seconds, initial=now))
+        return Work(times[-1] - now, partial(self._end_passes, plan, times), giving)
+
+    def _end_pass(self, plan: Plan, start: float) -> None:
+        self._end_passes(plan, [start, self._system.clock.now])
+
+    def _end_passes(self, plan: Plan, times: Sequence[float]) -> None:
+        beside = self._system.status.work_beside(self._instance)
+        streams = self._sequences.advance(plan.decode, times[1:])
+        if any(stream.ended for stream in streams):
+            self._free_by_answers()
+        self._events.append(Stepped(times, plan.prefill, streams, beside))
+        for chunk in plan.prefill:
+            if self._prompts.prefill(chunk):
+                self._hand_over(chunk.uid, chunk.stop)
+        if plan.prefill:
+            self._system.freed(Stage.ENCODE, self)
+
+    def _hand_over(self, uid: int, tokens: int) -> None:
+        """Let a prompt's answer begin with its first token."""
+        request, system = self._system.requests[uid], self._system
+        state = DecodeState(request.ticket, 0, tokens + 1, request.shape.kv_pages)
+        if system.tokens(request, [system.clock.now]):
+            system.release(request, state.pages)
+        else:
+            system.send(Stage.DECODE, Handed(state), self)
+
+    def _encode(self, work: Sequence[EncodeWork]) -> Work:
+        requests = self._system.requests
+        tokens = sum(requests[uid].shape.units[unit].tokens for uid, units in work for unit in units)
+        end = partial(self._end_batch, work, tokens, self._system.clock.now)
+        return Work(self._system.costs.encode(tokens), end)
+
+    def _end_batch(self, work: Sequence[EncodeWork], tokens: int, start: float) -> None:
+        self._events.append(Batched(work, tokens, start, self._system.clock.now))
+        for uid, units in work:
+            for unit in units:
+                self._prompts.encode(uid, unit)
+                self._system.send(Stage.PREFILL, Encoded(uid, unit), self)
+        self._system.freed(Stage.VISION, self)
+
+    def _preempt(self, plan: Plan) -> None:
+        for key in plan.preempt:
+            self._system.begin(self._sequences.drop(key))
+            self._events.append(Gone(key))
+        self._free_by_answers()
+
+    def _free_by_answers(self) -> None:
+        """Tell those who may wait for pages that sequences have given theirs back."""
+        self._system.freed(Stage.PREFILL, self)
+        if self._system.rules.keeps_visual:
+            self._system.freed(Stage.ENCODE, self)
 
     def _compute(self, work: Work, then: Action) -> Task:
         self._busy = True
@@ -154,33 +207,9 @@ class LanguageWorker:
         if self._wake == time:
             self._system.wake(self)
 
-    def _held_budget(self) -> Budget:
-        """Return the budget, less what streams would miss their target for."""
-        if Stage.DECODE in self._hosted:
-            self._system.status.share = self._streams.control.share if self._sequences.states else 1.0
-            return within_share(self._budget, self._streams.control.share)
-        rests = self._system.machine.sharing.rests
-        return self._budget if rests else heavy_within_share(self._budget, self._system.status.share)
-
-    def _state(self) -> State:
-        """Return what the policy sees: what is here, and what other workers tell."""
-        system = self._system
-        return State(
-            prefills=self._prompts.in_turn(),
-            decodes=self._sequences.states,
-            kv_free=system.free.kv,
-            kv_total=system.kv_total,
-            visual_free=system.free.visual - self._prompts.promised,
-            now=system.clock.now,
-            pace=self._neighbours.pace(self._measured.pace),
-            costs=self._measured.costs,
-        )
+    def _facts(self, events: Sequence[Event]) -> Facts:
+        return Facts(self._system.clock.now, events, self._system.pages, self._system.status.around(self._instance))
 
     def _check(self, plan: Plan) -> None:
         for planned, stage in ((plan.encode, Stage.ENCODE), (plan.prefill, Stage.PREFILL), (plan.decode, Stage.DECODE)):
-            assert not planned or stage in self._hosted, f"{stage} is planned where it is not hosted"
-
-    def _preempt(self, keys: list[tuple[int, int]]) -> None:
-        for uid, _ in keys:
-            self._system.begin(self._sequences.drop(uid))
-        self._forward.freed_by_answers()
+            assert not planned or stage in self._instance.stages, f"{stage} is planned where it is not hosted"

@@ -61,6 +61,14 @@ class Cores:
         return rates
 
 
+class Work(NamedTuple):
+    """A part of a step: the seconds it takes alone, what is to be done then, and whether it leaves cores to others."""
+
+    seconds: float
+    end: Callable[[], None]
+    giving: bool = False
+
+
 @dataclass(slots=True, eq=False)
 class Task:
     """A piece of work that runs: the seconds it still takes alone, and what is to be done when it has ended."""

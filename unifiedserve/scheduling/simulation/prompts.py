@@ -1,104 +1,54 @@
-"""The prompts in a simulated worker, and the pages that they hold (as `worker/language/prompt_table.py`)."""
+"""The pages that prompts hold in a simulated worker."""
 
-from dataclasses import dataclass, field
+from collections import defaultdict
 
-from unifiedserve.config import Order
-from unifiedserve.scheduling.queue import Queue
-from unifiedserve.scheduling.simulation.messages import Request
 from unifiedserve.scheduling.simulation.system import System
-from unifiedserve.scheduling.state import PrefillState, Unit
-
-
-@dataclass(slots=True, eq=False)
-class Prompt:
-    """A request, what the scheduler sees of it, and what it holds of the visual buffer here."""
-
-    request: Request
-    state: PrefillState
-    held: list[Unit] = field(default_factory=list)  # units whose visual tokens are there
-
-    @property
-    def complete(self) -> bool:
-        """Tell whether all of it is prefilled."""
-        return self.state.prefilled == self.state.num_tokens
+from unifiedserve.scheduling.state import Chunk
+from unifiedserve.scheduling.turn import UnitShape
 
 
 class Prompts:
-    """Owns them, from their arrival until no stage that is hosted here has work for them."""
+    """Takes pages for prompts, and gives them back; whether there are any is for the plan to know."""
 
-    def __init__(self, system: System, order: Order, *, prefills: bool) -> None:
+    def __init__(self, system: System) -> None:
         self._system = system
-        self._prefills = prefills
-        self._prompts: dict[int, Prompt] = {}
-        self._queue: Queue[PrefillState] = Queue(order)
-        self.promised = 0  # pages of the visual buffer that are set aside here, and not yet written
+        self._prefilled: dict[int, int] = {}  # tokens of those that have their KV pages
+        self._held: dict[int, list[UnitShape]] = defaultdict(list)  # units whose visual tokens are here
 
-    def __len__(self) -> int:
-        return len(self._prompts)
+    def admit(self, uid: int) -> bool:
+        """Take a request's KV pages; return whether it had none."""
+        if uid in self._prefilled:
+            return False
+        self._prefilled[uid] = 0
+        self._system.free.kv -= self._system.requests[uid].shape.kv_pages
+        assert self._system.free.kv >= 0, "more prompts are let in than have pages"
+        return True
 
-    def __getitem__(self, uid: int) -> Prompt:
-        return self._prompts[uid]
+    def encode(self, uid: int, unit: int) -> None:
+        """Encode a unit: its patches leave their buffer, its visual tokens take pages of theirs."""
+        request, free = self._system.requests[uid], self._system.free
+        free.visual -= request.shape.units[unit].pages
+        free.patch += request.arrival.patch_pages
+        assert free.visual >= 0, "pages that were promised are gone"
 
-    def in_turn(self) -> list[PrefillState]:
-        """Return what the scheduler sees of them, in the order in which they are served now."""
-        return self._queue.in_turn(self._system.clock.now)
-
-    def begin(self, request: Request) -> None:
-        """Take a request in, unless nothing is to be done for it here."""
-        state = self._state(request)
-        self._prompts[request.uid] = Prompt(request, state)
-        self._queue.add(state)
-        self.drop_if_done(request.uid)
-
-    def ready(self, uid: int, unit: int) -> None:
-        """Note that the patches of a unit are there."""
-        self._prompts[uid].state.decode_unit(unit)
-
-    def encode(self, uid: int, number: int) -> None:
-        """Encode a unit: its patches leave their buffer, its visual tokens take the pages set aside for it."""
-        prompt = self._prompts[uid]
-        unit = prompt.state.units[number]
-        assert unit.ready
-        assert not unit.encoded
-        if not prompt.state.reserved:
-            prompt.state.reserve()
-            self.promised += prompt.state.visual_pages
-        prompt.state.encode_unit(number)
-        self.promised -= unit.pages
-        self._system.free.visual -= unit.pages
-        self._system.free.patch += prompt.request.arrival.patch_pages
-        assert self._system.free.visual >= 0, "pages that were promised are gone"
-
-    def take_encoded(self, uid: int, number: int) -> None:
+    def take_encoded(self, uid: int, unit: int) -> None:
         """Take over a unit's visual tokens, wherever they were encoded."""
-        prompt = self._prompts[uid]
-        if not prompt.state.reserved:
-            prompt.state.reserve()
-        prompt.state.encode_unit(number)
-        prompt.held.append(prompt.state.units[number])
+        self._held[uid].append(self._system.requests[uid].shape.units[unit])
 
-    def advance(self, prompt: Prompt, stop: int) -> None:
-        """Note that all before `stop` is prefilled: visual tokens leave, unless answers need them."""
-        prompt.state.prefill(stop)
+    def prefill(self, chunk: Chunk) -> bool:
+        """Prefill a chunk: visual tokens leave, unless answers need them; return whether it was the last one."""
+        shape = self._system.requests[chunk.uid].shape
+        assert self._prefilled[chunk.uid] == chunk.start < chunk.stop, "a chunk leaves tokens out"
+        inside = any(unit.position < chunk.stop < unit.position + unit.tokens for unit in shape.units)
+        assert not (shape.whole_units and inside), "a chunk ends within a unit"
+        self._prefilled[chunk.uid] = chunk.stop
         if not self._system.rules.keeps_visual:
-            done = [unit for unit in prompt.held if unit.position + unit.tokens <= stop]
-            if done:
-                self._system.free.visual += sum(unit.pages for unit in done)
-                prompt.held = [unit for unit in prompt.held if unit.position + unit.tokens > stop]
-
-    def drop_if_done(self, uid: int) -> None:
-        """Drop a prompt for which no stage that is hosted here has work left."""
-        prompt = self._prompts[uid]
-        if prompt.complete or (not self._prefills and prompt.state.all_encoded):
-            del self._prompts[uid]
-            self._queue.remove(prompt.state)
-
-    def _state(self, request: Request) -> PrefillState:
-        """Return what the scheduler sees: what was generated before a preemption is part of the prompt."""
-        arrival, rules, position, units = request.arrival, self._system.rules, 0, []
-        for gap, tokens in zip(arrival.gaps, arrival.units, strict=False):
-            position += gap
-            units.append(Unit(tokens, 0 if rules.keeps_visual else position, self._system.visual_pages(tokens)))
-            position += 0 if rules.keeps_visual else tokens
-        total = position + arrival.gaps[-1] + len(request.tokens)
-        return PrefillState(request.ticket, total, self._system.kv_pages(total), units, whole_units=rules.whole_units)
+            held = self._held[chunk.uid]
+            self._held[chunk.uid] = [unit for unit in held if unit.position + unit.tokens > chunk.stop]
+            kept = sum(unit.pages for unit in self._held[chunk.uid])
+            self._system.free.visual += sum(unit.pages for unit in held) - kept
+        if chunk.stop < shape.tokens:
+            return False
+        del self._prefilled[chunk.uid]
+        self._held.pop(chunk.uid, None)
+        return True

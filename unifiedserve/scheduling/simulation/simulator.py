@@ -12,7 +12,7 @@ from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
 from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.language import LanguageWorker
 from unifiedserve.scheduling.simulation.machine import Machine, Sharing
-from unifiedserve.scheduling.simulation.messages import Request
+from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System, Worker
 from unifiedserve.scheduling.simulation.vision import VisionWorker
 from unifiedserve.scheduling.state import Budget
@@ -42,9 +42,9 @@ class Simulator:
         for instance in placement.instances:
             worker = self._worker(instance, budget)
             self._system.workers |= dict.fromkeys(instance.stages, worker)
-        self._requests = [Request(arrival, arrival.ticket) for arrival in arrivals]
-        for request in self._requests:
-            self._clock.at(request.arrival.ticket.arrival, partial(self._take_in, request))
+        for arrival in arrivals:
+            request = self._system.requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
+            self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))
 
     @property
     def now(self) -> float:
@@ -54,12 +54,12 @@ class Simulator:
     @property
     def tokens(self) -> dict[int, list[float]]:
         """Return when (seconds) the tokens of each request came, by its uid."""
-        return {request.uid: request.tokens for request in self._requests}
+        return {uid: request.tokens for uid, request in self._system.requests.items()}
 
     @property
     def unfinished(self) -> list[int]:
         """Return the uids of the requests that lack tokens."""
-        return [request.uid for request in self._requests if request.left]
+        return [uid for uid, request in self._system.requests.items() if request.left]
 
     def run(self, until: float = float("inf")) -> None:
         """Let everything happen up to a time (seconds), or until nothing happens any more."""

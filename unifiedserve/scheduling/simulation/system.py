@@ -1,7 +1,6 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -12,9 +11,10 @@ from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
 from unifiedserve.scheduling.simulation.clock import Action, Clock
 from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
-from unifiedserve.scheduling.simulation.messages import Begin, Message, Request
-from unifiedserve.scheduling.state import DecodeState
+from unifiedserve.scheduling.simulation.request import Request
+from unifiedserve.scheduling.simulation.status import Status
 from unifiedserve.scheduling.targets import Targets
+from unifiedserve.scheduling.turn import Begin, Event, Free, Shape, UnitShape
 
 
 class Worker(Protocol):
@@ -24,24 +24,11 @@ class Worker(Protocol):
     def costs(self) -> Costs:
         """Return what its steps have taken lately."""
 
-    def receive(self, message: Message) -> None:
-        """Keep a message for the next turn."""
-
-    def accept(self, message: Message) -> None:
-        """Take a message in at once."""
+    def receive(self, event: Event) -> None:
+        """Keep an event for the next turn."""
 
     def turn(self) -> None:
         """Plan and begin the next step, if there is none under way."""
-
-
-@dataclass(slots=True)
-class Status:
-    """What the workers tell each other without messages (as `memory/status.py`)."""
-
-    working: dict[Stage, bool] = field(default_factory=lambda: dict.fromkeys(Stage, False))
-    waiting: int = 0  # requests in the worker that prefills
-    joining: bool = False
-    share: float = 1.0  # of their budgets, of heavy stages beside streams
 
 
 class System:
@@ -66,6 +53,7 @@ class System:
         self.clock = Clock()
         self.status = Status()
         self.workers: dict[Stage, Worker] = {}
+        self.requests: dict[int, Request] = {}  # by uid
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
 
     def run(self, instance: Instance, threads: int, seconds: float, ended: Action) -> Task:
@@ -74,23 +62,44 @@ class System:
         self.machine.start(task)
         return task
 
-    def send(self, stage: Stage, message: Message, sender: Worker | None = None) -> None:
-        """Send a message to the worker that hosts a stage; to the sender itself without a detour."""
+    @property
+    def pages(self) -> Free:
+        """What a language worker sees of the buffers."""
+        return Free(self.free.kv, self.kv_total, self.free.visual)
+
+    def send(self, stage: Stage, event: Event, sender: Worker | None = None) -> None:
+        """Send an event to the worker that hosts a stage; to the sender itself without a detour."""
         worker = self.workers[stage]
         if worker is sender:
-            worker.accept(message)
+            worker.receive(event)
         else:
-            self._post(worker, message)
+            self._post(worker, event)
+
+    def freed(self, stage: Stage, sender: Worker) -> None:
+        """Wake the worker that hosts a stage, which may wait for pages, unless it has freed them itself."""
+        if self.workers[stage] is not sender:
+            self._post(self.workers[stage], None)
 
     def begin(self, request: Request) -> None:
         """Send a request to the workers, for the first time or when it has lost its pages."""
         if self._targets:
             request.ticket = self._ticket(request, self._targets)
+        request.shape = self._shape(request)
         hosts = [self.workers[stage] for stage in (Stage.ENCODE, Stage.PREFILL)]
         if request.arrival.units:
             hosts.append(self.workers[Stage.VISION])
         for worker in dict.fromkeys(hosts):
-            self._post(worker, Begin(request))
+            self._post(worker, Begin(request.ticket, request.shape))
+
+    def _shape(self, request: Request) -> Shape:
+        """Return what a request needs: what was generated before a preemption is part of the prompt."""
+        arrival, rules, position, units = request.arrival, self.rules, 0, []
+        for gap, tokens in zip(arrival.gaps, arrival.units, strict=False):
+            position += gap
+            units.append(UnitShape(tokens, 0 if rules.keeps_visual else position, self.visual_pages(tokens)))
+            position += 0 if rules.keeps_visual else tokens
+        total = position + arrival.gaps[-1] + len(request.tokens)
+        return Shape(total, self.kv_pages(total), units, rules.whole_units)
 
     def _ticket(self, request: Request, targets: Targets) -> Ticket:
         """Return its place in the queues (as `engine/requests/`): whose stream has begun owes its next token now."""
@@ -121,9 +130,9 @@ class System:
         request.tokens += [time + self.costs.reply for time in times]
         return not request.left
 
-    def release(self, request: Request, state: DecodeState) -> None:
+    def release(self, request: Request, kv_pages: int) -> None:
         """Give back what an answer holds."""
-        self.free.kv += state.pages
+        self.free.kv += kv_pages
         if self.rules.keeps_visual:
             self.free.visual += sum(map(self.visual_pages, request.arrival.units))
 
@@ -135,9 +144,10 @@ class System:
         """Return how many pages of the visual buffer a unit of so many tokens fills."""
         return -(-unit // self.free.visual_page_tokens)
 
-    def _post(self, worker: Worker, message: Message) -> None:
-        self.clock.after(self.costs.message, partial(self._deliver, worker, message))
+    def _post(self, worker: Worker, event: Event | None) -> None:
+        self.clock.after(self.costs.message, partial(self._deliver, worker, event))
 
-    def _deliver(self, worker: Worker, message: Message) -> None:
-        worker.receive(message)
+    def _deliver(self, worker: Worker, event: Event | None) -> None:
+        if event is not None:
+            worker.receive(event)
         self.wake(worker)

@@ -8,9 +8,10 @@ from functools import partial
 from unifiedserve.config import Instance, Order, Stage
 from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.queue import Queue
-from unifiedserve.scheduling.simulation.messages import Begin, Message, Patches, Request
+from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import VisionState
+from unifiedserve.scheduling.turn import Begin, Event, Ready
 from unifiedserve.scheduling.vision import schedule_vision
 
 _SHARE = 2  # a segment is that part of what is left, for each engine
@@ -40,15 +41,12 @@ class VisionWorker:
         self._queue: Queue[VisionState] = Queue(order)
         self._segmented: deque[_Job] = deque()  # with segments that nobody decodes
 
-    def receive(self, message: Message) -> None:
-        self.accept(message)  # its loop never computes
-
-    def accept(self, message: Message) -> None:
-        if isinstance(message, Begin):
-            request = message.request
+    def receive(self, event: Event) -> None:
+        if isinstance(event, Begin):
+            request = self._system.requests[event.ticket.uid]
             state = VisionState(request.ticket, len(request.arrival.units) * request.arrival.patch_pages)
             self._queue.add(state)
-            self._jobs[request.uid] = _Job(request, state)
+            self._jobs[event.ticket.uid] = _Job(request, state)
 
     def turn(self) -> None:
         states = self._queue.in_turn(self._system.clock.now)
@@ -105,8 +103,8 @@ class VisionWorker:
         job.state.pages -= pages
         if not job.state.pages:
             self._queue.remove(job.state)
-            del self._jobs[job.request.uid]
-        self._system.send(Stage.ENCODE, Patches(job.request.uid, segment[0]))
+            del self._jobs[job.state.ticket.uid]
+        self._system.send(Stage.ENCODE, Ready(job.state.ticket.uid, segment[0]))
         self._system.wake(self)
         if len(segment) > 1:
             self._decode(job, segment[1:])

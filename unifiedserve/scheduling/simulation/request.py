@@ -1,0 +1,27 @@
+"""A request in a simulated engine."""
+
+from dataclasses import dataclass, field
+
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.scheduling.simulation.arrival import Arrival
+from unifiedserve.scheduling.turn import Shape
+
+_NOTHING = Shape(0, 0)  # until it is taken in
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request, its place in the queues, what it needs, and when its tokens came (seconds).
+
+    A preempted one starts anew, and what it had generated is part of its prompt.
+    """
+
+    arrival: Arrival
+    ticket: Ticket
+    shape: Shape = _NOTHING
+    tokens: list[float] = field(default_factory=list)
+
+    @property
+    def left(self) -> int:
+        """Return how many tokens it still wants."""
+        return self.arrival.generate - len(self.tokens)

@@ -1,0 +1,45 @@
+"""One turn of an instance, which the workers drive with tensors and the simulator with costs."""
+
+from unifiedserve.scheduling.turn.facts import (
+    Around,
+    Batched,
+    Begin,
+    Decision,
+    Encoded,
+    Event,
+    Facts,
+    Free,
+    Gone,
+    Handed,
+    Key,
+    Ready,
+    Shape,
+    Stepped,
+    Streamed,
+    Tells,
+    Took,
+    UnitShape,
+)
+from unifiedserve.scheduling.turn.turn import Turn
+
+__all__ = [
+    "Around",
+    "Batched",
+    "Begin",
+    "Decision",
+    "Encoded",
+    "Event",
+    "Facts",
+    "Free",
+    "Gone",
+    "Handed",
+    "Key",
+    "Ready",
+    "Shape",
+    "Stepped",
+    "Streamed",
+    "Tells",
+    "Took",
+    "Turn",
+    "UnitShape",
+]

@@ -1,0 +1,40 @@
+"""What the steps of an instance took, for its next plans."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from unifiedserve.messages.costs import Costs
+from unifiedserve.scheduling.pacing import learn_encode, learn_step
+from unifiedserve.scheduling.state import Pace
+
+_LEARNT = 30  # steps alike, after which what was learnt before has no weight
+
+
+class Measured:
+    """The present costs of steps, and the pace of those that decode. Times are in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.costs = Costs()
+        self.pace = Pace()
+        self._encoding: float | None = None  # when the present batch of the encoder began
+        self._between = 0.0  # seconds of forward passes in between its layers
+
+    def stepped(self, decodes: int, prompt_tokens: int, times: Sequence[float]) -> None:
+        """Learn from passes alike that followed each other, between these times."""
+        for start, ended in pairwise(times[-_LEARNT - 1 :]):
+            self.costs = learn_step(self.costs, decodes, prompt_tokens, ended - start)
+        if decodes:
+            self.pace = Pace(times[-2], times[-1])
+        if self._encoding is not None:
+            self._between += times[-1] - times[0]
+
+    def encoder_shares(self, now: float) -> bool:
+        """Tell, between two layers, whether the encoder has had half of the time since its batch began."""
+        if self._encoding is None:
+            self._encoding, self._between = now, 0.0
+        return 2 * self._between <= now - self._encoding
+
+    def encoded(self, visual_tokens: int, start: float, end: float) -> None:
+        """Learn from the batch, which has ended."""
+        self.costs = learn_encode(self.costs, visual_tokens, end - start - self._between)
+        self._encoding, self._between = None, 0.0

@@ -1,0 +1,155 @@
+"""One turn of an instance: from what has happened to what it does next. Pure: no clock, no tensor, no page number."""
+
+from collections.abc import Iterable
+
+from unifiedserve.config import Stage
+from unifiedserve.messages.costs import Costs
+from unifiedserve.scheduling.encode_prefill import schedule_in_between
+from unifiedserve.scheduling.held_streams import HeldStreams
+from unifiedserve.scheduling.pacing import heavy_within_share, joins_soon, leaves_cores, within_share
+from unifiedserve.scheduling.policies import goes_between, policy_for
+from unifiedserve.scheduling.state import Budget, EncodeWork, Plan, State
+from unifiedserve.scheduling.tbt_control import TbtControl
+from unifiedserve.scheduling.turn.facts import (
+    Around,
+    Batched,
+    Begin,
+    Decision,
+    Encoded,
+    Event,
+    Facts,
+    Gone,
+    Handed,
+    Ready,
+    Stepped,
+    Tells,
+    Took,
+)
+from unifiedserve.scheduling.turn.measured import Measured
+from unifiedserve.scheduling.turn.prompts import Prompts
+from unifiedserve.scheduling.turn.sequences import Sequences
+
+
+class Turn:
+    """What the language stages of an instance hold, in numbers, and how they go on.
+
+    Its counts follow what has happened, never what was planned: pages may be lost to another instance, and drafts give
+    several tokens.
+    """
+
+    def __init__(self, hosted: Iterable[Stage], budget: Budget, *, rests: bool, share: float = 1.0) -> None:
+        """Begin with a share of the budgets for heavy work beside streams; where decode `rests` others get its cores.
+
+        An instance that does not host a stage plans nothing for it.
+        """
+        self._hosted = frozenset(hosted)
+        self._budget = budget
+        self._rests = rests
+        self._policy = policy_for(self._hosted)
+        self._measured = Measured()
+        self._streams = HeldStreams(budget, share)
+        self._prompts = Prompts(budget.order, prefills=Stage.PREFILL in self._hosted)
+        self._sequences = Sequences()
+        self._encoding: list[EncodeWork] = []  # the present batch of the encoder
+
+    @property
+    def costs(self) -> Costs:
+        """What steps have taken lately."""
+        return self._measured.costs
+
+    @property
+    def prompts(self) -> int:
+        """How many requests are here before their first token."""
+        return len(self._prompts)
+
+    @property
+    def goes_between(self) -> bool:
+        """Whether prompts may go in between layers of the encoder."""
+        return goes_between(self._hosted, self._budget)
+
+    def take(self, facts: Facts) -> Decision:
+        """Return what to do next: a pass over prompt chunks and sequences, then a batch of the encoder."""
+        self._note(facts.events)
+        plan = self._policy(self._state(facts), self._held_budget(facts.around))
+        self._encoding = plan.encode
+        leaves = facts.around.work and not plan.prefill and leaves_cores(self._streams.control.share)
+        return Decision(plan, self._tells(plan), leaves)
+
+    def between(self, facts: Facts) -> Decision:
+        """Return which short prompts go in before the next layer of the encoder; without any it goes on at once.
+
+        The events are requests that have come, and what became of the last decision in between.
+        """
+        self._note(facts.events)
+        uids, sharing = {uid for uid, _ in self._encoding}, self._measured.encoder_shares(facts.now)
+        chunks = schedule_in_between(self._state(facts), self._budget, uids, sharing)
+        plan = Plan(encode=self._encoding, prefill=chunks)
+        return Decision(plan, self._tells(plan))
+
+    def _note(self, events: Iterable[Event]) -> None:
+        for event in events:
+            match event:
+                case Begin():
+                    self._prompts.begin(event)
+                case Ready(uid, unit):
+                    self._prompts[uid].decode_unit(unit)
+                case Encoded(uid, unit):
+                    self._prompts.take_encoded(uid, unit)
+                case Handed(state):
+                    self._sequences.begin(state)
+                case Took(uid):
+                    self._prompts[uid].admit()
+                case Stepped():
+                    self._stepped(event)
+                case Batched():
+                    self._batched(event)
+                case Gone(key):
+                    self._sequences.drop(key)
+
+    def _stepped(self, step: Stepped) -> None:
+        prompt_tokens = sum(chunk.stop - chunk.start for chunk in step.chunks)
+        keys = [stream.key for stream in step.streams]
+        for ended in step.times[1:] if keys else ():
+            self._streams.came(keys, ended, step.beside or prompt_tokens > 0)
+        self._measured.stepped(len(keys), prompt_tokens, step.times)
+        self._sequences.advance(step.streams)
+        for chunk in step.chunks:
+            self._prompts.advance(chunk)
+
+    def _batched(self, batch: Batched) -> None:
+        self._streams.note_heavy()
+        self._measured.encoded(batch.tokens, batch.start, batch.end)
+        self._prompts.batched(batch)
+
+    def _held_budget(self, around: Around) -> Budget:
+        """Return the budget, less what streams would miss their target for."""
+        if Stage.DECODE in self._hosted:
+            return within_share(self._budget, self._streams.control.share)
+        return self._budget if self._rests else heavy_within_share(self._budget, around.share)
+
+    def _state(self, facts: Facts) -> State:
+        around = facts.around
+        return State(
+            prefills=self._prompts.in_turn(facts.now),
+            decodes=self._sequences.in_turn(),
+            kv_free=facts.free.kv,
+            kv_total=facts.free.kv_total,
+            visual_free=facts.free.visual - self._prompts.promised,
+            now=facts.now,
+            pace=self._measured.pace._replace(
+                others_work=self._rests and around.work, waiting=around.waiting, joining=around.joining
+            ),
+            costs=self._measured.costs,
+        )
+
+    def _tells(self, plan: Plan) -> Tells:
+        """Return what lets the other workers pace themselves; all is heavy work's where no streams are left."""
+        planned = {Stage.ENCODE: plan.encode, Stage.PREFILL: plan.prefill}
+        tells = Tells({stage: bool(work) for stage, work in planned.items() if stage in self._hosted})
+        if Stage.PREFILL in self._hosted:
+            joining = joins_soon(plan, self._prompts.__getitem__, self._budget)
+            tells = tells._replace(waiting=len(self._prompts), joining=joining)
+        if Stage.DECODE in self._hosted:
+            control = self._streams.control if len(self._sequences) else TbtControl()
+            tells = tells._replace(share=control.share, tbt=control.tbt)
+        return tells
