@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from unifiedserve.doctor import gpu
 
@@ -19,6 +20,9 @@ DATA_FOLDER = REPOSITORY.parent / "shared" / "data"
 os.environ["OMP_NUM_THREADS"] = "1"
 # Tests must not depend on a network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# How long an example takes says how busy the machine is.
+settings.register_profile("no clock", deadline=None)
+settings.load_profile("no clock")
 # What a shell starts in the background ignores Ctrl-C, and so would every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

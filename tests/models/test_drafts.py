@@ -183,8 +183,10 @@ def run(
     """
     stage = stage_of(model, speculation)
     contents = {}
+    running: dict[int, Generation] = {}
     for uid, (prompt, params) in enumerate(asked, 1):
-        stage.accept(begin(model, uid, prompt, params))
+        running[uid] = begin(model, uid, prompt, params)
+        stage.accept(running[uid])
         whole = [*prompt, *(token for token, _ in expected[uid])]
         for number, key in enumerate(page_keys(whole, PAGE, MediaTokens([], []))):
             contents[key] = whole[number * PAGE : (number + 1) * PAGE]
@@ -192,9 +194,11 @@ def run(
     ended: set[int] = set()
     steps: list[list[Rows]] = []
     while len(stage):
-        keys, preempted = schedule_decode(stage.states(), model.kv.pool.free_pages(), PAGE, len(asked))
+        states = [stage.state(sequence) for sequence in running.values()]
+        keys, preempted = schedule_decode(states, model.kv.pool.free_pages(), PAGE, len(asked))
         for uid, _ in preempted:
             stage.drop_request(uid)
+            del running[uid]
         batch = stage.rows(keys, drafts=True)
         assert [key for key, _ in batch] == keys  # what is planned gets its pages
         steps.append([rows for _, rows in batch])
@@ -203,6 +207,7 @@ def run(
             came[token.uid].append((token.token.token, token.token.logprob))
             if token.finish:
                 ended.add(token.uid)
+                del running[token.uid]
         for kept in stage.log.take()[0]:
             assert [contents[kept.key]] == [model.tokens(page) for page in kept.pages.numbers]
     for uid, tokens in expected.items():

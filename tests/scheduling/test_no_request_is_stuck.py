@@ -78,7 +78,7 @@ budgets = st.builds(
 
 
 @pytest.mark.parametrize("placement", LAYOUTS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(jobs().filter(fits), min_size=1, max_size=8).map(numbered),
     budgets,

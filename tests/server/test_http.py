@@ -162,7 +162,7 @@ async def test_what_a_body_becomes_is_bounded() -> None:
         assert (await client.post("/v1/files", content=b"", headers=form)).status_code == 415
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(parts=st.lists(st.binary(max_size=300).map(lambda part: part * 3000), max_size=3), data=st.data())
 async def test_any_cutting_decodes_to_the_same(parts: list[bytes], data: st.DataObject) -> None:
     body = b"".join(map(gzip.compress, parts))

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from scripted import ScriptedEngine, delta
@@ -74,7 +74,6 @@ async def check_taken(client: httpx.AsyncClient, message: dict[str, Any]) -> Non
     assert response.status_code == 200, response.text
 
 
-@settings(deadline=None)
 @given(answer=ANSWERS, data=st.data())
 async def test_any_chat_answer_is_taken_back(answer: str, data: st.DataObject) -> None:
     async with connected(saying(answer[: data.draw(st.integers(0, len(answer)))])) as client:
@@ -84,7 +83,6 @@ async def test_any_chat_answer_is_taken_back(answer: str, data: st.DataObject) -
         await check_taken(client, gathered(chunks[: data.draw(st.integers(1, len(chunks)))]))
 
 
-@settings(deadline=None)
 @given(answer=ANSWERS, data=st.data())
 async def test_any_items_are_taken_back(answer: str, data: st.DataObject) -> None:
     async with connected(saying(answer[: data.draw(st.integers(0, len(answer)))])) as client:

@@ -23,7 +23,7 @@ def quiet(scene: Scene, seconds: float, only: int | None = None) -> Scene:
     return Scene(scene.aspect, scene.seconds, things, (), scene.look)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=SEEDS, still=st.booleans())
 def test_a_seed_gives_one_scene_and_one_picture(seed: int, still: bool) -> None:
     scene, again = scene_of(seed, still), scene_of(seed, still)

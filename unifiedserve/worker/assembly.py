@@ -110,9 +110,8 @@ def _language_lane(
     sampler = Sampler(grammars, spec.eos_token_ids)
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
     decoder = _decoder(spec, model) if generates else None
-    order = spec.config.service_order
     speculation = _speculation(spec.config.speculative_tokens, model)
-    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, order, speculation, decoder)
+    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, speculation, decoder)
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests

@@ -2,7 +2,7 @@
 
 from unifiedserve.config import Placement, Stage
 from unifiedserve.memory.status import Status
-from unifiedserve.scheduling import TbtControl
+from unifiedserve.scheduling.turn import Around, Tells
 
 _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
@@ -19,32 +19,28 @@ class Neighbours:
         """Tell whether a heavy stage of another worker has work for the cores."""
         return any(map(self._status.working, self._heavy))
 
-    @property
-    def waiting(self) -> int:
-        """Return how many requests of another worker wait for their first token."""
-        return self._status.waiting(Stage.PREFILL) if Stage.PREFILL in self._heavy else 0
+    def around(self) -> Around:
+        """Return what the others tell."""
+        status, elsewhere = self._status, Stage.PREFILL in self._heavy
+        return Around(
+            self.work,
+            status.waiting(Stage.PREFILL) if elsewhere else 0,
+            elsewhere and status.joining(Stage.PREFILL),
+            status.share,
+        )
 
-    @property
-    def joining(self) -> bool:
-        """Tell whether another worker's present step, or the next, gives first tokens to requests it has just begun."""
-        return Stage.PREFILL in self._heavy and self._status.joining(Stage.PREFILL)
-
-    @property
-    def share(self) -> float:
-        """Return the share of its budgets that heavy work may take beside streams."""
-        return self._status.share
-
-    def tell_share(self, control: TbtControl) -> None:
-        """Tell them, and what holds the time between tokens."""
-        self._status.set_share(control.share, control.tbt)
+    def tell(self, tells: Tells) -> None:
+        """Tell them what this one is about to do."""
+        for stage, working in tells.working.items():
+            self.tell_working(stage, working)
+        if tells.waiting is not None:
+            self._status.set_waiting(Stage.PREFILL, tells.waiting, tells.joining)
+        if tells.share is not None:
+            self._status.set_share(tells.share, tells.tbt)
 
     def tell_working(self, stage: Stage, working: bool) -> None:
         """Tell them whether `stage` has work for the cores."""
         self._status.set_working(stage, working)
-
-    def tell_waiting(self, requests: int, joining: bool) -> None:
-        """Tell them how many requests wait here for their first token, and if some get it very soon."""
-        self._status.set_waiting(Stage.PREFILL, requests, joining)
 
     def tell_used(self, stage: Stage, pages: int) -> None:
         """Record, for the peak, how many pages are in use of the buffer from which `stage` takes them."""

@@ -19,11 +19,12 @@ from unifiedserve.scheduling.turn import (
     Encoded,
     Event,
     Facts,
-    Gone,
     Handed,
     Stepped,
+    Stopped,
     Took,
     Turn,
+    Wrote,
 )
 
 
@@ -36,7 +37,7 @@ class LanguageWorker:
         self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests)
         self._prompts = Prompts(system)
         self._sequences = Sequences(system)
-        self._events: list[Event] = []
+        self._inbox: list[Event] = []
         self._batch: Batch | None = None
         self._busy = False
         self._wake = float("inf")
@@ -46,20 +47,17 @@ class LanguageWorker:
         return self._turn.costs
 
     def receive(self, event: Event) -> None:
-        self._events.append(event)
-        match event:
-            case Begin() if self._batch:
-                self._batch.cut()
-            case Encoded(uid, unit):
-                self._prompts.take_encoded(uid, unit)
-            case Handed(state):
-                self._sequences.begin(state)
+        self._inbox.append(event)
+        if self._batch and isinstance(event, Begin):
+            self._batch.cut()
 
     def turn(self) -> None:
         if self._busy:
             return
-        events, self._events = self._events, []
-        plan, tells, leaves_cores = self._turn.take(self._facts(events))
+        inbox, self._inbox = self._inbox, []
+        for event in inbox:
+            self._accept(event)
+        plan, tells, leaves_cores = self._turn.take(self._facts())
         self._check(plan)
         self._system.status.tell(tells)
         if plan.preempt:
@@ -68,6 +66,14 @@ class LanguageWorker:
             self._run(plan, leaves_cores)
         else:
             self._sleep(plan.wait_until)
+
+    def _accept(self, event: Event) -> None:
+        match event:
+            case Encoded(uid, unit):
+                self._prompts.take_encoded(uid, unit)
+            case Handed(state):
+                self._sequences.begin(state)
+        self._turn.note(event)
 
     def _run(self, plan: Plan, leaves_cores: bool) -> None:
         """Do what is planned; then the next turn comes at once."""
@@ -95,12 +101,13 @@ class LanguageWorker:
 
     def _in_between(self, batch: Batch) -> Plan | None:
         """Take in requests that have come, and return the plan of those that go in between."""
-        chosen = (Begin, Took, Stepped)
-        events = [event for event in self._events if isinstance(event, chosen)]
-        if not self._turn.goes_between or not (batch.looks or any(isinstance(event, Begin) for event in events)):
+        begun = [event for event in self._inbox if isinstance(event, Begin)]
+        if not self._turn.goes_between or not (begun or batch.looks):
             return None
-        self._events = [event for event in self._events if not isinstance(event, chosen)]
-        plan, tells, _ = self._turn.between(self._facts(events))
+        self._inbox = [event for event in self._inbox if not isinstance(event, Begin)]
+        for event in begun:
+            self._accept(event)
+        plan, tells, _ = self._turn.between(self._facts())
         self._system.status.tell(tells)
         batch.looks = bool(plan.prefill)
         return plan if plan.prefill else None
@@ -109,7 +116,7 @@ class LanguageWorker:
         """Take the pages that a pass needs. Without prompts it is for several, if they are sure to be alike."""
         for chunk in plan.prefill:
             if self._prompts.admit(chunk.uid):
-                self._events.append(Took(chunk.uid))
+                self._turn.note(Took(chunk.uid))
         return self._mixed(plan) if plan.prefill else self._decoding(plan, leaves_cores)
 
     def _mixed(self, plan: Plan) -> Work:
@@ -142,9 +149,9 @@ class LanguageWorker:
     def _end_passes(self, plan: Plan, times: Sequence[float]) -> None:
         beside = self._system.status.work_beside(self._instance)
         streams = self._sequences.advance(plan.decode, times[1:])
-        if any(stream.ended for stream in streams):
+        if len(streams) < len(plan.decode):
             self._free_by_answers()
-        self._events.append(Stepped(times, plan.prefill, streams, beside))
+        self._turn.note(Stepped(times, plan.prefill, plan.decode, streams, beside))
         for chunk in plan.prefill:
             if self._prompts.prefill(chunk):
                 self._hand_over(chunk.uid, chunk.stop)
@@ -158,7 +165,7 @@ class LanguageWorker:
         if system.tokens(request, [system.clock.now]):
             system.release(request, state.pages)
         else:
-            system.send(Stage.DECODE, Handed(state), self)
+            self._send(Stage.DECODE, Handed(state))
 
     def _encode(self, work: Sequence[EncodeWork]) -> Work:
         requests = self._system.requests
@@ -167,17 +174,18 @@ class LanguageWorker:
         return Work(self._system.costs.encode(tokens), end)
 
     def _end_batch(self, work: Sequence[EncodeWork], tokens: int, start: float) -> None:
-        self._events.append(Batched(work, tokens, start, self._system.clock.now))
         for uid, units in work:
             for unit in units:
                 self._prompts.encode(uid, unit)
-                self._system.send(Stage.PREFILL, Encoded(uid, unit), self)
+                self._turn.note(Wrote(uid, unit))
+                self._send(Stage.PREFILL, Encoded(uid, unit))
+        self._turn.note(Batched(tokens, start, self._system.clock.now))
         self._system.freed(Stage.VISION, self)
 
     def _preempt(self, plan: Plan) -> None:
         for key in plan.preempt:
             self._system.begin(self._sequences.drop(key))
-            self._events.append(Gone(key))
+            self._turn.note(Stopped(*key))
         self._free_by_answers()
 
     def _free_by_answers(self) -> None:
@@ -185,6 +193,13 @@ class LanguageWorker:
         self._system.freed(Stage.PREFILL, self)
         if self._system.rules.keeps_visual:
             self._system.freed(Stage.ENCODE, self)
+
+    def _send(self, stage: Stage, event: Event) -> None:
+        """Send an event to a stage; to one that is hosted here without a detour."""
+        if stage in self._instance.stages:
+            self._accept(event)
+        else:
+            self._system.send(stage, event)
 
     def _compute(self, work: Work, then: Action) -> Task:
         self._busy = True
@@ -207,8 +222,8 @@ class LanguageWorker:
         if self._wake == time:
             self._system.wake(self)
 
-    def _facts(self, events: Sequence[Event]) -> Facts:
-        return Facts(self._system.clock.now, events, self._system.pages, self._system.status.around(self._instance))
+    def _facts(self) -> Facts:
+        return Facts(self._system.clock.now, self._system.pages, self._system.status.around(self._instance))
 
     def _check(self, plan: Plan) -> None:
         for planned, stage in ((plan.encode, Stage.ENCODE), (plan.prefill, Stage.PREFILL), (plan.decode, Stage.DECODE)):

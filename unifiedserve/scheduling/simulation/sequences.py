@@ -41,15 +41,15 @@ class Sequences:
         assert self._system.free.kv >= 0, "more sequences run than have pages"
 
     def advance(self, keys: Sequence[Key], times: Sequence[float]) -> list[Streamed]:
-        """Count tokens that came at these times (seconds) for each; return what has become of them."""
+        """Count tokens that came at these times (seconds) for each; return those that have not ended."""
         streams = []
         for key in keys:
             state = self._states[key]
             state.num_tokens += len(times)
-            ended = self._system.tokens(self._system.requests[key[0]], times)
-            streams.append(Streamed(key, len(times), state.pages, ended))
-            if ended:
+            if self._system.tokens(self._system.requests[key[0]], times):
                 self.drop(key)
+            else:
+                streams.append(Streamed(key, state.num_tokens, state.pages))
         return streams
 
     def drop(self, key: Key) -> Request:

@@ -67,13 +67,9 @@ class System:
         """What a language worker sees of the buffers."""
         return Free(self.free.kv, self.kv_total, self.free.visual)
 
-    def send(self, stage: Stage, event: Event, sender: Worker | None = None) -> None:
-        """Send an event to the worker that hosts a stage; to the sender itself without a detour."""
-        worker = self.workers[stage]
-        if worker is sender:
-            worker.receive(event)
-        else:
-            self._post(worker, event)
+    def send(self, stage: Stage, event: Event) -> None:
+        """Send an event to the worker that hosts a stage."""
+        self._post(self.workers[stage], event)
 
     def freed(self, stage: Stage, sender: Worker) -> None:
         """Wake the worker that hosts a stage, which may wait for pages, unless it has freed them itself."""

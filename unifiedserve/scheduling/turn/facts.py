@@ -1,11 +1,11 @@
-"""What an instance knows at its turn, what has happened since its last one, and what it decides."""
+"""What happens to an instance, what it sees at its turn, and what it decides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from unifiedserve.config import Stage
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.scheduling.state import Chunk, DecodeState, EncodeWork, Plan
+from unifiedserve.scheduling.state import Chunk, DecodeState, Plan
 
 Key = tuple[int, int]  # uid of a request, number of an answer
 
@@ -57,50 +57,87 @@ class Handed(NamedTuple):
     state: DecodeState
 
 
+class Renewed(NamedTuple):
+    """A prefix that a waiting request can reuse has so many tokens now; the rest needs so many KV pages."""
+
+    uid: int
+    prefilled: int
+    kv_pages: int
+
+
 class Took(NamedTuple):
-    """A request has got all of its KV pages."""
+    """A request has all of its KV pages."""
 
     uid: int
 
 
-class Streamed(NamedTuple):
-    """A sequence after a pass: the tokens that it got, the pages that it holds, and whether it has ended."""
+class Wrote(NamedTuple):
+    """The visual tokens of a unit were written here, into pages that were set aside for them."""
 
-    key: Key
-    tokens: int
-    pages: int
-    ended: bool
-
-
-class Stepped(NamedTuple):
-    """A forward pass has ended, or several alike that followed each other.
-
-    `times` (monotonic seconds) are when the first one began and when each ended; `beside` tells whether other workers
-    did heavy work meanwhile.
-    """
-
-    times: Sequence[float]
-    chunks: Sequence[Chunk]
-    streams: Sequence[Streamed]
-    beside: bool
+    uid: int
+    unit: int
 
 
 class Batched(NamedTuple):
-    """A batch of the encoder, of so many visual tokens, has ended; it began at `start` (monotonic seconds)."""
+    """A batch of the encoder has ended: of so many visual tokens, between these times (monotonic seconds).
 
-    work: Sequence[EncodeWork]
+    Without any there was nothing that had to be encoded.
+    """
+
     tokens: int
     start: float
     end: float
 
 
-class Gone(NamedTuple):
-    """A sequence has lost its pages: it was preempted, or aborted."""
+class Streamed(NamedTuple):
+    """A sequence as it is now: the tokens of its context after its next step, and the pages that it holds.
+
+    It `rests` while tokens are on their way that may be its last.
+    """
 
     key: Key
+    tokens: int
+    pages: int
+    rests: bool = False
 
 
-Event = Begin | Ready | Encoded | Handed | Took | Stepped | Batched | Gone
+class Launched(NamedTuple):
+    """A step of decode is under way whose tokens are not known yet."""
+
+    streams: Sequence[Streamed]
+
+
+class Stepped(NamedTuple):
+    """A forward pass over chunks and sequences has ended, or several alike that followed each other.
+
+    `times` (monotonic seconds) are when the first one began and when each ended; `beside` tells whether other workers
+    did heavy work meanwhile. Sequences that are not in `streams` have ended.
+    """
+
+    times: Sequence[float]
+    chunks: Sequence[Chunk]
+    keys: Sequence[Key]
+    streams: Sequence[Streamed]
+    beside: bool
+
+
+class Left(NamedTuple):
+    """A prompt is not wanted any more, if it is still here."""
+
+    uid: int
+
+
+class Stopped(NamedTuple):
+    """An answer, or all of a request's (None), has lost its pages: it was preempted, or is not wanted any more."""
+
+    uid: int
+    answer: int | None = None
+
+
+#: everything that can happen
+Event = Begin | Ready | Encoded | Handed | Renewed | Took | Wrote | Batched | Launched | Stepped | Left | Stopped
+
+Note = Callable[[Event], None]
 
 
 class Free(NamedTuple):
@@ -123,10 +160,9 @@ class Around(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """The time (monotonic seconds), and all that was not known at the last turn."""
+    """What an instance looks up at its turn; `now` is in monotonic seconds."""
 
     now: float
-    events: Sequence[Event]
     free: Free
     around: Around = Around()
 

@@ -35,6 +35,7 @@ class Measured:
         return 2 * self._between <= now - self._encoding
 
     def encoded(self, visual_tokens: int, start: float, end: float) -> None:
-        """Learn from the batch, which has ended."""
-        self.costs = learn_encode(self.costs, visual_tokens, end - start - self._between)
+        """Learn from the batch, which has ended; without tokens there was none."""
+        if visual_tokens:
+            self.costs = learn_encode(self.costs, visual_tokens, end - start - self._between)
         self._encoding, self._between = None, 0.0

@@ -3,7 +3,7 @@
 from unifiedserve.config import Order
 from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.state import Chunk, PrefillState, Unit
-from unifiedserve.scheduling.turn.facts import Batched, Begin
+from unifiedserve.scheduling.turn.facts import Begin, Renewed
 
 
 class Prompts:
@@ -13,7 +13,7 @@ class Prompts:
     """
 
     def __init__(self, order: Order, *, prefills: bool) -> None:
-        self.promised = 0  # pages of the visual buffer that are set aside here, and not yet written
+        self._promised: dict[int, int] = {}  # by uid: pages of the visual buffer that are set aside, not yet written
         self._prefills = prefills
         self._states: dict[int, PrefillState] = {}
         self._queue: Queue[PrefillState] = Queue(order)
@@ -24,6 +24,11 @@ class Prompts:
     def __getitem__(self, uid: int) -> PrefillState:
         """Return a prompt. Raises KeyError if it is not here."""
         return self._states[uid]
+
+    @property
+    def promised(self) -> int:
+        """How many pages of the visual buffer are set aside here, and not yet written."""
+        return sum(self._promised.values())
 
     def in_turn(self, now: float) -> list[PrefillState]:
         """Return them in the order in which they are served at this time (monotonic seconds)."""
@@ -38,24 +43,38 @@ class Prompts:
         self._queue.add(state)
         self._drop_if_done(state)
 
-    def batched(self, batch: Batched) -> None:
-        """Note that units were encoded here: their visual tokens take the pages set aside for them."""
-        for uid, units in batch.work:
-            state = self._states[uid]
-            if not state.reserved:
-                state.reserve()
-                self.promised += state.visual_pages
-            for unit in units:
-                state.encode_unit(unit)
-                self.promised -= state.units[unit].pages
-            self._drop_if_done(state)
+    def ready(self, uid: int, unit: int) -> None:
+        """Note that the patches of a unit are there."""
+        self._states[uid].decode_unit(unit)
+
+    def renew(self, renewed: Renewed) -> None:
+        """Note what is left of the prefix that a waiting prompt may reuse."""
+        state = self._states[renewed.uid]
+        state.kv_pages = renewed.kv_pages
+        state.prefill(renewed.prefilled)
+
+    def wrote(self, uid: int, unit: int) -> None:
+        """Note that a unit's visual tokens were written here: from the first on, pages are set aside for all."""
+        state = self._states[uid]
+        if not state.reserved:
+            state.reserve()
+            self._promised[uid] = state.visual_pages
+        state.encode_unit(unit)
+        self._promised[uid] -= state.units[unit].pages
+        self._drop_if_done(state)
 
     def take_encoded(self, uid: int, unit: int) -> None:
-        """Note that a unit's visual tokens are there: where it was encoded, pages are set aside for all."""
+        """Note that a unit's visual tokens have come: where it was encoded, pages are set aside for all."""
         state = self._states[uid]
         if not state.reserved:
             state.reserve()
         state.encode_unit(unit)
+
+    def admit(self, uid: int) -> None:
+        """Note that a prompt has all of its KV pages."""
+        state = self._states[uid]
+        if not state.admitted:
+            state.admit()
 
     def advance(self, chunk: Chunk) -> None:
         """Note that all before the end of a chunk is prefilled."""
@@ -63,7 +82,19 @@ class Prompts:
         state.prefill(chunk.stop)
         self._drop_if_done(state)
 
+    def drop(self, uid: int) -> None:
+        """Forget a prompt, if it is here."""
+        if state := self._states.pop(uid, None):
+            self._queue.remove(state)
+            self._promised.pop(uid, None)
+
+    def counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return how many are encoded and how many wait for that, and the same of prefill."""
+        states = self._states.values()
+        encoding = [state.reserved for state in states if not state.all_encoded]
+        admitted = sum(state.admitted for state in states)
+        return (sum(encoding), len(encoding) - sum(encoding)), (admitted, len(states) - admitted)
+
     def _drop_if_done(self, state: PrefillState) -> None:
         if state.prefilled == state.num_tokens or (state.all_encoded and not self._prefills):
-            del self._states[state.ticket.uid]
-            self._queue.remove(state)
+            self.drop(state.ticket.uid)

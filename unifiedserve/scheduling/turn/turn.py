@@ -18,12 +18,16 @@ from unifiedserve.scheduling.turn.facts import (
     Encoded,
     Event,
     Facts,
-    Gone,
     Handed,
+    Launched,
+    Left,
     Ready,
+    Renewed,
     Stepped,
+    Stopped,
     Tells,
     Took,
+    Wrote,
 )
 from unifiedserve.scheduling.turn.measured import Measured
 from unifiedserve.scheduling.turn.prompts import Prompts
@@ -34,7 +38,7 @@ class Turn:
     """What the language stages of an instance hold, in numbers, and how they go on.
 
     Its counts follow what has happened, never what was planned: pages may be lost to another instance, and drafts give
-    several tokens.
+    several tokens. Whoever drives it notes each event at once, and asks when there is nothing else to do.
     """
 
     def __init__(self, hosted: Iterable[Stage], budget: Budget, *, rests: bool, share: float = 1.0) -> None:
@@ -67,59 +71,77 @@ class Turn:
         """Whether prompts may go in between layers of the encoder."""
         return goes_between(self._hosted, self._budget)
 
+    def note(self, event: Event) -> None:
+        """Take in what has happened. Raises KeyError if it is told of a prompt that is not here."""
+        match event:
+            case Begin():
+                self._prompts.begin(event)
+            case Ready(uid, unit):
+                self._prompts.ready(uid, unit)
+            case Encoded(uid, unit):
+                self._prompts.take_encoded(uid, unit)
+            case Renewed():
+                self._prompts.renew(event)
+            case Took(uid):
+                self._prompts.admit(uid)
+            case Wrote(uid, unit):
+                self._prompts.wrote(uid, unit)
+            case Left(uid):
+                self._prompts.drop(uid)
+            case Handed(state):
+                self._sequences.begin(state)
+            case Launched(streams):
+                self._sequences.advance(streams)
+            case Stopped(uid, answer):
+                self._sequences.drop(self._sequences.of(uid, answer))
+            case Stepped():
+                self._stepped(event)
+            case Batched(tokens, start, end):
+                self._streams.note_heavy()
+                self._measured.encoded(tokens, start, end)
+                self._encoding = []
+
     def take(self, facts: Facts) -> Decision:
-        """Return what to do next: a pass over prompt chunks and sequences, then a batch of the encoder."""
-        self._note(facts.events)
+        """Return what to do next: a pass over prompt chunks and sequences, then a batch of the encoder.
+
+        While one is under way there is no other.
+        """
         plan = self._policy(self._state(facts), self._held_budget(facts.around))
-        self._encoding = plan.encode
+        if self._encoding:
+            self._streams.note_heavy()
+            plan = plan._replace(encode=[])
+        else:
+            self._encoding = plan.encode
         leaves = facts.around.work and not plan.prefill and leaves_cores(self._streams.control.share)
         return Decision(plan, self._tells(plan), leaves)
 
     def between(self, facts: Facts) -> Decision:
         """Return which short prompts go in before the next layer of the encoder; without any it goes on at once.
 
-        The events are requests that have come, and what became of the last decision in between.
+        Nothing may have happened since the batch began but requests that came, and what goes in between.
         """
-        self._note(facts.events)
         uids, sharing = {uid for uid, _ in self._encoding}, self._measured.encoder_shares(facts.now)
         chunks = schedule_in_between(self._state(facts), self._budget, uids, sharing)
         plan = Plan(encode=self._encoding, prefill=chunks)
         return Decision(plan, self._tells(plan))
 
-    def _note(self, events: Iterable[Event]) -> None:
-        for event in events:
-            match event:
-                case Begin():
-                    self._prompts.begin(event)
-                case Ready(uid, unit):
-                    self._prompts[uid].decode_unit(unit)
-                case Encoded(uid, unit):
-                    self._prompts.take_encoded(uid, unit)
-                case Handed(state):
-                    self._sequences.begin(state)
-                case Took(uid):
-                    self._prompts[uid].admit()
-                case Stepped():
-                    self._stepped(event)
-                case Batched():
-                    self._batched(event)
-                case Gone(key):
-                    self._sequences.drop(key)
+    def counts(self) -> dict[Stage, tuple[int, int]]:
+        """Return how many requests run and wait in each stage that is hosted."""
+        encode, prefill = self._prompts.counts()
+        held = len(self._sequences)
+        running = min(held, self._budget.max_running)
+        counts = {Stage.ENCODE: encode, Stage.PREFILL: prefill, Stage.DECODE: (running, held - running)}
+        return {stage: count for stage, count in counts.items() if stage in self._hosted}
 
     def _stepped(self, step: Stepped) -> None:
         prompt_tokens = sum(chunk.stop - chunk.start for chunk in step.chunks)
-        keys = [stream.key for stream in step.streams]
-        for ended in step.times[1:] if keys else ():
-            self._streams.came(keys, ended, step.beside or prompt_tokens > 0)
-        self._measured.stepped(len(keys), prompt_tokens, step.times)
+        for ended in step.times[1:] if step.keys else ():
+            self._streams.came(step.keys, ended, step.beside or prompt_tokens > 0)
+        self._measured.stepped(len(step.keys), prompt_tokens, step.times)
+        self._sequences.drop({*step.keys} - {stream.key for stream in step.streams})
         self._sequences.advance(step.streams)
         for chunk in step.chunks:
             self._prompts.advance(chunk)
-
-    def _batched(self, batch: Batched) -> None:
-        self._streams.note_heavy()
-        self._measured.encoded(batch.tokens, batch.start, batch.end)
-        self._prompts.batched(batch)
 
     def _held_budget(self, around: Around) -> Budget:
         """Return the budget, less what streams would miss their target for."""
@@ -144,7 +166,7 @@ class Turn:
 
     def _tells(self, plan: Plan) -> Tells:
         """Return what lets the other workers pace themselves; all is heavy work's where no streams are left."""
-        planned = {Stage.ENCODE: plan.encode, Stage.PREFILL: plan.prefill}
+        planned = {Stage.ENCODE: self._encoding, Stage.PREFILL: plan.prefill}
         tells = Tells({stage: bool(work) for stage, work in planned.items() if stage in self._hosted})
         if Stage.PREFILL in self._hosted:
             joining = joins_soon(plan, self._prompts.__getitem__, self._budget)

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from unifiedserve.memory.content_keys import page_key
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import Generation, Token
 from unifiedserve.scheduling import DecodeState
+from unifiedserve.scheduling.turn import Streamed
 from unifiedserve.worker.cache_log import CacheLog
 from unifiedserve.worker.language.decode_ahead import Collected, DecodeAhead
 from unifiedserve.worker.language.model import LanguageModel, Rows
@@ -62,17 +63,14 @@ class DecodeStage:
         begun = {uid for uid, _ in keys} if self._waiting else set()
         return {uid: self._waiting.pop(uid) for uid in begun & self._waiting.keys()}
 
-    def states(self) -> list[DecodeState]:
-        """Return what the scheduler sees of the sequences that go on, by their turns."""
-        states, all_pending = [], self._pending
-        for key, sequence in self._running.items():
-            pending = key in all_pending
-            limit = sequence.sampling.max_tokens
-            if limit is None or sequence.num_generated + pending < limit:
-                tokens = len(sequence.token_ids) + pending
-                pages = len(sequence.pages)
-                states.append(DecodeState(sequence.ticket, sequence.index, tokens, pages, self._kv.state_pages))
-        return states
+    def state(self, generation: Generation) -> DecodeState:
+        """Return what the scheduler sees of an answer that has come."""
+        tokens, pages = len(generation.token_ids), len(generation.pages)
+        return DecodeState(generation.ticket, generation.index, tokens, pages, self._kv.state_pages)
+
+    def streamed(self, keys: Iterable[Key]) -> list[Streamed]:
+        """Return how these are now, those that are still here."""
+        return [self._streamed(self._running[key]) for key in keys if key in self._running]
 
     def rows(self, keys: list[Key], *, drafts: bool = False) -> list[tuple[Key, Rows]]:
         """Return the next token of each sequence as model input, less those for which no page could be had.
@@ -156,6 +154,11 @@ class DecodeStage:
     def _pending(self) -> Collection[Key]:
         """The sequences whose next token is on its way."""
         return () if self.ahead is None else self.ahead.pending
+
+    def _streamed(self, sequence: Generation) -> Streamed:
+        pending, limit = sequence.key in self._pending, sequence.sampling.max_tokens
+        last = limit is not None and sequence.num_generated + pending >= limit
+        return Streamed(sequence.key, len(sequence.token_ids) + pending, len(sequence.pages), rests=last)
 
     def _rows(self, sequence: Generation, draft: list[int]) -> Rows:
         if not self._grow(sequence, len(sequence.token_ids) + len(draft)):

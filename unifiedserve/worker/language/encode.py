@@ -45,7 +45,7 @@ class EncodeStage:
             if prompt is None:
                 self._patches.release(pages)
             else:
-                prompt.take_patches(unit, pages)
+                prompt.patches[unit] = pages
 
     def recall(self, work: list[EncodeWork]) -> tuple[list[Embeddings], list[int]]:
         """Take up the units whose tokens were there already; return them, and the requests for which some are gone."""
@@ -58,10 +58,8 @@ class EncodeStage:
                 if not self._take_up(uid, pages):
                     stale.append(uid)
                     break
-                prompt.reserve(prompt.state.visual_pages)
-                tokens = prompt.state.units[unit].tokens
+                tokens = prompt.shape.units[unit].tokens
                 self.log.looked_up(uid, tokens, tokens)
-                prompt.written(len(pages.numbers))
                 prompt.encoded(unit)
                 outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=list(pages.numbers)))
         return outputs, stale
@@ -86,7 +84,7 @@ class EncodeStage:
         for (prompt, unit), pages in zip(batch.units, batch.visual, strict=True):
             if self._prompts.get(prompt.uid) is prompt:
                 if keys := prompt.request.unit_keys:
-                    self.log.looked_up(prompt.uid, prompt.state.units[unit].tokens, 0)
+                    self.log.looked_up(prompt.uid, prompt.shape.units[unit].tokens, 0)
                     self.log.keep(keys[unit], pages)
                 prompt.encoded(unit)
                 outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=pages))
@@ -109,12 +107,8 @@ class EncodeStage:
 
     def _write(self, batch: Batch, visual: torch.Tensor) -> list[list[int]]:
         """Write the tokens into pages that were promised to their prompts; return those of each unit."""
-        for prompt, _ in batch:
-            prompt.reserve(prompt.state.visual_pages)
         parts = [(prompt.uid, len(prompt.units.rows_of(unit))) for prompt, unit in batch]
         written = self._visual.put_all(visual, parts, self._instance)
         if written is None:
             raise RuntimeError("visual buffer: pages that were promised are gone")
-        for (prompt, _), pages in zip(batch, written, strict=True):
-            prompt.written(len(pages))
         return written

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from unifiedserve.config import Stage
 from unifiedserve.device.base import Mark, SideStream
 from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.messages.wire import Embeddings
 from unifiedserve.scheduling import EncodeWork
+from unifiedserve.scheduling.turn import Batched, Note, Wrote
 from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
-from unifiedserve.worker.language.measured import Measured
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.port import Port
 
@@ -34,7 +35,7 @@ class EncodeStep:
         stage: EncodeStage,
         prompts: PromptTable,
         visual: RowBuffer,
-        measured: Measured,
+        note: Note,
         freed: FreedPages,
         port: Port,
         stream: SideStream | None = None,
@@ -43,7 +44,7 @@ class EncodeStep:
         self._stage = stage
         self._prompts = prompts
         self._visual = visual
-        self._measured = measured
+        self._note = note
         self._freed = freed
         self._port = port
         self._stream = stream
@@ -67,8 +68,7 @@ class EncodeStep:
     def recall(self, work: list[EncodeWork]) -> list[int]:
         """Send units on whose visual tokens are there as if they had just been encoded; return stale requests."""
         embeddings, stale = self._stage.recall(work)
-        for message in embeddings:
-            self._port.outbox.send(Stage.PREFILL, message)
+        self._send(embeddings)
         return stale
 
     def begin(self, scheduled: list[EncodeWork]) -> None:
@@ -78,20 +78,29 @@ class EncodeStep:
         self._drop_done(uid for uid, _ in scheduled)
 
     def finish(self) -> None:
-        """Wait for the batch that is under way, if one is, and send its tokens on."""
+        """Wait for the batch that is under way, if one is, send its tokens on, and note that there is none."""
         under_way, self._under_way = self._under_way, None
-        if under_way is None:
-            return
+        tokens, start = (under_way.tokens, under_way.started) if under_way else (0, 0.0)
+        try:
+            if under_way:
+                self._finish(under_way)
+        finally:
+            self._note(Batched(tokens, start, time.monotonic()))
+
+    def _finish(self, under_way: _UnderWay) -> None:
         with self._stream.use() if self._stream else nullcontext():  # so that the fence is the stream's
             messages = self._stage.finish(under_way.batch)
-        for message in messages:
-            self._port.outbox.send(Stage.PREFILL, message)
-        self._measured.encoded(under_way.tokens)
+        self._send(messages)
         self._port.neighbours.tell_used(Stage.ENCODE, self._visual.pool.used_pages())
         self._freed.by_encode()
         uids = list(dict.fromkeys(prompt.uid for prompt, _ in under_way.batch.units))
         self._port.reporter.span(Stage.ENCODE, "encode", under_way.started, uids, under_way.tokens)
         self._drop_done(uids)
+
+    def _send(self, embeddings: list[Embeddings]) -> None:
+        for message in embeddings:
+            self._note(Wrote(message.uid, message.unit))
+            self._port.outbox.send(Stage.PREFILL, message)
 
     def _missing(self, scheduled: list[EncodeWork]) -> list[EncodeWork]:
         return [
@@ -103,10 +112,9 @@ class EncodeStep:
 
     def _begin(self, work: list[EncodeWork]) -> None:
         start = time.monotonic()
-        self._measured.begin_encoding()
         for uid, _ in work:
             self._port.reporter.waited(Stage.ENCODE, uid, self._prompts[uid].end_wait(Stage.ENCODE))
-        tokens = sum(self._prompts[uid].state.units[unit].tokens for uid, units in work for unit in units)
+        tokens = sum(self._prompts[uid].shape.units[unit].tokens for uid, units in work for unit in units)
         if self._stream is None:
             self._under_way = _UnderWay(self._stage.begin(work), tokens, start, None)
             return

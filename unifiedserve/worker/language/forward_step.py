@@ -6,10 +6,10 @@ from torch import Tensor
 
 from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Span, Token
-from unifiedserve.scheduling import Chunk, HeldStreams, Plan, leaves_cores
+from unifiedserve.scheduling import Chunk, Plan
+from unifiedserve.scheduling.turn import Launched, Note, Stepped, Took
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
-from unifiedserve.worker.language.measured import Measured
 from unifiedserve.worker.language.model import LanguageModel
 from unifiedserve.worker.language.prefill import PrefillStage
 from unifiedserve.worker.language.prompt_reader import PromptReader
@@ -28,10 +28,9 @@ class ForwardStep:
         decode: DecodeStage,
         prompts: PromptTable,
         hosted: frozenset[Stage],
-        measured: Measured,
+        note: Note,
         freed: FreedPages,
         port: Port,
-        streams: HeldStreams,
     ) -> None:
         self._model = model
         self._prefill = prefill
@@ -39,10 +38,10 @@ class ForwardStep:
         self._prompts = prompts
         self._reader = PromptReader(model.adapter)
         self._takers = hosted & {Stage.PREFILL, Stage.DECODE}  # of KV pages
-        self._measured = measured
+        self._note = note
         self._freed = freed
         self._port = port
-        self._streams = streams
+        self._decoded = float("-inf")  # when a step of decode ended last (monotonic seconds)
 
     @property
     def under_way(self) -> bool:
@@ -54,13 +53,13 @@ class ForwardStep:
         """The requests of these steps."""
         return self._decode.ahead.uids if self._decode.ahead else set()
 
-    def run(self, plan: Plan) -> None:
-        """Run what of the plan can be had pages for."""
+    def run(self, plan: Plan, *, leaves_cores: bool = False) -> None:
+        """Run what of the plan can be had pages for; it may have to leave half of the cores to others."""
         if self._decode.ahead is None:
-            self._run_whole(plan)
+            self._run_whole(plan, leaves_cores)
         elif plan.prefill:
             self.settle()
-            self._run_whole(plan)
+            self._run_whole(plan, leaves_cores)
         else:
             self._run_ahead(plan)
 
@@ -79,8 +78,9 @@ class ForwardStep:
         self._begin(plan)
         for _ in range(before):
             self._collect()
+        self._note(Launched(self._decode.streamed(plan.decode)))
 
-    def _run_whole(self, plan: Plan) -> None:
+    def _run_whole(self, plan: Plan, leaves_cores: bool) -> None:
         """Run chunks and sequences in one pass."""
         start = time.monotonic()
         decode = self._decode.rows(plan.decode, drafts=not plan.prefill)
@@ -88,29 +88,36 @@ class ForwardStep:
         if not decode and not prefill:
             return
         self._begin(plan)
-        gives_way = self._port.neighbours.work and not prefill and leaves_cores(self._streams.control.share)
-        self._model.adapter.device.sharing.give_way(gives_way)
+        self._model.adapter.device.sharing.give_way(leaves_cores)
+        for chunk, _ in prefill:
+            self._note(Took(chunk.uid))
         batch = [rows for _, rows in decode] + [rows for _, rows in prefill]
         hidden = self._model.run(batch)
-        chunks = [chunk for chunk, _ in prefill]
+        chunks, keys = [chunk for chunk, _ in prefill], [key for key, _ in decode]
         prompt_tokens = sum(chunk.stop - chunk.start for chunk in chunks)
         self._read_prompts(chunks, hidden[len(decode) :])
         logits = self._model.next_logits(batch, hidden)
         decoded = sum(rows.logits for _, rows in decode)
         if decode:
-            keys = [key for key, _ in decode]
             tokens = self._decode.finish(decode, logits[:decoded])
-            self._finish_decode(tokens, keys, start, bool(prefill), drafted=decoded - len(keys))
+            self._finish_decode(tokens, keys, start, drafted=decoded - len(keys))
         if prefill:
             self._finish_prefill(chunks, logits[decoded:], start, prompt_tokens)
-        self._measured.stepped(len(decode), prompt_tokens, start, time.monotonic())
+        self._stepped(start, chunks, keys)
 
     def _collect(self) -> None:
         collected = self._decode.collect()
-        start = max(collected.launched, self._measured.pace.ended)  # it began when the one before it was done
+        start = max(collected.launched, self._decoded)  # it began when the one before it was done
         keys = list(collected.sequences)
         self._finish_decode(collected.tokens, keys, start, host=collected.host, eager=collected.eager)
-        self._measured.stepped(len(collected.sequences), 0, start, time.monotonic())
+        self._stepped(start, [], keys)
+
+    def _stepped(self, start: float, chunks: list[Chunk], keys: list[Key]) -> None:
+        end = time.monotonic()
+        if keys:
+            self._decoded = end
+        beside = self._port.neighbours.work
+        self._note(Stepped([start, end], chunks, keys, self._decode.streamed(keys), beside))
 
     def _begin(self, plan: Plan) -> None:
         for uid, since in self._decode.end_waits(plan.decode).items():
@@ -131,13 +138,11 @@ class ForwardStep:
         tokens: list[Token],
         keys: list[Key],
         start: float,
-        heavy: bool = False,
         *,
         host: float = 0.0,
         eager: bool = False,
         drafted: int = 0,
     ) -> None:
-        self._streams.came(keys, time.monotonic(), heavy or self._port.neighbours.work)
         self._port.reporter.tokens(tokens)
         if self._decode.take_released():
             self._freed.by_answers()

@@ -32,12 +32,12 @@ def hand_over(prompt: StagedPrompt, kv: KVCache) -> list[Generation]:
 
 def _share_visual(prompt: StagedPrompt) -> list[PageSlice]:
     """Return what is left for the answers to attend to: all of them hold its pages."""
-    return prompt.visual.hand_over(prompt.inputs.rows_needed(prompt.state.num_tokens), len(prompt.request.indices))
+    return prompt.visual.hand_over(prompt.inputs.rows_needed(prompt.shape.tokens), len(prompt.request.indices))
 
 
 def _fork(prompt: StagedPrompt, kv: KVCache) -> list[list[int]]:
     """Return the answers' page tables: full pages are shared, the others, which still change, are copied for each."""
-    answers, tokens, pages = len(prompt.request.indices), prompt.state.num_tokens, prompt.hand_over_kv()
+    answers, tokens, pages = len(prompt.request.indices), prompt.shape.tokens, prompt.hand_over_kv()
     needed, full = kv.pages_for(tokens), kv.state_pages + tokens // kv.page_size
     changing = [*pages[: kv.state_pages], *pages[full:needed]]
     tables = [pages[:needed]]

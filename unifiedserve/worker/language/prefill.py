@@ -9,6 +9,7 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import Embeddings, Generation, Token
 from unifiedserve.models.scopes import cross_spans
 from unifiedserve.scheduling import Chunk
+from unifiedserve.scheduling.turn import Renewed
 from unifiedserve.worker.cache_log import CacheLog
 from unifiedserve.worker.language.handoff import hand_over
 from unifiedserve.worker.language.model import LanguageModel, Rows
@@ -47,13 +48,15 @@ class PrefillStage:
         else:
             self._visual.release(message.pages)
 
-    def renew(self, prompt: StagedPrompt) -> bool:
-        """See what is left of the prefix that a waiting request may reuse; whether that is enough to go on without
+    def renew(self, prompt: StagedPrompt) -> Renewed | None:
+        """See what is left of the prefix that a waiting request may reuse; None if that is not enough to go on without
         the media that were not decoded. The request then needs new pages for the rest only.
         """
         left, in_use = self._kv.pool.renew(*prompt.prefix)
-        prompt.begin_behind(prompt.prefix.first(left), left * self._kv.page_size, in_use)
-        return prompt.state.prefilled >= prompt.covered
+        prompt.prefix, prompt.prefilled = prompt.prefix.first(left), left * self._kv.page_size
+        if prompt.prefilled < prompt.covered:
+            return None
+        return Renewed(prompt.uid, prompt.prefilled, prompt.shape.kv_pages - in_use)
 
     def rows(self, chunks: list[Chunk]) -> list[tuple[Chunk, Rows]]:
         """Return the chunks as model input, less those whose KV pages another process took meanwhile."""
@@ -62,7 +65,7 @@ class PrefillStage:
             prompt = self._prompts.get(chunk.uid)
             if prompt is None:
                 continue  # it left after this step was planned
-            if prompt.state.admitted or self._admit(prompt):
+            if prompt.kv or self._admit(prompt):
                 batch.append((chunk, self._chunk_rows(chunk, prompt)))
         return batch
 
@@ -75,7 +78,7 @@ class PrefillStage:
         answers: list[list[Generation]] = []  # of each of the k
         for chunk in chunks:
             prompt = self._prompts[chunk.uid]
-            prompt.advance(chunk.stop)
+            prompt.prefilled = chunk.stop
             self._keep_full_pages(prompt)
             prompt.visual.release(prompt.inputs.rows_needed(chunk.stop))
             if prompt.complete and prompt.wants_tokens:
@@ -91,26 +94,26 @@ class PrefillStage:
         pool, reused = self._kv.pool, prompt.prefix.numbers
         recalled = pool.recall(*prompt.prefix, prompt.uid, self._instance)
         whole = recalled == len(reused)
-        pages = pool.allocate(prompt.kv_needed - len(reused), prompt.uid, self._instance) if whole else None
+        pages = pool.allocate(prompt.shape.kv_pages - len(reused), prompt.uid, self._instance) if whole else None
         if pages is None:
             self._kv.release(reused[:recalled])
             return False
         prompt.admit([*reused, *pages.tolist()])
         if prompt.request.page_keys is not None:
-            self.log.looked_up(prompt.uid, prompt.state.num_tokens, len(reused) * self._kv.page_size)
+            self.log.looked_up(prompt.uid, prompt.shape.tokens, len(reused) * self._kv.page_size)
         return True
 
     def _keep_full_pages(self, prompt: StagedPrompt) -> None:
         """Remember them: requests that begin alike can use them, also when this one is gone."""
         keys = prompt.request.page_keys or []
-        while prompt.kept < min(len(keys), prompt.state.prefilled // self._kv.page_size):
+        while prompt.kept < min(len(keys), prompt.prefilled // self._kv.page_size):
             self.log.keep(keys[prompt.kept], [prompt.kv[prompt.kept]])
             prompt.kept += 1
 
     @staticmethod
     def _chunk_rows(chunk: Chunk, prompt: StagedPrompt) -> Rows:
         span, inputs = slice(chunk.start, chunk.stop), prompt.inputs
-        logits = int(chunk.stop == prompt.state.num_tokens and prompt.wants_tokens)
+        logits = int(chunk.stop == prompt.shape.tokens and prompt.wants_tokens)
         visual = inputs.visual_rows(chunk.start, chunk.stop)
         return Rows(
             token_ids=prompt.request.token_ids[span],

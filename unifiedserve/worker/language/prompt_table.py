@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from unifiedserve.config import Order
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.scheduling import PrefillState, Queue
+from unifiedserve.scheduling.turn import Shape
 from unifiedserve.worker.language.prompt_units import PromptUnits
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.language.token_inputs import TokenInputs
@@ -26,7 +25,6 @@ class PromptTable:
         kv: KVCache,
         patches: RowBuffer,
         visual: RowBuffer,
-        order: Order = "fcfs",
         *,
         prefills: bool = True,
     ) -> None:
@@ -36,7 +34,6 @@ class PromptTable:
         self._visual = visual
         self._prefills = prefills
         self._prompts: dict[int, StagedPrompt] = {}
-        self._queue: Queue[PrefillState] = Queue(order)
 
     def __len__(self) -> int:
         return len(self._prompts)
@@ -55,33 +52,23 @@ class PromptTable:
         """Return a prompt; None if it has left or never came."""
         return self._prompts.get(uid)
 
-    def in_turn(self, now: float) -> list[PrefillState]:
-        """Return what the scheduler sees of the prompts, in the order in which they are served at this time."""
-        return self._queue.in_turn(now)
-
-    @property
-    def visual_free(self) -> int:
-        """Return how many pages of the visual buffer no request uses or was promised."""
-        return self._visual.pool.free_pages() - sum(prompt.promised for prompt in self._prompts.values())
-
-    def receive(self, request: PrefillRequest) -> None:
-        """Make the record of a request that arrived, unless nothing is to be done for it here."""
+    def receive(self, request: PrefillRequest) -> StagedPrompt:
+        """Make the record of a request that arrived, and return it; it stays if anything is to be done for it here."""
         prompt = self._record(request)
         self._prompts[prompt.uid] = prompt
-        self._queue.add(prompt.state)
         self.drop_if_done(prompt.uid)
+        return prompt
 
     def drop_if_done(self, uid: int) -> None:
         """Drop a prompt for which no stage that is hosted here has work left."""
         prompt = self._prompts[uid]
-        if prompt.complete or (prompt.state.all_encoded and not self._prefills):
+        if prompt.complete or (prompt.all_encoded and not self._prefills):
             self.drop(uid)
 
     def drop(self, uid: int) -> None:
         """Forget a prompt, if it is here, and release all that it holds."""
         prompt = self._prompts.pop(uid, None)
         if prompt is not None:
-            self._queue.remove(prompt.state)
             for pages in prompt.patches.values():
                 self._patches.release(pages)
             self._kv.release(prompt.kv)
@@ -89,16 +76,13 @@ class PromptTable:
 
     def _record(self, request: PrefillRequest) -> StagedPrompt:
         units = PromptUnits.of(request, self._adapter.visual_ids)
-        needed = self._kv_pages(request)
-        states = units.states(request.reuse, self._visual.pages_for)
-        whole = self._adapter.whole_runs
+        shapes = units.shapes(request.reuse, self._visual.pages_for)
         return StagedPrompt(
             request,
-            PrefillState(request.ticket, len(request.token_ids), needed, states, whole_units=whole),
+            Shape(len(request.token_ids), self._kv_pages(request), shapes, self._adapter.whole_runs),
             units,
             TokenInputs.of(self._adapter, request),
             VisualPages(self._visual),
-            needed,
             request.reuse.prefix,
         )
 

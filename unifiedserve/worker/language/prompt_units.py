@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.wire import PrefillRequest, Reuse
-from unifiedserve.scheduling import Unit
+from unifiedserve.scheduling.turn import UnitShape
 
 
 class PromptUnits(NamedTuple):
@@ -33,12 +33,13 @@ class PromptUnits(NamedTuple):
         """Return the end of the prompt prefix that must be reused, because its media are not decoded."""
         return self.positions[self.rows[reuse.covered] - 1] + 1 if reuse.covered else 0
 
-    def states(self, reuse: Reuse, visual_pages: Callable[[int], int]) -> list[Unit]:
+    def shapes(self, reuse: Reuse, visual_pages: Callable[[int], int]) -> list[UnitShape]:
         """Return what the scheduler sees of the units; `visual_pages` tells how many pages so many rows need."""
-        counts = [len(self.rows_of(unit)) for unit in range(len(self.parts))]
-        units = [Unit(n, self.positions[row], visual_pages(n)) for n, row in zip(counts, self.rows, strict=False)]
-        for unit in units[: reuse.covered]:
-            unit.pages, unit.ready, unit.encoded = 0, True, True
-        for number in reuse.units:
-            units[number].ready = units[number].cached = True
-        return units
+        return [self._shape(unit, reuse, visual_pages) for unit in range(len(self.parts))]
+
+    def _shape(self, unit: int, reuse: Reuse, visual_pages: Callable[[int], int]) -> UnitShape:
+        tokens, position = len(self.rows_of(unit)), self.positions[self.rows[unit]]
+        if unit < reuse.covered:
+            return UnitShape(tokens, position, pages=0, ready=True, encoded=True)
+        cached = unit in reuse.units
+        return UnitShape(tokens, position, visual_pages(tokens), ready=cached, cached=cached)

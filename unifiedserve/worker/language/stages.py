@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from unifiedserve.config import Order, Stage
+from unifiedserve.config import Stage
 from unifiedserve.device.base import Decoder
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.worker.language.decode import DecodeStage
@@ -34,7 +34,6 @@ class LanguageStages(NamedTuple):
         sampler: Sampler,
         instance: int,
         hosted: frozenset[Stage],
-        order: Order,
         speculation: Speculation,
         decoder: Decoder | None = None,
     ) -> "LanguageStages":
@@ -43,7 +42,7 @@ class LanguageStages(NamedTuple):
         A `decoder` decodes on the device by itself.
         """
         ahead = DecodeAhead(decoder, sampler) if decoder else None
-        prompts = PromptTable(model.adapter, model.kv, patches, visual, order, prefills=Stage.PREFILL in hosted)
+        prompts = PromptTable(model.adapter, model.kv, patches, visual, prefills=Stage.PREFILL in hosted)
         return cls(
             model,
             visual,

@@ -1,0 +1,166 @@
+"""One turn is pure: what has happened decides what comes next, in the simulator as in the workers."""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from unifiedserve.config import PLACEMENTS, Stage
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.scheduling import Budget
+from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts, language
+from unifiedserve.scheduling.state import Chunk, DecodeState
+from unifiedserve.scheduling.turn import (
+    Batched,
+    Begin,
+    Facts,
+    Free,
+    Handed,
+    Launched,
+    Left,
+    Ready,
+    Shape,
+    Stepped,
+    Stopped,
+    Streamed,
+    Took,
+    Turn,
+    UnitShape,
+    Wrote,
+)
+
+BUDGET = Budget(prefill_tokens=64, encode_tokens=64, max_running=4, kv_page_tokens=16)
+LANGUAGE = [Stage.ENCODE, Stage.PREFILL, Stage.DECODE]
+COSTS = StageCosts(decode_pass=0.04, prefill_pass=0.03, encode_batch=0.01, visual_token=0.002, encoder_layers=3)
+FREE = Free(kv=100, kv_total=100, visual=10)
+VIDEO = Shape(tokens=100, kv_pages=7, units=[UnitShape(40, 10, 3), UnitShape(40, 50, 3)])
+
+
+def turn_of(*stages: Stage) -> Turn:
+    return Turn(stages or LANGUAGE, BUDGET, rests=True)
+
+
+def facts(now: float = 0.0, free: Free = FREE) -> Facts:
+    return Facts(now, free)
+
+
+class Recorded:
+    """A turn that keeps what it is told and what it decides."""
+
+    made: list["Recorded"] = []  # noqa: RUF012
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self.again = lambda: Turn(*given, **named)
+        self._turn = self.again()
+        self.calls: list[tuple[str, Any, Any]] = []
+        self.made.append(self)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._turn, name)
+        if name not in ("note", "take", "between"):
+            return found
+
+        def call(told: Any) -> Any:
+            before, answer = copy.deepcopy(told), found(told)
+            self.calls.append((name, before, copy.deepcopy(answer)))
+            return answer
+
+        return call
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Recorded]]:
+    Recorded.made.clear()
+    monkeypatch.setattr(language, "Turn", Recorded)
+    yield Recorded.made
+    Recorded.made.clear()
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_the_same_happenings_decide_the_same(placement: str, recorded: list[Recorded]) -> None:
+    texts = [Arrival(Ticket(uid, 0.3 * uid), [40 + 30 * uid], [], 20) for uid in range(8)]
+    videos = [Arrival(Ticket(uid, 1.0), [10, 0, 0, 10], [64] * 3, 5, decode=0.1, gop=3) for uid in (8, 9)]
+    budget = Budget(128, 64, 4, 16, slo_tbt=0.1, order="slack", short_tokens=64)
+    Simulator(PLACEMENTS[placement], budget, FreePages(60, 20, 20), [*texts, *videos], COSTS, Cores(2)).run()
+    assert recorded
+    for first in recorded:
+        second = first.again()
+        assert [name for name, _, _ in first.calls].count("take") > 10
+        for name, told, answer in first.calls:
+            assert getattr(second, name)(told) == answer
+
+
+def test_a_unit_is_encoded_when_its_patches_are_there_and_once() -> None:
+    turn = turn_of()
+    turn.note(Begin(Ticket(1, 0.0), VIDEO))
+    assert not turn.take(facts()).plan.has_work
+    turn.note(Ready(1, 0))
+    plan = turn.take(facts()).plan
+    assert plan.encode == [(1, [0])]
+    turn.note(Ready(1, 1))
+    under_way = turn.take(facts())
+    assert under_way.plan.encode == []
+    assert under_way.tells.working[Stage.ENCODE]
+    turn.note(Wrote(1, 0))
+    turn.note(Batched(40, 0.0, 0.1))
+    assert turn.take(facts()).plan.encode == [(1, [1])]
+
+
+def test_pages_that_are_set_aside_are_not_given_to_others() -> None:
+    turn = turn_of(Stage.ENCODE)
+    turn.note(Begin(Ticket(1, 0.0), VIDEO))
+    turn.note(Ready(1, 0))
+    turn.take(facts())
+    turn.note(Wrote(1, 0))
+    turn.note(Batched(40, 0.0, 0.1))
+    turn.note(Begin(Ticket(2, 0.0), VIDEO))
+    turn.note(Ready(2, 0))
+    assert turn.take(facts(free=FREE._replace(visual=8))).plan.encode == [], "three of eight are set aside, six needed"
+    assert turn.take(facts(free=FREE._replace(visual=9))).plan.encode == [(2, [0])]
+
+
+def test_pages_that_were_lost_to_another_instance_are_asked_for_again() -> None:
+    """A chunk that was planned and did not run changes nothing."""
+    turn = turn_of()
+    turn.note(Begin(Ticket(1, 0.0), Shape(tokens=30, kv_pages=2)))
+    planned = turn.take(facts()).plan.prefill
+    assert planned == [Chunk(1, 0, 30)]
+    assert turn.take(facts()).plan.prefill == planned
+
+
+def test_a_sequence_rests_while_its_last_token_is_on_its_way() -> None:
+    turn = turn_of(Stage.DECODE)
+    turn.note(Handed(DecodeState(Ticket(1, 0.0), 0, num_tokens=20, pages=2)))
+    assert turn.take(facts()).plan.decode == [(1, 0)]
+    turn.note(Launched([Streamed((1, 0), 21, 2, rests=True)]))
+    assert turn.take(facts()).plan.decode == []
+    assert turn.counts() == {Stage.DECODE: (1, 0)}
+    turn.note(Stepped([0.0, 0.1], [], [(1, 0)], [Streamed((1, 0), 20, 2)], beside=False))
+    assert turn.take(facts(0.2)).plan.decode == [(1, 0)], "it was not decided, and is drawn again"
+    turn.note(Stepped([0.2, 0.3], [], [(1, 0)], [], beside=False))
+    assert turn.counts() == {Stage.DECODE: (0, 0)}
+
+
+def test_nothing_of_a_request_remains_that_has_left() -> None:
+    turn = turn_of()
+    turn.note(Begin(Ticket(1, 0.0), VIDEO))
+    turn.note(Ready(1, 0))
+    turn.take(facts())
+    turn.note(Wrote(1, 0))
+    turn.note(Batched(40, 0.0, 0.1))
+    turn.note(Begin(Ticket(2, 0.0), Shape(tokens=30, kv_pages=2)))
+    turn.note(Took(2))
+    turn.note(Stepped([0.1, 0.2], [Chunk(2, 0, 30)], [], [], beside=False))
+    for answer in range(2):
+        turn.note(Handed(DecodeState(Ticket(2, 0.0), answer, 31, 2)))
+    turn.note(Stopped(2, 1))
+    assert turn.take(facts(0.3)).plan.decode == [(2, 0)]
+    for event in (Left(1), Left(1), Left(3), Stopped(2), Stopped(2), Stopped(3, 1)):
+        turn.note(event)
+    decision = turn.take(facts(0.4))
+    assert not decision.plan.has_work
+    assert set(turn.counts().values()) == {(0, 0)}
+    turn.note(Begin(Ticket(4, 0.0), VIDEO))
+    turn.note(Ready(4, 0))
+    assert turn.take(facts(0.5, FREE._replace(visual=6))).plan.encode == [(4, [0])], "no page is set aside any more"
