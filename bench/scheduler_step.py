@@ -1,7 +1,7 @@
-"""What a step's plan costs the host: the order of the queue and the policy, with many running and waiting requests.
+"""What a turn costs the host: noting what the last step gave and deciding the next, with many running and waiting.
 
-Nothing is computed: the schedulers are pure. Half of those that wait are texts, the rest images and videos in all
-states from still being decoded to partly prefilled; in every step some arrive, some are due and some get on.
+Nothing is computed: turns are pure. Half of the requests that wait are texts, the rest images and videos in all states
+from still being decoded to partly prefilled; in every step some arrive, some are due and some get on.
 
     python bench/scheduler_step.py --json bench/results/scheduler-step.json --plot bench/results/scheduler-step.png
 """
@@ -10,7 +10,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -22,7 +22,23 @@ from rich.table import Table
 from unifiedserve.config import Order, Stage
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.scheduling import Budget, DecodeState, PrefillState, Queue, State, Unit, policy_for
+from unifiedserve.scheduling import Budget, DecodeState, Plan
+from unifiedserve.scheduling.turn import (
+    Batched,
+    Begin,
+    Encoded,
+    Event,
+    Facts,
+    Free,
+    Handed,
+    Shape,
+    Stepped,
+    Streamed,
+    Took,
+    Turn,
+    UnitShape,
+    Wrote,
+)
 
 ORDERS: list[Order] = ["fcfs", "slack", "shortest"]
 WAITING = [0, 100, 300, 1000, 3000]
@@ -35,11 +51,11 @@ WORKERS = {
 WITH_QUEUE = ["encode+prefill", "all three"]
 STEPS = 200
 GAP = 0.05  # seconds between steps
-ENOUGH = 1 << 20  # pages
+FREE = Free(1 << 20, 1 << 20, 1 << 20)
 
 
 class Point(NamedTuple):
-    """Microseconds a step, median and 95th percentile."""
+    """Microseconds a turn, median and 95th percentile."""
 
     worker: str
     order: Order
@@ -49,58 +65,66 @@ class Point(NamedTuple):
     p95: float
 
 
-def prompt(uid: int, now: float) -> PrefillState:
+def prompt(uid: int, now: float) -> Begin:
     """Return a request: of six three are texts, one is an image, two are videos, one of them still in decoding."""
     kind = uid % 6
     units, tokens = {3: (1, 300), 4: (32, 60), 5: (240, 60)}.get(kind, (0, 0))
-    made = [Unit(tokens, 20 + i * tokens, 4, ready=kind != 5) for i in range(units)]
+    shapes = [UnitShape(tokens, 20 + i * tokens, 4, ready=kind != 5) for i in range(units)]
     work = 0.001 * (120 + 3 * units * tokens)
     ticket = Ticket(uid, now, due=now + 5 * work, work=work)
-    return PrefillState(ticket, 120 + units * tokens, 8 + units * tokens // 16, made)
+    return Begin(ticket, Shape(120 + units * tokens, 8 + units * tokens // 16, shapes))
 
 
-def plans(worker: str, order: Order, running: int, waiting: int) -> Callable[[], float]:
-    """Return what does a step over such a state, and says how many seconds its plan took."""
+def turns(worker: str, order: Order, running: int, waiting: int) -> Callable[[], float]:
+    """Return what does a step with such requests, and says how many seconds its turn took."""
     budget = Budget(512, 512, running, 16, order=order, short_tokens=0 if order == "fcfs" else 1024)
-    policy, queue = policy_for(WORKERS[worker]), Queue[PrefillState](order)
+    turn = Turn(WORKERS[worker], budget, rests=True)
     for uid in range(waiting):
-        queue.add(prompt(uid, uid * GAP / 10))
-    decodes = [DecodeState(Ticket(-1 - uid, -1.0), 0, 500 + uid, 32 + uid // 16) for uid in range(running)]
-    clock = [waiting * GAP / 10, waiting]
+        turn.note(prompt(uid, uid * GAP / 10))
+    streams = [Streamed((-1 - uid, 0), 500 + uid, 32 + uid // 16) for uid in range(running)]
+    for (uid, answer), tokens, pages, _ in streams if Stage.DECODE in WORKERS[worker] else ():
+        turn.note(Handed(DecodeState(Ticket(uid, -1.0), answer, tokens, pages)))
+    clock, uid, happened = waiting * GAP / 10, waiting, list[Event]()
 
     def step() -> float:
-        clock[0] += GAP
+        nonlocal clock, uid
+        clock += GAP
         begin = time.perf_counter()
-        prefills = queue.in_turn(clock[0])
-        plan = policy(State(prefills, decodes, ENOUGH, ENOUGH, ENOUGH, clock[0]), budget)
+        for event in happened:
+            turn.note(event)
+        plan = turn.take(Facts(clock, FREE)).plan
         seconds = time.perf_counter() - begin
-        carry_out(plan.prefill, queue)
-        while len(queue) < waiting:
-            queue.add(prompt(int(clock[1]), clock[0]))
-            clock[1] += 1
+        happened[:] = outcomes(plan, streams, clock)
+        while turn.prompts < waiting:
+            turn.note(prompt(uid, clock))
+            uid += 1
         return seconds
 
     return step
 
 
-def carry_out(chunks: list[tuple[int, int, int]], queue: Queue[PrefillState]) -> None:
-    """Let the prompts get on as planned; those at their ends leave."""
-    stops = {uid: stop for uid, _, stop in chunks}
-    for request in [request for request in queue if request.ticket.uid in stops]:
-        request.admit()
-        request.prefill(stops[request.ticket.uid])
-        if request.prefilled == request.num_tokens:
-            queue.remove(request)
+def outcomes(plan: Plan, streams: list[Streamed], now: float) -> Iterator[Event]:
+    """Yield what happens where all goes as planned; the streams never end, and grow no longer."""
+    for chunk in plan.prefill:
+        yield Took(chunk.uid)
+    if plan.prefill or plan.decode:
+        yield Stepped([now, now + GAP / 2], plan.prefill, plan.decode, streams if plan.decode else [], beside=False)
+    for uid, units in plan.encode:
+        for unit in units:
+            yield Wrote(uid, unit)
+            yield Encoded(uid, unit)
+    if plan.encode:
+        yield Batched(512, now + GAP / 2, now + GAP)
 
 
 def measure(worker: str, order: Order, running: int, waiting: int) -> Point:
-    step = plans(worker, order, running, waiting)
+    step = turns(worker, order, running, waiting)
     times = sorted(step() * 1e6 for _ in range(STEPS))
     return Point(worker, order, running, waiting, statistics.median(times), times[int(0.95 * STEPS)])
 
 
 def show(console: Console, points: list[Point]) -> None:
-    table = Table(title="microseconds a step: median (p95)")
+    table = Table(title="microseconds a turn: median (p95)")
     for column in ("worker", "running", "waiting", *ORDERS):
         table.add_column(column, justify="right")
     for worker, running, waiting in dict.fromkeys(point[:1] + point[2:4] for point in points):
@@ -126,7 +150,7 @@ def draw(path: Path, points: list[Point]) -> None:
         axis.set_xscale("symlog", linthresh=100)
         axis.set_xlim(-5, 1.2 * WAITING[-1])
         axis.set_yscale("log")
-    axes[0].set_ylabel("microseconds a step")
+    axes[0].set_ylabel("microseconds a turn")
     axes[0].legend()
     figure.tight_layout()
     figure.savefig(path, dpi=120)

@@ -32,7 +32,10 @@ class Sequences:
         for key, tokens, pages, rests in streams:
             if state := self._states.get(key):
                 state.num_tokens, state.pages = tokens, pages
-                (self._resting.add if rests else self._resting.discard)(key)
+                if rests:
+                    self._resting.add(key)
+                elif self._resting:
+                    self._resting.discard(key)
 
     def drop(self, keys: Iterable[Key]) -> None:
         """Forget answers, as far as they are here."""

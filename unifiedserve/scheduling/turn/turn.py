@@ -138,7 +138,8 @@ class Turn:
         for ended in step.times[1:] if step.keys else ():
             self._streams.came(step.keys, ended, step.beside or prompt_tokens > 0)
         self._measured.stepped(len(step.keys), prompt_tokens, step.times)
-        self._sequences.drop({*step.keys} - {stream.key for stream in step.streams})
+        if len(step.streams) < len(step.keys):
+            self._sequences.drop({*step.keys} - {stream.key for stream in step.streams})
         self._sequences.advance(step.streams)
         for chunk in step.chunks:
             self._prompts.advance(chunk)
