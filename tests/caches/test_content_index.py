@@ -96,7 +96,7 @@ class IndexMachine(RuleBasedStateMachine):
             assert references == sum(held.count(page) for held in self.running)
 
 
-IndexMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+IndexMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestIndexMachine = IndexMachine.TestCase
 
 

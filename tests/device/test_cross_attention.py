@@ -15,7 +15,7 @@ plans = pytest.importorskip("unifiedserve.device.triton.attention_plan")
 ROWS = 2 * plans.PART_KEYS
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, ROWS)), min_size=1, max_size=2),
     heads=st.sampled_from([(4, 4), (6, 2)]),

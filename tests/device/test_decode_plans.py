@@ -20,7 +20,7 @@ stores = pytest.importorskip("unifiedserve.device.triton.store_kv")
 PART = plans.PART_KEYS
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     pasts=st.lists(st.none() | st.integers(0, 3 * PART - 1), min_size=1, max_size=4),
     more=st.integers(0, 2 * PART),

@@ -76,7 +76,7 @@ class RowsMachine(RuleBasedStateMachine):
 
 
 TestRows = RowsMachine.TestCase
-TestRows.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRows.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def test_a_step_without_changes_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def copy_rows(x: Tensor, n: int) -> Tensor:
     return x
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     steps=st.lists(st.tuples(st.sampled_from(sorted(PROGRAM_STEPS)), st.integers(0, 5)), max_size=12),
     waits_after=st.integers(0, 12),

@@ -25,7 +25,7 @@ HEAD_DIM, KV_HEADS, GROUPS, PAGE = 16, 2, 3, 4
 PAGES = 64
 NAMES = ["cpu", "stand-in", pytest.param("cuda", marks=pytest.mark.gpu)]
 
-few = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -84,7 +84,7 @@ def case_of(
 LENGTHS = st.lists(st.tuples(st.integers(0, 200), st.sampled_from([1, 1, 2, 40])), min_size=1, max_size=4)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     steps=st.lists(LENGTHS, min_size=1, max_size=2),
     heads=st.sampled_from([(2, 2), (6, 2), (4, 1), (20, 1)]),

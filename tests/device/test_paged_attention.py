@@ -42,7 +42,7 @@ def scale(case: Case) -> float:
     return case.q.shape[2] ** -0.5
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 2 * PART), st.integers(1, 40)), min_size=1, max_size=3),
     limited=st.lists(st.booleans(), min_size=3, max_size=3),
@@ -89,7 +89,7 @@ def test_equals_plain_torch(
     torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 2 * PART), st.integers(1, 40)), min_size=1, max_size=3),
     heads=st.sampled_from(HEADS),
@@ -132,7 +132,7 @@ def test_the_key_that_counts_may_be_in_the_last_of_many_parts(device: torch.devi
     torch.testing.assert_close(attend(case, device, PLAIN), case.expected(scale(case)), rtol=2e-5, atol=2e-5)
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 2 * PART), st.integers(1, 30)), min_size=2, max_size=3),
     limited=st.lists(st.booleans(), min_size=3, max_size=3),

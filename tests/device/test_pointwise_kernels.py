@@ -13,7 +13,7 @@ rotations = pytest.importorskip("unifiedserve.device.triton.rotate_heads")
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 EPSILON = 1e-6
 dtypes = st.sampled_from(list(TOLERANCE))
-some = settings(max_examples=25, deadline=None)
+some = settings(max_examples=25)
 
 
 @some

@@ -20,7 +20,7 @@ def rotations(tokens: int, rotary_dim: int, random: torch.Generator) -> tuple[Te
     return angles.cos(), angles.sin()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     tokens=st.integers(1, 6),
     heads=st.sampled_from([(4, 4), (6, 2), (4, 1), (1, 1)]),

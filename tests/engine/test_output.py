@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unifiedserve.engine.requests.answer import Answer
@@ -36,7 +36,6 @@ def stream(processor: Processor, token_ids: list[int], stop: tuple[str, ...] = (
     return deltas
 
 
-@settings(deadline=None)
 @given(text=WORDS.filter(bool), eos=st.booleans())
 def test_the_pieces_are_the_whole_text(processor: Processor, text: str, eos: bool) -> None:
     ids = processor.tokenizer.encode(text, add_special_tokens=False)
@@ -47,7 +46,6 @@ def test_the_pieces_are_the_whole_text(processor: Processor, text: str, eos: boo
     assert deltas[-1].generated_tokens == len(ids) + eos
 
 
-@settings(deadline=None)
 @given(text=WORDS.filter(bool), stops=st.lists(STOPS, min_size=1, max_size=3))
 def test_text_ends_before_the_first_stop_string(processor: Processor, text: str, stops: list[str]) -> None:
     ids = processor.tokenizer.encode(text, add_special_tokens=False)

@@ -23,7 +23,7 @@ def buffer() -> Iterator[RowBuffer]:
     pool.unlink()
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(units=st.lists(st.integers(1, 14), min_size=1, max_size=6), data=st.data())
 def test_rows_are_found_and_pages_are_given_back(buffer: RowBuffer, units: list[int], data: st.DataObject) -> None:
     total = sum(units)

@@ -13,7 +13,7 @@ from model_loop import Loop, make_adapter
 
 from unifiedserve.models.registry import load_processor
 
-settings.register_profile("families", deadline=None)
+settings.register_profile("families")
 settings.load_profile("families")
 
 

@@ -31,7 +31,7 @@ def check(loaded: Loaded, case: Case) -> None:
 
 
 @both
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 1000))
 def test_images_of_any_size(loaded: Loaded, height: int, width: int, seed: int) -> None:
     check(loaded, Case([user("image", "Well?")], [pixels(seed, height, width)]))
@@ -44,7 +44,7 @@ def test_images_of_odd_sizes(loaded: Loaded, size: tuple[int, int]) -> None:
 
 
 @smolvlm
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 12), st.integers(4, 300), st.integers(4, 300), st.floats(0.01, 60))
 def test_videos_of_any_size(loaded: Loaded, frames: int, height: int, width: int, fps: float) -> None:
     check(loaded, Case([user("video", "Well?")], videos=[pixels(1, frames, height, width)], fps=fps))
@@ -65,7 +65,7 @@ def test_contents_that_are_strings_are_not_lost_by_templates_of_parts(loaded: Lo
 
 
 @smolvlm
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(1, 5000),
     st.floats(0.05, 120),

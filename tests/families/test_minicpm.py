@@ -36,7 +36,7 @@ def check(loaded: Loaded, case: Case) -> None:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 300), st.integers(1, 300), st.integers(0, 1000))
 @example(2, 900, 0)
 @example(900, 3, 0)
@@ -45,7 +45,7 @@ def test_images_of_any_size(loaded: Loaded, height: int, width: int, seed: int) 
     check(loaded, Case([user("image", "Well?")], [pixels(seed, height, width)]))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(1, 8), st.integers(4, 200), st.integers(4, 200))
 def test_videos_of_any_size(loaded: Loaded, frames: int, height: int, width: int) -> None:
     check(loaded, Case([user("video", "Well?")], videos=[pixels(1, frames, height, width)]))
@@ -60,7 +60,7 @@ def test_images_and_videos_are_numbered_on_their_own(loaded: Loaded) -> None:
     assert prepare(loaded, case).prompt.token_ids == loaded.hf.inputs(case)["input_ids"][0].tolist()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.integers(1, 5000), st.floats(0.5, 120), st.one_of(st.none(), st.integers(1, 200)))
 def test_frames_are_transformers(loaded: Loaded, total: int, fps: float, most: int | None) -> None:
     duration = total / fps

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("loaded", ["mllama"], indirect=True, scope=
 MOST, TILE = 4, 17  # tiles of an image, visual tokens of a tile
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 400), st.integers(1, 400), st.integers(0, 1000))
 def test_images_of_any_size(loaded: Loaded, height: int, width: int, seed: int) -> None:
     case = Case([user("image", "Well?")], [pixels(seed, height, width)])
@@ -36,7 +36,7 @@ def test_images_of_any_size(loaded: Loaded, height: int, width: int, seed: int) 
     assert torch.equal(request.patches, tiles.reshape(request.patches.shape))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 400), st.integers(1, 400)), max_size=4), st.integers(0, 3))
 def test_tokens_attend_to_what_they_do_in_transformers(
     loaded: Loaded, images: list[tuple[int, int, int]], text: int

@@ -40,7 +40,7 @@ def variants(draw: st.DrawFn, family: str) -> Variant:
 
 
 @pytest.mark.parametrize("family", OWN_RULES)
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_fields(family: str, data: st.DataObject, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     variant = data.draw(variants(family))

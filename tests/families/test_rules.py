@@ -15,7 +15,7 @@ from reference import Case, transformers
 from unifiedserve.messages.media import MediaOptions, PromptError, VideoInfo
 
 SIDES = st.integers(10, 800)
-many = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 FPS = 12.5
 
 

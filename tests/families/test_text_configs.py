@@ -71,7 +71,7 @@ def test_an_attention_that_passes_more_than_before(tmp_path: Path, monkeypatch: 
         loop.close()
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(family=st.sampled_from(FAMILIES), data=st.data())
 def test_any_field(family: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     """All of them are tried by `text_variants.py` as a command."""

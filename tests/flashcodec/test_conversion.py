@@ -79,7 +79,7 @@ LAYOUTS = st.one_of(
 
 
 @pytest.mark.parametrize("kernels", fast_kernels())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     pixel_format=st.sampled_from(sorted(FORMATS)),
     size=st.tuples(st.integers(1, 150), st.integers(1, 150)),
@@ -126,7 +126,7 @@ def interleaved(pixels: npt.NDArray[np.uint8], height: int, width: int, empty_bi
     return np.concatenate([luma, chroma.reshape(2, -1).T.ravel()]).view(np.uint8)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     pixel_format=st.sampled_from([*sorted(INTERLEAVED), "yuv420p", "yuv422p", "yuv444p", "yuv420p12le"]),
     size=st.tuples(st.integers(8, 75), st.integers(1, 75)),

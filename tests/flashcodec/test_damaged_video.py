@@ -350,7 +350,7 @@ def test_if_all_frames_are_damaged_there_is_nothing_to_return(holed: bytes, on_e
         VideoDecoder(holed, on_error=on_error).get_frames_at([85, 86])  # type: ignore[arg-type]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_what_is_given_out_without_a_mark_is_right(clip: ClipMaker, whole: VideoDecoder, data: st.DataObject) -> None:
     """Whatever packets are lost: a frame is an error, marked as damaged, or as it was encoded."""

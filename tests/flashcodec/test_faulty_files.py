@@ -41,7 +41,6 @@ def test_frames_of_a_faulty_file_are_ffmpegs(workshop: Workshop, checker: Checke
     @settings(
         max_examples=CASES_PER_FAULT,
         database=None,
-        deadline=None,
         phases=[Phase.generate, Phase.shrink],
         suppress_health_check=list(HealthCheck),
     )

@@ -109,7 +109,7 @@ def test_mllama_tiles(size: tuple[int, int]) -> None:
     np.testing.assert_array_equal(laid_out(rgb, layout)[0], expected[: layout.tiles])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(height=SIDES, width=SIDES, tile=st.sampled_from([224, 448]), most=st.integers(1, 40), data=st.data())
 def test_internvls_grid_is_transformers(height: int, width: int, tile: int, most: int, data: st.DataObject) -> None:
     processor("GotOcr2ImageProcessor")
@@ -120,7 +120,7 @@ def test_internvls_grid_is_transformers(height: int, width: int, tile: int, most
     assert tile_grid(height, width, tile, least, most) == (rows, columns)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(height=SIDES, width=SIDES, tile=st.sampled_from([224, 560]), most=st.integers(1, 9))
 def test_mllamas_canvas_is_transformers(height: int, width: int, tile: int, most: int) -> None:
     processor("MllamaImageProcessor")
@@ -132,7 +132,7 @@ def test_mllamas_canvas_is_transformers(height: int, width: int, tile: int, most
     assert canvas_size(height, width, tile, canvas) == rules.get_image_size_fit_to_canvas(height, width, *canvas, tile)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(height=SIDES, width=SIDES, resolutions=st.sampled_from([NEXT, ONEVISION]))
 def test_anyres_resolution_is_transformers(height: int, width: int, resolutions: list[tuple[int, int]]) -> None:
     pytest.importorskip("transformers", reason="transformers is the reference")
@@ -144,7 +144,7 @@ def test_anyres_resolution_is_transformers(height: int, width: int, resolutions:
     assert fitted_size(height, width, resolution) == get_patch_output_size(image, resolution, "channels_first")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(height=SIDES, width=SIDES, edge=st.integers(1, 800))
 def test_shortest_edge_is_transformers(height: int, width: int, edge: int) -> None:
     pytest.importorskip("transformers", reason="transformers is the reference")
@@ -154,7 +154,7 @@ def test_shortest_edge_is_transformers(height: int, width: int, edge: int) -> No
     assert shortest_edge_size(height, width, edge) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_crop_is_part_of_the_whole(data: st.DataObject) -> None:
     rgb = picture(data.draw(st.integers(1, 90)), data.draw(st.integers(1, 90)))
@@ -170,7 +170,7 @@ def test_a_crop_is_part_of_the_whole(data: st.DataObject) -> None:
     np.testing.assert_array_equal(part if order == "NHWC" else part.transpose(1, 2, 0), expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_part_is_resized_as_a_picture_of_its_own(data: st.DataObject) -> None:
     size = data.draw(st.tuples(st.integers(1, 90), st.integers(1, 90)))

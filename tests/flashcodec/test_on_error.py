@@ -61,7 +61,7 @@ def test_skip_leaves_damaged_frames_out(cut: bytes, whole: FrameBatch) -> None:
         assert "truncated" in str(error)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(frames=st.lists(st.integers(0, 149), min_size=1, max_size=12), kind=st.sampled_from(["skip", "nearest"]))
 def test_any_list_of_frames(cut: bytes, whole: FrameBatch, frames: list[int], kind: Any) -> None:
     decoder = VideoDecoder(cut, on_error=kind)
@@ -121,7 +121,7 @@ class BadSectors(io.BytesIO):
         return data
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     name=st.sampled_from([NAME, "h264_opengop.mp4", "hevc_opengop.mp4", "h264_bframes.mkv"]),
     place=st.floats(0.1, 0.9),

@@ -24,7 +24,7 @@ def check_partition(plan: Plan, count: int, group: int) -> None:
         assert segment.last % group == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data(), engines=st.integers(1, 8), group=st.sampled_from([1, 2, 4]))
 def test_segments_split_the_list_at_group_boundaries(
     stream: Bitstream, data: st.DataObject, engines: int, group: int

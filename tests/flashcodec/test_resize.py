@@ -22,7 +22,7 @@ def stream(clip: ClipMaker) -> Bitstream:
     return flashcodec.analyse_bitstream(clip("h264_bframes.mp4"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     height=SIDES,
     width=SIDES,
@@ -43,7 +43,7 @@ def test_resize_equals_torchs(
     np.testing.assert_array_equal(output.data, reference.numpy())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     source=st.tuples(st.integers(2, 90), st.integers(2, 90)), target=st.tuples(SIDES, SIDES), seed=st.integers(0, 99)
 )
@@ -60,7 +60,7 @@ def test_resize_of_noise_equals_torchs(
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(source=st.integers(1, 90), target=st.integers(1, 120), across=st.booleans())
 def test_area_is_pillows_box(source: int, target: int, across: bool) -> None:
     image = pytest.importorskip("PIL.Image", reason="Pillow is the reference")

@@ -66,7 +66,7 @@ BY_TIME = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(arguments=BY_INDEX)
 def test_clips_at_regular_indices(pair: tuple[VideoDecoder, Any], arguments: dict[str, Any]) -> None:
     ours, theirs = pair
@@ -76,7 +76,7 @@ def test_clips_at_regular_indices(pair: tuple[VideoDecoder, Any], arguments: dic
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(arguments=BY_TIME, between=st.sampled_from([-1, 0, 0.125, 0.3125, 0.75]))
 def test_clips_at_regular_timestamps(pair: tuple[VideoDecoder, Any], arguments: dict[str, Any], between: float) -> None:
     """At multiples of 1/16 s: the last bit of torch.arange's others depends on the processor."""
@@ -95,7 +95,7 @@ def seeded(seed: int, call: Callable[..., Any], *arguments: Any, **options: Any)
     return run
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(arguments=BY_INDEX, seed=st.integers(0, 1000))
 def test_clips_at_random_indices(pair: tuple[VideoDecoder, Any], arguments: dict[str, Any], seed: int) -> None:
     ours, theirs = pair
@@ -105,7 +105,7 @@ def test_clips_at_random_indices(pair: tuple[VideoDecoder, Any], arguments: dict
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(arguments=BY_TIME, num_clips=st.integers(-1, 5), seed=st.integers(0, 1000))
 def test_clips_at_random_timestamps(
     pair: tuple[VideoDecoder, Any], arguments: dict[str, Any], num_clips: int, seed: int

@@ -64,7 +64,7 @@ def qwen_patches(frames: npt.NDArray[np.uint8], layout: PatchLayout) -> npt.NDAr
     return split.transpose(0, 3, 6, 4, 7, 2, 1, 5, 8).reshape(-1, 3 * tp * p * p)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_patches_are_those_of_the_frames_in_the_order_asked(
     stream: Bitstream, codec: FlashCodec, data: st.DataObject
@@ -115,7 +115,7 @@ def test_rgb_of_native_size_is_the_default(stream: Bitstream, codec: FlashCodec)
     np.testing.assert_array_equal(output.data, VideoDecoder(stream, dimension_order="NHWC")[7:8])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(cancelled=st.sets(st.integers(0, 7)), taken_before=st.integers(0, 20))
 def test_nothing_comes_after_a_cancel(stream: Bitstream, cancelled: set[int], taken_before: int) -> None:
     with FlashCodec(num_threads=2) as codec:

@@ -245,7 +245,7 @@ def test_jpegs_are_pillows_pixel_by_pixel(
         np.testing.assert_array_equal(decode_image(source), reference)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_damaged_jpegs_end_as_with_pillow(monkeypatch: pytest.MonkeyPatch, data: st.DataObject) -> None:
     pytest.importorskip("simplejpeg")

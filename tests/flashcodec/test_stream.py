@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from flashcodec import RGBLayout, VideoDecoder, _core, reading
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     frames=st.one_of(
         st.lists(st.integers(-150, 149), max_size=40),

@@ -55,7 +55,7 @@ def test_crops_are_torchcodecs(torchcodec: Any, clip: ClipMaker, name: str, kind
         assert torch.equal(ours.get_frames_at([20, 3]).data, theirs.get_frames_at([20, 3]).data)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_transforms_in_a_row_are_those_of_tensors(stream: Bitstream, data: st.DataObject) -> None:
     expected = VideoDecoder(stream).get_frames_at([9, 2]).data

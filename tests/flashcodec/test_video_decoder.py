@@ -177,7 +177,7 @@ def test_a_frame_is_on_show_until_the_next_one(clip: ClipMaker) -> None:
     check_same(frame, torchcodec.VideoDecoder(path).get_frames_played_at([1.0])[0])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_any_times_give_torchcodecs_frames(pair: Pair, data: st.DataObject) -> None:
     """Above all those on the edge between two frames."""

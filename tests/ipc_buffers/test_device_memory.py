@@ -362,7 +362,7 @@ class SharingMachine(RuleBasedStateMachine):
 
 def test_processes_share_and_give_up_in_any_order(start_process: StartProcess) -> None:
     processes = [start_process(FAKE_CUDA_GPUS=order) for order in ("AB", "BA", "AB")]
-    machine_settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+    machine_settings = settings(max_examples=40, stateful_step_count=30)
     run_state_machine_as_test(lambda: SharingMachine(processes), settings=machine_settings)
 
 

@@ -289,5 +289,5 @@ class QueueMachine(RuleBasedStateMachine):
         assert [queue.pending() for queue in self.queues] == [len(self.messages)] * 2
 
 
-QueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 TestQueueMachine = QueueMachine.TestCase

@@ -192,5 +192,5 @@ class MemoryMachine(RuleBasedStateMachine):
             assert self.pool.references(page) == references
 
 
-MemoryMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+MemoryMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=40)
 TestMemoryMachine = MemoryMachine.TestCase

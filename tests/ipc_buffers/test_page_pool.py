@@ -248,5 +248,5 @@ class PoolMachine(RuleBasedStateMachine):
             assert self.pools[1].references(page) == self.references.get(page, 0)
 
 
-PoolMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+PoolMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestPoolMachine = PoolMachine.TestCase

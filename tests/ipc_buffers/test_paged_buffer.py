@@ -86,7 +86,6 @@ def test_rows_lie_where_the_index_says(make_pool: MakePool) -> None:
 layouts = st.lists(st.lists(st.integers(1, ROWS_PER_PAGE), max_size=6), min_size=1, max_size=5)
 
 
-@settings(deadline=None)
 @given(lengths=layouts, data=st.data())
 def test_what_is_written_is_read_in_any_chunks_and_each_page_is_released_once(
     lengths: list[list[int]], data: st.DataObject
@@ -171,7 +170,7 @@ def test_bad_indices(make_pool: MakePool) -> None:
         buffer.write(wrong_type, numbered_rows(11))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     arrays=st.lists(
         st.lists(st.integers(-3, 9) | st.integers(-(1 << 31), (1 << 31) - 1), max_size=5), min_size=4, max_size=4

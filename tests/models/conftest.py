@@ -18,7 +18,7 @@ from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.models.tiny import make_checkpoint
 
-settings.register_profile("models", deadline=None)
+settings.register_profile("models")
 settings.load_profile("models")
 
 

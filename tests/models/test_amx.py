@@ -64,7 +64,7 @@ def random_case(rows: int, outputs: int, inputs: int, seed: int = 0) -> tuple[Te
     return x, weight, bias
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.integers(FEW + 1, 100),
     outputs=st.integers(1, 100),

@@ -77,7 +77,7 @@ def uniform_of(params: SamplingParams, index: int) -> float:
     return sampling._uniform(params, index)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=20),
     vocab=st.sampled_from(VOCABULARIES),
@@ -142,7 +142,7 @@ OTHERS: list[dict[str, Any]] = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     mixed=st.lists(st.none() | st.sampled_from(OTHERS), min_size=1, max_size=40),
     vocab=st.sampled_from([40, 1025, 5000]),

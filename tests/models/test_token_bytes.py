@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
@@ -70,7 +70,6 @@ def token_bytes(backend: Any) -> TokenBytes:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None)
 @given(data=st.data())
 def test_bytes_join_to_what_the_tokenizer_decodes(kind: str, data: st.DataObject) -> None:
     backend = made(kind)
@@ -86,7 +85,6 @@ def test_bytes_join_to_what_the_tokenizer_decodes(kind: str, data: st.DataObject
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None)
 @given(data=st.data())
 def test_any_tokens_have_offsets_that_never_fall(kind: str, data: st.DataObject) -> None:
     backend = made(kind)

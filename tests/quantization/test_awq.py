@@ -13,7 +13,7 @@ from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     outputs=st.integers(1, 5), groups=st.integers(1, 3), group=st.sampled_from([32, 64, 128]), seed=st.integers(0, 99)
 )

@@ -29,7 +29,7 @@ def draw(outputs: int, inputs: int, seed: int = 0) -> Tensor:
     return torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(seed))
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     outputs=st.integers(9, 40),  # the library cannot read zeros that are packed into a single word
     groups=st.integers(1, 3),

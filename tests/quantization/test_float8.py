@@ -19,7 +19,7 @@ def draw(outputs: int, inputs: int, seed: int = 0) -> Tensor:
     return torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(seed)).to(torch.float8_e4m3fn)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(outputs=st.integers(1, 300), inputs=st.integers(1, 300), block=st.sampled_from([(128, 128), (64, 32)]))
 def test_blocks(outputs: int, inputs: int, block: tuple[int, int], tmp_path: Path) -> None:
     """The value of an element is itself times the scale of the block that it is in; blocks at the ends are smaller."""

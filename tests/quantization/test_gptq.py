@@ -19,7 +19,7 @@ def assert_worth(value: torch.Tensor | QuantizedMatrix, drawn: Drawn) -> None:
     torch.testing.assert_close(values.double(), drawn.values(), rtol=1e-6, atol=0)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     outputs=st.integers(1, 3),
     groups=st.integers(1, 3),

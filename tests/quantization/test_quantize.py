@@ -43,7 +43,7 @@ def nearest_by_extremes(weight: Tensor, scheme: Scheme) -> Tensor:
     ).view_as(weight)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     outputs=st.integers(1, 9),
     groups=st.integers(1, 4),

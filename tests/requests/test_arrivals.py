@@ -13,6 +13,7 @@ from unifiedserve.engine.requests.arrivals import Arrivals
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.reading.readers import Cancellation
+from unifiedserve.scheduling import Outlook
 
 
 class Reading:
@@ -21,7 +22,7 @@ class Reading:
     def __init__(self) -> None:
         self.begun, self.ended = threading.Event(), threading.Event()
 
-    def take(self, request: GenerateRequest, arrival: float, cancellation: Cancellation) -> Any:
+    def take(self, request: GenerateRequest, arrival: float, outlook: Outlook, cancellation: Cancellation) -> Any:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             assert cancellation.begin(ours)
@@ -44,7 +45,7 @@ async def test_it_ends_when_the_client_leaves() -> None:
     unused: Any = None
     table: Any = Empty()
     health: Any = anything
-    arrivals = Arrivals(EngineConfig(), intake, table, health, unused, unused)  # type: ignore[arg-type]
+    arrivals = Arrivals(EngineConfig(), intake, table, unused, health, unused, unused)  # type: ignore[arg-type]
     taking = asyncio.create_task(arrivals.take(GenerateRequest(id="image")))
     await asyncio.to_thread(intake.begun.wait)
     taking.cancel()

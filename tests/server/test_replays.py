@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from scripted import ScriptedEngine, delta
@@ -124,7 +124,7 @@ def parsed(text: str) -> Any:
         return text
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(answer=ANSWERS, data=st.data())
 async def test_any_blocks_are_taken_back(answer: str, data: st.DataObject) -> None:
     async with connected(saying(answer[: data.draw(st.integers(0, len(answer)))])) as client:

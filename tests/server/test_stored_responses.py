@@ -71,7 +71,7 @@ async def test_a_chain_is_the_whole_conversation() -> None:
     assert len(engine.requests[-1].messages) == 8
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(answer=ANSWERS)
 async def test_any_answer_can_be_gone_on_from(answer: str) -> None:
     async with connected(saying(answer)) as client:

@@ -24,7 +24,7 @@ def asked(seed: int, category: str, recipe: Recipe) -> tuple[Scene, Turn] | None
     return None if turn is None else (scene, turn)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS)
 def test_counts_are_those_of_the_masks(seed: int) -> None:
     """Of a still picture: by drawing each kind of thing alone and looking whether anything is there."""
@@ -42,7 +42,7 @@ def test_counts_are_those_of_the_masks(seed: int) -> None:
     assert answered == len(kinds)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS)
 def test_quadrants_are_those_of_the_masks(seed: int) -> None:
     found = asked(seed, "quadrant", STILL)
@@ -56,7 +56,7 @@ def test_quadrants_are_those_of_the_masks(seed: int) -> None:
     assert ("left" in turn.answer) == (x < 50)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS)
 def test_directions_are_those_of_the_pixels(seed: int) -> None:
     """The middle of the mask goes where the answer says, more than sideways."""
@@ -77,7 +77,7 @@ def test_directions_are_those_of_the_pixels(seed: int) -> None:
         assert turn.answer == f"It moves {'down' if down > 0 else 'up'}."
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(seed=SEEDS)
 def test_times_are_those_of_events(seed: int) -> None:
     found = asked(seed, "time", Recipe(seconds=(2.0, 600.0)))
@@ -92,7 +92,7 @@ def test_times_are_those_of_events(seed: int) -> None:
     assert any(event.seconds == turn.seconds for event in scene.events)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS, category=st.sampled_from(["colour", "shape", "size", "quadrant", "direction", "speed", "time"]))
 def test_what_is_not_there_cannot_be_told(seed: int, category: str) -> None:
     found = asked(seed, category, Recipe())
@@ -109,7 +109,7 @@ def test_what_is_not_there_cannot_be_told(seed: int, category: str) -> None:
     assert (turn.answer == UNKNOWN) == (not there)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=SEEDS, category=st.sampled_from(["extreme", "order", "time", "happening"]))
 def test_events_asked_for_are_those_of_the_thing(seed: int, category: str) -> None:
     found = asked(seed, category, Recipe())

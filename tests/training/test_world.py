@@ -34,7 +34,7 @@ def test_a_seed_gives_one_scene_and_one_picture(seed: int, still: bool) -> None:
     assert np.array_equal(first.frame(moment), second.frame(moment))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS, still=st.booleans(), at=st.floats(0, 0.999))
 def test_things_are_seen_where_the_scene_says_and_in_its_colour(seed: int, still: bool, at: float) -> None:
     scene = scene_of(seed, still)
@@ -54,7 +54,7 @@ def test_things_are_seen_where_the_scene_says_and_in_its_colour(seed: int, still
     assert not (changed & ~covered).any()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS)
 def test_as_many_blobs_as_things(seed: int) -> None:
     """Counted from pixels: the connected regions that things cover in a still picture."""
@@ -65,7 +65,7 @@ def test_as_many_blobs_as_things(seed: int) -> None:
     assert _regions(covered > 0) == len(scene.things)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=SEEDS)
 def test_events_change_what_is_seen(seed: int) -> None:
     scene = scene_of(seed, still=False)

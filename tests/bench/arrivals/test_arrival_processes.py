@@ -46,7 +46,7 @@ def test_poisson_counts_vary_as_much_as_their_mean() -> None:
     assert counts.var() == pytest.approx(counts.mean(), rel=0.06)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(open_loops, st.integers(0, 200), st.integers(0, 2**31))
 def test_times_begin_after_zero_never_fall_and_do_not_depend_on_how_many(
     process: OpenLoop, count: int, seed: int

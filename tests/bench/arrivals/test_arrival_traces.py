@@ -152,7 +152,7 @@ def test_more_requests_than_rows_are_refused(tmp_path: Path) -> None:
 times = st.lists(st.integers(0, 10_000), min_size=1, max_size=30).map(lambda ms: [0.0, *sorted(m / 1000 for m in ms)])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(times, st.floats(0.01, 100), st.floats(0, 12), st.floats(0.001, 12), st.integers(1, 40))
 def test_scale_and_cut_are_exact(at: list[float], scale: float, start: float, length: float, first: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -168,7 +168,7 @@ def test_scale_and_cut_are_exact(at: list[float], scale: float, start: float, le
                 trace.rows(0)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(times, st.floats(0.001, 20), st.integers(0, 100))
 def test_spread_times_keep_their_order(at: list[float], spread: float, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -147,7 +147,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=40) | json_values.map(lambda value: json.dumps([value]).encode()))
 def test_no_content_raises_anything_else(
     tmp_path: Path, put: Callable[[str, Any], Path], name: str, content: bytes

@@ -16,7 +16,7 @@ EXACT = Writer(Tokenizer(MODEL), seed=1)
 WRITER = Writer(Estimate(), seed=1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**7), st.integers(8, 600))
 def test_with_a_tokenizer_the_length_is_exact(number: int, tokens: int) -> None:
     assert len(ENCODER.encode(EXACT.text(number, tokens)).ids) == tokens
@@ -24,7 +24,7 @@ def test_with_a_tokenizer_the_length_is_exact(number: int, tokens: int) -> None:
     assert len(ENCODER.encode(EXACT.blocks(ids, 128, tokens)).ids) == tokens
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**7), st.integers(1, 600))
 def test_without_one_it_is_a_token_a_word(number: int, tokens: int) -> None:
     assert len(WRITER.text(number, tokens).split()) == tokens
