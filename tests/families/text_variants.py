@@ -245,7 +245,7 @@ def main() -> None:
     def note(variant: Variant, change: Change, base: Path) -> bool:
         with tempfile.TemporaryDirectory() as folder:
             result = try_changed(change, base, Path(folder) / "variant")
-        reason = result.reason.replace(f"{folder}/variant/", "")
+        reason = result.reason.replace(f"{folder}/variant/", "").replace(f"{folder}/", "")
         rows.append({**variant._asdict(), "result": result.kind, "reason": reason, "right": result.right})
         if not result.right:
             print(variant, *result, sep="  ", flush=True)
@@ -270,12 +270,20 @@ def main() -> None:
                 note_fields(name, folder / name)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     (arguments.folder / "variants.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (arguments.folder / "variants.md").write_text(_table(rows))
+    (arguments.folder / "variants.md").write_text(f"{_table(_summary(rows))}\n{_table(rows)}")
     print(Counter(row["result"] for row in rows))
 
 
+def _summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return how often each result came of each family's fields."""
+    kinds = sorted({row["result"] for row in rows})
+    names = dict.fromkeys(row["family"] for row in rows)
+    found = {name: Counter(row["result"] for row in rows if row["family"] == name) for name in names}
+    return [{"family": family} | {kind: counts[kind] for kind in kinds} for family, counts in found.items()]
+
+
 def _table(rows: list[dict[str, Any]]) -> str:
-    columns = ("family", "field", "value", "result", "reason")
+    columns = [name for name in rows[0] if name != "right"]
     lines = ["| " + " | ".join(columns) + " |", "| --- " * len(columns) + "|"]
     lines += ["| " + " | ".join(str(row[name]).replace("|", "\\|") for name in columns) + " |" for row in rows]
     return "\n".join(lines) + "\n"
