@@ -110,6 +110,9 @@ async def test_an_answer_tells_what_was_seen(
         assert all("media" not in (chunk["usage"] or {}) for chunk in chunks)
     items = (await client.post("/v1/responses", json={"input": "hi", **fields})).json()
     assert items["usage"]["media"] == [TOLD | {"param": "input"}]
+    message = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 8, **fields}
+    answer = (await client.post("/v1/messages", json=message)).json()
+    assert answer["usage"]["media"] == [TOLD | {"param": "messages[0]"}]
     limits = {request.max_ttft for request in engine.requests}
     assert limits == {0.25 if "max_ttft" in fields else None}
 
@@ -118,6 +121,8 @@ async def test_nothing_is_told_unasked(client: httpx.AsyncClient) -> None:
     for fields in ({}, {"return_media_usage": False}, {"max_ttft": None}):
         assert "media" not in (await client.post(PATH, json=question(**fields))).json()["usage"]
     assert "media" not in (await client.post("/v1/responses", json={"input": "hi"})).json()["usage"]
+    message = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 8}
+    assert "media" not in (await client.post("/v1/messages", json=message)).json()["usage"]
 
 
 async def test_a_full_server_plans_nothing() -> None:

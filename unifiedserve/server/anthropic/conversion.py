@@ -82,6 +82,8 @@ def asked_chat(asked: MessagesRequest) -> Asked:
         temperature=asked.temperature,
         top_p=asked.top_p,
         top_k=asked.top_k,
+        max_ttft=asked.max_ttft,
+        return_media_usage=asked.return_media_usage,
         priority=asked.priority,
         slo_ttft=asked.slo_ttft,
         deadline=asked.deadline,

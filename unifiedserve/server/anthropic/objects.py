@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from unifiedserve.messages.seen import SeenMedium
+
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
 
@@ -40,6 +42,7 @@ class MessageUsage(msgspec.Struct, kw_only=True):
     cache_read_input_tokens: int
     output_tokens: int
     output_tokens_details: OutputTokens
+    media: list[SeenMedium] | msgspec.UnsetType = msgspec.UNSET
 
 
 class MessageAnswer(msgspec.Struct, kw_only=True):

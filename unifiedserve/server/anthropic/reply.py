@@ -140,6 +140,7 @@ class MessageReply:
             cache_read_input_tokens=cached,
             output_tokens=usage.completion_tokens,
             output_tokens_details=OutputTokens(self._chat.thought_tokens),
+            media=usage.media,
         )
 
     def _delta(self, type: str, **fields: str) -> Event:

@@ -15,7 +15,7 @@ from unifiedserve.server.requests.base import (
     Strict,
 )
 from unifiedserve.server.requests.generation import Share
-from unifiedserve.server.requests.media_options import MediaIO, ProcessorKwargs
+from unifiedserve.server.requests.media_options import MaxTTFT, MediaIO, ProcessorKwargs
 from unifiedserve.server.requests.messages import Frames, Rate
 
 MediaType = Annotated[str, Meta(pattern=r"^(image|video)/[A-Za-z0-9.+-]+$")]
@@ -214,6 +214,8 @@ class MessagesRequest(CountTokensRequest, kw_only=True):
     metadata: UserMetadata | None = None
     service_tier: Literal["auto", "standard_only"] | None = None
 
+    max_ttft: MaxTTFT | None = None
+    return_media_usage: bool | None = None
     priority: Priority | None = None
     slo_ttft: FirstTokenTarget | None = None
     deadline: Deadline | None = None

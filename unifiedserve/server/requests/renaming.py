@@ -1,7 +1,9 @@
-"""Errors of requests that become a chat request: they name the fields that the client wrote."""
+"""Requests that become a chat request: errors, and what is told of media, name the fields that the client wrote."""
 
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
+
+import msgspec
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta
@@ -21,8 +23,10 @@ def naming(rename: Rename) -> Iterator[None]:
 
 
 async def naming_in(deltas: AsyncGenerator[Delta, None], rename: Rename) -> AsyncGenerator[Delta, None]:
-    """Yield an answer, whose errors name the client's fields."""
+    """Yield an answer, which names the client's fields."""
     with naming(rename):
         async with aclosing(deltas):
             async for delta in deltas:
+                if delta.media:
+                    delta.media = [msgspec.structs.replace(each, param=rename(each.param)) for each in delta.media]
                 yield delta

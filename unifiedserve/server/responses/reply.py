@@ -9,11 +9,9 @@ import msgspec
 
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta
-from unifiedserve.messages.seen import SeenMedium
 from unifiedserve.server.chat.objects import ChunkDelta, ToolCallDelta
 from unifiedserve.server.chat.reply import Reply
 from unifiedserve.server.errors import status_of
-from unifiedserve.server.responses.conversion import response_param
 from unifiedserve.server.responses.objects import (
     CachedTokens,
     IncompleteDetails,
@@ -152,7 +150,7 @@ class ResponsesReply:
             usage.completion_tokens,
             ReasoningTokens(self._chat.thought_tokens),
             usage.total_tokens,
-            _of_items(usage.media),
+            usage.media,
         )
         if self._store is not None:
             self._store(self.response)
@@ -171,13 +169,6 @@ class ResponsesReply:
         """Return an event that shows things as they are now: they grow on."""
         self._events += 1
         return {"type": event, "sequence_number": self._events - 1, **msgspec.to_builtins(fields)}
-
-
-def _of_items(media: list[SeenMedium] | msgspec.UnsetType) -> list[SeenMedium] | msgspec.UnsetType:
-    """Return what was seen, named by the fields of this endpoint's requests."""
-    if media is msgspec.UNSET:
-        return media
-    return [msgspec.structs.replace(medium, param=response_param(medium.param)) for medium in media]
 
 
 def _new_id(prefix: str) -> str:
