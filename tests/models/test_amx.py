@@ -23,7 +23,8 @@ from unifiedserve.device.cpu.panels import to_panels
 REPOSITORY = Path(__file__).resolve().parents[2]
 KERNELS = REPOSITORY / "unifiedserve" / "csrc"
 FAKES = REPOSITORY / "tests" / "fakes" / "amx"
-SOURCES = [FAKES / "linear.cpp", KERNELS / "thread_pool.cpp", KERNELS / "kernels_amx_bf16.cpp"]
+SETS = ("kernels_amx_bf16.cpp", "kernels_avx512_bf16.cpp")
+SOURCES = [FAKES / "linear.cpp", *(KERNELS / name for name in ("thread_pool.cpp", *SETS))]
 VECTORS = [f"-mavx512{name}" for name in ("f", "bw", "dq", "vl", "vnni", "bf16")]
 FEW = 32  # rows that a step with drafts has, at most
 

@@ -35,11 +35,14 @@ Int part_of(Int lane, int number) {
   return (number == 0 ? lane : __builtin_bit_cast(Int, __builtin_bit_cast(Word, lane) >> 4)) & 0x0f0f0f0f;
 }
 
-template <class T>
+// What is left of a tile's type is its bias, so that the products are compiled once for all types.
 struct CodedPart {
-  const CodedTile<T>& tile;
+  const CodedRows& x;
+  std::int64_t rows;
+  const Float16* scales;      // of the first group and output
+  const std::uint8_t* zeros;  // likewise
+  TileTarget<float> target;   // of the first row
   const TilePart& part;
-  std::int64_t output;
   std::int64_t groups;       // of a row
   std::int64_t group_lanes;  // of weights
 };
@@ -102,24 +105,24 @@ __attribute__((always_inline)) inline void add_group(const GroupCodes& at, std::
   }
 }
 
-template <class T, int kBits, int kRows, int kVectors, class Fetch>
-void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) {
-  const CodedTile<T>& tile = work.tile;
-  const CodedRows& x = tile.x;
+template <int kBits, int kRows, int kVectors, class Fetch>
+void coded_tile(const CodedPart& work, std::int64_t row, const Fetch& fetch) {
+  const CodedRows& x = work.x;
   const std::int64_t group = work.part.first / work.group_lanes;
-  const std::int64_t table = work.output * work.groups + group * kPanelOutputs;
+  const std::int64_t table = group * kPanelOutputs;
   GroupCodes at{.weights = work.part.panels,
                 .panel_stride = work.part.panel_stride,
                 .lanes = work.group_lanes,
-                .zeros = tile.zeros + table,
-                .scales = tile.scales + table,
+                .zeros = work.zeros + table,
+                .scales = work.scales + table,
                 .table_stride = work.groups * kPanelOutputs,
                 .x = reinterpret_cast<const std::int32_t*>(x.codes + row * x.inputs + group * x.group),
                 .x_stride = x.inputs / 4,
                 .x_scales = x.scales + row * work.groups + group,
                 .x_sums = x.sums + row * work.groups + group,
                 .x_table_stride = work.groups};
-  const TileTarget<T> target = target_of<T>(tile, work.output, row, work.part.first > 0);
+  TileTarget<float> target = work.target;
+  target.y += row * target.stride;
   Float sums[kRows][kVectors] = {};
   target.take_sums(sums);
   for (std::int64_t lane = 0; lane < work.part.lanes; lane += at.lanes) {
@@ -135,34 +138,56 @@ void coded_tile(const CodedPart<T>& work, std::int64_t row, const Fetch& fetch) 
 }
 
 // Of kRows at most, and at least kLeast.
-template <class T, int kBits, int kVectors, int kRows, int kLeast, class Fetch>
-void coded_rows(const CodedPart<T>& work, std::int64_t row, int rows, const Fetch& fetch) {
+template <int kBits, int kVectors, int kRows, int kLeast, class Fetch>
+void coded_rows(const CodedPart& work, std::int64_t row, int rows, const Fetch& fetch) {
   if constexpr (kRows > kLeast) {
-    if (rows < kRows) return coded_rows<T, kBits, kVectors, kRows - 1, kLeast>(work, row, rows, fetch);
+    if (rows < kRows) return coded_rows<kBits, kVectors, kRows - 1, kLeast>(work, row, rows, fetch);
   }
-  coded_tile<T, kBits, kRows, kVectors>(work, row, fetch);
+  coded_tile<kBits, kRows, kVectors>(work, row, fetch);
 }
 
-template <class T, int kBits, int kVectors>
-void coded_part(const CodedPart<T>& work) {
-  for_row_tiles(work.tile.rows, kCodedRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
+template <int kBits, int kVectors>
+void coded_part(const CodedPart& work) {
+  for_row_tiles(work.rows, kCodedRows, [&](std::int64_t row, int rows, std::int64_t number, std::int64_t tiles) {
     with_fetch_of<kVectors / kPanelVectors>(work.part, number, tiles, [&]<class Fetch>(const Fetch& fetch) {
-      coded_rows<T, kBits, kVectors, kCodedRows, Fetch::least_rows(kCodedRows)>(work, row, rows, fetch);
+      coded_rows<kBits, kVectors, kCodedRows, Fetch::least_rows(kCodedRows)>(work, row, rows, fetch);
     });
   });
+}
+
+// The same target, with its bias in `floats`, as many as a wide tile has outputs.
+template <class T>
+TileTarget<float> with_floats(const TileTarget<T>& target, float* floats) {
+  TileTarget<float> same{target.y, target.stride, nullptr, target.outputs, target.accumulate};
+  if (target.bias == nullptr) return same;
+  for (std::int64_t first = 0; first < kWideVectors * kWidth && first < target.outputs; first += kWidth) {
+    const std::int64_t left = target.outputs - first;
+    store(floats + first, take(target.bias + first, left < kWidth ? left : kWidth));
+  }
+  same.bias = floats;
+  return same;
 }
 
 template <class T, int kBits>
 void linear_codes(const CodedTile<T>& tile) {
   constexpr std::int64_t kCodes = 32 / kBits;
   const auto* const panels = reinterpret_cast<const float*>(tile.panels);
-  for_parts<kWideVectors>(
-      panels, tile.outputs, tile.x.inputs / kCodes, kPartInputs / kCodes,
-      [&](const TilePart& part, std::int64_t output, bool wide) {
-        const CodedPart<T> work{tile, part, output, tile.x.inputs / tile.x.group, tile.x.group / kCodes};
-        if (wide) return coded_part<T, kBits, kWideVectors>(work);
-        coded_part<T, kBits, kPanelVectors>(work);
-      });
+  for_parts<kWideVectors>(panels, tile.outputs, tile.x.inputs / kCodes, kPartInputs / kCodes,
+                          [&](const TilePart& part, std::int64_t output, bool wide) {
+                            const TileTarget<T> target = target_of<T>(tile, output, 0, part.first > 0);
+                            float bias[kWideVectors * kWidth];
+                            const std::int64_t groups = tile.x.inputs / tile.x.group;
+                            const CodedPart work{.x = tile.x,
+                                                 .rows = tile.rows,
+                                                 .scales = tile.scales + output * groups,
+                                                 .zeros = tile.zeros + output * groups,
+                                                 .target = with_floats(target, bias),
+                                                 .part = part,
+                                                 .groups = groups,
+                                                 .group_lanes = tile.x.group / kCodes};
+                            if (wide) return coded_part<kBits, kWideVectors>(work);
+                            coded_part<kBits, kPanelVectors>(work);
+                          });
 }
 
 template <class T>

@@ -1,14 +1,39 @@
+// The kernels by instruction set. Files that are compiled for one each have those that differ from another set's,
+// because compiling them all for each takes minutes (kernel_sets.cpp puts them together).
 #pragma once
 
 #include "kernels.h"
 
 namespace unified {
 
+// What VNNI computes otherwise.
+struct CodedProducts {
+  void (*float32_int8)(const CodedTile<float>& tile);
+  void (*float32_int4)(const CodedTile<float>& tile);
+  void (*bfloat16_int8)(const CodedTile<BFloat16>& tile);
+  void (*bfloat16_int4)(const CodedTile<BFloat16>& tile);
+};
+
+constexpr KernelSet with_products(KernelSet set, const CodedProducts& products) {
+  set.float32.linear_int8 = products.float32_int8;
+  set.float32.linear_int4 = products.float32_int4;
+  set.bfloat16.linear_int8 = products.bfloat16_int8;
+  set.bfloat16.linear_int4 = products.bfloat16_int4;
+  return set;
+}
+
+using ManyRowsProduct = void (*)(const LinearTile<BFloat16>& tile);
+
 extern const KernelSet kPlainKernels;
 #if defined(__x86_64__)
 extern const KernelSet kAvx2Kernels;
-extern const KernelSet kAvx2VnniKernels;
 extern const KernelSet kAvx512Kernels;
+extern const CodedProducts kAvx2VnniProducts;
+extern const CodedProducts kAvx512VnniProducts;
+extern const Kernels<BFloat16> kBf16Kernels;  // but products of codes
+extern const ManyRowsProduct kAmxProduct;
+
+extern const KernelSet kAvx2VnniKernels;
 extern const KernelSet kAvx512VnniKernels;
 extern const KernelSet kAvx512Bf16Kernels;
 extern const KernelSet kAmxBf16Kernels;

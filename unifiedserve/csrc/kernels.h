@@ -141,8 +141,8 @@ struct Kernels {
   void (*linear)(const LinearTile<T>& tile);
   // The same for many rows, summed in another order; null where nothing is faster than `linear`.
   void (*linear_many)(const LinearTile<T>& tile) = nullptr;
-  void (*linear_int8)(const CodedTile<T>& tile);
-  void (*linear_int4)(const CodedTile<T>& tile);
+  void (*linear_int8)(const CodedTile<T>& tile) = nullptr;
+  void (*linear_int4)(const CodedTile<T>& tile) = nullptr;
   // Codes of row x to row `row`.
   void (*encode)(const T* x, const CodedRows& out, std::int64_t row);
   // The first keys of the `following` tile are fetched meanwhile.

@@ -1,4 +1,5 @@
-// The kernels for the instruction set that this file is compiled for; the includer defines SIMD_WIDTH.
+// The kernels for the instruction set that this file is compiled for; the includer defines SIMD_WIDTH. Those that it
+// does not take are not compiled.
 #include "kernel_sets.h"
 #include "kernels.h"
 #include "vector.inl"
@@ -17,12 +18,11 @@
 namespace unified {
 namespace {
 
+// All but the products of codes.
 template <class T>
 constexpr Kernels<T> kernels_of() {
   return {
       .linear = linear<T>,
-      .linear_int8 = linear_codes<T, 8>,
-      .linear_int4 = linear_codes<T, 4>,
       .encode = encode<T>,
       .attend = attend<T, T>,
       .attend_codes = attend<T, std::int8_t>,
@@ -39,8 +39,17 @@ constexpr Kernels<T> kernels_of() {
   };
 }
 
+constexpr CodedProducts coded_products() {
+  return {
+      .float32_int8 = linear_codes<float, 8>,
+      .float32_int4 = linear_codes<float, 4>,
+      .bfloat16_int8 = linear_codes<BFloat16, 8>,
+      .bfloat16_int4 = linear_codes<BFloat16, 4>,
+  };
+}
+
 constexpr KernelSet kernel_set(std::string_view name) {
-  return {.name = name, .float32 = kernels_of<float>(), .bfloat16 = kernels_of<BFloat16>()};
+  return with_products({name, kernels_of<float>(), kernels_of<BFloat16>()}, coded_products());
 }
 
 }  // namespace

@@ -7,15 +7,6 @@
 
 namespace unified {
 
-namespace {
-
-constexpr KernelSet with_amx(KernelSet set) {
-  set.bfloat16.linear_many = amx_linear;
-  return set;
-}
-
-}  // namespace
-
-const KernelSet kAmxBf16Kernels = with_amx(kernel_set("amx_bf16"));
+constinit const ManyRowsProduct kAmxProduct = amx_linear;
 
 }  // namespace unified

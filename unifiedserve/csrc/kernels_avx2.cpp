@@ -3,6 +3,6 @@
 
 namespace unified {
 
-const KernelSet kAvx2Kernels = kernel_set("avx2");
+constinit const KernelSet kAvx2Kernels = kernel_set("avx2");
 
 }  // namespace unified

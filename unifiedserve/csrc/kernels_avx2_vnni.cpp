@@ -3,6 +3,6 @@
 
 namespace unified {
 
-const KernelSet kAvx2VnniKernels = kernel_set("avx2_vnni");
+constinit const CodedProducts kAvx2VnniProducts = coded_products();
 
 }  // namespace unified

@@ -3,6 +3,6 @@
 
 namespace unified {
 
-const KernelSet kAvx512Kernels = kernel_set("avx512");
+constinit const KernelSet kAvx512Kernels = kernel_set("avx512");
 
 }  // namespace unified

@@ -3,6 +3,6 @@
 
 namespace unified {
 
-const KernelSet kAvx512Bf16Kernels = kernel_set("avx512_bf16");
+constinit const Kernels<BFloat16> kBf16Kernels = kernels_of<BFloat16>();
 
 }  // namespace unified

@@ -3,6 +3,6 @@
 
 namespace unified {
 
-const KernelSet kAvx512VnniKernels = kernel_set("avx512_vnni");
+constinit const CodedProducts kAvx512VnniProducts = coded_products();
 
 }  // namespace unified

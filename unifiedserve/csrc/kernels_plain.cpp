@@ -3,6 +3,6 @@
 
 namespace unified {
 
-const KernelSet kPlainKernels = kernel_set("plain");
+constinit const KernelSet kPlainKernels = kernel_set("plain");
 
 }  // namespace unified

@@ -13,7 +13,14 @@
 
 namespace unified {
 
-const KernelSet& current_kernels() { return kAmxBf16Kernels; }
+const KernelSet& current_kernels() {
+  static const KernelSet set = [] {
+    KernelSet found{"amx_bf16", {}, kBf16Kernels};
+    found.bfloat16.linear_many = kAmxProduct;
+    return found;
+  }();
+  return set;
+}
 
 }  // namespace unified
 

@@ -1,0 +1,30 @@
+#include "kernel_sets.h"
+
+namespace unified {
+
+#if defined(__x86_64__)
+
+namespace {
+
+KernelSet with_amx(KernelSet set) {
+  set.bfloat16.linear_many = kAmxProduct;
+  return set;
+}
+
+KernelSet named(std::string_view name, KernelSet set) {
+  set.name = name;
+  return set;
+}
+
+}  // namespace
+
+// Their parts are constants (constinit), so they are there before these.
+const KernelSet kAvx2VnniKernels = named("avx2_vnni", with_products(kAvx2Kernels, kAvx2VnniProducts));
+const KernelSet kAvx512VnniKernels = named("avx512_vnni", with_products(kAvx512Kernels, kAvx512VnniProducts));
+const KernelSet kAvx512Bf16Kernels =
+    with_products({"avx512_bf16", kAvx512Kernels.float32, kBf16Kernels}, kAvx512VnniProducts);
+const KernelSet kAmxBf16Kernels = named("amx_bf16", with_amx(kAvx512Bf16Kernels));
+
+#endif
+
+}  // namespace unified
