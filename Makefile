@@ -30,7 +30,8 @@ FUZZ_VIDEOS ?= $(wildcard ../shared/data/videos)
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+# Bytecode of all that is installed would take half of pip's time; Python writes that of what is imported, once.
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile
 export STARTED := $(shell date +%s)
 BUILD := build/native
 EDITABLE = $(PIP) --no-build-isolation --config-settings=build-dir=$(BUILD) \
