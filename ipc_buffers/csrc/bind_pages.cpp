@@ -139,7 +139,7 @@ class HeldIndex {
 
 bool is_contiguous(const py::array& array) { return (array.flags() & py::array::c_style) != 0; }
 
-void write(PagedBuffer& self, const Index& index, const py::array& rows) {
+void write_rows(PagedBuffer& self, const Index& index, const py::array& rows) {
   const auto count = rows.ndim() == 0 ? 0 : static_cast<std::size_t>(rows.shape(0));
   if (rows.ndim() == 0 || !is_contiguous(rows) || static_cast<std::size_t>(rows.nbytes()) != count * self.row_bytes()) {
     throw std::invalid_argument("rows must be a C-contiguous array of [n, " + std::to_string(self.row_bytes()) +
@@ -161,8 +161,8 @@ py::array output_array(std::optional<py::array> out, std::size_t rows, std::size
   return *out;
 }
 
-py::array read(const PagedBuffer& self, const Index& index, std::int64_t request, std::int64_t start, std::int64_t stop,
-               std::optional<py::array> out) {
+py::array read_rows(const PagedBuffer& self, const Index& index, std::int64_t request, std::int64_t start,
+                    std::int64_t stop, std::optional<py::array> out) {
   const auto plan = self.plan_read(HeldIndex(index).view(), request, start, stop);
   auto rows = output_array(std::move(out), static_cast<std::size_t>(stop - start), self.row_bytes());
   auto* target = static_cast<std::byte*>(rows.mutable_data());
@@ -297,9 +297,9 @@ IndexError for a request or rows outside it, PageError for pages that are free o
       .def_property_readonly("rows_per_page", &PagedBuffer::rows_per_page)
       .def_property_readonly("row_bytes", &PagedBuffer::row_bytes)
       .def("pages_for", &PagedBuffer::pages_for, py::arg("rows"), "Return the pages that `rows` rows fill.")
-      .def("write", &write, py::arg("index"), py::arg("rows"),
+      .def("write", &write_rows, py::arg("index"), py::arg("rows"),
            "Copy a flattened batch, C-contiguous [n, row_bytes] in bytes of any dtype, to its pages.")
-      .def("read", &read, py::arg("index"), py::arg("request"), py::arg("start"), py::arg("stop"),
+      .def("read", &read_rows, py::arg("index"), py::arg("request"), py::arg("start"), py::arg("stop"),
            py::arg("out") = py::none(), R"(Copy rows [start, stop) of one request, counted from its first.
 
 Returns uint8 [stop - start, row_bytes], or `out`, C-contiguous and of just as many bytes.)")
