@@ -200,7 +200,7 @@ class Engine:
                 self._started.messages.handle(message)
 
     def _worker_ready(self, message: Ready) -> None:
-        begin_step(f"waiting for the other workers: {message.instance} is ready")
+        begin_step(f"warming up the workers ({message.instance} is ready)")
         try:
             self._health.worker_ready(message)
         except ConfigError as error:

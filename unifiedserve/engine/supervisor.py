@@ -89,9 +89,7 @@ class Supervisor:
     def start(self, on_exit: OnExit, weights_sum: int | None = None) -> None:
         """Start the workers; `on_exit` is called from a thread when one ends that was not told to."""
         placement, layout = self.config.workers, self.memory.layout
-        begin_step(
-            f"starting and warming up the workers: {', '.join(instance.name for instance in placement.instances)}"
-        )
+        begin_step(f"starting the workers: {', '.join(instance.name for instance in placement.instances)}")
         specs = [
             self._spec(instance, number, layout, self._memory.dtype, placement, weights_sum, self._memory.share)
             for number, instance in enumerate(placement.instances, 1)
