@@ -24,6 +24,11 @@ class Exchange(msgspec.Struct):
         """The bytes that it takes."""
         return len(self.input) + len(self.response or b"")
 
+    def output(self) -> dict[str, msgspec.Raw]:
+        """Return the items of the response as JSON, by their ids."""
+        found = msgspec.json.decode(self.response or b"", type=_RawOutput).output
+        return {msgspec.json.decode(item, type=_Identified).id: item for item in found}
+
     def answer(self, response: ResponseObject) -> None:
         """Take the response."""
         self.response = msgspec.json.encode(response)
@@ -32,6 +37,14 @@ class Exchange(msgspec.Struct):
 
 class _Output(msgspec.Struct):
     output: Items
+
+
+class _RawOutput(msgspec.Struct):
+    output: list[msgspec.Raw]
+
+
+class _Identified(msgspec.Struct):
+    id: str
 
 
 def own_items(input: str | Items) -> Items:

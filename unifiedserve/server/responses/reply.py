@@ -1,7 +1,6 @@
 """The answer to a request to /v1/responses as it grows, and the events that it grows by."""
 
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +11,7 @@ from unifiedserve.messages.api import Delta
 from unifiedserve.server.chat.objects import ChunkDelta, ToolCallDelta
 from unifiedserve.server.chat.reply import Reply
 from unifiedserve.server.errors import status_of
+from unifiedserve.server.responses.ids import new_stem, stem_of
 from unifiedserve.server.responses.objects import (
     CachedTokens,
     IncompleteDetails,
@@ -42,6 +42,7 @@ class ResponsesReply:
     ) -> None:
         self._chat = chat
         self._store = store
+        self._stem = new_stem() if store is None else stem_of(id)
         self._events = 0
         self._item: OutputItem | None = None
         self.response = ResponseObject(
@@ -90,11 +91,11 @@ class ResponsesReply:
     def _grow(self, part: ChunkDelta) -> Iterator[Event]:
         if part.reasoning_content:
             if not isinstance(self._item, OutputReasoning):
-                yield from self._open(OutputReasoning(id=_new_id("rs"), content=[ReasoningTextPart()]))
+                yield from self._open(OutputReasoning(id=self._new_id("rs"), content=[ReasoningTextPart()]))
             yield from self._write("reasoning_text", part.reasoning_content)
         if part.content:
             if not isinstance(self._item, OutputMessage):
-                yield from self._open(OutputMessage(id=_new_id("msg"), content=[OutputTextPart()]))
+                yield from self._open(OutputMessage(id=self._new_id("msg"), content=[OutputTextPart()]))
             yield from self._write("output_text", part.content)
         for call in part.tool_calls or ():
             yield from self._call(call)
@@ -106,7 +107,7 @@ class ResponsesReply:
 
     def _call(self, call: ToolCallDelta) -> Iterator[Event]:
         if call.id is not None:
-            yield from self._open(OutputCall(id=_new_id("fc"), call_id=call.id, name=call.function.name or ""))
+            yield from self._open(OutputCall(id=self._new_id("fc"), call_id=call.id, name=call.function.name or ""))
         if call.function.arguments:
             assert isinstance(self._item, OutputCall)
             self._item.arguments += call.function.arguments
@@ -156,6 +157,9 @@ class ResponsesReply:
             self._store(self.response)
         yield self._event(f"response.{status}", response=self.response)
 
+    def _new_id(self, kind: str) -> str:
+        return f"{kind}_{self._stem}_{len(self.response.output)}"
+
     @property
     def _index(self) -> int:
         return len(self.response.output) - 1
@@ -169,7 +173,3 @@ class ResponsesReply:
         """Return an event that shows things as they are now: they grow on."""
         self._events += 1
         return {"type": event, "sequence_number": self._events - 1, **msgspec.to_builtins(fields)}
-
-
-def _new_id(prefix: str) -> str:
-    return f"{prefix}_{uuid.uuid4().hex}"

@@ -1,8 +1,6 @@
 """POST /v1/responses, a conversation in items, answered as the chat that it is; GET and DELETE /v1/responses/{id}."""
 
-import asyncio
-import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -10,26 +8,24 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from unifiedserve.config import MIB
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta
 from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.answers.respond import respond_named
 from unifiedserve.server.chat.route import begin_chat
 from unifiedserve.server.endpoint import JSON, Endpoint, Services, json_response
-from unifiedserve.server.requests.json_size import json_size
-from unifiedserve.server.requests.parse import check_size
 from unifiedserve.server.requests.prompts import unless_few
 from unifiedserve.server.requests.receive import received, request_id
 from unifiedserve.server.requests.renaming import naming, naming_in
+from unifiedserve.server.responses.bounds import check_bytes, checked_names, counted
 from unifiedserve.server.responses.conversion import chat_request, response_param
-from unifiedserve.server.responses.exchange import Exchange, Items, items, own_items, total
+from unifiedserve.server.responses.exchange import Exchange, items, own_items
+from unifiedserve.server.responses.ids import new_response_id
 from unifiedserve.server.responses.objects import ResponseEvent, ResponseObject
+from unifiedserve.server.responses.references import resolved
 from unifiedserve.server.responses.reply import ResponsesReply
 from unifiedserve.server.responses.request import ResponsesRequest
 from unifiedserve.server.responses.store import PREVIOUS, ResponseStore
-
-_LARGE = 1 << 16  # bytes of items
 
 
 class ResponseDeleted(msgspec.Struct):
@@ -56,14 +52,19 @@ async def post_responses(services: Services, request: Request) -> Response:
 
 async def _begin(services: Services, request: Request) -> _Begun:
     caller, store = caller_of(request), services.responses
+    most_bytes, context = services.bodies.max_bytes, services.engine.max_model_len
     async with received(services, request, ResponsesRequest) as asked:
-        earlier = store.earlier(asked.previous_response_id, caller)
-        own = own_items(asked.input)
-        exchange = await _exchange(asked.previous_response_id, own)
-        names = _checked_names(services, [*earlier, exchange])
-        stored = _is_stored(asked, exchange, store)
-        id = f"resp_{uuid.uuid4().hex}" if stored else request_id(request, "resp_")
-        with services.bodies.holding(sum(each.size for each in [*earlier, exchange])), naming(response_param):
+        previous = asked.previous_response_id
+        earlier = store.earlier(previous, caller)
+        own = await resolved(own_items(asked.input), store, caller, most_bytes)
+        data = msgspec.json.encode(own)
+        size = sum(each.size for each in earlier) + len(data)
+        check_bytes(size, most_bytes, PREVIOUS if earlier else "input")
+        with services.bodies.holding(size), naming(response_param):
+            exchange = Exchange(previous, data, await counted(data))
+            names = checked_names([each.parts for each in [*earlier, exchange]], context)
+            stored = _is_stored(asked, exchange, store)
+            id = new_response_id() if stored else request_id(request, "resp_")
             chat = await unless_few(names, lambda: chat_request(asked, items(earlier), own))
             deltas, chat_reply = await begin_chat(request, chat, id, services)
     finish = None
@@ -74,29 +75,6 @@ async def _begin(services: Services, request: Request) -> _Begun:
     asked.input = ""
     reply = ResponsesReply(asked, id, services.engine.model_name, chat_reply, finish)
     return _Begun(id, deltas, reply, streamed=bool(asked.stream))
-
-
-async def _exchange(previous: str | None, own: Items) -> Exchange:
-    """Return an exchange that is not answered yet; what is large is counted beside the event loop."""
-    data = msgspec.json.encode(own)
-    parts = json_size(data) if len(data) <= _LARGE else await asyncio.to_thread(json_size, data)
-    return Exchange(previous, data, parts)
-
-
-def _checked_names(services: Services, exchanges: Sequence[Exchange]) -> int:
-    """Return how many names a conversation has; raise RequestError 413 if it is more than one body may be."""
-    most = services.bodies.max_bytes
-    if sum(each.size for each in exchanges) > most:
-        raise RequestError(
-            f"The conversation takes more than {most / MIB:g} MiB with what came before (see --max-body-mib): "
-            "begin another one.",
-            ErrorKind.TOO_LARGE,
-            param=PREVIOUS,
-            code="request_too_large",
-        )
-    parts = total([each.parts for each in exchanges])
-    check_size(parts, services.engine.max_model_len)
-    return parts.names
 
 
 def _is_stored(asked: ResponsesRequest, exchange: Exchange, store: ResponseStore) -> bool:

@@ -27,15 +27,26 @@ class ResponseStore:
         """Tell whether an exchange of so many bytes can be stored."""
         return size < self._most_bytes
 
+    def answered(self, id: str, caller: Caller) -> Exchange:
+        """Return a response's exchange; raise RequestError 404 if it is not there, or not answered yet."""
+        exchange = self._shelf.get(id, caller)
+        if exchange.response is None:
+            raise RequestError(
+                f"The response `{id}` is still being made: wait for its end.",
+                ErrorKind.NOT_FOUND,
+                code="response_not_found",
+            )
+        return exchange
+
     def earlier(self, id: str | None, caller: Caller) -> list[Exchange]:
         """Return the exchanges up to this response, the first one first.
 
-        Raises RequestError 404 if one of them is not there, or not answered yet.
+        Raises RequestError 404 as `answered`, for any of them.
         """
         found: list[Exchange] = []
         try:
             while id is not None:
-                found.append(self._answered(id, caller))
+                found.append(self.answered(id, caller))
                 id = found[-1].previous
         except RequestError as error:
             error.param = PREVIOUS
@@ -43,8 +54,8 @@ class ResponseStore:
         return found[::-1]
 
     def response(self, id: str, caller: Caller) -> bytes:
-        """Return a response as JSON; raise RequestError 404 as `earlier`."""
-        return self._answered(id, caller).response or b""
+        """Return a response as JSON; raise RequestError 404 as `answered`."""
+        return self.answered(id, caller).response or b""
 
     def delete(self, id: str, caller: Caller) -> None:
         """Forget a response; raise RequestError 404 if there is none."""
@@ -75,13 +86,3 @@ class ResponseStore:
         finally:
             if exchange.response is None:
                 self._shelf.discard(id)
-
-    def _answered(self, id: str, caller: Caller) -> Exchange:
-        exchange = self._shelf.get(id, caller)
-        if exchange.response is None:
-            raise RequestError(
-                f"The response `{id}` is still being made: wait for its end.",
-                ErrorKind.NOT_FOUND,
-                code="response_not_found",
-            )
-        return exchange

@@ -1,0 +1,27 @@
+"""Ids of responses and of their items. The id of a stored response's item tells which response has it."""
+
+import re
+import uuid
+
+_ITEM = re.compile(r"[a-z]+_(?P<stem>[0-9a-f]{32})_[0-9]+")
+
+
+def new_response_id() -> str:
+    """Return the id of a response that will be stored."""
+    return f"resp_{new_stem()}"
+
+
+def new_stem() -> str:
+    """Return what the ids of a response's items share."""
+    return uuid.uuid4().hex
+
+
+def stem_of(response_id: str) -> str:
+    """Return what the ids of a stored response's items share."""
+    return response_id.removeprefix("resp_")
+
+
+def response_of(item_id: str) -> str | None:
+    """Return the id of the stored response that has an item; None for what is no item's id."""
+    item = _ITEM.fullmatch(item_id)
+    return f"resp_{item['stem']}" if item else None
