@@ -14,10 +14,13 @@ const compatible = createOpenAICompatible({
   supportsStructuredOutputs: true,
 });
 const openai = createOpenAI({ baseURL: given.baseURL, apiKey: given.apiKey });
-const common = { temperature: 0, maxOutputTokens: 600, maxRetries: 0, providerOptions: { openai: { store: false } } };
+const common = { temperature: 0, maxOutputTokens: 600, maxRetries: 0 };
 const look = (file, mediaType, question) => [
   { role: 'user', content: [{ type: 'file', data: readFileSync(file), mediaType }, { type: 'text', text: question }] },
 ];
+
+const answers = [];
+const refers = [];
 
 for (const model of [compatible(given.model), openai.chat(given.model), openai.responses(given.model)]) {
   const asked = { ...common, model };
@@ -34,8 +37,16 @@ for (const model of [compatible(given.model), openai.chat(given.model), openai.r
     grow: tool({ inputSchema: given.branch, execute: async () => 'Grown.' }),
   };
 
-  const seen = await generateText({ ...asked, messages: look(given.picture, 'image/jpeg', given.pictureQuestion) });
+  const looked = look(given.picture, 'image/jpeg', given.pictureQuestion);
+  const seen = await generateText({ ...asked, messages: looked });
   assert.ok(seen.text.includes(given.pictureAnswer), seen.text);
+  const again = await generateText({
+    include: { requestBody: true },
+    ...asked,
+    messages: [...looked, ...seen.response.messages, { role: 'user', content: given.pictureQuestion }],
+  });
+  answers.push(again.text);
+  refers.push(JSON.stringify(again.request.body).includes('item_reference'));
 
   const toolChoice = { type: 'tool', toolName: 'draw' };
   const called = await generateText({ ...asked, prompt: 'Draw.', tools, toolChoice, stopWhen: isStepCount(2) });
@@ -54,6 +65,10 @@ for (const model of [compatible(given.model), openai.chat(given.model), openai.r
   given.drawing.parse(made.output);
   assert.ok(made.usage.inputTokens > 0);
 }
+
+// One conversation, in full as a chat, and with its first answer by reference: greedy answers are the same.
+assert.deepEqual(refers, [false, false, true]);
+assert.equal(new Set(answers).size, 1);
 
 const video = await generateText({ ...common, model: compatible(given.model), messages: look(given.clip, 'video/mp4', given.clipQuestion) });
 assert.ok(video.text.includes(given.clipAnswer), video.text);
