@@ -16,7 +16,7 @@ def check_bytes(size: int, most: int, param: str) -> None:
     """Raise RequestError 413 for a conversation of more than `most` bytes, because of the field `param`."""
     if size > most:
         raise RequestError(
-            f"The conversation takes more than {most / MIB:g} MiB with what came before (see --max-body-mib): "
+            f"The conversation takes more than {most / MIB:g} MiB with what is stored of it (see --max-body-mib): "
             "begin another one.",
             ErrorKind.TOO_LARGE,
             param=param,
