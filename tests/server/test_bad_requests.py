@@ -72,6 +72,12 @@ BAD = [
         "not supported",
     ),
     (question(documents=[{}]), "documents", "not supported"),
+    (question(stream=True, return_media_usage=True), "return_media_usage", "`stream_options.include_usage`"),
+    (
+        with_part({"type": "video", "video": ["data:,"], "fps": 2, "sample_fps": 3}),
+        "messages[0].content[0].sample_fps",
+        "`fps`",
+    ),
     (question(n=0), "n", ">= 1"),
     (question(max_tokens=0), "max_tokens", ">= 1"),
     (question(seed=2**64), "seed", "int"),
@@ -122,8 +128,9 @@ BAD = [
     (question(chat_template_kwargs=nested(33)), "chat_template_kwargs", "deeper than 32"),
     (question(chat_template_kwargs=nested(100)), "chat_template_kwargs", "deeper than 32"),
     (question(media_io_kwargs={"video": {"fps": 0}}), "media_io_kwargs.video.fps", "> 0"),
-    (question(media_io_kwargs={"video": {"fps": 1, "num_frames": 8}}), "fps", "exclude"),
-    (question(media_io_kwargs={"video": {"num_frames": 0}}), "num_frames", "at least 1"),
+    (question(media_io_kwargs={"video": {"fps": 1, "num_frames": 8}}), "media_io_kwargs.video.fps", "exclude"),
+    (question(mm_processor_kwargs={"fps": 1, "num_frames": 8}), "mm_processor_kwargs.fps", "exclude"),
+    (question(media_io_kwargs={"video": {"num_frames": 0}}), "media_io_kwargs.video.num_frames", "at least 1"),
     (
         question(media_io_kwargs={"video": {"num_frames": 9, "max_frames": 8}}),
         "media_io_kwargs.video.num_frames",
@@ -236,6 +243,7 @@ async def test_unknown_route_and_wrong_method(client: httpx.AsyncClient) -> None
     assert wrong.status_code == 405
     assert wrong.headers["allow"] == "POST"
     assert error_of(wrong)["type"] == "invalid_request_error"
+    assert error_of(wrong)["message"].endswith("this path takes POST.")
 
 
 FIELDS = {

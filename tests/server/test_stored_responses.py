@@ -135,6 +135,14 @@ async def test_what_shall_not_be_stored_is_not(client: httpx.AsyncClient) -> Non
     await check_gone(client, "resp_one", "There is no response")
 
 
+async def test_a_stored_response_is_not_streamed(client: httpx.AsyncClient) -> None:
+    id = (await respond(client, "a"))["id"]
+    refused = await client.get(f"{PATH}/{id}", params={"stream": True})
+    assert refused.status_code == 400
+    assert error_of(refused)["param"] == "stream"
+    assert (await client.get(f"{PATH}/{id}", params={"stream": False})).status_code == 200
+
+
 async def test_ids_of_stored_responses_are_not_the_clients(client: httpx.AsyncClient) -> None:
     headers = {"X-Request-Id": "one"}
     ids = [(await client.post(PATH, json={"input": "a"}, headers=headers)).json()["id"] for _ in range(2)]

@@ -72,7 +72,7 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     where = f"{request.method} {request.url.path}"[:_LONGEST_PLACE]
     message = {
         404: f"There is no {where}; GET /docs lists what there is.",
-        405: f"{where} is not possible: wrong method.",
+        405: f"{where} is not possible: this path takes {(error.headers or {}).get('Allow', 'no method')}.",
     }.get(error.status_code, str(error.detail))
     code = "not_found" if error.status_code == 404 else None
     return _response(RequestError(message, code=code), request.scope["path"], error.status_code, error.headers)

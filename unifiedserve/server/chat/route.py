@@ -16,15 +16,27 @@ from unifiedserve.server.chat.request import ChatRequest
 from unifiedserve.server.chat.tools import ToolUse, tool_use
 from unifiedserve.server.disconnect import unless_disconnected
 from unifiedserve.server.endpoint import Endpoint, Services
+from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.requests.receive import received, request_id, viewer_of
 
 
 async def post_chat_completions(services: Services, request: Request) -> Response:
     """Answer a conversation; raises RequestError."""
     async with received(services, request, ChatRequest) as chat:
+        _check_usage(chat)
         id = request_id(request, "chatcmpl-")
         deltas, reply = await begin_chat(request, chat, id, services)
     return await respond(request, chat, id, deltas, reply)
+
+
+def _check_usage(chat: ChatRequest) -> None:
+    """Raise RequestError 400 for facts that are to be told in a usage that a stream does not have."""
+    told = not chat.stream or (chat.stream_options is not None and chat.stream_options.include_usage)
+    refuse_unless(
+        bool(told or not chat.return_media_usage),
+        "return_media_usage",
+        "`return_media_usage` in a stream needs `stream_options.include_usage`: true.",
+    )
 
 
 async def begin_chat(

@@ -244,9 +244,11 @@ class _References(NamedTuple):
         match part:
             case FilePart(file=file):
                 return self._file(file, f"{param}.file")
-            case QwenVideoPart():
+            case QwenVideoPart(video=video, fps=fps, sample_fps=sample_fps):
+                same = None in (fps, sample_fps) or fps == sample_fps
+                refuse_unless(same, f"{param}.sample_fps", "`fps` and `sample_fps` mean the same, but differ.")
                 param += ".video"
-                return MediaReference("video", self._frames(part.video, param), param, part.fps or part.sample_fps)
+                return MediaReference("video", self._frames(video, param), param, fps or sample_fps)
             case ImagePart(image_url=ImageURL(url=url)):
                 return MediaReference("image", url, f"{param}.image_url.url")
             case VideoPart(video_url=VideoURL(url=video, fps=fps)):

@@ -93,7 +93,7 @@ def media_options(asked: MediaFields) -> dict[MediaKind, MediaOptions]:
         min_pixels=image.min_pixels,
         max_pixels=image.max_pixels,
     )
-    _check(video)
+    _check(video, reading)
     return {"image": image, "video": video}
 
 
@@ -108,11 +108,12 @@ def _either(name: str, place: str, value: V | None, other_place: str, other: V |
     return other if value is None else value
 
 
-def _check(options: MediaOptions) -> None:
+def _check(options: MediaOptions, reading: VideoIO) -> None:
     try:
         options.check("video")
     except PromptError as error:
-        raise RequestError(f"{error}.", param=error.param) from None
+        place = _PROCESSOR if getattr(reading, error.param or "", None) is None else _VIDEO
+        raise RequestError(f"{error}.", param=f"{place}.{error.param}") from None
     if options.max_frames is not None and (options.num_frames or 0) > options.max_frames:
         raise RequestError(
             f"`num_frames` is {options.num_frames}, but `max_frames` allows {options.max_frames}.",

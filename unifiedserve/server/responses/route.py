@@ -14,6 +14,7 @@ from unifiedserve.server.access.caller import caller_of
 from unifiedserve.server.answers.respond import respond_named
 from unifiedserve.server.chat.route import begin_chat
 from unifiedserve.server.endpoint import JSON, Endpoint, Services, json_response
+from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.requests.prompts import unless_few
 from unifiedserve.server.requests.receive import received, request_id
 from unifiedserve.server.requests.renaming import naming, naming_in
@@ -90,7 +91,9 @@ def _is_stored(asked: ResponsesRequest, exchange: Exchange, store: ResponseStore
 
 
 async def get_response(services: Services, request: Request) -> Response:
-    """Return a stored response; raises RequestError 404 if there is none."""
+    """Return a stored response; raises RequestError: 404 if there is none, 400 if it is to be streamed."""
+    streamed = request.query_params.get("stream", "false").lower() not in ("false", "0")
+    refuse_unless(not streamed, "stream", "A stored response is not streamed: leave `stream` out.")
     data = services.responses.response(request.path_params["id"], caller_of(request))
     return Response(data, media_type=JSON)
 
