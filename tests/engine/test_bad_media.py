@@ -62,13 +62,23 @@ def answered_or_refused(daemon: Daemon, medium: dict[str, Any]) -> str | None:
     [
         ("video", b"this is a text file, not a video\n" * 50, "video 1"),
         ("video", b"\0" * 4096, "video 1"),
+        ("video", noise("JPEG"), "video 1: not a video file but a JPEG image: send it as an image"),
         ("image", b"this is a text file, not an image", "image 1"),
         ("image", wide_image(), "image 1"),
         ("image", noise("PNG"), "image 1"),
         ("image", noise("JPEG"), "image 1"),
         ("image", noise("WEBP"), "image 1"),
     ],
-    ids=["text as video", "zeros as video", "text as image", "wide image", "half a PNG", "half a JPEG", "half a WEBP"],
+    ids=[
+        "text as video",
+        "zeros as video",
+        "a JPEG as video",
+        "text as image",
+        "wide image",
+        "half a PNG",
+        "half a JPEG",
+        "half a WEBP",
+    ],
 )
 def test_bytes_that_are_no_usable_medium(daemon: Daemon, kind: str, data: bytes, reason: str) -> None:
     assert reason in check_refused(daemon, part(kind, data))

@@ -111,9 +111,9 @@ def test_the_frame_at_fault_is_named(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     ("frames", "words"),
     [
-        ([png(FRAMES[0]), png(FRAMES[1][:56])], "frame 1 of a video is 140x56"),
+        ([png(FRAMES[0]), png(FRAMES[1][:56])], "video 1, frame 1: 140x56 pixels"),
         ([png(FRAMES[0]), png(FRAMES[1])[:300]], "video 1"),
-        ([b"text", b"text"], "video 1"),
+        ([png(FRAMES[0]), b"text"], "video 1, frame 1: not an image"),
     ],
 )
 def test_faulty_frames_are_refused(daemon: Daemon, frames: list[bytes], words: str) -> None:

@@ -1,6 +1,7 @@
 """Media as they come in: what they are, and which of their frames and pixels are looked at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import msgspec
@@ -10,6 +11,7 @@ from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import MediaInput
 from unifiedserve.messages.media import Source
 from unifiedserve.models.base import MediaPlan, Processor, PromptError, VideoInfo
+from unifiedserve.reading.faults import fault
 from unifiedserve.reading.jobs import ImageHead, VideoHead
 from unifiedserve.reading.readers import Cancellation, Reading
 
@@ -66,28 +68,37 @@ class _Heads(NamedTuple):
 
 
 def _inspect(name: str, media: MediaInput, heads: _Heads) -> MediaInfo:
-    try:
-        if media.frames:
-            return _frames_info(media, heads)
+    if media.frames:
+        return _frames_info(name, media, heads)
+    with _refusing(name, media, heads):
         return heads.video(media.where) if media.kind == "video" else heads.image(media.where)
+
+
+@contextmanager
+def _refusing(name: str, media: MediaInput, heads: _Heads) -> Iterator[None]:
+    """Have a medium that cannot be read be the request's error."""
+    try:
+        yield
     except flashcodec.DecodeError as error:
         size = isinstance(error, flashcodec.LimitError) and f"{heads.max_image_pixels} pixels" in error.reason
         hint = " (see --max-image-megapixels)" if size else ""
-        raise RequestError(f"{name}: {error}{hint}", param=media.param) from error
+        raise RequestError(f"{fault(name, error)}{hint}", param=media.param) from error
 
 
-def _frames_info(media: MediaInput, heads: _Heads) -> VideoInfo:
+def _frames_info(name: str, media: MediaInput, heads: _Heads) -> VideoInfo:
     """Return what the processor must know of a video that is images.
 
-    Raises RequestError if they are not all of one size, flashcodec.DecodeError for one that is no image.
+    Raises RequestError for one that is no image, or of another size than the first.
     """
-    sizes = [heads.image(frame) for frame in media.where.pieces(media.frames)]
+    sizes = []
+    for number, frame in enumerate(media.where.pieces(media.frames)):
+        with _refusing(f"{name}, frame {number}", media, heads):
+            sizes.append(heads.image(frame))
     width, height = sizes[0]
     for number, size in enumerate(sizes):
         if size != sizes[0]:
-            raise RequestError(
-                f"frame {number} of a video is {size[0]}x{size[1]}, but frame 0 is {width}x{height}", param=media.param
-            )
+            told = f"{name}, frame {number}: {size[0]}x{size[1]} pixels, but frame 0 has {width}x{height}"
+            raise RequestError(f"{told}: all must be of one size", param=media.param)
     times = [number / media.fps for number in range(len(sizes))]
     return VideoInfo(len(sizes), media.fps, len(sizes) / media.fps, width, height, times)
 

@@ -101,8 +101,8 @@ class FlashCodecVideos:
         seconds = min((estimate.seconds * estimate.engines for estimate in estimates), default=0.0)
         if seconds > self._max_seconds:
             what = f"{len(frames)} of its {bitstream.num_frames} frames of {bitstream.width}x{bitstream.height}"
-            limit = f"the limit of {self._max_seconds:g} s (--max-decode-seconds)"
-            reason = f"decoding {what} takes about {seconds:.3g} s of an engine, over {limit}"
+            limit = f"the limit of {self._max_seconds:g} s (see --max-decode-seconds)"
+            reason = f"decoding {what} takes about {seconds:.3g} s of one engine, over {limit}: ask for fewer frames"
             raise flashcodec.LimitError(bitstream.core.source_name, bitstream.core.stream_index, reason)
 
     def _collect_or_die(self) -> None:

@@ -20,6 +20,7 @@ from unifiedserve.errors import ConfigError, ErrorKind
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.media import Source
 from unifiedserve.messages.wire import MediaSource
+from unifiedserve.reading.faults import fault
 from unifiedserve.reading.jobs import ImageHead, ImagePixels
 from unifiedserve.reading.readers import Reading
 from unifiedserve.reading.work import opened
@@ -87,7 +88,7 @@ class MediaReader:
             work(medium, *given)
             return
         except (flashcodec.DecodeError, OSError, ValueError, IndexError, MemoryError) as error:
-            output.error, output.param = f"{medium.name}: {error}", medium.param
+            output.error, output.param = fault(medium.name, error), medium.param
         except Exception as error:
             _log.exception("%s", medium.name)
             output.error, output.kind = f"{medium.name}: internal error: {error}", ErrorKind.INTERNAL
