@@ -57,12 +57,19 @@ async def test_a_part_of_type_file_is_what_its_upload_was_called(
     assert [(media.kind, media.data) for request in engine.requests for media in request.media] == [(kind, b"data")] * 2
 
 
-async def test_a_part_of_type_file_has_its_data_inline(client: httpx.AsyncClient, engine: ScriptedEngine) -> None:
-    file = {"filename": "clip.mp4", "file_data": "data:video/mp4;base64,ZGF0YQ=="}
+@pytest.mark.parametrize(("name", "type"), [("clip", "video/mp4"), ("clip.mp4", "application/octet-stream")])
+async def test_a_part_of_type_file_has_its_data_inline(
+    client: httpx.AsyncClient, engine: ScriptedEngine, name: str, type: str
+) -> None:
+    file = {"filename": name, "file_data": f"data:{type};base64,ZGF0YQ=="}
     chat = {"messages": [{"role": "user", "content": [{"type": "file", "file": file}]}]}
-    assert (await client.post("/v1/chat/completions", json=chat)).status_code == 200
-    ((media,),) = [request.media for request in engine.requests]
-    assert (media.kind, media.data) == ("video", b"data")
+    items = {"input": [{"role": "user", "content": [{"type": "input_file", **file}]}]}
+    for path, body in (("/v1/chat/completions", chat), ("/v1/responses", items)):
+        response = await client.post(path, json=body)
+        assert response.status_code == 200, response.text
+    assert [(media.kind, media.data) for request in engine.requests for media in request.media] == [
+        ("video", b"data")
+    ] * 2
 
 
 @pytest.mark.parametrize(

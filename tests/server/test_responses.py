@@ -171,6 +171,8 @@ async def test_a_stream_that_fails_says_why() -> None:
 
 
 USER = {"role": "user", "content": "a"}
+CALLED = [USER, {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]
+RESULT = {"type": "function_call_output", "call_id": "c"}
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({}, "input", "missing"),
     ({"input": []}, "input", "length >= 1"),
@@ -179,12 +181,26 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
     ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input[0].content[0].type", "input_audio"),
     ({"input": [USER | {"contents": "a"}]}, "input[0].contents", "`content`"),
-    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input", "`file_id`"),
+    ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]", "`file_id`"),
+    ({"input": [USER, {"role": "user", "content": [{"type": "input_file"}]}]}, "input[1].content[0]", "`file_url`"),
+    (
+        {
+            "instructions": "b",
+            "input": [USER, {"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}],
+        },
+        "input[1].content[0]",
+        "data:",
+    ),
+    (
+        {"input": [*CALLED, {**RESULT, "output": [{"type": "input_text", "text": "a"}, {"type": "input_image"}]}]},
+        "input[2].output[1]",
+        "`image_url`",
+    ),
     ({"input": "a", "conversation": "conv_1"}, "conversation", "not supported"),
     ({"input": "a", "conversation": {"id": "conv_1"}}, "conversation", "not supported"),
     ({"input": "a", "prompt": {"id": "pmpt_1"}}, "prompt", "not supported"),
     ({"input": "a", "background": True}, "background", "not supported"),
-    ({"input": "a", "reasoning": {"effort": "low"}}, "reasoning.effort", "'none'"),
+    ({"input": "a", "reasoning": {"effort": "low"}}, "reasoning.effort", "`reasoning.effort` can"),
     ({"input": "a", "include": ["message.output_text.logprobs"]}, "include[0]", "logprobs"),
     ({"input": "a", "tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
     ({"input": "a", "tool_choice": "required"}, "tool_choice", "`tools`"),

@@ -108,11 +108,17 @@ async def test_an_answer_tells_what_was_seen(
         *chunks, last = await stream(client, question(stream_options=options, **fields))
         assert last["usage"]["media"] == [TOLD]
         assert all("media" not in (chunk["usage"] or {}) for chunk in chunks)
-    items = (await client.post("/v1/responses", json={"input": "hi", **fields})).json()
-    assert items["usage"]["media"] == [TOLD | {"param": "input"}]
     message = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 8, **fields}
     answer = (await client.post("/v1/messages", json=message)).json()
     assert answer["usage"]["media"] == [TOLD | {"param": "messages[0]"}]
+    items = [{"role": "user", "content": "a"}, {"role": "user", "content": [{"type": "input_text", "text": "b"}]}]
+    for own, param in (("hi", "input"), (items[1:], "input[0].content[0]"), (items, "input[0]")):
+        told = (await client.post("/v1/responses", json={"input": own, **fields})).json()
+        assert told["usage"]["media"] == [TOLD | {"param": param}]
+    gone_on = (
+        await client.post("/v1/responses", json={"input": "c", "previous_response_id": told["id"], **fields})
+    ).json()
+    assert gone_on["usage"]["media"] == [TOLD | {"param": "previous_response_id"}]
     limits = {request.max_ttft for request in engine.requests}
     assert limits == {0.25 if "max_ttft" in fields else None}
 

@@ -1,6 +1,5 @@
 """From a request to /v1/messages to a chat request: the same conversation, tools and limits."""
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
@@ -47,6 +46,7 @@ from unifiedserve.server.requests.messages import (
     VideoURL,
     text_or_parts,
 )
+from unifiedserve.server.requests.renaming import Names
 
 _NAMES = {
     "max_completion_tokens": "max_tokens",
@@ -55,20 +55,13 @@ _NAMES = {
     "reasoning_effort": "thinking",
     "tool_choice": "tool_choice",
 }
-_PART = re.compile(r"messages\[\d+\](\.content\[\d+\])?")
 
 
 class Asked(NamedTuple):
-    """A chat request; `places` are where its messages and their parts were in the client's request."""
+    """A chat request, and the client's names of its fields."""
 
     chat: ChatRequest
-    places: dict[str, str]
-
-    def rename(self, param: str) -> str:
-        """Return the client's name of a field of the chat request."""
-        if found := _PART.match(param):
-            return self.places.get(found[0], "messages")
-        return next((name for field, name in _NAMES.items() if param.startswith(field)), param)
+    names: Names
 
 
 def asked_chat(asked: MessagesRequest) -> Asked:
@@ -115,7 +108,7 @@ def asked_prompt(asked: CountTokensRequest) -> Asked:
         mm_processor_kwargs=asked.mm_processor_kwargs,
         chat_template_kwargs=template,
     )
-    return Asked(chat, turns.places)
+    return Asked(chat, Names(_NAMES, turns.places, "messages"))
 
 
 def blocks(asked: CountTokensRequest) -> int:

@@ -31,11 +31,11 @@ async def post_messages(services: Services, request: Request) -> Response:
         asked = await unless_few(blocks(body), partial(asked_chat, body))
         stream = bool(body.stream)
         id = request_id(request, "msg_")
-        with naming(asked.rename):
+        with naming(asked.names):
             deltas, chat_reply = await begin_chat(request, asked.chat, id, services)
         body.messages.clear()  # media in base64 must not live as long as the answer
     reply = MessageReply(id, services.engine.model_name, chat_reply)
-    response = await respond_named(request, id, naming_in(deltas, asked.rename), reply, stream=stream)
+    response = await respond_named(request, id, naming_in(deltas, asked.names), reply, stream=stream)
     response.headers["Request-Id"] = id
     return response
 
@@ -46,7 +46,7 @@ async def post_count_tokens(services: Services, request: Request) -> Response:
     async with received(services, request, CountTokensRequest) as body:
         asked = await unless_few(blocks(body), partial(asked_prompt, body))
         fetcher = services.fetcher.of(caller_of(request))
-        with naming(asked.rename):
+        with naming(asked.names):
             tokens = await unless_disconnected(request.receive, count_tokens(asked.chat, services.engine, fetcher))
     return json_response(CountTokensAnswer(tokens))
 

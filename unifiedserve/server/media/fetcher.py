@@ -2,6 +2,7 @@
 
 import asyncio
 import binascii
+import mimetypes
 import os
 from copy import copy
 from functools import partial
@@ -56,15 +57,15 @@ class MediaFetcher:
         other._caller = caller
         return other
 
-    def kind_of(self, url: str) -> MediaKind:
-        """Return what is at a URL, by its type or its name.
+    def kind_of(self, url: str, name: str | None) -> MediaKind:
+        """Return what is at a URL, by its type or its name, or what the request calls it.
 
         Raises RequestError: 404 for a file that is not there, 400 if that is neither an image nor a video.
         """
         if url.startswith(FILE_ID):
             facts = self._files.facts(url, self._caller)
             return media_kind(facts.media_type, facts.name)
-        return media_kind("", url[:_HEAD])
+        return media_kind(mimetypes.guess_type(url[:_HEAD])[0] or "", name or "")
 
     async def fetch(
         self, kind: MediaKind, url: str, options: MediaOptions, budget: RequestBudget | None = None

@@ -15,6 +15,6 @@ def media_kind(media_type: str, name: str) -> MediaKind:
                 return kind
     raise RequestError(
         f"A file of type {media_type or guessed or 'unknown'} is taken for neither an image nor a video: "
-        "name it in a part of type `image_url` or `video_url`.",
+        "if it is one, send it in a part for images or for videos.",
         code="unsupported_file",
     )

@@ -222,7 +222,7 @@ class _References(NamedTuple):
     With an `image_fps` images side by side are the frames of a video.
     """
 
-    kind_of: Callable[[str], MediaKind]
+    kind_of: Callable[[str, str | None], MediaKind]
     image_fps: float | None
 
     def pieces(self, content: list[Part], place: str) -> Iterator[str | MediaReference]:
@@ -277,7 +277,7 @@ class _References(NamedTuple):
         )
         url = file.file_id or file.file_data or ""
         try:
-            return MediaReference(self.kind_of(url), url, param)
+            return MediaReference(self.kind_of(url, file.filename), url, param)
         except RequestError as error:
             error.param = error.param or param
             raise

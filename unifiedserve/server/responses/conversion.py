@@ -1,6 +1,6 @@
 """From a request to /v1/responses to a chat request: the same conversation, tools and limits."""
 
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from unifiedserve.errors import RequestError
 from unifiedserve.server.chat.request import ChatRequest, Function, FunctionName, NamedTool, Tool
@@ -21,6 +21,7 @@ from unifiedserve.server.requests.messages import (
     text_or_parts,
 )
 from unifiedserve.server.requests.parse import convert
+from unifiedserve.server.requests.renaming import Names
 from unifiedserve.server.responses.exchange import Items
 from unifiedserve.server.responses.request import (
     Content,
@@ -39,10 +40,9 @@ from unifiedserve.server.responses.request import (
     SchemaFormat,
     TextOptions,
 )
+from unifiedserve.server.responses.store import PREVIOUS
 
-U = TypeVar("U", str, str | list[FrameImage])
-
-_PARAMS = {
+_NAMES = {
     "messages": "input",
     "max_tokens": "max_output_tokens",
     "response_format": "text.format",
@@ -50,14 +50,32 @@ _PARAMS = {
 }
 
 
-def chat_request(asked: ResponsesRequest, earlier: Items, own: Items) -> ChatRequest:
+class Asked(NamedTuple):
+    """A chat request, and the client's names of its fields."""
+
+    chat: ChatRequest
+    names: Names
+
+
+def asked_chat(asked: ResponsesRequest, earlier: Items, own: Items) -> Asked:
     """Return a request whose items come after earlier ones as a chat request.
 
     Raises RequestError 400 for items that are malformed.
     """
     messages = [Message(role="system", content=asked.instructions)] if asked.instructions else []
-    for number, raw in enumerate([*earlier, *own], start=-len(earlier)):
-        _add(messages, _item(number, raw))
+    places: dict[str, str] = {}
+    for raw in earlier:
+        _add(messages, _item(raw, PREVIOUS), PREVIOUS)
+        places[f"messages[{len(messages) - 1}]"] = PREVIOUS
+    for number, raw in enumerate(own):
+        place = "input" if isinstance(asked.input, str) else f"input[{number}]"
+        item = _item(raw, place)
+        _add(messages, item, place)
+        places |= _places(f"messages[{len(messages) - 1}]", item, place)
+    return Asked(_chat(asked, messages), Names(_NAMES, places, "input"))
+
+
+def _chat(asked: ResponsesRequest, messages: list[Message]) -> ChatRequest:
     choice = asked.tool_choice
     return ChatRequest(
         messages=messages,
@@ -83,21 +101,29 @@ def chat_request(asked: ResponsesRequest, earlier: Items, own: Items) -> ChatReq
     )
 
 
-def response_param(param: str) -> str:
-    """Return the name in requests to /v1/responses of a chat request's field."""
-    return next((response for chat, response in _PARAMS.items() if param.startswith(chat)), param)
+def _item(raw: dict[str, Any], place: str) -> InputItem:
+    return cast(InputItem, convert({"type": "message", **raw}, InputItem, place))
 
 
-def _item(number: int, raw: dict[str, Any]) -> InputItem:
-    return cast(InputItem, convert({"type": "message", **raw}, InputItem, f"input[{number}]"))
+def _places(message: str, item: InputItem, place: str) -> dict[str, str]:
+    """Return where a message and its parts come from, by their names in the chat."""
+    match item:
+        case MessageItem(content=list() as parts):
+            field = "content"
+        case FunctionOutputItem(output=list() as parts):
+            field = "output"
+        case _:
+            return {message: place}
+    inside = {f"{message}.content[{position}]": f"{place}.{field}[{position}]" for position in range(len(parts))}
+    return {message: place, **inside}
 
 
-def _add(messages: list[Message], item: InputItem) -> None:
+def _add(messages: list[Message], item: InputItem, place: str) -> None:
     """Append an item; what an assistant thought, said and called, one item each, is one message."""
     last = messages[-1] if messages and messages[-1].role == "assistant" else None
     match item:
         case MessageItem():
-            content = item.content if isinstance(item.content, str) else [_part(part) for part in item.content]
+            content = item.content if isinstance(item.content, str) else _parts(item.content, f"{place}.content")
             if item.role == "assistant" and last is not None and not last.content and not last.tool_calls:
                 last.content = content
             else:
@@ -112,38 +138,45 @@ def _add(messages: list[Message], item: InputItem) -> None:
             last.tool_calls = last.tool_calls or []
             last.tool_calls.append(call)
         case FunctionOutputItem():
-            messages.append(Message(role="tool", content=_output(item.output), tool_call_id=item.call_id))
+            messages.append(Message(role="tool", content=_output(item.output, place), tool_call_id=item.call_id))
 
 
-def _output(output: str | list[Content]) -> str | list[Part]:
+def _output(output: str | list[Content], place: str) -> str | list[Part]:
     """Return what a tool gave: one text, or parts if there are media among it."""
     if isinstance(output, str):
         return output
-    return text_or_parts([_part(part) for part in output])
+    return text_or_parts(_parts(output, f"{place}.output"))
 
 
-def _part(content: Content) -> Part:
+def _parts(contents: list[Content], place: str) -> list[Part]:
+    return [_part(content, f"{place}[{position}]") for position, content in enumerate(contents)]
+
+
+def _part(content: Content, place: str) -> Part:
     match content:
         case InputImage():
-            url = _location("image_url", content.image_url, content.file_id)
+            _check_one(place, file_id=content.file_id, image_url=content.image_url)
+            url = content.file_id or content.image_url or ""
             return ImagePart(image_url=ImageURL(url=url, detail=content.detail))
         case InputVideo():
-            return VideoPart(
-                video_url=VideoURL(url=_location("video_url", content.video_url, content.file_id), fps=content.fps)
-            )
+            _check_one(place, file_id=content.file_id, video_url=content.video_url)
+            video = content.file_id or content.video_url or ""
+            return VideoPart(video_url=VideoURL(url=video, fps=content.fps))
         case InputFile():
-            return FilePart(file=File(file_id=content.file_id, file_data=content.file_data or content.file_url))
+            _check_one(place, file_id=content.file_id, file_data=content.file_data, file_url=content.file_url)
+            url = content.file_id or content.file_data or content.file_url or ""
+            return FilePart(file=File(file_data=url, filename=content.filename))
         case Refusal():
             return TextPart(text=content.refusal)
         case _:
             return TextPart(text=content.text)
 
 
-def _location(field: str, url: U | None, file_id: str | None) -> U | str:
-    """Return the URL of a medium, which may be a file's id."""
-    if (url is None) == (file_id is None):
-        raise RequestError(f"A part with media needs either `{field}` or `file_id`.", param="input")
-    return url or file_id or ""
+def _check_one(place: str, **fields: str | list[FrameImage] | None) -> None:
+    """Raise RequestError 400 unless one of the fields that say where a medium is, and only one, is given."""
+    if sum(value is not None for value in fields.values()) != 1:
+        names = " or ".join(f"`{name}`" for name in fields)
+        raise RequestError(f"`{place}` needs either {names}.", param=place)
 
 
 def _tool(tool: FunctionTool) -> Tool:

@@ -38,7 +38,12 @@ class ResponsesReply:
     """One answer as it grows; `chat` reads it, and `store` is called with it at its end."""
 
     def __init__(
-        self, asked: ResponsesRequest, id: str, model: str, chat: Reply, store: Callable[[ResponseObject], None] | None
+        self,
+        asked: ResponsesRequest,
+        id: str,
+        model: str,
+        chat: Reply,
+        store: Callable[[ResponseObject], None] | None,
     ) -> None:
         self._chat = chat
         self._store = store

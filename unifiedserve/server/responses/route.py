@@ -19,7 +19,7 @@ from unifiedserve.server.requests.prompts import unless_few
 from unifiedserve.server.requests.receive import received, request_id
 from unifiedserve.server.requests.renaming import naming, naming_in
 from unifiedserve.server.responses.bounds import check_bytes, checked_names, counted
-from unifiedserve.server.responses.conversion import chat_request, response_param
+from unifiedserve.server.responses.conversion import asked_chat
 from unifiedserve.server.responses.exchange import Exchange, items, own_items
 from unifiedserve.server.responses.ids import new_response_id
 from unifiedserve.server.responses.objects import ResponseEvent, ResponseObject
@@ -39,7 +39,7 @@ class _Begun(NamedTuple):
     """A response that has begun."""
 
     id: str
-    deltas: AsyncGenerator[Delta, None]
+    deltas: AsyncGenerator[Delta, None]  # whose errors name the client's fields
     reply: ResponsesReply
     streamed: bool
 
@@ -47,8 +47,7 @@ class _Begun(NamedTuple):
 async def post_responses(services: Services, request: Request) -> Response:
     """Answer a conversation in items; raises RequestError that names the item's field."""
     begun = await _begin(services, request)  # whose media in base64 must not live as long as the answer
-    deltas = naming_in(begun.deltas, response_param)
-    return await respond_named(request, begun.id, deltas, begun.reply, stream=begun.streamed)
+    return await respond_named(request, begun.id, begun.deltas, begun.reply, stream=begun.streamed)
 
 
 async def _begin(services: Services, request: Request) -> _Begun:
@@ -61,13 +60,14 @@ async def _begin(services: Services, request: Request) -> _Begun:
         data = msgspec.json.encode(own)
         size = sum(each.size for each in earlier) + len(data)
         check_bytes(size, most_bytes, PREVIOUS if earlier else "input")
-        with services.bodies.holding(size), naming(response_param):
+        with services.bodies.holding(size):
             exchange = Exchange(previous, data, await counted(data))
-            names = checked_names([each.parts for each in [*earlier, exchange]], context)
+            count = checked_names([each.parts for each in [*earlier, exchange]], context)
             stored = _is_stored(asked, exchange, store)
             id = new_response_id() if stored else request_id(request, "resp_")
-            chat = await unless_few(names, lambda: chat_request(asked, items(earlier), own))
-            deltas, chat_reply = await begin_chat(request, chat, id, services)
+            chat, names = await unless_few(count, lambda: asked_chat(asked, items(earlier), own))
+            with naming(names):
+                deltas, chat_reply = await begin_chat(request, chat, id, services)
     finish = None
     if stored:
         store.begin(id, exchange, caller)
@@ -75,7 +75,7 @@ async def _begin(services: Services, request: Request) -> _Begun:
         finish = partial(store.finish, id, exchange, caller)
     asked.input = ""
     reply = ResponsesReply(asked, id, services.engine.model_name, chat_reply, finish)
-    return _Begun(id, deltas, reply, streamed=bool(asked.stream))
+    return _Begun(id, naming_in(deltas, names), reply, streamed=bool(asked.stream))
 
 
 def _is_stored(asked: ResponsesRequest, exchange: Exchange, store: ResponseStore) -> bool:
