@@ -76,7 +76,7 @@ async def test_percent_encoded_data_url() -> None:
         ("data:video/mp4;base64,AA==AAAA", "base64"),
         ("data:video/mp4;base64, \n=\n", "empty"),
         ("data:video/mp4;base64,é", "base64"),
-        ("data:image/png;base64,AAAA", "image/png"),
+        ("data:image/png;base64,AAAA", "image/png, but its part is for videos"),
         ("", "begin with"),
         ("ftp://example.com/a.mp4", "begin with"),
         ("/etc/passwd", "begin with"),

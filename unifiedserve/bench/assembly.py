@@ -102,7 +102,7 @@ def _questions(options: RunOptions, seed: int, count: int, console: Console) -> 
 
 def _data_set(options: RunOptions) -> DataSet:
     if not options.data_dir:
-        raise ConfigError("--dataset needs --data-dir: where the data set lies")
+        raise ConfigError("--dataset needs --data-dir, the folder that holds the data set")
     return _read_once(options.dataset, Path(options.data_dir), options.skip_missing)
 
 

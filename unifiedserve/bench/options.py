@@ -60,9 +60,9 @@ class RunOptions(SloOptions, frozen=True, kw_only=True):
     workload: Annotated[
         str,
         Meta(
-            description="The requests to send: text, image, video, mixed, sessions, long-videos (a hundred), a "
-            ".toml file of your own distributions, or trace: requests shaped like those of the trace in "
-            "--arrivals"
+            description="The requests to send: text, image, video, mixed, sessions, long-videos:h264 (or hevc, "
+            "vp9: a hundred videos), a .toml file of your own distributions, or trace: requests shaped like those of "
+            "the trace in --arrivals"
         ),
     ] = "mixed"
     tokenizer: Annotated[

@@ -50,7 +50,7 @@ class Metrics:
         self._generated_tokens = self._counter("generation_tokens_total", "Tokens generated")
         self._preempted = self._counter("num_preemptions_total", "Sequences preempted for want of KV pages")
         self._restarted = self._counter(
-            "worker_restarts_total", "Times that all workers were replaced, for one had died"
+            "worker_restarts_total", "Times that all workers were replaced because one had died"
         )
         self._hung = self._counter("worker_hangs_total", "Workers that showed no sign of life and were replaced")
         self._lookups = {

@@ -72,7 +72,7 @@ def test_what_the_command_line_writes() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("every now and then", "are no arrivals: write closed:USERS"),
+        ("every now and then", "is not understood: write closed:USERS"),
         ("poisson", "the value is missing, as in poisson:1"),
         ("poisson:0", "above zero"),
         ("poisson:-1", "above zero"),

@@ -119,7 +119,7 @@ def by_name(name: str, process: Process, count: int) -> Workload:
 
 
 def test_an_unknown_workload_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'miixed' is no workload: choose image, .*long-videos:vp9, trace, or"):
+    with pytest.raises(ConfigError, match=r"there is no workload 'miixed': choose image, .*long-videos:vp9, trace, or"):
         by_name("miixed", Poisson(1.0), 3)
     with pytest.raises(ConfigError, match=r"mine\.toml: No such file"):
         by_name("mine.toml", Poisson(1.0), 3)
@@ -133,7 +133,7 @@ def test_workloads_by_name_have_as_many_requests_as_asked_for(tmp_path: Path) ->
         workload = by_name(name, process, 2)
         assert len(schedule(process, workload.requests, 0)) == 2
     assert len(by_name("trace", Trace(path, first=1), 2).requests) == 1
-    with pytest.raises(ConfigError, match="write --arrivals trace:PATH"):
+    with pytest.raises(ConfigError, match="write --arrivals trace:FILE"):
         by_name("trace", Poisson(1.0), 2)
 
 

@@ -7,7 +7,7 @@ from unifiedserve.bench.arrivals.spec import Spec, pairs, split
 from unifiedserve.bench.arrivals.traces.trace import Trace
 from unifiedserve.errors import ConfigError
 
-FORMS = "closed:USERS, constant:RATE, poisson:RATE, gamma:RATE,cv=CV or trace:PATH?scale=2&from=60&to=120&first=100"
+FORMS = "closed:USERS, constant:RATE, poisson:RATE, gamma:RATE,cv=CV or trace:FILE?scale=2&from=60&to=120&first=100"
 _TRACE_OPTIONS = ("scale", "from", "to", "first", "spread")
 
 Process = ClosedLoop | Constant | Poisson | Gamma | Trace
@@ -34,7 +34,7 @@ def parse(text: str) -> Process:
         case "gamma":
             spec.allow(["cv"])
             return Gamma(spec.number(), spec.number("cv"))
-    raise ConfigError(f"{text!r} are no arrivals: write {FORMS}")
+    raise ConfigError(f"--arrivals {text!r} is not understood: write {FORMS}")
 
 
 def _trace(text: str) -> Trace:

@@ -31,12 +31,14 @@ def named(name: str, process: Process, count: int, seed: int, writer: Writer, fo
     """
     if name == "trace":
         if not isinstance(process, Trace):
-            raise ConfigError("the workload `trace` is the one of a trace's arrivals: write --arrivals trace:PATH")
+            raise ConfigError("the workload `trace` is the one of a trace's arrivals: write --arrivals trace:FILE")
         return replay(_cut(process, count), seed, writer, folder)
     if name in _LONG:
         return ask_all(_LONG[name], count, seed, writer, folder)
     if name not in presets() and not name.endswith(".toml"):
-        raise ConfigError(f"{name!r} is no workload: choose {', '.join(names())}, or write your own in a .toml file")
+        raise ConfigError(
+            f"there is no workload {name!r}: choose {', '.join(names())}, or write your own in a .toml file"
+        )
     return build(load(name), count, seed, writer, folder)
 
 

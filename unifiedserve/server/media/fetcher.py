@@ -110,7 +110,7 @@ class MediaFetcher:
         if not comma or "base64" not in (parameter.strip() for parameter in parameters):
             raise _invalid("A data: URL must have the form data:TYPE;base64,DATA.")
         if media_type.partition("/")[0] in {"image", "video"} - {kind}:
-            raise _invalid(f"The data: URL has the type {media_type}, but its part is for a {kind}.")
+            raise _invalid(f"The data: URL has the type {media_type}, but its part is for {kind}s.")
         try:
             data = decoded_bytes(unquote(payload) if "%" in payload else payload, self.max_bytes + 1)
         except (binascii.Error, ValueError) as error:

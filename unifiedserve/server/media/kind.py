@@ -14,7 +14,7 @@ def media_kind(media_type: str, name: str) -> MediaKind:
             case "image" | "video" as kind:
                 return kind
     raise RequestError(
-        f"A file of type {media_type or guessed or 'unknown'} is taken for neither an image nor a video: "
-        "if it is one, send it in a part for images or for videos.",
+        f"By its type ({media_type or guessed or 'unknown'}) the file is neither an image nor a video: if it is one, "
+        "send it in a part for images or for videos.",
         code="unsupported_file",
     )
