@@ -85,6 +85,7 @@ BAD = [
     (question(stop=""), "stop", "empty"),
     (question(temprature=1), "temprature", "`temperature`"),
     (question(fps=2), "fps", "`media_io_kwargs.video.fps`"),
+    ({"input": "hi"}, "input", "`messages`"),
     (question(num_frames=2), "num_frames", "`mm_processor_kwargs.num_frames`"),
     (question(max_pixels=2), "max_pixels", "`mm_processor_kwargs.max_pixels`"),
     (question(media_io_kwargs={"fps": 2}), "media_io_kwargs.fps", "`media_io_kwargs.video.fps`"),

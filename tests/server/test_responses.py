@@ -205,6 +205,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"input": "a", "tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
     ({"input": "a", "tool_choice": "required"}, "tool_choice", "`tools`"),
     ({"input": "a", "max_tokens": 3}, "max_tokens", "`max_output_tokens`"),
+    ({"messages": [USER]}, "messages", "`input`"),
     ({"input": "a", "text": {"format": {"type": "xml"}}}, "text.format.type", "xml"),
 ]
 

@@ -68,7 +68,7 @@ class ThinkingBlock(Strict, tag_field="type", tag="thinking"):
 
 
 class RedactedThinkingBlock(Strict, tag_field="type", tag="redacted_thinking"):
-    """Of an answer of Anthropic's. Nobody else can read it, so that it is left out."""
+    """Of an answer of Anthropic's. Nobody else can read it, so it is left out."""
 
     data: str
 

@@ -12,7 +12,7 @@ PositiveInt = Annotated[int, Meta(ge=1, le=INT_LIMIT)]
 TokenId = Annotated[int, Meta(ge=0, le=INT_LIMIT)]
 Priority = Annotated[int, Meta(ge=-(2**31), le=INT_LIMIT, description="The lowest goes first")]
 FirstTokenTarget = Annotated[
-    float, Meta(gt=0, le=1e9, description="Milliseconds to the first token: who must goes first")
+    float, Meta(gt=0, le=1e9, description="The target for the first token in milliseconds, which orders requests")
 ]
 Deadline = Annotated[float, Meta(gt=0, le=1e6, description="Seconds for the whole answer")]
 

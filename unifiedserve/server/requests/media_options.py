@@ -21,7 +21,10 @@ FrameCount = Annotated[int, Meta(ge=-1, le=INT_LIMIT, description="-1: every fra
 
 
 MaxTTFT = Annotated[
-    float, Meta(gt=0, le=1e9, description="Milliseconds to the first token: fewer frames of videos if it would be more")
+    float,
+    Meta(
+        gt=0, le=1e9, description="Milliseconds to the first token; to meet them videos are looked at in fewer frames"
+    ),
 ]
 
 

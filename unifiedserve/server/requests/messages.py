@@ -14,7 +14,14 @@ class ImageURL(Strict):
     detail: Literal["auto", "low", "high", "original"] | None = None
 
 
-Rate = Annotated[float, Meta(gt=0, le=1e6, description="Frames a second: of frames, their rate; else to look at")]
+Rate = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=1e6,
+        description="Frames a second: the rate of a list of images; of a whole video, how many are looked at",
+    ),
+]
 
 
 class ImagePart(Strict, tag_field="type", tag="image_url"):

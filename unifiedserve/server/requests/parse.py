@@ -27,6 +27,7 @@ _MOST_LEVELS = 128  # objects and lists in each other: what walks them recurses,
 _SMALL = 4096  # bytes, of which nothing takes long
 _LONGEST_NAME = 64  # characters of what a client wrote that errors repeat
 _LONGEST_MESSAGE = 4096
+_OTHER_NAMES = {"input": "messages", "messages": "input"}  # of a conversation, by endpoint
 _LOCATION = re.compile(r" - at `\$\.?(?P<path>.*)`$", re.DOTALL)
 
 
@@ -137,6 +138,8 @@ def _hint(name: str, path: str, shape: Any) -> str:
         return f" It belongs at {' or '.join(f'`{field}`' for field in elsewhere)}."
     if name == "extra_body":
         return " Send its fields at the top level, as the openai client's extra_body= does."
+    if _OTHER_NAMES.get(name) in fields:
+        return f" Did you mean `{_OTHER_NAMES[name]}`?"
     here = re.sub(r"\[\d+\]", "[]", path)
     siblings = [field for field in fields if field.rpartition(".")[0] == here]
     for candidates in (siblings, fields):
