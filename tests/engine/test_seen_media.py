@@ -145,7 +145,7 @@ def test_a_shorter_limit_buys_fewer_frames(daemon: Daemon, video: Media) -> None
     assert 0 < least["expected_ttft"] < whole["expected_ttft"]
     between = (least["expected_ttft"] + whole["expected_ttft"]) / 2
     some = plan(daemon, asked | {"max_ttft": between})
-    assert some["expected_ttft"] <= between
+    assert some["expected_ttft"] <= between + 0.1  # told to a tenth of a millisecond
     assert 1 < some["media"][0]["frames"] < 40
     assert plan(daemon, asked | {"max_ttft": 1e8})["media"] == whole["media"]
     told = answer(daemon, asked | {"max_ttft": 0.001})["usage"]
