@@ -12,6 +12,7 @@ from bench.campaign.asking import (
     DETOKENIZE,
     EMBEDDINGS,
     MESSAGES,
+    PLAN,
     RESPONSES,
     TEXTS,
     TOKENIZE,
@@ -26,6 +27,7 @@ from unifiedserve.server.openapi import openapi
 
 _GOOD: dict[str, dict[str, Any]] = {
     CHAT: chat(),
+    PLAN: chat(),
     TEXTS: {"prompt": "It is", "max_tokens": 4, "deadline": 20},
     RESPONSES: {"input": "What is this?", "max_output_tokens": 16, "deadline": 20},
     MESSAGES: {"messages": [{"role": "user", "content": "What is this?"}], "max_tokens": 4, "deadline": 20},
