@@ -183,6 +183,17 @@ def delta(text: str, number: int, *, index: int = 0, finish: Any = None, logprob
     )
 
 
+def pausing(going_on: asyncio.Event) -> Script:
+    """Return a script that says "Well", and "!" when it may go on."""
+
+    async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
+        yield delta("Well", 1)
+        await going_on.wait()
+        yield delta("!", 2, finish="stop")
+
+    return script
+
+
 async def say_words(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
     """WORDS for each of the n answers, interleaved; nothing if no tokens are wanted."""
     logprobs = request.sampling.logprobs is not None

@@ -1,7 +1,6 @@
 """References to items of stored responses: what they stand for, whose they are, and how much they may be."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import openai
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import ScriptedEngine, delta
+from scripted import ScriptedEngine, pausing
 from scripted_app import connected, listening
 from test_access import ANNE, BEN, bearer
 from test_bad_requests import error_of
@@ -19,7 +18,7 @@ from test_responses import FLAT_TOOLS, FULL, PATH, TEXT
 from test_stored_responses import respond
 from test_tools import answering
 
-from unifiedserve.messages.api import Delta, GenerateRequest
+from unifiedserve.messages.api import GenerateRequest
 
 
 def reference(id: str) -> dict[str, Any]:
@@ -139,12 +138,7 @@ async def test_items_that_are_gone_say_why() -> None:
 
 async def test_an_item_of_an_answer_that_is_being_made() -> None:
     going_on = asyncio.Event()
-
-    async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
-        yield delta("Well", 1)
-        await going_on.wait()
-        yield delta("!", 2, finish="stop")
-
+    script = pausing(going_on)
     async with (
         listening(ScriptedEngine(script)) as url,
         httpx.AsyncClient(base_url=url) as other,

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 from hypothesis import given, settings
-from scripted import ScriptedEngine, delta
+from scripted import ScriptedEngine, pausing
 from scripted_app import connected, listening
 from test_access import ANNE, BEN, bearer
 from test_bad_requests import error_of
@@ -106,12 +106,7 @@ async def test_the_openai_client_goes_on_gets_and_deletes(url: str) -> None:
 
 async def test_a_response_is_there_from_its_last_event_on() -> None:
     going_on = asyncio.Event()
-
-    async def script(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
-        yield delta("Well", 1)
-        await going_on.wait()
-        yield delta("!", 2, finish="stop")
-
+    script = pausing(going_on)
     async with (
         listening(ScriptedEngine(script)) as url,
         openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,

@@ -54,6 +54,7 @@ class Shelf(Generic[T]):
         self._drop = drop
         self._clock = clock
         self._left: dict[str, _Left[T]] = {}  # in the order of their last use
+        self._held: Counter[Caller] = Counter()  # bytes
         self._gone: LRUCache[str, _Gone] = LRUCache(_REMEMBERED)
 
     def __contains__(self, id: str) -> bool:
@@ -61,11 +62,13 @@ class Shelf(Generic[T]):
 
     def put(self, id: str, thing: T, size: int, caller: Caller) -> None:
         """Take a thing, or take it again with another size, which is the last one used. It must fit."""
-        self._left.pop(id, None)
+        if id in self._left:
+            self._take(id)
         self._drop_old()
         while self._left and not self._has_room(size):
             self._make_room()
         self._left[id] = _Left(thing, size, caller, self._clock())
+        self._held[caller] += size
 
     def get(self, id: str, caller: Caller) -> T:
         """Return a thing, which is the last one used; raise RequestError 404 if there is none for this caller."""
@@ -80,8 +83,8 @@ class Shelf(Generic[T]):
 
     def discard(self, id: str) -> None:
         """Forget a thing if it is there, as if it had never been."""
-        if left := self._left.pop(id, None):
-            self._drop(left.thing)
+        if id in self._left:
+            self._drop(self._take(id).thing)
 
     def clear(self) -> None:
         """Forget all things."""
@@ -103,8 +106,7 @@ class Shelf(Generic[T]):
         return left
 
     def _has_room(self, size: int) -> bool:
-        used = sum(left.size for left in self._left.values())
-        return len(self._left) < self._bounds.number and used + size <= self._bounds.size
+        return len(self._left) < self._bounds.number and self._held.total() + size <= self._bounds.size
 
     def _drop_old(self) -> None:
         if (seconds := self._bounds.seconds) is None:
@@ -116,17 +118,22 @@ class Shelf(Generic[T]):
             self._forget(id, f"was dropped, because nobody used it for {seconds:g} s")
 
     def _make_room(self) -> None:
-        held = Counter[Caller]()
-        for left in self._left.values():
-            held[left.caller] += left.size
-        ((most, _),) = held.most_common(1)
-        id = next(id for id, left in self._left.items() if left.caller == most)
+        most = max(self._held.values(), default=0)
+        id = next(id for id, left in self._left.items() if self._held[left.caller] == most)
         self._forget(id, "was dropped, because it had to make room for others")
 
     def _forget(self, id: str, why: str) -> None:
-        left = self._left.pop(id)
+        left = self._take(id)
         self._gone[id] = _Gone(left.caller, why)
         self._drop(left.thing)
+
+    def _take(self, id: str) -> _Left[T]:
+        """Take away a thing that is there."""
+        left = self._left.pop(id)
+        self._held[left.caller] -= left.size
+        if not self._held[left.caller]:
+            del self._held[left.caller]
+        return left
 
 
 def _shares(owner: Caller, caller: Caller) -> bool:

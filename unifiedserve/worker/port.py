@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
-from unifiedserve.config import Placement
+from unifiedserve.config import Instance, Placement
 from unifiedserve.device.base import Device
 from unifiedserve.memory.shared import SharedMemory
-from unifiedserve.worker.neighbours import Neighbours
+from unifiedserve.memory.status import Status
+from unifiedserve.scheduling.turn import Neighbours
 from unifiedserve.worker.outbox import Outbox
 from unifiedserve.worker.pulse import Pulse
 from unifiedserve.worker.reporter import Reporter
@@ -17,11 +18,13 @@ class Port(NamedTuple):
     outbox: Outbox
     reporter: Reporter
     neighbours: Neighbours
+    status: Status
     pulse: Pulse
 
     @classmethod
-    def connect(cls, placement: Placement, instance: str, memory: SharedMemory, device: Device) -> "Port":
+    def connect(cls, placement: Placement, instance: Instance, memory: SharedMemory, device: Device) -> "Port":
         """Return the connections of `instance`, which computes on `device`, to all that share this memory."""
-        outbox = Outbox(placement, instance, memory.inboxes, device.fence)
-        neighbours = Neighbours(placement, instance, memory.status)
-        return cls(outbox, Reporter(instance, outbox), neighbours, Pulse(memory.pulses, instance))
+        name, status = instance.name, memory.status
+        outbox = Outbox(placement, name, memory.inboxes, device.fence)
+        neighbours = Neighbours(instance.stages, status)
+        return cls(outbox, Reporter(name, outbox), neighbours, status, Pulse(memory.pulses, name))

@@ -20,6 +20,7 @@ from unifiedserve.scheduling.turn import (
     Event,
     Facts,
     Handed,
+    Neighbours,
     Stepped,
     Stopped,
     Took,
@@ -35,6 +36,7 @@ class LanguageWorker:
         self._instance = instance
         self._system = system
         self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests)
+        self._neighbours = Neighbours(instance.stages, system.status)
         self._prompts = Prompts(system)
         self._sequences = Sequences(system)
         self._inbox: list[Event] = []
@@ -59,7 +61,7 @@ class LanguageWorker:
             self._accept(event)
         plan, tells, leaves_cores = self._turn.take(self._facts())
         self._check(plan)
-        self._system.status.tell(tells)
+        self._neighbours.tell(tells)
         if plan.preempt:
             self._preempt(plan)
         if plan.has_work:
@@ -108,7 +110,7 @@ class LanguageWorker:
         for event in begun:
             self._accept(event)
         plan, tells, _ = self._turn.between(self._facts())
-        self._system.status.tell(tells)
+        self._neighbours.tell(tells)
         batch.looks = bool(plan.prefill)
         return plan if plan.prefill else None
 
@@ -147,7 +149,7 @@ class LanguageWorker:
         self._end_passes(plan, [start, self._system.clock.now])
 
     def _end_passes(self, plan: Plan, times: Sequence[float]) -> None:
-        beside = self._system.status.work_beside(self._instance)
+        beside = self._neighbours.work
         streams = self._sequences.advance(plan.decode, times[1:])
         if len(streams) < len(plan.decode):
             self._free_by_answers()
@@ -223,7 +225,7 @@ class LanguageWorker:
             self._system.wake(self)
 
     def _facts(self) -> Facts:
-        return Facts(self._system.clock.now, self._system.pages, self._system.status.around(self._instance))
+        return Facts(self._system.clock.now, self._system.pages, self._neighbours.around())
 
     def _check(self, plan: Plan) -> None:
         for planned, stage in ((plan.encode, Stage.ENCODE), (plan.prefill, Stage.PREFILL), (plan.decode, Stage.DECODE)):

@@ -1,37 +1,30 @@
-"""What the workers of a simulated engine tell each other without messages."""
+"""What the workers of a simulated engine have told each other last (as `memory/status.py` keeps it)."""
 
-from dataclasses import dataclass, field
-
-from unifiedserve.config import Instance, Stage
-from unifiedserve.scheduling.turn import Around, Tells
-
-_HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
+from unifiedserve.config import Stage
 
 
-@dataclass(slots=True)
 class Status:
-    """What each stage's worker has told last."""
+    """The board of one engine."""
 
-    working: dict[Stage, bool] = field(default_factory=lambda: dict.fromkeys(Stage, False))
-    waiting: int = 0  # requests in the worker that prefills
-    joining: bool = False
-    share: float = 1.0  # of their budgets, of heavy stages beside streams
+    def __init__(self) -> None:
+        self.share = 1.0
+        self._working = dict.fromkeys(Stage, False)
+        self._waiting = dict.fromkeys(Stage, (0, False))
 
-    def tell(self, tells: Tells) -> None:
-        """Take what a worker tells."""
-        self.working |= tells.working
-        if tells.waiting is not None:
-            self.waiting, self.joining = tells.waiting, tells.joining
-        if tells.share is not None:
-            self.share = tells.share
+    def working(self, stage: Stage) -> bool:
+        return self._working[stage]
 
-    def work_beside(self, instance: Instance) -> bool:
-        """Tell whether a heavy stage of another instance has work for the cores."""
-        return any(self.working[stage] for stage in _HEAVY if stage not in instance.stages)
+    def waiting(self, stage: Stage) -> int:
+        return self._waiting[stage][0]
 
-    def around(self, instance: Instance) -> Around:
-        """Return what an instance sees of the others."""
-        elsewhere = Stage.PREFILL not in instance.stages
-        return Around(
-            self.work_beside(instance), self.waiting if elsewhere else 0, elsewhere and self.joining, self.share
-        )
+    def joining(self, stage: Stage) -> bool:
+        return self._waiting[stage][1]
+
+    def set_working(self, stage: Stage, working: bool) -> None:
+        self._working[stage] = working
+
+    def set_waiting(self, stage: Stage, requests: int, joining: bool) -> None:
+        self._waiting[stage] = requests, joining
+
+    def set_share(self, share: float, tbt: float) -> None:
+        self.share = share

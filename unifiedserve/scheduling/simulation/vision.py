@@ -53,7 +53,7 @@ class VisionWorker:
         promised = sum(state.pages for state in states if state.admitted)
         for uid in schedule_vision(states, self._system.free.patch - promised):
             self._begin(self._jobs[uid])
-        self._system.status.working[Stage.VISION] = any(state.admitted for state in states)
+        self._system.status.set_working(Stage.VISION, any(state.admitted for state in states))
 
     def _begin(self, job: _Job) -> None:
         job.state.admit()

@@ -25,6 +25,7 @@ from unifiedserve.scheduling.turn.facts import (
     UnitShape,
     Wrote,
 )
+from unifiedserve.scheduling.turn.neighbours import Neighbours
 from unifiedserve.scheduling.turn.turn import Turn
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Key",
     "Launched",
     "Left",
+    "Neighbours",
     "Note",
     "Ready",
     "Renewed",

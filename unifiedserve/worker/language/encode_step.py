@@ -91,7 +91,7 @@ class EncodeStep:
         with self._stream.use() if self._stream else nullcontext():  # so that the fence is the stream's
             messages = self._stage.finish(under_way.batch)
         self._send(messages)
-        self._port.neighbours.tell_used(Stage.ENCODE, self._visual.pool.used_pages())
+        self._port.status.used(Stage.ENCODE, self._visual.pool.used_pages())
         self._freed.by_encode()
         uids = list(dict.fromkeys(prompt.uid for prompt, _ in under_way.batch.units))
         self._port.reporter.span(Stage.ENCODE, "encode", under_way.started, uids, under_way.tokens)

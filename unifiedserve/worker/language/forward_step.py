@@ -126,7 +126,7 @@ class ForwardStep:
             if prompt := self._prompts.get(chunk.uid):
                 self._port.reporter.waited(Stage.PREFILL, chunk.uid, prompt.end_wait(Stage.PREFILL))
         for stage in self._takers:
-            self._port.neighbours.tell_used(stage, self._model.kv.pool.used_pages())
+            self._port.status.used(stage, self._model.kv.pool.used_pages())
 
     def _read_prompts(self, chunks: list[Chunk], hidden: list[Tensor]) -> None:
         for chunk, states in zip(chunks, hidden, strict=True):

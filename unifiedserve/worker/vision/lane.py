@@ -38,7 +38,7 @@ class VisionLane:
         for uid in admitted:
             self._port.reporter.waited(Stage.VISION, uid, self._stage.start(uid))
         decoding = [state.ticket.uid for state in self._stage.states() if state.admitted]
-        self._port.neighbours.tell_working(Stage.VISION, bool(decoding))
+        self._port.status.set_working(Stage.VISION, bool(decoding))
         self._port.pulse.work_on(decoding)
         return AT_ONCE if outputs or admitted else ON_MESSAGE
 
@@ -52,7 +52,7 @@ class VisionLane:
         if output.error:
             self._fail(output.uid, output.error, output.kind, output.param)
         elif message := self._stage.write(output):
-            self._port.neighbours.tell_used(Stage.VISION, self._stage.used_pages)
+            self._port.status.used(Stage.VISION, self._stage.used_pages)
             if watched:
                 self._port.reporter.decoded(self._stage.remember(message))
             self._port.outbox.send(Stage.ENCODE, message)
