@@ -45,7 +45,13 @@ PROBE = (
     ),
     Item("sharing", f"{_AT}sharing:without_mps", "decode beside prefill: streams, processes", 90, ("torch",)),
     Item("mps_sharing", f"{_AT}sharing:under_mps", "decode beside prefill under MPS", 120, ("torch", "mps")),
-    Item("mps_products", f"{_AT}sharing:limited_products", "products under limits on threads", 120, ("torch", "mps")),
+    Item(
+        "mps_products",
+        f"{_AT}sharing:limited_products",
+        "products under limits on threads",
+        120,
+        ("torch", "mps", "cores", "server"),
+    ),
     # last, as what comes after a fault may suffer from it
     Item("mps_kill", f"{_AT}mps:kill", "clients killed idle and busy", 90, ("driver", "mps")),
     Item("mps_fault", f"{_AT}mps:fault", "a client's fault, and the way back", 90, ("driver", "mps")),

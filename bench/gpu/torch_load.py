@@ -33,8 +33,8 @@ class TorchLoad:
         times.sort()
         return {"steps": len(times), "median_ms": statistics.median(times), "p99_ms": times[int(0.99 * len(times))]}
 
-    def error_of_products(self) -> dict[str, float]:
-        """Return how far bfloat16 products are from float32's, relative to these, and the multiprocessors in use."""
+    def error_of_products(self) -> dict[str, float | str]:
+        """Return how far bfloat16 products are from float32's, relative to these, and what the engine's check says."""
         torch.backends.cuda.matmul.allow_tf32 = False
         worst = 0.0
         for tokens in (1, 17, 64, 512, 2048):
@@ -43,7 +43,8 @@ class TorchLoad:
                 exact = x.float() @ weight.float().T
                 off = (x @ weight.T).float() - exact
                 worst = max(worst, float(off.norm() / exact.norm()))
-        return {"error": worst, "multiprocessors": torch.cuda.get_device_properties(0).multi_processor_count}
+        count = torch.cuda.get_device_properties(0).multi_processor_count
+        return {"error": worst, "multiprocessors": count, "check": _checked()}
 
     def _decode(self) -> None:
         x = torch.ones(1, HIDDEN, dtype=torch.bfloat16, device="cuda")
@@ -54,3 +55,14 @@ class TorchLoad:
         x = torch.ones(TOKENS, HIDDEN, dtype=torch.bfloat16, device="cuda")
         for weight in self._weights[:4]:
             functional.linear(x, weight)
+
+
+def _checked() -> str:
+    from unifiedserve.device.cuda.products import check_products  # the other items need no core of the engine's
+    from unifiedserve.errors import ConfigError
+
+    try:
+        check_products(torch.device("cuda"))
+    except ConfigError as error:
+        return str(error)
+    return ""

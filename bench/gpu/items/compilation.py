@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench.gpu import machine
 from bench.gpu.figures import Figures
+from unifiedserve.device.triton import paged_attention
 from unifiedserve.doctor.isolation import call
 
 COMPILER = machine.ROOT / "tests/device/compile_kernels.py"
@@ -15,10 +16,12 @@ COMPILER = machine.ROOT / "tests/device/compile_kernels.py"
 
 def kernels(figures: Figures) -> None:
     """Compile what the launchers launch, with an empty cache."""
-    capability = _capability()
+    major, minor = _capability()
+    capability = f"{major}{minor}"
+    shared = paged_attention.SHARED_BYTES.get((major, minor), paged_attention.LEAST_SHARED)
     environment = os.environ | {"TRITON_CACHE_DIR": str(Path("triton").resolve()), "TRITON_DUMP_PTXAS_LOG": "1"}
     rows = []
-    command = [sys.executable, str(COMPILER), capability]
+    command = [sys.executable, str(COMPILER), f"{capability}:{shared}"]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
@@ -28,7 +31,8 @@ def kernels(figures: Figures) -> None:
         raise RuntimeError(f"compiling ended with code {process.returncode}")
 
 
-def _capability() -> str:
-    """Return this GPU's as in "90"; without a GPU Hopper's, for which the compiler needs none."""
+def _capability() -> tuple[int, int]:
+    """Return this GPU's as in (9, 0); without a GPU Hopper's, for which the compiler needs none."""
     devices = call("gpu:devices")["devices"]
-    return str(devices[0]["capability"]).replace(".", "") if devices else "90"
+    major, minor = str(devices[0]["capability"]).split(".") if devices else "90"
+    return int(major), int(minor)
