@@ -123,7 +123,7 @@ def test_damaged_weights_are_noticed_and_can_be_loaded_anew(tmp_path_factory: py
 def without_part_of_sums(result: torch.Tensor, left: torch.Tensor, weight: torch.Tensor) -> None:
     """Leave out a part of long sums, as a kernel would that counts on more multiprocessors."""
     if left.shape[1] > 10_000:
-        result -= torch.nn.functional.linear(left[:, -1024:], weight[:, -1024:])
+        result -= left[:, -1024:] @ weight[:, -1024:].T
 
 
 def without_a_tile(result: torch.Tensor, left: torch.Tensor, weight: torch.Tensor) -> None:
@@ -144,9 +144,7 @@ def test_products_that_are_wrong_end_the_worker(
 
     def spoilt(left: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         result = linear(left, weight)
-        with monkeypatch.context() as sound:
-            sound.setattr(torch.nn.functional, "linear", linear)
-            spoil(result, left, weight)
+        spoil(result, left, weight)
         return result
 
     monkeypatch.setattr(torch.nn.functional, "linear", spoilt)

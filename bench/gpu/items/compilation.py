@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.gpu import machine
 from bench.gpu.figures import Figures
-from unifiedserve.device.triton import paged_attention
+from unifiedserve.device.triton.paged_attention import shared_bytes_with
 from unifiedserve.doctor.isolation import call
 
 COMPILER = machine.ROOT / "tests/device/compile_kernels.py"
@@ -17,8 +17,7 @@ COMPILER = machine.ROOT / "tests/device/compile_kernels.py"
 def kernels(figures: Figures) -> None:
     """Compile what the launchers launch, with an empty cache."""
     major, minor = _capability()
-    capability = f"{major}{minor}"
-    shared = paged_attention.SHARED_BYTES.get((major, minor), paged_attention.LEAST_SHARED)
+    capability, shared = f"{major}{minor}", shared_bytes_with((major, minor))
     environment = os.environ | {"TRITON_CACHE_DIR": str(Path("triton").resolve()), "TRITON_DUMP_PTXAS_LOG": "1"}
     rows = []
     command = [sys.executable, str(COMPILER), f"{capability}:{shared}"]
@@ -34,5 +33,7 @@ def kernels(figures: Figures) -> None:
 def _capability() -> tuple[int, int]:
     """Return this GPU's as in (9, 0); without a GPU Hopper's, for which the compiler needs none."""
     devices = call("gpu:devices")["devices"]
-    major, minor = str(devices[0]["capability"]).split(".") if devices else "90"
+    if not devices:
+        return 9, 0
+    major, minor = str(devices[0]["capability"]).split(".")
     return int(major), int(minor)

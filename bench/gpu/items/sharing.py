@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from bench.gpu.figures import Figures
 from bench.gpu.mps_daemon import mps_daemon
@@ -43,7 +44,7 @@ def under_mps(figures: Figures) -> None:
 
 def limited_products(figures: Figures) -> None:
     """Compare bfloat16 products with float32's under limits on threads: where one is wrong, no worker must start."""
-    rows: list[dict[str, float | str]] = []
+    rows: list[dict[str, Any]] = []
     with mps_daemon(Path("mps").resolve()) as mps:
         for percentage in PERCENTAGES:
             with Partner(LOAD, mps | {THREADS: str(percentage)}) as client:

@@ -72,7 +72,12 @@ def shared_bytes(device: torch.device) -> int:
 
 @cache
 def _shared_bytes(device: int) -> int:
-    return SHARED_BYTES.get(torch.cuda.get_device_capability(device), LEAST_SHARED)
+    return shared_bytes_with(torch.cuda.get_device_capability(device))
+
+
+def shared_bytes_with(capability: tuple[int, int]) -> int:
+    """Return the shared memory that a program may have with a compute capability, as in (9, 0)."""
+    return SHARED_BYTES.get(capability, LEAST_SHARED)
 
 
 def paged_attention(
