@@ -21,7 +21,8 @@ MIB = 2**20
 THERE = {"httpx", "jinja2", "pillow", "prometheus-client", "psutil", "rich", "safetensors", "tokenizers", "typer"}
 THERE |= {"torch", "transformers", "numpy"}
 #: what serves beside these, and what that needs itself
-PACKAGES = ("cachetools", "llguidance>=1.9,<2", "msgspec", "python-multipart", "simplejpeg", "starlette", "uvicorn")
+PACKAGES = ("cachetools", "greenlet", "llguidance>=1.9,<2", "msgspec", "python-multipart", "simplejpeg")
+PACKAGES += ("starlette", "uvicorn")
 PROCESSORS = ("num2words",)  # SmolVLM's needs it
 #: what runs tests, small and pure: they need not be there
 TESTING: tuple[str, ...] = ("pytest<9.2", "pluggy", "iniconfig", "hypothesis", "sortedcontainers", "filelock")

@@ -44,7 +44,7 @@ CONDITIONS = {
         "import flashcodec._core", "FlashCodec's core is not built: see the log of item build_flashcodec", True
     ),
     "server": Condition(
-        "import msgspec, llguidance, starlette, uvicorn, cachetools, python_multipart, simplejpeg, transformers",
+        "import cachetools, greenlet, llguidance, msgspec, python_multipart, simplejpeg, starlette, transformers",
         "packages that serve are missing: carry.py assembles them",
     ),
     "engine": Condition(

@@ -26,7 +26,7 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaKind
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import Patches, PrefillRequest
+from unifiedserve.messages.wire import Embeddings, Patches, PrefillRequest
 from unifiedserve.models.base import LanguageAdapter, MediaPlan
 from unifiedserve.models.families.qwen2_5_vl import vision_tower
 from unifiedserve.models.families.qwen2_5_vl.rules import CLIP_MEAN, CLIP_STD, MediaRules
@@ -262,6 +262,15 @@ def request(uid: int, media: Sequence[MediaPlan], config: Any) -> PrefillRequest
     )
 
 
+def encoded(stage: EncodeStage, work: list[EncodeWork]) -> list[Embeddings]:
+    steps = stage.begin(work)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return stage.finish(ended.value)
+
+
 def test_a_step_of_several_requests(
     adapter: LanguageAdapter, buffers: tuple[RowBuffer, RowBuffer], kv: KVCache
 ) -> None:
@@ -281,8 +290,8 @@ def test_a_step_of_several_requests(
             expected[uid, unit] = adapter.encode(rows, [(each, 1)])
     needed = [sum(unit.pages for unit in prompt.shape.units) for prompt in prompts]
 
-    first = stage.step([EncodeWork(1, [0, 1]), EncodeWork(2, [0])])
-    second = stage.step([EncodeWork(1, [2]), EncodeWork(2, [1])])
+    first = encoded(stage, [EncodeWork(1, [0, 1]), EncodeWork(2, [0])])
+    second = encoded(stage, [EncodeWork(1, [2]), EncodeWork(2, [1])])
 
     assert patches.pool.used_pages() == 0
     assert visual.pool.used_pages() == sum(needed)

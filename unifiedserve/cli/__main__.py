@@ -8,6 +8,7 @@ _SERVE = frozenset(
     {
         "PIL",
         "cachetools",
+        "greenlet",
         "httpx",
         "jinja2",
         "llguidance",

@@ -1,7 +1,7 @@
 """The two sides of every model family: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,8 +24,8 @@ from unifiedserve.messages.media import (
     VideoInfo,
 )
 from unifiedserve.models.chat import ChatTemplate
+from unifiedserve.models.encoder_layers import layer_by_layer, pause_before_each_layer
 from unifiedserve.models.ends import end_tokens
-from unifiedserve.models.layer_hooks import before_each_layer
 from unifiedserve.models.layer_positions import mark_layers
 from unifiedserve.models.linear_attention import number_layers
 from unifiedserve.models.loading import build_model
@@ -223,9 +223,7 @@ class LanguageAdapter:
         mark_layers(self.language_model)
         settle_rope(self.language_model, self.position_rows)
         self._short_length = short_length(config.get_text_config())
-        #: called before each layer of the encoder; who runs it may set it
-        self.between_layers: Callable[[], None] = lambda: None
-        before_each_layer(self.model, self.language_model, lambda: self.between_layers())
+        pause_before_each_layer(self.model, self.language_model)
         runner = device.kernels.runner(self.language_model, dtype)
         #: the device runs the language model's layers itself, not by the modules of transformers
         self.fused = runner is not None
@@ -289,6 +287,10 @@ class LanguageAdapter:
             if plan.tail_tokens and part.stop == plan.units:
                 whole.append(self.tail(plan))
         return torch.cat(whole)
+
+    def encode_layers(self, patches: Tensor, units: Sequence[tuple[MediaPlan, range]]) -> Generator[None, None, Tensor]:
+        """Do the same as `visual_tokens`, and yield before each layer of the encoder."""
+        return layer_by_layer(lambda: self.visual_tokens(patches, units))
 
     @torch.inference_mode()
     def embed(self, token_ids: Tensor, visual: Tensor | None, is_visual: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ The same function as transformers' Qwen2VisionTransformerPretrainedModel and Qwe
 batches of images and temporal groups: attention runs over all units of a size at once instead of one at a time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from unifiedserve.device.base import Device
 from unifiedserve.messages.media import MediaKind, MediaPlan
+from unifiedserve.models.encoder_layers import pause
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import Geometry, Layout, Run, rearranged, unit_layout
 
@@ -23,8 +24,7 @@ POSITION_TABLES = 4  # tables kept for grids that come again
 class UnitTower:
     """A vision tower over `modules`, transformers' own, whose parameters are used in place.
 
-    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media; `between_layers` is
-    called before each layer. Raises ConfigError for
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
     a dtype that the device does not know.
     """
 
@@ -33,10 +33,8 @@ class UnitTower:
         modules: Any,
         normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]],
         device: Device,
-        between_layers: Callable[[], None] = lambda: None,
     ) -> None:
         self._device = device
-        self._between_layers = between_layers
         self._kernels = device.kernels.vision
         self._kernels.check_dtype(modules.dtype)
         config, projection = modules.config, modules.patch_embed.proj
@@ -65,7 +63,7 @@ class UnitTower:
         hidden = rearranged(embedded, layout.order)
         inner = []
         for number, block in enumerate(self._modules.blocks):
-            self._between_layers()
+            pause()
             hidden = self._block(block, hidden, layout)
             if number in self._levels:
                 inner.append(self._merge(self._levels[number], hidden))

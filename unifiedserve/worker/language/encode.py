@@ -1,5 +1,6 @@
 """Encode: patches of the patch buffer through the vision encoder, into the visual buffer."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import torch
@@ -64,16 +65,16 @@ class EncodeStage:
                 outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=list(pages.numbers)))
         return outputs, stale
 
-    def step(self, work: list[EncodeWork]) -> list[Embeddings]:
-        """Encode the units in one batch and release their patches. Raises KeyError for prompts that have left."""
-        return self.finish(self.begin(work))
-
     @torch.inference_mode()
-    def begin(self, work: list[EncodeWork]) -> EncodedBatch:
-        """Have the device encode the units in one batch. Raises KeyError for prompts that have left."""
+    def begin(self, work: list[EncodeWork]) -> Generator[None, None, EncodedBatch]:
+        """Have the device encode the units in one batch, and yield before each layer of the encoder.
+
+        Raises KeyError for prompts that have left.
+        """
         batch = [(self._prompts[uid], unit) for uid, units in work for unit in units]
         parts = [prompt.units.parts[unit] for prompt, unit in batch]
-        visual = self._adapter.visual_tokens(self._gather(batch), [(plan, range(i, i + 1)) for plan, i in parts])
+        units = [(plan, range(i, i + 1)) for plan, i in parts]
+        visual = yield from self._adapter.encode_layers(self._gather(batch), units)
         written = self._write(batch, visual)
         return EncodedBatch(batch, [page for prompt, unit in batch for page in prompt.patches.pop(unit)], written)
 

@@ -1,7 +1,7 @@
 """The part of a step that encodes: what the cache has, and the rest, maybe beside other steps."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -71,10 +71,13 @@ class EncodeStep:
         self._send(embeddings)
         return stale
 
-    def begin(self, scheduled: list[EncodeWork]) -> None:
-        """Have encoded what the cache did not have; `finish` is to be called before the next time."""
+    def begin(self, scheduled: list[EncodeWork]) -> Iterator[None]:
+        """Have encoded what the cache did not have, and yield before each layer of the encoder.
+
+        `finish` is to be called before the next time.
+        """
         if work := self._missing(scheduled):
-            self._begin(work)
+            yield from self._begin(work)
         self._drop_done(uid for uid, _ in scheduled)
 
     def finish(self) -> None:
@@ -110,16 +113,14 @@ class EncodeStep:
             and (units := [unit for unit in all_units if unit not in prompt.request.reuse.units])
         ]
 
-    def _begin(self, work: list[EncodeWork]) -> None:
+    def _begin(self, work: list[EncodeWork]) -> Iterator[None]:
         start = time.monotonic()
         for uid, _ in work:
             self._port.reporter.waited(Stage.ENCODE, uid, self._prompts[uid].end_wait(Stage.ENCODE))
         tokens = sum(self._prompts[uid].shape.units[unit].tokens for uid, units in work for unit in units)
-        if self._stream is None:
-            self._under_way = _UnderWay(self._stage.begin(work), tokens, start, None)
-            return
-        with self._stream.use():
-            self._under_way = _UnderWay(self._stage.begin(work), tokens, start, self._stream.mark())
+        with self._stream.use() if self._stream else nullcontext():
+            batch = yield from self._stage.begin(work)
+            self._under_way = _UnderWay(batch, tokens, start, self._stream.mark() if self._stream else None)
 
     def _drop_done(self, uids: Iterable[int]) -> None:
         for uid in uids:

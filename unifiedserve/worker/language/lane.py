@@ -63,8 +63,7 @@ class LanguageLane:
         self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared)
         stream = model.adapter.device.side_stream() if {Stage.ENCODE, Stage.DECODE} <= hosted else None
         self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared, stream)
-        if model.adapter.device.synchronous and self._turn.goes_between:
-            model.adapter.between_layers = self._go_between
+        self._goes_between = model.adapter.device.synchronous and self._turn.goes_between
 
     def accept(self, message: Message) -> None:
         match message:
@@ -123,7 +122,9 @@ class LanguageLane:
             for uid in self._encode_step.recall(work):
                 self._start_anew(uid)
             self._looks_between = True
-            self._encode_step.begin(work)
+            for _ in self._encode_step.begin(work):
+                if self._goes_between:
+                    self._go_between()
         if not (self._encode_step.beside and self._encode_step.uids):
             self._finish_encoding()
         self._report_caches()

@@ -30,7 +30,6 @@ class Qwen25VLAdapter(LanguageAdapter):
             self.model.model.visual,
             {"image": image.normalisation(), "video": video.normalisation()},
             device,
-            lambda: self.between_layers(),
         )
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:

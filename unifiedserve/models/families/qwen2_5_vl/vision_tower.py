@@ -13,6 +13,7 @@ from torch import Tensor
 from unifiedserve.device.base import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.media import MediaKind, MediaPlan
+from unifiedserve.models.encoder_layers import pause
 from unifiedserve.models.families.qwen2_5_vl.patch_embedding import PatchEmbedding
 from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
     Geometry,
@@ -27,8 +28,7 @@ from unifiedserve.models.families.qwen2_5_vl.vision_layout import (
 class VisionTower:
     """A vision tower over `modules`, transformers' own, whose parameters are used in place.
 
-    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media; `between_layers` is
-    called before each layer. Raises ConfigError for
+    `normalisation` has the mean and deviation of a row of uint8 pixels, for each kind of media. Raises ConfigError for
     an activation other than SiLU or a dtype that the device does not know.
     """
 
@@ -37,13 +37,11 @@ class VisionTower:
         modules: Any,
         normalisation: Mapping[MediaKind, tuple[Tensor, Tensor]],
         device: Device,
-        between_layers: Callable[[], None] = lambda: None,
     ) -> None:
         config = modules.config
         if config.hidden_act != "silu":
             raise ConfigError(f"vision_config.hidden_act is {config.hidden_act!r}; supported is 'silu'")
         self._device = device
-        self._between_layers = between_layers
         self._kernels = device.kernels.vision
         self._kernels.check_dtype(modules.dtype)
         self._heads: int = config.num_heads
@@ -75,7 +73,7 @@ class VisionTower:
         layout = whole if 0 in self._whole_units else windows
         hidden = rearranged(embedded, layout.order)
         for number, (block, mlp) in enumerate(self._blocks):
-            self._between_layers()
+            pause()
             wanted = whole if number in self._whole_units else windows
             if wanted is not layout:
                 hidden, layout = rearranged(hidden, moves[wanted is whole]), wanted

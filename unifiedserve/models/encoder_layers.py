@@ -1,0 +1,46 @@
+"""Encoders that stop between their layers, so that short prompts need not wait for a whole batch.
+
+Towers of transformers have one `forward` for all layers; a greenlet leaves it and comes back.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar
+
+from greenlet import getcurrent, greenlet
+from torch import nn
+
+T = TypeVar("T")
+
+
+def pause() -> None:
+    """Go on with what runs the encoder by `layer_by_layer`, if it is run so, until that comes back."""
+    running = getcurrent()
+    if isinstance(running, _Encoding) and running.parent is not None:
+        running.parent.switch()
+
+
+def pause_before_each_layer(model: Any, language_model: Any) -> None:
+    """Have a model of transformers pause before each layer of what encodes media."""
+    own = set(language_model.modules())
+    for stack in model.modules():
+        if isinstance(stack, nn.ModuleList) and stack not in own:
+            for layer in stack:
+                layer.register_forward_pre_hook(lambda *_: pause())
+
+
+def layer_by_layer(encode: Callable[[], T]) -> Generator[None, None, T]:
+    """Run `encode`, yield wherever it pauses, and return its result; one that is given up leaves its blocks."""
+    encoding = _Encoding(encode)
+    try:
+        while True:
+            result: T = encoding.switch()
+            if encoding.dead:
+                return result
+            yield
+    finally:
+        if not encoding.dead:
+            encoding.throw()
+
+
+class _Encoding(greenlet):
+    """An encoder that is run layer by layer."""
