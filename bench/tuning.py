@@ -21,7 +21,6 @@ from rich.table import Table
 from streams import MODEL_SIZES, NO_CACHES, Run, gauge, make_video, measure, serving
 from streams import frames as sampled
 
-from unifiedserve.config import PLACEMENTS
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.models.tiny import make_checkpoint
 
@@ -112,7 +111,9 @@ def main(
             make_video(path, 60 + number)
         checkpoint = model or make_checkpoint(Path(folder) / "model", sizes=MODEL_SIZES)
         points = [
-            point for placement in PLACEMENTS for point in sweep(checkpoint, paths, frames, streams, placement, repeats)
+            point
+            for placement in ("shared", "monolithic")
+            for point in sweep(checkpoint, paths, frames, streams, placement, repeats)
         ]
     show(Console(), points)
     json_file.parent.mkdir(parents=True, exist_ok=True)

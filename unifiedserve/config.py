@@ -1,12 +1,17 @@
 """Every option of the daemon, once: the CLI, the workers and the documentation all read it here."""
 
-from enum import StrEnum
+import os
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement import Instance as Instance
+from unifiedserve.placement import Placement as Placement
+from unifiedserve.placement import Stage as Stage
+from unifiedserve.placement import read_placement
 
 DeviceName = Literal["cpu", "cuda"]
 Order = Literal["fcfs", "slack", "shortest"]
@@ -20,64 +25,6 @@ AttentionBackend = Literal["auto", "triton", "flashinfer"]
 #: Pillow's warning of an image that is smaller than what is allowed here: as a regular expression
 LARGE_IMAGE_WARNING = "Image size .* exceeds limit"
 
-
-class Stage(StrEnum):
-    """The four stages of a request, in order."""
-
-    VISION = "vision"
-    ENCODE = "encode"
-    PREFILL = "prefill"
-    DECODE = "decode"
-
-    @property
-    def following(self) -> "Stage | None":
-        """Return the stage that comes next in a request, or None after the last one."""
-        stages = list(Stage)
-        return next(iter(stages[stages.index(self) + 1 :]), None)
-
-
-class Instance(msgspec.Struct, frozen=True):
-    """A worker process: the stages it hosts and its share of the machine.
-
-    `nice` lowers the process's CPU priority (0 keeps it), so that decoding, which streams to a reader, takes the cores
-    at once from work that nobody sees yet. A paced decode leaves them again; the levels only order who goes first, and
-    are low enough to leave the machine's other programs their share. On a GPU under MPS, the work of clients of
-    priority 1 comes behind that of 0.
-    """
-
-    name: str
-    stages: tuple[Stage, ...]
-    nice: int = 0
-    client_priority: int = 0
-
-
-class Placement(msgspec.Struct, frozen=True):
-    """A table of instances and the stages that they host. Placements are data: every one runs the same worker."""
-
-    name: str
-    instances: tuple[Instance, ...]
-
-    def host(self, stage: Stage) -> str:
-        """Return the name of the instance that hosts `stage`."""
-        return next(instance.name for instance in self.instances if stage in instance.stages)
-
-
-_VISION = Instance("vision", (Stage.VISION,), nice=15, client_priority=1)  # works ahead of the others
-
-PLACEMENTS = {
-    "shared": Placement(
-        "shared",
-        (
-            _VISION,
-            Instance("encode-prefill", (Stage.ENCODE, Stage.PREFILL), nice=7, client_priority=1),
-            Instance("decode", (Stage.DECODE,)),
-        ),
-    ),
-    "monolithic": Placement(
-        "monolithic",
-        (_VISION, Instance("language", (Stage.ENCODE, Stage.PREFILL, Stage.DECODE))),
-    ),
-}
 
 MIB = 1 << 20
 #: environment variables: the server's API keys, and the one that a client of ours shows
@@ -110,11 +57,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="A Jinja file to use instead of the checkpoint's own chat template. Empty: the checkpoint's"),
     ] = ""
     placement: Annotated[
-        Literal["shared", "monolithic"],
+        str,
         Meta(
-            description="How the stages share processes. shared: vision, encode + prefill and decode have a process "
-            "each, so that videos do not stop streams; monolithic: encode, prefill and decode run in "
-            "one loop, for comparisons"
+            description="Which processes host the stages, and on which cores. shared: vision, encode + prefill and "
+            "decode have a process each on all cores, so that videos do not stop streams; monolithic, split, ep-d, "
+            "ed-p, e-p-d, one: other systems' ways, for comparisons; or parts, such as e+p+d or ep@0-3+d@4-5, or a "
+            ".toml file. `unifiedserve placement X` draws it"
         ),
     ] = "shared"
     compare: Annotated[
@@ -580,7 +528,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         for option, given in ("--gpu-threads", self.gpu_threads), ("--gpu-memory-limits", self.gpu_memory_limits):
             if given and self.share == "none":
                 raise ConfigError(f"{option} needs --share mps: workers that take turns have no limits")
-        _ = self.threads_of, self.memory_limits_of
+        _ = self.threads_of, self.memory_limits_of, self.workers
 
     def kv_dtype(self, dtype: str) -> str:
         """Return the dtype of the KV cache beside activations of another."""
@@ -656,4 +604,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def workers(self) -> Placement:
-        return PLACEMENTS[self.placement]
+        """The processes that host the stages. Raises ConfigError for a placement that cannot be."""
+        return _placement(self.placement, tuple(sorted(os.sched_getaffinity(0))))
+
+
+@lru_cache
+def _placement(text: str, cores: tuple[int, ...]) -> Placement:
+    return read_placement(text, cores)

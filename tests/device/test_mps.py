@@ -12,14 +12,15 @@ import fake_cuda
 import psutil
 import pytest
 
-from unifiedserve.config import PLACEMENTS, EngineConfig
+from unifiedserve.config import EngineConfig
 from unifiedserve.device.cuda import mps_daemon
 from unifiedserve.device.cuda.mps_daemon import PIPES, PREFIX, MpsDaemon, MpsError
 from unifiedserve.device.cuda.sharing import MEMORY, NO_PIPES, PRIORITY, THREADS, Mps, TimeSlices
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement import read_placement
 
 PROGRAM = Path(__file__).parents[1] / "fakes" / "mps"
-VISION, ENCODE_PREFILL, DECODE = PLACEMENTS["shared"].instances
+VISION, ENCODE_PREFILL, DECODE = read_placement("shared", ()).instances
 #: an engine that is about to be killed
 OWNER = """
 import time
@@ -32,14 +33,15 @@ time.sleep(600)
 #: an engine and a client of its daemon, who say which GPUs they see
 ENGINE_AND_CLIENT = """
 import os, subprocess, sys
-from unifiedserve.config import PLACEMENTS, EngineConfig
+from unifiedserve.config import EngineConfig
+from unifiedserve.placement import read_placement
 from unifiedserve.device.cuda.sharing import Mps, stay_outside
 SEES = "from ipc_buffers import list_gpus; print(*[gpu.uuid for gpu in list_gpus()], flush=True)"
 stay_outside()
 exec(SEES)
 sharing = Mps(EngineConfig(share="mps"))
 sharing.start()
-client = os.environ | sharing.environment(PLACEMENTS["shared"].instances[0])
+client = os.environ | sharing.environment(read_placement("shared", ()).instances[0])
 subprocess.run([sys.executable, "-c", SEES], env=client, check=True)
 sharing.stop()
 """

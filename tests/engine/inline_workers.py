@@ -14,7 +14,7 @@ from model_loop import plans
 from PIL import Image
 from test_fidelity import Question
 
-from unifiedserve.config import PLACEMENTS, EngineConfig, Placement, Stage
+from unifiedserve.config import EngineConfig, Placement, Stage
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVLayout
@@ -40,6 +40,7 @@ from unifiedserve.messages.wire import (
 )
 from unifiedserve.models.base import MediaOptions, Processor
 from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import read_placement
 from unifiedserve.worker.lane import ON_MESSAGE
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
@@ -210,7 +211,7 @@ def apart(checkpoint: Path, config: EngineConfig, device: Device, placement: str
     """Yield workers on a device, each of which has the queue of one that computes late to itself."""
     run = uuid.uuid4().hex  # what is left in a worker's queue is not for the next one of its name
     workers = InlineWorkers(
-        PLACEMENTS[placement],
+        read_placement(placement, ()),
         checkpoint,
         load_processor(checkpoint),
         config,

@@ -17,10 +17,11 @@ from inline_workers import InlineWorkers, as_sent
 from media import Clip, make_image
 from test_fidelity import TOKENS, Question, answer, ask
 
-from unifiedserve.config import PLACEMENTS, EngineConfig
+from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models import registry
 from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import read_placement
 
 Clips = Callable[[int], Clip]
 
@@ -77,7 +78,7 @@ def test_workers_here_give_the_same_answers(
 ) -> None:
     checkpoint = find_checkpoint(tmp_path_factory, family)
     hf, processor = reference.load(checkpoint), load_processor(checkpoint)
-    workers = InlineWorkers(PLACEMENTS["shared"], checkpoint, processor, CONFIG)
+    workers = InlineWorkers(read_placement("shared", ()), checkpoint, processor, CONFIG)
     asked = questions(FAMILIES[family], clips)
     try:
         for uid, question in enumerate(asked.values(), 1):

@@ -11,10 +11,11 @@ from inline_workers import InlineWorkers, as_sent
 from media import Clip
 from test_families import questions
 
-from unifiedserve.config import PLACEMENTS, EngineConfig, Order, Stage
+from unifiedserve.config import EngineConfig, Order, Stage
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import read_placement
 from unifiedserve.worker.outbox import Outbox
 
 TOKENS = 4
@@ -37,7 +38,7 @@ def ask_both(
     def ask(family: str, order: Order) -> InlineWorkers:
         checkpoint = find_checkpoint(tmp_path_factory, family)
         hf, processor = reference.load(checkpoint), load_processor(checkpoint)
-        workers = InlineWorkers(PLACEMENTS["shared"], checkpoint, processor, EngineConfig(order=order))
+        workers = InlineWorkers(read_placement("shared", ()), checkpoint, processor, EngineConfig(order=order))
         started.append(workers)
         asked = questions(FAMILIES[family], clips)
         take_requests, looked = Outbox.take_requests, list[bool]()

@@ -9,24 +9,17 @@ from media import Clip
 from reference import Reference
 from test_fidelity import Question, ask
 
-from unifiedserve.config import PLACEMENTS, EngineConfig, Instance, Placement, Stage
+from unifiedserve.config import EngineConfig, Stage
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Abort
 from unifiedserve.models.base import Processor
 from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import NAMED, read_placement
 
 SHORT, LONG = (SamplingParams(temperature=0, max_tokens=count, ignore_eos=True) for count in (12, 400))
 CONFIG = EngineConfig(prefill_chunk_tokens=32, encode_budget_tokens=16, vision_threads=1)
 
-VISION = Instance("vision", (Stage.VISION,))
-ENCODE, PREFILL, DECODE = (Instance(stage.value, (stage,)) for stage in (Stage.ENCODE, Stage.PREFILL, Stage.DECODE))
-PLACED = [
-    *PLACEMENTS.values(),
-    Placement("e-p-d", (VISION, ENCODE, PREFILL, DECODE)),
-    Placement("ed-p", (VISION, Instance("encode-decode", (Stage.ENCODE, Stage.DECODE)), PREFILL)),
-    Placement("e-pd", (VISION, ENCODE, Instance("prefill-decode", (Stage.PREFILL, Stage.DECODE)))),
-    Placement("one", (Instance("all", tuple(Stage)),)),
-]
+PLACED = [read_placement(name, ()) for name in (*NAMED, "e+pd")]
 
 
 WITHOUT = {
@@ -124,7 +117,7 @@ def test_answers_are_the_same_without_a_mechanism(
 ) -> None:
     """Requests with targets of their own, the tightest last, in one loop."""
     config = EngineConfig(**WITHOUT[without], encode_budget_tokens=16, vision_threads=1)  # type: ignore[arg-type]
-    workers = InlineWorkers(PLACEMENTS["monolithic"], checkpoint, processor, config)
+    workers = InlineWorkers(read_placement("monolithic", ()), checkpoint, processor, config)
     try:
         for uid, question in enumerate(asked.values(), 1):
             workers.submit(uid, question, SHORT, target=100.0 / uid)

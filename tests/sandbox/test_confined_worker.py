@@ -11,15 +11,16 @@ import msgspec
 import pytest
 
 from ipc_buffers import remove_stale_arenas
-from unifiedserve.config import PLACEMENTS, DeviceName, EngineConfig
+from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.memory.shared import MemoryLayout, PoolSize
+from unifiedserve.placement import read_placement
 from unifiedserve.sandbox import missing
 from unifiedserve.worker.spec import WorkerSpec
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=f"the kernel cannot confine {missing()}")
 
 SHARED_MEMORY = Path("/dev/shm")
-PLACEMENT = PLACEMENTS["shared"]
+PLACEMENT = read_placement("shared", ())
 SIZE = PoolSize(4, 4096)
 SECONDS = 60.0
 OWNER = """

@@ -5,31 +5,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unifiedserve.config import PLACEMENTS, Instance, Placement, Stage
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import NAMED, read_placement
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Rules, Simulator, StageCosts
 
 PAGE = 4
 KV, VISUAL, PATCH = 12, 8, 8
 
-VISION = Instance("vision", (Stage.VISION,))
-LAYOUTS = {
-    **PLACEMENTS,
-    "e-p-d": Placement(
-        "e-p-d",
-        (
-            VISION,
-            Instance("encode", (Stage.ENCODE,)),
-            Instance("prefill", (Stage.PREFILL,)),
-            Instance("decode", (Stage.DECODE,)),
-        ),
-    ),
-    "ed-p": Placement(
-        "ed-p",
-        (VISION, Instance("encode-decode", (Stage.ENCODE, Stage.DECODE)), Instance("prefill", (Stage.PREFILL,))),
-    ),
-}
+LAYOUTS = {name: read_placement(name, range(2)) for name in (*NAMED, "e+pd", "e+p+d")}
 COSTS = [
     StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1),
     StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1, prompt_token=0.1, visual_token=0.2, message=0.3),

@@ -5,8 +5,9 @@ from statistics import median
 import msgspec
 import pytest
 
-from unifiedserve.config import PLACEMENTS, EngineConfig, Order
+from unifiedserve.config import EngineConfig, Order
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import read_placement
 from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
 from unifiedserve.scheduling.targets import Targets
@@ -43,7 +44,9 @@ def ttfts(order: Order, arrivals: list[Arrival]) -> dict[int, float]:
     free = FreePages(10_000, 10_000, 10_000)
     warm_up = [text(-1, 0.0), video(-2, 10.0, units=4)]
     budget, targets = budget_of(config, free.kv, COSTS.decode(1, 0)), Targets(config)
-    simulator = Simulator(PLACEMENTS["shared"], budget, free, [*warm_up, *arrivals], COSTS, Cores(2), targets=targets)
+    simulator = Simulator(
+        read_placement("shared", ()), budget, free, [*warm_up, *arrivals], COSTS, Cores(2), targets=targets
+    )
     simulator.run()
     assert simulator.unfinished == []
     tokens = simulator.tokens

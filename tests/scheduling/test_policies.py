@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unifiedserve.config import PLACEMENTS, Order, Stage
+from unifiedserve.config import Order, Stage
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import (
     Budget,
@@ -276,12 +276,6 @@ def test_nothing_is_planned_for_stages_that_others_host(stages: tuple[Stage, ...
     decodes = [DecodeState(Ticket(9, 9), 0, 20, 2)] if Stage.DECODE in stages else []
     plan = policy_for(stages)(state([begun, text(2, 80)], decodes), BUDGET)
     assert {kind for kind in ("encode", "prefill", "decode") if getattr(plan, kind)} == kinds
-
-
-@pytest.mark.parametrize("placement", PLACEMENTS.values(), ids=lambda p: p.name)
-def test_every_placement_hosts_every_stage_once(placement: object) -> None:
-    hosted = [stage for instance in placement.instances for stage in instance.stages]  # type: ignore[attr-defined]
-    assert sorted(hosted) == sorted(Stage)
 
 
 def test_the_lowest_priority_number_goes_first_everywhere() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unifiedserve.config import PLACEMENTS
 from unifiedserve.errors import ConfigError
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import NAMED, Stage, read_placement
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Sharing, Simulator, StageCosts
 from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
@@ -62,7 +62,7 @@ def simulate(
     arrivals: list[Arrival], placement: str = "shared", budget: Budget = BUDGET, sharing: Sharing | None = None
 ) -> dict[int, list[float]]:
     free = FreePages(10_000, 10_000, 10_000)
-    simulator = Simulator(PLACEMENTS[placement], budget, free, arrivals, COSTS, sharing or Cores(2))
+    simulator = Simulator(read_placement(placement, ()), budget, free, arrivals, COSTS, sharing or Cores(2))
     simulator.run()
     assert simulator.unfinished == []
     return simulator.tokens
@@ -108,7 +108,7 @@ def test_threads_that_wait_for_each_other_lose_time() -> None:
     assert Cores(2, waste=0.4).rates((Demand(2),)) == [1.0]
 
 
-demands = st.lists(st.builds(Demand, st.integers(1, 8), st.integers(0, 19)), min_size=1, max_size=8)
+demands = st.lists(st.builds(Demand, st.integers(1, 8), st.integers(0, 19), st.just(())), min_size=1, max_size=8)
 
 
 @given(st.integers(1, 8), demands)
@@ -127,13 +127,14 @@ def test_no_work_is_lost_or_made(count: int, work: list[tuple[float, int]]) -> N
     assert max(ended.values()) == pytest.approx(sum(seconds for seconds, _ in work))
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", NAMED)
 def test_a_lone_text_takes_its_analytic_time(placement: str) -> None:
     """Its prompt takes two chunks, of 512 and 88 tokens; the shorter one is a chunk as it ends the prompt."""
     tokens = simulate([text(0, 600, 4)], placement)[0]
     prefill = COSTS.prefill(512, 512 * 256) + COSTS.prefill(88, 88 * 556)
     first = COSTS.intake + COSTS.message + prefill + COSTS.reply
-    handoff = COSTS.message if placement == "shared" else 0.0
+    table = read_placement(placement, ())
+    handoff = COSTS.message if table.host(Stage.PREFILL) != table.host(Stage.DECODE) else 0.0
     steps = [COSTS.decode(1, 601 + step) for step in range(3)]
     assert tokens[0] == pytest.approx(first)
     assert [after - before for before, after in pairwise(tokens)] == pytest.approx([handoff + steps[0], *steps[1:]])
@@ -197,7 +198,7 @@ def test_steps_that_are_one_event_give_the_same_times(monkeypatch: pytest.Monkey
     work = [text(uid, choose.randint(1, 300), choose.randint(1, 200), choose.uniform(0, 30)) for uid in range(12)]
     work.append(video(12, 30, 0.05, generate=100, arrival=10.0))
     budget = replace(BUDGET, slo_tbt=0.1)
-    for placement in PLACEMENTS:
+    for placement in NAMED:
         together = simulate(work, placement, budget)
         with monkeypatch.context() as patch:
             patch.setattr(System, "quiet_until", property(lambda system: system.clock.now))

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from unifiedserve.config import PLACEMENTS, Stage
+from unifiedserve.config import Stage
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import NAMED, read_placement
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts, language
 from unifiedserve.scheduling.state import Chunk, DecodeState
@@ -77,12 +78,12 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Recorded]]:
     Recorded.made.clear()
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", NAMED)
 def test_the_same_happenings_decide_the_same(placement: str, recorded: list[Recorded]) -> None:
     texts = [Arrival(Ticket(uid, 0.3 * uid), [40 + 30 * uid], [], 20) for uid in range(8)]
     videos = [Arrival(Ticket(uid, 1.0), [10, 0, 0, 10], [64] * 3, 5, decode=0.1, gop=3) for uid in (8, 9)]
     budget = Budget(128, 64, 4, 16, slo_tbt=0.1, order="slack", short_tokens=64)
-    Simulator(PLACEMENTS[placement], budget, FreePages(60, 20, 20), [*texts, *videos], COSTS, Cores(2)).run()
+    Simulator(read_placement(placement, ()), budget, FreePages(60, 20, 20), [*texts, *videos], COSTS, Cores(2)).run()
     assert recorded
     for first in recorded:
         second = first.again()

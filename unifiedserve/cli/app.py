@@ -68,6 +68,30 @@ serve.__signature__ = signature_of(EngineConfig, positional={"model"})  # type: 
 app.command()(serve)
 
 
+def placement(**options: Any) -> None:
+    """Draw which workers a placement has, on which cores and with how much memory; start nothing.
+
+    \b
+    The default, for the bundled model:
+      unifiedserve placement
+    Two halves of the cores:
+      unifiedserve placement ep-d
+    Parts with cores of their own, v: vision, e: encode, p: prefill, d: decode:
+      unifiedserve placement ep@0-3+d@4-5 --model Qwen/Qwen2.5-VL-3B-Instruct
+    From a file with [[instance]] tables, with stages = "ep", cores = "0-3" and a name:
+      unifiedserve placement ours.toml
+    """
+    from rich.console import Console
+
+    from unifiedserve.cli.placement import run
+
+    run(from_options(EngineConfig, options), Console())
+
+
+placement.__signature__ = signature_of(EngineConfig, positional={"placement"})  # type: ignore[attr-defined]
+app.command()(placement)
+
+
 @app.command()
 def ask(
     medium: Annotated[Path, typer.Argument(help="The file of a video or an image", show_default=False)],

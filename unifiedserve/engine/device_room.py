@@ -18,7 +18,7 @@ class RoomError(ConfigError):
 def workers_bytes(placement: Placement, footprint: Footprint) -> dict[str, int]:
     """Return what each worker of a placement takes of it, by name."""
     return {
-        instance.name: footprint.idle if instance.stages == (Stage.VISION,) else footprint.busy
+        instance.name: footprint.idle if instance.only_decodes_media else footprint.busy
         for instance in placement.instances
     }
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import msgspec
 import torch
 
-from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
+from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Device
+from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.device_room import check_context, check_room, describe, unseen_bytes, workers_bytes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory
 from unifiedserve.engine.weight_source import weight_source
-from unifiedserve.errors import ConfigError
-from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import Tensors
 from unifiedserve.memory.weights import store_weights, weights_bytes, write_weights
@@ -48,7 +47,14 @@ class EngineMemory:
         device.check(self.dtype)
         self.share = 1.0  # of their budgets, with which encoding and prefill begin beside streams
         self.generation = 0  # of workers: how often they were restarted
-        self._layout = self._first_layout()
+        self._layout = plan_layout(
+            config,
+            processor,
+            self.dtype,
+            f"{self._engine_id}-{self.generation}",
+            self.arena_name("weights"),
+            device.place,
+        )
         tensors = self._tensors(model_dir)
         self.uses = {"weights": weights_bytes(tensors, self._torch_dtype)}  # bytes of the device's memory
         self._check()
@@ -97,30 +103,6 @@ class EngineMemory:
     def _torch_dtype(self) -> torch.dtype:
         dtype: torch.dtype = getattr(torch, self.dtype)
         return dtype
-
-    def _first_layout(self) -> MemoryLayout:
-        """Return the layout as configured; the KV cache may still become another size."""
-        config, processor = self._config, self._processor
-        kv_dtype: torch.dtype = getattr(torch, config.kv_dtype(self.dtype))
-        kv = KVLayout.of(processor.config, config.kv_page_tokens, kv_dtype)
-        return MemoryLayout(
-            engine_id=f"{self._engine_id}-{self.generation}",
-            weights=self.arena_name("weights"),
-            kv=_pool("kv_cache_mib", config.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
-            patch=_pool(
-                "patch_buffer_mib",
-                config.patch_buffer_mib,
-                config.patch_page_rows * processor.patch_row_bytes,
-            ),
-            visual=_pool(
-                "visual_buffer_mib",
-                config.visual_buffer_mib + config.visual_cache_mib,
-                config.visual_page_tokens * processor.visual_dim * self._torch_dtype.itemsize,
-            ),
-            instances=tuple(instance.name for instance in config.workers.instances),
-            state_pages=kv.state_pages,
-            place=self._device.place,
-        )
 
     def _tensors(self, model_dir: Path) -> Tensors:
         return weight_source(self._config, model_dir, self._processor.config, self._device, self.dtype)
@@ -175,10 +157,3 @@ class EngineMemory:
 def _with_kv_bytes(layout: MemoryLayout, size: int) -> MemoryLayout:
     kv = PoolSize(size // layout.kv.page_bytes, layout.kv.page_bytes)
     return msgspec.structs.replace(layout, kv=kv)
-
-
-def _pool(option: str, mib: int, page_bytes: int) -> PoolSize:
-    pages = mib * MIB // page_bytes
-    if pages == 0:
-        raise ConfigError(f"{option}={mib} is too small: one page of this model takes {page_bytes} bytes")
-    return PoolSize(pages, page_bytes)

@@ -6,7 +6,6 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from unifiedserve.config import PLACEMENTS, Placement
 from unifiedserve.device import Device
 from unifiedserve.engine.known_shares import KnownShares, key_of
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
@@ -15,9 +14,10 @@ from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, Sha
 from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError
 from unifiedserve.messages.wire import Message, Ready, Rehearse, Rehearsed, Shutdown, Unfit, pack, unpack
 from unifiedserve.models.base import Processor
+from unifiedserve.placement import read_placement
 from unifiedserve.worker.spec import WorkerSpec
 
-PLACEMENT: Placement = PLACEMENTS["monolithic"]  # its language worker does what those of any other do
+PLACEMENT = read_placement("monolithic", ())  # its language worker does what those of any other do
 _, INSTANCE = PLACEMENT.instances
 _LARGE_IMAGE = 2048  # pixels of a side: the model's own rules bound what is made of it
 _POLL_SECONDS = 0.2

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib import util
 from pathlib import Path
 
-from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.config import MIB, EngineConfig, Stage
 from unifiedserve.errors import ConfigError
 from unifiedserve.sandbox import missing
 
@@ -21,10 +21,12 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 def check_threads(config: EngineConfig) -> None:
     """Raise ConfigError if a worker is to have more threads than there are cores, which slows it down."""
-    cores = len(os.sched_getaffinity(0))
-    for option, threads in (("--torch-threads", config.torch_threads), ("--vision-threads", config.vision_threads)):
-        if threads > cores:
-            raise ConfigError(f"{option} {threads}: this process may use {cores} cores; ask for {cores} or fewer")
+    for instance in config.workers.instances:
+        cores = len(instance.cores) or len(os.sched_getaffinity(0))
+        who = f"the worker {instance.name}" if instance.cores else "this process"
+        for option, threads in ("--torch-threads", config.torch_threads), ("--vision-threads", config.vision_threads):
+            if threads > cores:
+                raise ConfigError(f"{option} {threads}: {who} may use {cores} cores; ask for {cores} or fewer")
 
 
 def check_packages(config: EngineConfig) -> None:
@@ -36,13 +38,22 @@ def check_packages(config: EngineConfig) -> None:
 
 def check_sandbox(config: EngineConfig) -> None:
     """Warn if the kernel cannot confine what reads strangers' data; raise ConfigError if it must."""
-    lacking = [] if config.sandbox == "off" else missing()
-    if not lacking:
+    if config.sandbox == "off" or not (reason := _obstacle(config)):
         return
-    reason = f"this kernel cannot confine {' and '.join(lacking)}"
     if config.sandbox == "require":
         raise ConfigError(f"--sandbox require: {reason}")
     _log.warning("%s: what decodes media could reach more than it needs", reason)
+
+
+def _obstacle(config: EngineConfig) -> str:
+    """Say why what decodes media cannot be confined; empty if it can."""
+    placement = config.workers
+    host = next(instance for instance in placement.instances if Stage.VISION in instance.stages)
+    if not host.only_decodes_media:
+        others = " and ".join(stage for stage in host.stages if stage is not Stage.VISION)
+        return f"with --placement {placement.name} the worker {host.name} hosts {others} beside vision"
+    lacking = missing()
+    return f"this kernel cannot confine {' and '.join(lacking)}" if lacking else ""
 
 
 def check_memory(shared: Mapping[str, int], workers: int) -> None:

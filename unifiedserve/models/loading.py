@@ -71,6 +71,14 @@ def empty_checkpoint(config: Any, dtype: torch.dtype) -> dict[str, Tensor]:
     return dict(sorted(loading.revert_weight_conversion(model, state).items()))
 
 
+def encoder_elements(config: Any) -> int:
+    """Return how many numbers the encoder of a model has: all that is neither its text model nor that one's head."""
+    model = _empty_model(config, torch.float32)
+    text = [model.get_decoder(), model.get_output_embeddings()]
+    own = {id(parameter) for part in text if part is not None for parameter in part.parameters()}
+    return sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in own)
+
+
 def is_multimodal(config: Any) -> bool:
     return config is not config.get_text_config()
 

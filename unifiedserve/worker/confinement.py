@@ -6,7 +6,7 @@ import os
 import resource
 from pathlib import Path
 
-from unifiedserve.config import MIB, EngineConfig, Stage
+from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
 from unifiedserve.errors import ConfigError
 from unifiedserve.sandbox import code_paths, give_up
@@ -26,7 +26,7 @@ def confine(spec: WorkerSpec) -> None:
 
     Raises ConfigError if an import has started some and `--sandbox require` forbids that.
     """
-    if spec.instance.stages == (Stage.VISION,) and spec.config.sandbox != "off":
+    if spec.instance.only_decodes_media and spec.config.sandbox != "off":
         leave_decoding(spec.config, on_gpu=spec.device == "cuda")
 
 

@@ -4,6 +4,7 @@ A worker owns nothing that a successor could not pick up: pages are tagged in sh
 the requests.
 """
 
+import os
 import socket
 import time
 
@@ -99,6 +100,8 @@ class Worker:
 def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
     log_of_worker(spec.config.log_format, spec.instance.name)
+    if spec.instance.cores:
+        os.sched_setaffinity(0, spec.instance.cores)  # before libraries count the cores
     device = open_device(spec.device, spec.config)
     confine(spec)  # before torch starts threads: those there are already would not be
     device.sharing.enter(spec.instance, spec.config.torch_threads)

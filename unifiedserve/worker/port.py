@@ -26,5 +26,5 @@ class Port(NamedTuple):
         """Return the connections of `instance`, which computes on `device`, to all that share this memory."""
         name, status = instance.name, memory.status
         outbox = Outbox(placement, name, memory.inboxes, device.fence)
-        neighbours = Neighbours(instance.stages, status)
+        neighbours = Neighbours(placement.beside(instance), status)
         return cls(outbox, Reporter(name, outbox), neighbours, status, Pulse(memory.pulses, name))

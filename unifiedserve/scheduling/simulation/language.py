@@ -36,7 +36,7 @@ class LanguageWorker:
         self._instance = instance
         self._system = system
         self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests)
-        self._neighbours = Neighbours(instance.stages, system.status)
+        self._neighbours = Neighbours(system.placement.beside(instance), system.status)
         self._prompts = Prompts(system)
         self._sequences = Sequences(system)
         self._inbox: list[Event] = []

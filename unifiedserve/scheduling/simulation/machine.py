@@ -9,10 +9,11 @@ NICE_STEP = 1.25  # of the weights of two neighbouring levels: sched(7)
 
 
 class Demand(NamedTuple):
-    """What a piece of work can use: so many cores, at a process's priority."""
+    """What a piece of work can use: so many cores, at a process's priority; if it names `cores`, of these only."""
 
     threads: int
     nice: int = 0
+    cores: tuple[int, ...] = ()
 
 
 class Sharing(Protocol):
@@ -46,9 +47,29 @@ class Cores:
         return self._count // 2 or 1 if giving else self._count
 
     def _rates(self, demands: tuple[Demand, ...]) -> list[float]:
+        rates = [0.0] * len(demands)
+        for cores, members in self._groups(demands):
+            own = self._shared_out(cores, [demands[i] for i in members])
+            for i, rate in zip(members, own, strict=True):
+                rates[i] = rate
+        return rates
+
+    def _groups(self, demands: tuple[Demand, ...]) -> list[tuple[int, list[int]]]:
+        """Return how many cores there are of each kind, and who computes there; who may anywhere goes where room is."""
+        named = {demand.cores: len(demand.cores) for demand in demands if demand.cores}
+        sizes = {**named, (): self._count - sum(named.values())}
+        members: dict[tuple[int, ...], list[int]] = {cores: [] for cores, size in sizes.items() if size > 0}
+        room = {cores: sizes[cores] for cores in members}
+        for i in sorted(range(len(demands)), key=lambda i: not demands[i].cores):
+            cores = demands[i].cores or max(room, key=room.__getitem__)
+            members[cores].append(i)
+            room[cores] -= demands[i].threads
+        return [(sizes[cores], own) for cores, own in members.items() if own]
+
+    def _shared_out(self, count: int, demands: Sequence[Demand]) -> list[float]:
         """Share out the cores to the heaviest threads first: what these cannot use is the others' (max-min fair)."""
         rates = [0.0] * len(demands)
-        left = float(self._count)
+        left = float(count)
         weights = [demand.threads * NICE_STEP**-demand.nice for demand in demands]
         waiting = sum(weights)
         for i in sorted(range(len(demands)), key=lambda i: demands[i].nice):

@@ -37,11 +37,10 @@ class Simulator:
     ) -> None:
         self.free = free
         self._machine = Machine(sharing)
-        self._system = System(self._machine, costs, free, rules, budget.kv_page_tokens, targets)
+        self._system = System(placement, self._machine, costs, free, rules, budget.kv_page_tokens, targets)
         self._clock = self._system.clock
         for instance in placement.instances:
-            worker = self._worker(instance, budget)
-            self._system.workers |= dict.fromkeys(instance.stages, worker)
+            self._system.workers |= self._workers(instance, budget)
         for arrival in arrivals:
             request = self._system.requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
             self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))
@@ -80,12 +79,20 @@ class Simulator:
         if ends:
             self._machine.end_next().ended()
 
-    def _worker(self, instance: Instance, budget: Budget) -> Worker:
-        """Return an instance's worker; the target between tokens is that of the one that decodes."""
+    def _workers(self, instance: Instance, budget: Budget) -> dict[Stage, Worker]:
+        """Return what works for each stage of an instance, whose decoders of media have threads of their own.
+
+        The target between tokens is that of the instance that decodes.
+        """
+        workers: dict[Stage, Worker] = {}
+        if language := [stage for stage in instance.stages if stage is not Stage.VISION]:
+            own = budget if Stage.DECODE in language else replace(budget, slo_tbt=0.0)
+            workers |= dict.fromkeys(language, LanguageWorker(instance, own, self._system))
         if Stage.VISION in instance.stages:
-            return VisionWorker(instance, self._machine.sharing.threads(giving=False), self._system, budget.order)
-        decodes = Stage.DECODE in instance.stages
-        return LanguageWorker(instance, budget if decodes else replace(budget, slo_tbt=0.0), self._system)
+            threads = self._machine.sharing.threads(giving=False)
+            engines = min(threads, len(instance.cores) or threads)
+            workers[Stage.VISION] = VisionWorker(instance, engines, self._system, budget.order)
+        return workers
 
     def _take_in(self, request: Request) -> None:
         """Let the HTTP server read a request and look at its media."""

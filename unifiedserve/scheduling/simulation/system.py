@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
-from unifiedserve.config import Instance, Stage
+from unifiedserve.config import Instance, Placement, Stage
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
@@ -36,6 +36,7 @@ class System:
 
     def __init__(
         self,
+        placement: Placement,
         machine: Machine,
         costs: StageCosts,
         free: FreePages,
@@ -43,6 +44,7 @@ class System:
         page_tokens: int,
         targets: Targets | None,
     ) -> None:
+        self.placement = placement
         self.machine = machine
         self.costs = costs
         self.free = free
@@ -57,8 +59,9 @@ class System:
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
 
     def run(self, instance: Instance, threads: int, seconds: float, ended: Action) -> Task:
-        """Let an instance compute, and do something when that has ended."""
-        task = Task(seconds, Demand(threads, instance.nice), ended)
+        """Let an instance compute, and do something when that has ended; fewer cores take longer in proportion."""
+        own = min(threads, len(instance.cores) or threads)
+        task = Task(seconds * threads / own, Demand(own, instance.nice, instance.cores), ended)
         self.machine.start(task)
         return task
 

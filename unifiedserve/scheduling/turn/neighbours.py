@@ -38,9 +38,11 @@ class Board(Protocol):
 class Neighbours:
     """The other instances, as far as one paces itself by them, and what they may know of it."""
 
-    def __init__(self, hosted: Collection[Stage], board: Board) -> None:
+    def __init__(self, beside: Collection[Stage], board: Board) -> None:
+        """Read of `board` what is told of the stages that may want the same cores."""
         self._board = board
-        self._heavy = [stage for stage in _HEAVY if stage not in hosted]
+        self._heavy = [stage for stage in _HEAVY if stage in beside]
+        self._decodes = Stage.DECODE in beside
 
     @property
     def work(self) -> bool:
@@ -54,7 +56,7 @@ class Neighbours:
             self.work,
             board.waiting(Stage.PREFILL) if elsewhere else 0,
             elsewhere and board.joining(Stage.PREFILL),
-            board.share,
+            board.share if self._decodes else 1.0,
         )
 
     def tell(self, tells: Tells) -> None:

@@ -1,0 +1,155 @@
+"""Placements as users write them: names, parts, files, and what is said of those that cannot be."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.placement import NAMED, Stage, read_placement
+from unifiedserve.placement.cores import divide, read_cores, write_cores
+
+SIX = range(6)
+
+
+def table(text: str, available: range = SIX) -> dict[str, str]:
+    """Return the cores of each worker, by its name."""
+    return {each.name: write_cores(each.cores) for each in read_placement(text, available).instances}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("shared", {"vision": "", "encode-prefill": "", "decode": ""}),
+        ("monolithic", {"vision": "", "language": ""}),
+        ("one", {"all": ""}),
+        ("split", {"vision": "0-2", "encode-prefill": "0-2", "decode": "3-5"}),
+        ("ep-d", {"vision-encode-prefill": "0-2", "decode": "3-5"}),
+        ("ed-p", {"vision": "0-2", "encode-decode": "0-2", "prefill": "3-5"}),
+        ("e-p-d", {"vision": "0-1", "encode": "0-1", "prefill": "2-3", "decode": "4-5"}),
+        ("e+pd", {"vision": "", "encode": "", "prefill-decode": ""}),
+        ("1e + 1p + 1d", {"vision": "", "encode": "", "prefill": "", "decode": ""}),
+        ("EP+D", {"vision": "", "encode-prefill": "", "decode": ""}),
+        ("ep@0-3 + d@4-5", {"vision": "0-3", "encode-prefill": "0-3", "decode": "4-5"}),
+        ("v@0+ep@0,1+d@2", None),
+        ("v@0+ep@1,3+d", {"vision": "0", "encode-prefill": "1,3", "decode": "2,4-5"}),
+        ("v@5+ep@0-1+d@0,1", {"vision": "5", "encode-prefill": "0-1", "decode": "0-1"}),
+    ],
+)
+def test_workers_and_their_cores(text: str, expected: dict[str, str] | None) -> None:
+    if expected is None:
+        with pytest.raises(ConfigError, match="both have core 0"):
+            table(text)
+    else:
+        assert table(text) == expected
+
+
+def test_fewer_cores_than_groups_are_shared_by_neighbours() -> None:
+    assert table("e-p-d", range(2)) == {"vision": "0", "encode": "0", "prefill": "0", "decode": "1"}
+    assert table("split", range(1)) == {"vision": "0", "encode-prefill": "0", "decode": "0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("disaggregated", "expected shared, monolithic, split"),
+        ("", "expected shared"),
+        ("2e+1p+1d", "2 instances host encode"),
+        ("ep+pd", "2 instances host prefill"),
+        ("e+p", "no part hosts decode"),
+        ("ex+p+d", "'x' in 'ex' is no stage; there are v (vision), e (encode)"),
+        ("ee+p+d", "'ee' names encode twice"),
+        ("0e+p+d", "0e: a part has at least one instance"),
+        ("ep++d", "a part between two + is empty"),
+        ("ep + d@", "'d@' names no cores"),
+        ("e p+d", "'e p' is no part"),
+        ("ep@0-9+d", "there is no core 6 here; this process may use 0-5"),
+        ("ep@3-1+d", "3-1 is no range"),
+        ("ep@gpu0+d", "expected cores such as 0-3,6 or a NUMA node"),
+        ("ep@node99+d", "no such NUMA node"),
+        ("ep@0-3+d@3-5", "@0-3 and @3-5 both have core 3"),
+        ("e@0-2+p@3-5+d", "no core is left for 'd': the other parts have 0-5"),
+        ("nowhere.toml", "cannot read the file: No such file"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_line(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        read_placement(text, SIX)
+    assert str(refused.value).startswith(f"--placement {text}: ")
+    assert says in str(refused.value)
+
+
+@given(st.text(alphabet="vepd0123+@-, xnode.toml", max_size=24))
+def test_any_text_is_a_placement_or_refused(text: str) -> None:
+    try:
+        placement = read_placement(text, SIX)
+    except ConfigError:
+        return
+    assert Counter(stage for each in placement.instances for stage in each.stages) == Counter(list(Stage))
+    assert all(set(each.cores) <= set(SIX) for each in placement.instances)
+
+
+def test_a_file_names_its_workers(tmp_path: Path) -> None:
+    file = tmp_path / "ours.toml"
+    file.write_text('[[instance]]\nstages = "vep"\ncores = "0-3"\nname = "heavy"\n\n[[instance]]\nstages = "d"\n')
+    assert table(str(file)) == {"heavy": "0-3", "decode": "4-5"}
+
+
+@pytest.mark.parametrize(
+    ("contents", "says"),
+    [
+        ('[[instance]]\nstages = "epd"\nnice = 3', "unknown field `nice`"),
+        ("[[instance]]\ncores = '0'", "missing required field `stages`"),
+        ('[[instance]]\nstages = "epd"\ncount = "many"', "got `str`"),
+        ('[[instance]]\nstages = ""', "a part hosts no stage"),
+        ("instance = []", "no part hosts"),
+        ("[[instance", "no TOML"),
+        ('[[instance]]\nstages = "ep"\nname = "a"\n[[instance]]\nstages = "d"\nname = "a"', "the name 'a'"),
+    ],
+)
+def test_a_file_with_mistakes_is_refused(tmp_path: Path, contents: str, says: str) -> None:
+    file = tmp_path / "ours.toml"
+    file.write_text(contents)
+    with pytest.raises(ConfigError) as refused:
+        read_placement(str(file), SIX)
+    assert says in str(refused.value).lower() or says in str(refused.value)
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_cores_are_read_as_they_are_written(cores: set[int]) -> None:
+    assert set(read_cores(write_cores(sorted(cores)), sorted(cores))) == cores
+
+
+@given(st.integers(1, 64), st.integers(1, 8))
+def test_cores_are_divided_evenly(cores: int, parts: int) -> None:
+    shares = divide(range(cores), parts)
+    assert [len(share) for share in shares] == pytest.approx([max(1, cores / parts)] * parts, abs=1)
+    if cores >= parts:
+        assert sorted(core for share in shares for core in share) == list(range(cores))
+
+
+def test_a_numa_node_is_its_cores_that_may_be_used(tmp_path: Path) -> None:
+    for node, cores in enumerate(("0-2,8", "3-7")):
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}" / "cpulist").write_text(f"{cores}\n")
+    assert read_cores("node0", SIX, tmp_path) == (0, 1, 2)
+    assert read_cores("node1", SIX, tmp_path) == (3, 4, 5)
+    with pytest.raises(ConfigError, match="there are node0, node1"):
+        read_cores("node2", SIX, tmp_path)
+
+
+def test_only_who_may_want_the_same_cores_is_beside() -> None:
+    split = read_placement("split", SIX)
+    _, heavy, decode = split.instances
+    assert split.beside(decode) == frozenset()
+    assert split.beside(heavy) == {Stage.VISION}
+    shared = read_placement("shared", SIX)
+    assert shared.beside(shared.instances[2]) == {Stage.VISION, Stage.ENCODE, Stage.PREFILL}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_name_hosts_every_stage_once(name: str) -> None:
+    hosted = [stage for each in read_placement(name, SIX).instances for stage in each.stages]
+    assert sorted(hosted) == sorted(Stage)

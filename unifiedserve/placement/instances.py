@@ -1,0 +1,73 @@
+"""Stages, the worker processes that host them, and all processes of an engine."""
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Stage(StrEnum):
+    """The four stages of a request, in order."""
+
+    VISION = "vision"
+    ENCODE = "encode"
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+    @property
+    def following(self) -> "Stage | None":
+        """Return the stage that comes next in a request, or None after the last one."""
+        stages = list(Stage)
+        return next(iter(stages[stages.index(self) + 1 :]), None)
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A worker process: the stages it hosts and the cores that it may use.
+
+    Without `cores` it may use all of the engine's.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    cores: tuple[int, ...] = ()
+
+    @property
+    def nice(self) -> int:
+        """How far the process's CPU priority is lowered.
+
+        Decoding, which streams to a reader, takes the cores at once from work that nobody sees yet, and vision works
+        ahead of the others. A paced decode leaves the cores again; the levels only order who goes first, and are low
+        enough to leave the machine's other programs their share.
+        """
+        if Stage.DECODE in self.stages:
+            return 0
+        return 15 if self.stages == (Stage.VISION,) else 7
+
+    @property
+    def client_priority(self) -> int:
+        """Its priority as a client of MPS: the work of those of 1 comes behind that of 0 on a GPU."""
+        return int(bool(self.nice))
+
+    @property
+    def only_decodes_media(self) -> bool:
+        """Whether it needs nothing of the model, so that a sandbox can take everything else from it."""
+        return self.stages == (Stage.VISION,)
+
+    def meets(self, other: "Instance") -> bool:
+        """Return whether two instances may want the same cores."""
+        return not (self.cores and other.cores) or not set(self.cores).isdisjoint(other.cores)
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A table of instances and the stages that they host. Every one of them runs the same worker."""
+
+    name: str
+    instances: tuple[Instance, ...]
+
+    def host(self, stage: Stage) -> str:
+        """Return the name of the instance that hosts `stage`."""
+        return next(instance.name for instance in self.instances if stage in instance.stages)
+
+    def beside(self, instance: Instance) -> frozenset[Stage]:
+        """Return the stages of other instances that may want the same cores."""
+        others = (other for other in self.instances if other.name != instance.name and other.meets(instance))
+        return frozenset(stage for other in others for stage in other.stages)

@@ -1,0 +1,83 @@
+"""A placement as it is written: parts such as `ep@0-3`, from which instances are made."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.placement.instances import Instance, Stage
+
+LETTERS = {"v": Stage.VISION, "e": Stage.ENCODE, "p": Stage.PREFILL, "d": Stage.DECODE}
+_PART = re.compile(r"(\d{0,3})([a-z]+)(?:@(.*))?", re.IGNORECASE)
+_EXPECTED = ", ".join(f"{letter} ({stage})" for letter, stage in LETTERS.items())
+_LANGUAGE = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """So many instances with the stages that `stages` has letters of, on `cores` (empty: those that are left)."""
+
+    stages: str
+    count: int = 1
+    cores: str = ""
+    name: str = ""
+
+
+def split_parts(text: str) -> list[Part]:
+    """Return the parts of a text such as `2e + 1p + 1d`. Raises ConfigError."""
+    return [_part(word.strip()) for word in text.split("+")]
+
+
+def stages_of(part: Part) -> tuple[Stage, ...]:
+    """Return the stages of a part, in order. Raises ConfigError for letters that are none."""
+    for letter, times in Counter(part.stages).items():
+        if letter not in LETTERS:
+            raise ConfigError(f"{letter!r} in {part.stages!r} is no stage; there are {_EXPECTED}")
+        if times > 1:
+            raise ConfigError(f"{part.stages!r} names {LETTERS[letter]} twice")
+    if not part.stages:
+        raise ConfigError(f"a part hosts no stage; there are {_EXPECTED}")
+    return tuple(stage for letter, stage in LETTERS.items() if letter in part.stages)
+
+
+def instances_of(parts: Iterable[tuple[Part, Sequence[int]]]) -> tuple[Instance, ...]:
+    """Return the instances of parts and their cores. Raises ConfigError where stages or counts are missing."""
+    made: list[Instance] = []
+    for part, cores in parts:
+        stages = stages_of(part)
+        if part.count < 1:
+            raise ConfigError(f"{part.count}{part.stages}: a part has at least one instance")
+        name = part.name or _name(stages)
+        names = [name] if part.count == 1 else [f"{name}-{number}" for number in range(1, part.count + 1)]
+        made += [Instance(each, stages, tuple(cores)) for each in names]
+    _check(made)
+    return tuple(made)
+
+
+def _part(word: str) -> Part:
+    if not word:
+        raise ConfigError("a part between two + is empty")
+    if not (found := _PART.fullmatch(word)):
+        raise ConfigError(f"{word!r} is no part; one looks like ep, 2e or d@4-5")
+    count, letters, cores = found.groups()
+    if cores is not None and not cores.strip():
+        raise ConfigError(f"{word!r} names no cores after @")
+    return Part(letters.lower(), int(count or 1), (cores or "").strip())
+
+
+def _name(stages: tuple[Stage, ...]) -> str:
+    if stages == _LANGUAGE:
+        return "language"
+    return "all" if stages == tuple(Stage) else "-".join(stages)
+
+
+def _check(instances: Sequence[Instance]) -> None:
+    hosts = Counter(stage for instance in instances for stage in instance.stages)
+    for stage in Stage:
+        if not hosts[stage]:
+            raise ConfigError(f"no part hosts {stage}")
+        if hosts[stage] > 1:
+            raise ConfigError(f"{hosts[stage]} instances host {stage}; so far one engine has one host of each stage")
+    if twice := [name for name, times in Counter(instance.name for instance in instances).items() if times > 1]:
+        raise ConfigError(f"two instances have the name {twice[0]!r}")
