@@ -1,8 +1,6 @@
 """The papers' experiments: they are whole, and what is drawn of their runs is there."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import contestants
@@ -12,14 +10,14 @@ import pytest
 import reproduce
 import sweep
 import trace_shape
+import typer
+from typer.testing import CliRunner
 
 from unifiedserve.bench.arrivals.parse import parse
 from unifiedserve.bench.metrics.summary import Yardstick
 from unifiedserve.bench.records import Record, Run
 from unifiedserve.bench.requests import Request, Text, Turn
 from unifiedserve.errors import ConfigError
-
-SCRIPT = experiment.FOLDER / "reproduce.py"
 
 
 @pytest.mark.parametrize("name", experiment.names())
@@ -60,19 +58,13 @@ def test_a_quick_experiment_has_all_kinds_in_equal_shares() -> None:
     ],
 )
 def test_bad_input_is_told_of_in_words(arguments: list[str], tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        str(SCRIPT),
-        *arguments,
-        "--quick",
-        "--model",
-        str(tmp_path / "model"),
-        "--media",
-        str(tmp_path),
-    ]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
+    app = typer.Typer()
+    app.command()(reproduce.main)
+    options = ["--quick", "--model", str(tmp_path / "model"), "--media", str(tmp_path)]
+    result = CliRunner().invoke(app, [*arguments, *options])
+    assert result.exit_code == 2
+    assert isinstance(result.exception, SystemExit)
+    assert result.stderr
 
 
 def record(kind: str, ttft: float, **phases: float) -> Record:

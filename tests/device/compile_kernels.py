@@ -1,16 +1,23 @@
 """Compile what the launchers launch, without a GPU: prints JSON, a line a kernel and compute capability.
 
 Run in a process of its own, in which Triton's interpreter is not chosen, with an empty cache. Arguments are a
-capability and a block's bytes of shared memory each: 90:232448.
+capability and a block's bytes of shared memory each, 90:232448, and a file of what is known: the output of an earlier
+run. A kernel whose source, options and Triton are those of a line there is not compiled again. After a kernel has
+changed:
+
+TRITON_DUMP_PTXAS_LOG=1 TRITON_CACHE_DIR=$(mktemp -d) PYTHONPATH=.:tests/device python tests/device/compile_kernels.py \
+    80:166912 89:101376 90:232448 100:232448 > compiled.jsonl && mv compiled.jsonl tests/device/
 """
 
 import contextlib
+import hashlib
 import io
 import json
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -99,12 +106,23 @@ def launch_all(launches: Launches) -> None:
     silu_mul(torch.zeros(1, 2 * 3420, dtype=torch.bfloat16), 3424)
 
 
-def compiled(launches: Launches, capability: int) -> Iterator[dict[str, Any]]:
+def key_of(source: ASTSource, options: dict[str, int], capability: int) -> str:
+    """Return what tells kernels apart whose code may differ."""
+    parts = triton.__version__, source.hash(), sorted(options.items()), capability
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def compiled(launches: Launches, capability: int, known: Mapping[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for variant, source, options in launches.sources:
+        key = key_of(source, options, capability)
+        if key in known:
+            yield known[key]
+            continue
         log, start = io.StringIO(), time.perf_counter()
         with contextlib.redirect_stdout(log):  # TRITON_DUMP_PTXAS_LOG has ptxas' own report printed there
             kernel = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
         yield {
+            "key": key,
             "kernel": source.name,
             "variant": variant,
             "capability": capability,
@@ -117,10 +135,14 @@ def compiled(launches: Launches, capability: int) -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    for capability, shared in (map(int, argument.split(":")) for argument in sys.argv[1:]):
+    sizes = [argument for argument in sys.argv[1:] if ":" in argument]
+    files = [Path(argument) for argument in sys.argv[1:] if ":" not in argument]
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    known = {line["key"]: line for line in lines}
+    for capability, shared in (map(int, argument.split(":")) for argument in sizes):
         recorded = Launches()
         JITFunction.run = lambda kernel, *args, to=recorded, **options: to.run(kernel, *args, **options)
         paged.shared_bytes = lambda device, bytes_there=shared: bytes_there
         launch_all(recorded)
-        for line in compiled(recorded, capability):
+        for line in compiled(recorded, capability, known):
             print(json.dumps(line), flush=True)

@@ -12,6 +12,7 @@ import pytest
 
 #: bytes of shared memory of a block by compute capability (CUDA's programming guide); 8.6 and 12.0 are as 8.9
 SHARED_BYTES = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10, 100: 227 << 10}
+FOLDER = Path(__file__).parent
 KERNELS = {"_attend", "_merge", "_store_kv", "_add_rms_norm", "_silu_mul", "_rotate_heads"}
 
 
@@ -21,8 +22,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         pytest.skip("no Triton")
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton")), "TRITON_DUMP_PTXAS_LOG": "1"}
-    script = Path(__file__).with_name("compile_kernels.py")
-    command = [sys.executable, str(script), *(f"{capability}:{shared}" for capability, shared in SHARED_BYTES.items())]
+    sizes = [f"{capability}:{shared}" for capability, shared in SHARED_BYTES.items()]
+    command = [sys.executable, str(FOLDER / "compile_kernels.py"), *sizes, str(FOLDER / "compiled.jsonl")]
     output = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
     return [json.loads(line) for line in output.splitlines()]
 
