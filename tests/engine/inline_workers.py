@@ -24,6 +24,7 @@ from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import (
+    Abort,
     Drained,
     Failed,
     MediaSource,
@@ -40,7 +41,7 @@ from unifiedserve.messages.wire import (
 )
 from unifiedserve.models.base import MediaOptions, Processor
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import read_placement
+from unifiedserve.placement import Load, choose_route, read_placement
 from unifiedserve.worker.lane import ON_MESSAGE
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
@@ -109,6 +110,7 @@ class InlineWorkers:
         self.drained: set[int] = set()
         self.processor = processor
         self._placement = placement
+        self._loads: dict[int, Load] = {}
         self._weights = load_weights(checkpoint, layout.weights, torch.float32)
         self._process = process
         self._workers = {}
@@ -137,8 +139,13 @@ class InlineWorkers:
         self.memory.unlink()
         free([self._weights, *self._pages.values()])
 
-    def send(self, stage: Stage, message: Message) -> None:
-        self.memory.inboxes[self._placement.host(stage)].send(pack(message))
+    def send(self, host: str, message: Message) -> None:
+        self.memory.inboxes[host].send(pack(message))
+
+    def abort(self, uid: int) -> None:
+        """Call a request back from all stages."""
+        route = self._loads[uid].route
+        self.send(route.vision, Abort(uid, route))
 
     def submit(
         self,
@@ -150,7 +157,9 @@ class InlineWorkers:
         target: float = float("inf"),
     ) -> None:
         arrival = monotonic()
-        ticket = Ticket(uid, arrival, due=arrival + target)
+        route = choose_route(self._placement, self._loads.values())
+        self._loads[uid] = Load(route, {stage: len(asked.token_ids) for stage in Stage})
+        ticket = Ticket(uid, arrival, due=arrival + target, route=route)
         self.tokens[uid] = {}
         request = PrefillRequest(
             ticket=ticket,
@@ -161,11 +170,10 @@ class InlineWorkers:
             indices=list(range(answers)),
             embed=embed,
         )
-        hosts = {self._placement.host(stage): stage for stage in (Stage.ENCODE, Stage.PREFILL)}
-        for stage in hosts.values():
-            self.send(stage, request)
+        for host in dict.fromkeys([route.encode, route.prefill]):
+            self.send(host, request)
         if asked.sources:
-            self.send(Stage.VISION, VisionRequest(ticket=ticket, media=asked.sources))
+            self.send(route.vision, VisionRequest(ticket=ticket, media=asked.sources))
 
     def turn(self) -> None:
         """Let each worker do a step, unless it waits for a message and there is none."""

@@ -12,13 +12,12 @@ from deferred import DeferredDevice, DeferredStream
 from inline_workers import Asked, apart
 from test_late_device import POISON, taken_at_once
 
-from unifiedserve.config import EngineConfig, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cuda import step_graphs
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.messages.wire import Abort
 from unifiedserve.sampling import sample
 from unifiedserve.sampling.grammar import regex_grammar
 from unifiedserve.scheduling.tbt_control import LEAST_SHARE
@@ -61,10 +60,10 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Answers]:
             kept = {uid for uid in range(1, len(kinds) + 1) if uid not in aborted}
             for uid in aborted:
                 workers.run_until(lambda uid=uid: len(workers.tokens[uid]) > 2 or uid in workers.ended)
-                workers.send(Stage.VISION, Abort(uid))
+                workers.abort(uid)
             workers.run_until(lambda: kept <= workers.ended and set(aborted) <= workers.drained)
             for uid in kept:
-                workers.send(Stage.VISION, Abort(uid))
+                workers.abort(uid)
             workers.run_until(lambda: kept <= workers.drained)
             assert set(workers.used_pages().values()) == {0}
             pool = workers.memory.pools["kv"]
@@ -161,14 +160,14 @@ def test_a_target_that_cannot_be_held_leaves_heavy_work_its_least_and_only_besid
     config = EngineConfig(prefill_chunk_tokens=256, vision_threads=1, slo_tbt=1e-6)
     with apart(find_checkpoint(tmp_path_factory, "qwen2_5_vl"), config, device) as workers:
         status = workers.memory.status
-        assert status.share == 1.0
+        assert status.held[0] == 1.0
         workers.submit(1, Asked([20, 21, 22], [], []), SamplingParams(temperature=0, max_tokens=300, ignore_eos=True))
         workers.run_until(lambda: len(workers.tokens[1]) > 2)
         uid = 2
-        while status.share > LEAST_SHARE:
+        while status.held[0] > LEAST_SHARE:
             workers.submit(uid, Asked(list(range(10, 400)), [], []), SamplingParams(temperature=0, max_tokens=1))
             workers.answer(uid)
             uid += 1
-        assert status.tbt > 0
+        assert status.held[1] > 0
         workers.run_until(lambda: 1 in workers.ended)
-        workers.run_until(lambda: status.share == 1.0)
+        workers.run_until(lambda: status.held[0] == 1.0)

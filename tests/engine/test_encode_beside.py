@@ -13,12 +13,12 @@ from media import Clip
 from test_families import questions
 from test_late_device import taken_at_once
 
-from unifiedserve.config import EngineConfig, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.messages.wire import Abort, Embeddings
+from unifiedserve.messages.wire import Embeddings
 from unifiedserve.worker.language.decode_ahead import DecodeAhead
 from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
 
@@ -69,7 +69,7 @@ def ask(
             meanwhile(workers)
             found = [workers.answer(1), workers.answer(2) if 2 not in workers.drained else []]
             for uid in {1, 2} - workers.drained:
-                workers.send(Stage.VISION, Abort(uid))
+                workers.abort(uid)
             workers.run_until(lambda: {1, 2} <= workers.drained)
             assert set(workers.used_pages().values()) == {0}
             return found
@@ -110,7 +110,7 @@ def test_a_client_that_leaves_while_its_video_is_in_the_encoder(ask: Ask, events
 
     def leave(workers: InlineWorkers) -> None:
         workers.run_until(lambda: events.count("begin") > events.count("finish"))
-        workers.send(Stage.VISION, Abort(2))
+        workers.abort(2)
         workers.run_until(lambda: 2 in workers.drained)
 
     assert ask(DeferredDevice(), leave) == [expected, []]

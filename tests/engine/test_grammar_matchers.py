@@ -6,10 +6,9 @@ import pytest
 from checkpoints import find_checkpoint
 from inline_workers import Asked, apart
 
-from unifiedserve.config import EngineConfig, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.device.cpu import CPU
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.messages.wire import Abort
 from unifiedserve.sampling.grammar import Matcher, regex_grammar
 
 
@@ -27,6 +26,6 @@ def test_matchers_go_with_their_answers(tmp_path_factory: pytest.TempPathFactory
             sampling = SamplingParams(temperature=0, max_tokens=4, grammar=regex_grammar(f"[a-z ]{{{uid + 20}}}"))
             workers.submit(uid, Asked([10, 11, 12], [], []), sampling)
             workers.run_until(lambda uid=uid: uid in workers.ended)
-            workers.send(Stage.VISION, Abort(uid))
+            workers.abort(uid)
         workers.run_until(lambda: workers.drained >= set(range(1, 6)))
         assert matchers() == before

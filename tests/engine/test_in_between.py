@@ -46,7 +46,7 @@ def ask_both(
         def send_text_first(outbox: Outbox) -> list[PrefillRequest]:
             if len(looked) == 1:  # the encoder is past its first layer
                 workers.submit(TEXT, as_sent(asked["text"], processor, clips, tmp_path), GREEDY, target=0.5)
-            looked.append(workers.memory.status.joining(Stage.PREFILL))
+            looked.append(workers.memory.status.joining("encode-prefill"))
             return take_requests(outbox)
 
         monkeypatch.setattr(Outbox, "take_requests", send_text_first)

@@ -9,9 +9,8 @@ from media import Clip
 from reference import Reference
 from test_fidelity import Question, ask
 
-from unifiedserve.config import EngineConfig, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.messages.wire import Abort
 from unifiedserve.models.base import Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import NAMED, read_placement
@@ -93,7 +92,7 @@ def test_an_abort_leaves_nothing_behind(
     workers.submit(other, asked["image"], SHORT)
     for _ in range(turns):
         workers.turn()
-    workers.send(Stage.VISION, Abort(aborted))
+    workers.abort(aborted)
     workers.run_until(lambda: aborted in workers.drained)
     assert workers.answer(other) == expected["image"]
     assert set(workers.used_pages().values()) == {0}
@@ -102,7 +101,7 @@ def test_an_abort_leaves_nothing_behind(
 def test_an_abort_in_the_middle_of_the_answer(workers: InlineWorkers, asked: dict[str, Asked]) -> None:
     workers.submit(50, asked["both"], LONG)
     workers.run_until(lambda: len(workers.tokens[50]) > 3)
-    workers.send(Stage.VISION, Abort(50))
+    workers.abort(50)
     workers.run_until(lambda: 50 in workers.drained)
     assert set(workers.used_pages().values()) == {0}
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.engine.requests.place import place
+from unifiedserve.engine.requests.place import place, work_of
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.media import MediaPlan
@@ -47,23 +47,27 @@ def targets(**options: Any) -> Targets:
     return made
 
 
+def placed(request: ActiveRequest, message: PrefillRequest, by: Targets) -> Ticket:
+    return place(request, message.ticket, work_of(request, message), by)
+
+
 def test_its_own_target_goes_before_the_daemons() -> None:
-    ticket = place(active(0.25), sent(1050, units=20), targets(slo_ttft=800))
+    ticket = placed(active(0.25), sent(1050, units=20), targets(slo_ttft=800))
     assert (ticket.uid, ticket.arrival, ticket.priority, ticket.due) == (7, ARRIVAL, -1, ARRIVAL + 0.25)
 
 
 def test_all_visual_tokens_count_for_the_daemons_target() -> None:
     reuse = Reuse(units={5: Pages()})
-    ticket = place(active(), sent(1050, units=20, reuse=reuse), targets(slo_ttft=800, slo_ttft_visual=3))
+    ticket = placed(active(), sent(1050, units=20, reuse=reuse), targets(slo_ttft=800, slo_ttft_visual=3))
     assert ticket.due == pytest.approx(ARRIVAL + 0.8 + 3.0)
 
 
 def test_what_is_cached_is_no_work() -> None:
     """Two pages of the prompt are there, and with them three units; one more has its visual tokens."""
     reuse = Reuse(prefix=Pages((1, 2), (0, 0)), covered=3, units={5: Pages()})
-    ticket = place(active(), sent(1000, units=20, reuse=reuse), targets())
+    ticket = placed(active(), sent(1000, units=20, reuse=reuse), targets())
     assert ticket.work == pytest.approx(0.001 * (1000 - 2 * 16) + 0.004 * 16 * 50)
 
 
 def test_a_stream_that_has_begun_is_owed_its_next_token_at_once() -> None:
-    assert place(active(begun=True), sent(500), targets()).due == ARRIVAL
+    assert placed(active(begun=True), sent(500), targets()).due == ARRIVAL

@@ -7,6 +7,9 @@ import pytest
 
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.placement import Load, Route, Stage
+
+LOAD = Load(Route("v", "e", "p", "d"), {Stage.ENCODE: 30, Stage.PREFILL: 50})
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def request(table: RequestTable) -> ActiveRequest:
 
 def test_an_attempt_is_over_when_its_last_answer_has_left(table: RequestTable) -> None:
     active, uid = request(table), table.new_uid()
-    table.begin(uid, active, [0, 1])
+    table.begin(uid, active, [0, 1], LOAD)
     table.leave(uid, 0)
     assert table.find(uid) is active
     table.leave(uid, 1)
@@ -40,7 +43,7 @@ def test_an_attempt_is_over_when_its_last_answer_has_left(table: RequestTable) -
 
 def test_an_attempt_that_is_drained_has_no_answers_but_a_request(table: RequestTable) -> None:
     active, uid = request(table), table.new_uid()
-    table.begin(uid, active, [1, 0])
+    table.begin(uid, active, [1, 0], LOAD)
     assert table.empty(uid) == [0, 1]
     assert table.find(uid) is active
     assert table.end_attempt(uid) is active
@@ -49,7 +52,7 @@ def test_an_attempt_that_is_drained_has_no_answers_but_a_request(table: RequestT
 
 def test_a_request_that_ends_is_found_but_not_served(table: RequestTable) -> None:
     active, uid = request(table), table.new_uid()
-    table.begin(uid, active, [0])
+    table.begin(uid, active, [0], LOAD)
     active.ending = True
     assert table.find(uid) is active
     assert table.serving(uid) is None
@@ -57,7 +60,7 @@ def test_a_request_that_ends_is_found_but_not_served(table: RequestTable) -> Non
 
 def test_lost_attempts_are_forgotten_and_their_requests_stay(table: RequestTable) -> None:
     active, waiting, uid = request(table), request(table), table.new_uid()
-    table.begin(uid, active, [0])
+    table.begin(uid, active, [0], LOAD)
     assert table.lose_attempts() == [active]
     assert table.find(uid) is None
     assert set(table) == {active, waiting}
@@ -65,7 +68,7 @@ def test_lost_attempts_are_forgotten_and_their_requests_stay(table: RequestTable
 
 def test_a_release_takes_the_request_and_its_attempts(table: RequestTable, released: list[int]) -> None:
     active, uid = request(table), table.new_uid()
-    table.begin(uid, active, [0])
+    table.begin(uid, active, [0], LOAD)
     table.release(active)
     assert released == [0]
     assert table.find(uid) is None

@@ -134,7 +134,7 @@ def test_a_lone_text_takes_its_analytic_time(placement: str) -> None:
     prefill = COSTS.prefill(512, 512 * 256) + COSTS.prefill(88, 88 * 556)
     first = COSTS.intake + COSTS.message + prefill + COSTS.reply
     table = read_placement(placement, ())
-    handoff = COSTS.message if table.host(Stage.PREFILL) != table.host(Stage.DECODE) else 0.0
+    handoff = COSTS.message if table.hosts(Stage.PREFILL) != table.hosts(Stage.DECODE) else 0.0
     steps = [COSTS.decode(1, 601 + step) for step in range(3)]
     assert tokens[0] == pytest.approx(first)
     assert [after - before for before, after in pairwise(tokens)] == pytest.approx([handoff + steps[0], *steps[1:]])

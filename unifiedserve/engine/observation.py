@@ -29,7 +29,7 @@ class Observation:
         between their tokens for which that is so, in seconds, 0 if it is not known; None while there are no workers.
         """
         memory = self._memory()
-        return (memory.status.share, memory.status.tbt) if memory else None
+        return memory.status.held if memory else None
 
     @property
     def in_flight(self) -> int:

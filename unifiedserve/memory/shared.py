@@ -93,7 +93,7 @@ class SharedMemory:
         inboxes: dict[str, MessageQueue],
     ) -> None:
         self.layout = layout
-        self.status = Status(status)
+        self.status = Status(status, layout.instances)
         self.pulses = Pulses(pulses, layout.instances)
         self.pools = pools
         self.inboxes = inboxes
@@ -106,7 +106,7 @@ class SharedMemory:
 
         Raises ipc_buffers.ArenaError with the sizes, and leaves nothing, if they do not fit.
         """
-        status = Status.create(layout.arena("status"))
+        status = Status.create(layout.arena("status"), layout.instances)
         memory = cls(layout, status, Pulses.create(layout.arena("pulses"), layout.instances), {}, {})
         try:
             for name, size in layout.pools.items():

@@ -1,7 +1,9 @@
-"""The stages' status, told without messages: a few numbers in shared memory."""
+"""The instances' status, told without messages: a few numbers in shared memory."""
+
+from collections.abc import Sequence
 
 from ipc_buffers import Arena
-from unifiedserve.config import Stage
+from unifiedserve.placement import Stage
 
 _STAGES = list(Stage)
 _WORKING, _PEAK, _WAITING, _JOINING, _SHARE, _TBT = range(6)
@@ -11,62 +13,63 @@ _MILLIONTHS = 1_000_000
 
 
 class Status:
-    """One row a stage: whether it has work for the cores, the most pages of its buffer that were in use, how many
-    requests it has yet to bring to its end, and whether it is doing that right now. Decode tells what share of their
-    budgets other stages may take (until then all of it), and the time between tokens, for which that is so.
+    """One row a stage of an instance: whether it has work for the cores, the most pages of its buffer that were in use,
+    how many requests it has yet to bring to its end, and whether it is doing that right now. Decode tells what share of
+    their budgets other stages may take (until then all of it), and the time between tokens, for which that is so.
 
-    A row is written by the stage's worker alone, an aligned number at a time, so all read without locks. The buffer of
-    a stage is the one it takes pages from: patch for vision, visual for encode, KV for the others.
+    A row is written by its instance alone, an aligned number at a time, so all read without locks. The buffer of a
+    stage is the one it takes pages from: patch for vision, visual for encode, KV for the others.
     """
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: Arena, instances: Sequence[str]) -> None:
         self.arena = arena
         self._numbers = arena.buffer().cast("q")
+        self._instances = list(instances)
 
     @staticmethod
-    def create(name: str) -> Arena:
+    def create(name: str, instances: Sequence[str]) -> Arena:
         """Create the arena; raises as `Arena.create`."""
-        return Arena.create(name, len(_STAGES) * _COLUMNS * _ITEM_BYTES)
+        return Arena.create(name, len(instances) * len(_STAGES) * _COLUMNS * _ITEM_BYTES)
 
-    def set_working(self, stage: Stage, working: bool) -> None:
-        self._numbers[_place(stage, _WORKING)] = working
+    def set_working(self, instance: str, stage: Stage, working: bool) -> None:
+        self._numbers[self._place(instance, stage, _WORKING)] = working
 
-    def working(self, stage: Stage) -> bool:
-        return self._numbers[_place(stage, _WORKING)] != 0
+    def working(self, instance: str, stage: Stage) -> bool:
+        return self._numbers[self._place(instance, stage, _WORKING)] != 0
 
-    def set_waiting(self, stage: Stage, requests: int, joining: bool) -> None:
-        """Tell how many requests, wherever they are, have yet to leave `stage`; `joining`: some do very soon."""
-        self._numbers[_place(stage, _WAITING)] = requests
-        self._numbers[_place(stage, _JOINING)] = joining
+    def set_waiting(self, instance: str, requests: int, joining: bool) -> None:
+        """Tell how many requests, wherever they are, have yet to leave prefill; `joining`: some do very soon."""
+        self._numbers[self._place(instance, Stage.PREFILL, _WAITING)] = requests
+        self._numbers[self._place(instance, Stage.PREFILL, _JOINING)] = joining
 
-    def waiting(self, stage: Stage) -> int:
-        return self._numbers[_place(stage, _WAITING)]
+    def waiting(self, instance: str) -> int:
+        return self._numbers[self._place(instance, Stage.PREFILL, _WAITING)]
 
-    def joining(self, stage: Stage) -> bool:
-        return self._numbers[_place(stage, _JOINING)] != 0
+    def joining(self, instance: str) -> bool:
+        return self._numbers[self._place(instance, Stage.PREFILL, _JOINING)] != 0
 
-    def set_share(self, share: float, tbt: float) -> None:
+    def set_share(self, instance: str, share: float, tbt: float) -> None:
         """Tell the share in (0, 1], and the time between tokens, 99th percentile, in seconds (0: unknown)."""
-        self._numbers[_place(Stage.DECODE, _SHARE)] = round(share * _MILLIONTHS)
-        self._numbers[_place(Stage.DECODE, _TBT)] = round(tbt * _MILLIONTHS)
+        self._numbers[self._place(instance, Stage.DECODE, _SHARE)] = round(share * _MILLIONTHS)
+        self._numbers[self._place(instance, Stage.DECODE, _TBT)] = round(tbt * _MILLIONTHS)
+
+    def share(self, instance: str) -> float:
+        return self._numbers[self._place(instance, Stage.DECODE, _SHARE)] / _MILLIONTHS or 1.0
 
     @property
-    def share(self) -> float:
-        return self._numbers[_place(Stage.DECODE, _SHARE)] / _MILLIONTHS or 1.0
+    def held(self) -> tuple[float, float]:
+        """The least share that any instance tells, and the longest time between tokens."""
+        tbts = [self._numbers[self._place(each, Stage.DECODE, _TBT)] / _MILLIONTHS for each in self._instances]
+        return min(map(self.share, self._instances)), max(tbts)
 
-    @property
-    def tbt(self) -> float:
-        return self._numbers[_place(Stage.DECODE, _TBT)] / _MILLIONTHS
-
-    def used(self, stage: Stage, pages: int) -> None:
+    def used(self, instance: str, stage: Stage, pages: int) -> None:
         """Tell how many pages of the stage's buffer are in use now."""
-        place = _place(stage, _PEAK)
+        place = self._place(instance, stage, _PEAK)
         if pages > self._numbers[place]:
             self._numbers[place] = pages
 
     def peak(self, stage: Stage) -> int:
-        return self._numbers[_place(stage, _PEAK)]
+        return max(self._numbers[self._place(instance, stage, _PEAK)] for instance in self._instances)
 
-
-def _place(stage: Stage, column: int) -> int:
-    return _STAGES.index(stage) * _COLUMNS + column
+    def _place(self, instance: str, stage: Stage, column: int) -> int:
+        return (self._instances.index(instance) * len(_STAGES) + _STAGES.index(stage)) * _COLUMNS + column

@@ -2,11 +2,14 @@
 
 import msgspec
 
+from unifiedserve.placement import Route
+
 
 class Ticket(msgspec.Struct, frozen=True):
     """Who a request is, since when it waits (monotonic seconds), and how urgent it is: the lowest `priority` first.
 
-    Its first token is owed by `due` (monotonic seconds); `work` are the seconds that it takes alone, as estimated.
+    Its first token is owed by `due` (monotonic seconds); `work` are the seconds that it takes alone, as estimated. The
+    instances of its `route` serve it.
     """
 
     uid: int
@@ -14,6 +17,7 @@ class Ticket(msgspec.Struct, frozen=True):
     priority: int = 0
     due: float = float("inf")
     work: float = 0.0
+    route: Route = Route()
 
     @property
     def turn(self) -> tuple[int, float, int]:

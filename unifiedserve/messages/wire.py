@@ -18,6 +18,7 @@ from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.pages import Pages, PageSlice
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Route
 
 CachedBuffer = Literal["kv", "visual"]
 
@@ -163,9 +164,13 @@ class Generation(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Abort(msgspec.Struct, tag=True):
-    """Drop what `stage` holds of a request and go on to the next stage; or drop one finished answer of it in decode."""
+    """Drop what `stage` holds of a request and go on to the next stage; or drop one finished answer of it in decode.
+
+    It goes the request's own `route`.
+    """
 
     uid: int
+    route: Route
     index: int | None = None
     stage: Stage = Stage.VISION
 

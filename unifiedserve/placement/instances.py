@@ -63,11 +63,11 @@ class Placement(msgspec.Struct, frozen=True):
     name: str
     instances: tuple[Instance, ...]
 
-    def host(self, stage: Stage) -> str:
-        """Return the name of the instance that hosts `stage`."""
-        return next(instance.name for instance in self.instances if stage in instance.stages)
+    def hosts(self, stage: Stage) -> list[str]:
+        """Return the names of the instances that host `stage`."""
+        return [instance.name for instance in self.instances if stage in instance.stages]
 
-    def beside(self, instance: Instance) -> frozenset[Stage]:
-        """Return the stages of other instances that may want the same cores."""
-        others = (other for other in self.instances if other.name != instance.name and other.meets(instance))
-        return frozenset(stage for other in others for stage in other.stages)
+    def beside(self, name: str) -> list[Instance]:
+        """Return the other instances that may want the same cores as the one of that name."""
+        own = next(instance for instance in self.instances if instance.name == name)
+        return [other for other in self.instances if other.name != name and other.meets(own)]

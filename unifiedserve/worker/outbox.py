@@ -29,13 +29,17 @@ class Outbox:
         self._local: deque[Message] = deque()
         self._early: list[bytes] = []
 
-    def send(self, stage: Stage, message: Message) -> None:
-        """Send to the instance that hosts `stage`; to this very one without a detour."""
-        host = self._placement.host(stage)
+    def send(self, host: str, message: Message) -> None:
+        """Send to an instance; to this very one without a detour."""
         if host == self._instance:
             self._local.append(message)
         else:
             self._put(host, message)
+
+    def send_all(self, stage: Stage, message: Message) -> None:
+        """Send to all instances that host `stage`."""
+        for host in self._placement.hosts(stage):
+            self.send(host, message)
 
     def take_local(self) -> Iterator[Message]:
         """Yield what this worker's stages have sent to each other, and what they send meanwhile."""
@@ -78,7 +82,7 @@ class Outbox:
         if following is None:
             self.to_engine(Drained(abort.uid))
         else:
-            self.send(following, Abort(abort.uid, stage=following))
+            self.send(abort.route.host(following), Abort(abort.uid, abort.route, stage=following))
 
     def _put(self, host: str, message: Message) -> None:
         """Send, and keep receiving while it must wait: two workers with full inboxes must not block each other."""

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from unifiedserve.config import Instance, Placement
+from unifiedserve.config import Instance, Placement, Stage
 from unifiedserve.device.base import Device
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
@@ -15,6 +15,7 @@ from unifiedserve.worker.reporter import Reporter
 class Port(NamedTuple):
     """What the stages of a worker may do to the outside."""
 
+    instance: str
     outbox: Outbox
     reporter: Reporter
     neighbours: Neighbours
@@ -26,5 +27,9 @@ class Port(NamedTuple):
         """Return the connections of `instance`, which computes on `device`, to all that share this memory."""
         name, status = instance.name, memory.status
         outbox = Outbox(placement, name, memory.inboxes, device.fence)
-        neighbours = Neighbours(placement.beside(instance), status)
-        return cls(outbox, Reporter(name, outbox), neighbours, status, Pulse(memory.pulses, name))
+        neighbours = Neighbours(placement, name, status)
+        return cls(name, outbox, Reporter(name, outbox), neighbours, status, Pulse(memory.pulses, name))
+
+    def used(self, stage: Stage, pages: int) -> None:
+        """Tell how many pages of the stage's buffer are in use now."""
+        self.status.used(self.instance, stage, pages)

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from unifiedserve.config import Placement, Stage
+import msgspec
+
+from unifiedserve.engine.requests.place import place, work_of
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.requests.wire_requests import prefill_request, vision_request
@@ -10,6 +12,7 @@ from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import Abort
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import Timeline
+from unifiedserve.placement import Load, Placement, Stage, choose_route
 from unifiedserve.scheduling import Targets
 
 
@@ -44,20 +47,25 @@ class Dispatch:
 
     def abort(self, uid: int) -> None:
         """Have an attempt leave all stages; `Drained` tells when it has."""
-        self._workers.send(self._placement.host(Stage.VISION), Abort(uid))
+        if route := self._table.route(uid):
+            self._workers.send(route.vision, Abort(uid, route))
 
     def end_answer(self, uid: int, index: int) -> None:
         """Have decode drop an answer that is complete without its knowledge."""
-        self._workers.send(self._placement.host(Stage.DECODE), Abort(uid, index))
+        if route := self._table.route(uid):
+            self._workers.send(route.decode, Abort(uid, route, index))
 
     def _attempt(self, active: ActiveRequest, indices: list[int]) -> None:
-        uid, host = self._table.new_uid(), self._placement.host
-        request = prefill_request(active, uid, indices, self._workers.caches, self._targets)
+        uid = self._table.new_uid()
+        request = prefill_request(active, uid, indices, self._workers.caches)
+        work, route = work_of(active, request), choose_route(self._placement, self._table.loads())
+        request.ticket = msgspec.structs.replace(place(active, request.ticket, work, self._targets), route=route)
         active.work = request.ticket.work
-        for instance in dict.fromkeys([host(Stage.ENCODE), host(Stage.PREFILL)]):
+        for instance in dict.fromkeys([route.encode, route.prefill]):
             self._workers.send(instance, request)
-        self._table.begin(uid, active, indices)
+        left = {Stage.VISION: work.encode, Stage.ENCODE: work.encode, Stage.PREFILL: work.prompt}
+        self._table.begin(uid, active, indices, Load(route, left))
         self._timeline.name(uid, active.id)
         watched = self._broadcast.watches(active.viewer)
         if vision := vision_request(active, request.ticket, request.reuse, watched=watched):
-            self._workers.send(host(Stage.VISION), vision)
+            self._workers.send(route.vision, vision)

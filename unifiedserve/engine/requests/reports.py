@@ -13,7 +13,7 @@ from unifiedserve.scheduling import Targets
 
 
 class Reports:
-    """Passes the parts of each report to those that they are for; `stages` are the latest loads."""
+    """Passes the parts of each report to those that they are for."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class Reports:
         targets: Targets,
         watching: Watching,
     ) -> None:
-        self.stages: dict[Stage, tuple[int, int]] = {}  # requests running and waiting in each
+        self._counts: dict[str, dict[Stage, tuple[int, int]]] = {}  # by instance
         self._table = table
         self._tokens = tokens
         self._workers = workers
@@ -32,9 +32,19 @@ class Reports:
         self._timeline = watching.timeline
         self._broadcast = watching.broadcast
 
+    @property
+    def stages(self) -> dict[Stage, tuple[int, int]]:
+        """The requests running and waiting in each stage, in all of its instances, as told last."""
+        found: dict[Stage, tuple[int, int]] = {}
+        for counts in self._counts.values():
+            for stage, (running, waiting) in counts.items():
+                before = found.get(stage, (0, 0))
+                found[stage] = before[0] + running, before[1] + waiting
+        return found
+
     def take(self, report: Report) -> None:
         """Take all that is in a report."""
-        self.stages.update(report.counts)
+        self._counts[report.instance] = report.counts
         self._workers.caches.learn(report.kept)
         if report.costs is not None:
             self._targets.learn(report.costs)

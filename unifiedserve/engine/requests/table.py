@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from unifiedserve.engine.requests.queue_time import QueueTime
 from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.placement import Load, Route, Stage
 
 
 class RequestTable:
@@ -18,6 +19,7 @@ class RequestTable:
         self._uids = itertools.count(1)
         self._requests: set[ActiveRequest] = set()
         self._by_attempt: dict[int, ActiveRequest] = {}
+        self._loads: dict[int, Load] = {}  # by attempt, as it began
 
     def __len__(self) -> int:
         """Count the requests, aborted ones that are still being drained included."""
@@ -36,7 +38,7 @@ class RequestTable:
         self._requests.discard(active)
         self.queue.ended(self.waiting)
         for uid in active.attempts:
-            self._by_attempt.pop(uid, None)
+            self._forget(uid)
         self._on_release()
 
     @property
@@ -54,10 +56,22 @@ class RequestTable:
         """Return the uid of a further attempt."""
         return next(self._uids)
 
-    def begin(self, uid: int, active: ActiveRequest, indices: Iterable[int]) -> None:
-        """Note an attempt at these answers."""
+    def begin(self, uid: int, active: ActiveRequest, indices: Iterable[int], load: Load) -> None:
+        """Note an attempt at these answers, who serves it, and how many tokens that takes until they begin."""
         active.attempts[uid] = set(indices)
         self._by_attempt[uid] = active
+        self._loads[uid] = load
+
+    def route(self, uid: int) -> Route | None:
+        """Return who serves an attempt; None if it is over."""
+        return self._loads[uid].route if uid in self._loads else None
+
+    def loads(self) -> Iterator[Load]:
+        """Yield what is left of each attempt."""
+        for uid, load in self._loads.items():
+            active = self._by_attempt[uid]
+            left = {} if active.begun else load.left
+            yield Load(load.route, {**left, Stage.DECODE: len(active.attempts[uid])})
 
     def find(self, uid: int) -> ActiveRequest | None:
         """Return the request of an attempt; None if the attempt is over."""
@@ -85,7 +99,7 @@ class RequestTable:
 
     def end_attempt(self, uid: int) -> ActiveRequest | None:
         """Forget an attempt that has left every stage; returns its request."""
-        active = self._by_attempt.pop(uid, None)
+        active = self._forget(uid)
         if active is not None:
             active.attempts.pop(uid, None)
         return active
@@ -100,4 +114,9 @@ class RequestTable:
         for active in lost:
             active.attempts.clear()
         self._by_attempt.clear()
+        self._loads.clear()
         return lost
+
+    def _forget(self, uid: int) -> ActiveRequest | None:
+        self._loads.pop(uid, None)
+        return self._by_attempt.pop(uid, None)

@@ -3,18 +3,17 @@
 import msgspec
 
 from unifiedserve.engine.caches import Caches, PromptContents
-from unifiedserve.engine.requests.place import place
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PrefillRequest, Reuse, VisionRequest
-from unifiedserve.scheduling import Targets
 
 
-def prefill_request(
-    active: ActiveRequest, uid: int, indices: list[int], caches: Caches, targets: Targets
-) -> PrefillRequest:
-    """Return the language stages' part: one answer goes on from its tokens so far, several start at the prompt."""
+def prefill_request(active: ActiveRequest, uid: int, indices: list[int], caches: Caches) -> PrefillRequest:
+    """Return the language stages' part: one answer goes on from its tokens so far, several start at the prompt.
+
+    Its ticket has yet to say what it owes, and who serves it.
+    """
     prompt = active.planned.prompt
     generated = active.answers[indices[0]].token_ids if len(indices) == 1 else []
     request = PrefillRequest(
@@ -31,7 +30,6 @@ def prefill_request(
         if not active.stale:
             keys = None if request.reads_prompt else request.page_keys  # all of it is to be computed
             request.reuse = caches.find(len(request.token_ids), keys, active.contents)
-    request.ticket = place(active, request, targets)
     return request
 
 

@@ -36,7 +36,7 @@ class LanguageWorker:
         self._instance = instance
         self._system = system
         self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests)
-        self._neighbours = Neighbours(system.placement.beside(instance), system.status)
+        self._neighbours = Neighbours(system.placement, instance.name, system.status)
         self._prompts = Prompts(system)
         self._sequences = Sequences(system)
         self._inbox: list[Event] = []
@@ -167,7 +167,7 @@ class LanguageWorker:
         if system.tokens(request, [system.clock.now]):
             system.release(request, state.pages)
         else:
-            self._send(Stage.DECODE, Handed(state))
+            self._send(request.ticket.route.decode, Handed(state))
 
     def _encode(self, work: Sequence[EncodeWork]) -> Work:
         requests = self._system.requests
@@ -176,11 +176,12 @@ class LanguageWorker:
         return Work(self._system.costs.encode(tokens), end)
 
     def _end_batch(self, work: Sequence[EncodeWork], tokens: int, start: float) -> None:
+        requests = self._system.requests
         for uid, units in work:
             for unit in units:
                 self._prompts.encode(uid, unit)
                 self._turn.note(Wrote(uid, unit))
-                self._send(Stage.PREFILL, Encoded(uid, unit))
+                self._send(requests[uid].ticket.route.prefill, Encoded(uid, unit))
         self._turn.note(Batched(tokens, start, self._system.clock.now))
         self._system.freed(Stage.VISION, self)
 
@@ -196,12 +197,12 @@ class LanguageWorker:
         if self._system.rules.keeps_visual:
             self._system.freed(Stage.ENCODE, self)
 
-    def _send(self, stage: Stage, event: Event) -> None:
-        """Send an event to a stage; to one that is hosted here without a detour."""
-        if stage in self._instance.stages:
+    def _send(self, host: str, event: Event) -> None:
+        """Send an event to an instance; to this very one without a detour."""
+        if host == self._instance.name:
             self._accept(event)
         else:
-            self._system.send(stage, event)
+            self._system.send(host, event)
 
     def _compute(self, work: Work, then: Action) -> Task:
         self._busy = True

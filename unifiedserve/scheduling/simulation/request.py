@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Load, Stage
 from unifiedserve.scheduling.simulation.arrival import Arrival
 from unifiedserve.scheduling.turn import Shape
 
@@ -20,6 +21,13 @@ class Request:
     ticket: Ticket
     shape: Shape = _NOTHING
     tokens: list[float] = field(default_factory=list)
+
+    @property
+    def load(self) -> Load:
+        """Return the tokens that are left of it in each stage."""
+        visual = sum(self.arrival.units)
+        prompt = {Stage.VISION: visual, Stage.ENCODE: visual, Stage.PREFILL: self.shape.tokens}
+        return Load(self.ticket.route, ({} if self.tokens else prompt) | {Stage.DECODE: int(self.left > 0)})
 
     @property
     def left(self) -> int:

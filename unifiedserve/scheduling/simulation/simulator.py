@@ -40,7 +40,7 @@ class Simulator:
         self._system = System(placement, self._machine, costs, free, rules, budget.kv_page_tokens, targets)
         self._clock = self._system.clock
         for instance in placement.instances:
-            self._system.workers |= self._workers(instance, budget)
+            self._system.workers[instance.name] = self._workers(instance, budget)
         for arrival in arrivals:
             request = self._system.requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
             self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))

@@ -1,30 +1,35 @@
 """What the workers of a simulated engine have told each other last (as `memory/status.py` keeps it)."""
 
-from unifiedserve.config import Stage
+from collections import defaultdict
+
+from unifiedserve.placement import Stage
 
 
 class Status:
     """The board of one engine."""
 
     def __init__(self) -> None:
-        self.share = 1.0
-        self._working = dict.fromkeys(Stage, False)
-        self._waiting = dict.fromkeys(Stage, (0, False))
+        self._shares: defaultdict[str, float] = defaultdict(lambda: 1.0)
+        self._working: defaultdict[tuple[str, Stage], bool] = defaultdict(bool)
+        self._waiting: defaultdict[str, tuple[int, bool]] = defaultdict(lambda: (0, False))
 
-    def working(self, stage: Stage) -> bool:
-        return self._working[stage]
+    def working(self, instance: str, stage: Stage) -> bool:
+        return self._working[instance, stage]
 
-    def waiting(self, stage: Stage) -> int:
-        return self._waiting[stage][0]
+    def waiting(self, instance: str) -> int:
+        return self._waiting[instance][0]
 
-    def joining(self, stage: Stage) -> bool:
-        return self._waiting[stage][1]
+    def joining(self, instance: str) -> bool:
+        return self._waiting[instance][1]
 
-    def set_working(self, stage: Stage, working: bool) -> None:
-        self._working[stage] = working
+    def share(self, instance: str) -> float:
+        return self._shares[instance]
 
-    def set_waiting(self, stage: Stage, requests: int, joining: bool) -> None:
-        self._waiting[stage] = requests, joining
+    def set_working(self, instance: str, stage: Stage, working: bool) -> None:
+        self._working[instance, stage] = working
 
-    def set_share(self, share: float, tbt: float) -> None:
-        self.share = share
+    def set_waiting(self, instance: str, requests: int, joining: bool) -> None:
+        self._waiting[instance] = requests, joining
+
+    def set_share(self, instance: str, share: float, tbt: float) -> None:
+        self._shares[instance] = share

@@ -4,9 +4,12 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
+import msgspec
+
 from unifiedserve.config import Instance, Placement, Stage
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import choose_route
 from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
 from unifiedserve.scheduling.simulation.clock import Action, Clock
 from unifiedserve.scheduling.simulation.costs import StageCosts
@@ -14,7 +17,7 @@ from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.status import Status
 from unifiedserve.scheduling.targets import Targets
-from unifiedserve.scheduling.turn import Begin, Event, Free, Shape, UnitShape
+from unifiedserve.scheduling.turn import Begin, Event, Free, Handed, Shape, UnitShape
 
 
 class Worker(Protocol):
@@ -54,7 +57,7 @@ class System:
         self._targets = targets
         self.clock = Clock()
         self.status = Status()
-        self.workers: dict[Stage, Worker] = {}
+        self.workers: dict[str, dict[Stage, Worker]] = {}  # by instance
         self.requests: dict[int, Request] = {}  # by uid
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
 
@@ -70,24 +73,26 @@ class System:
         """What a language worker sees of the buffers."""
         return Free(self.free.kv, self.kv_total, self.free.visual)
 
-    def send(self, stage: Stage, event: Event) -> None:
-        """Send an event to the worker that hosts a stage."""
-        self._post(self.workers[stage], event)
+    def send(self, host: str, event: Event) -> None:
+        """Send an event to the language stages of an instance."""
+        stages = (Stage.DECODE,) if isinstance(event, Handed) else (Stage.ENCODE, Stage.PREFILL)
+        self._post(next(self.workers[host][stage] for stage in stages if stage in self.workers[host]), event)
 
     def freed(self, stage: Stage, sender: Worker) -> None:
-        """Wake the worker that hosts a stage, which may wait for pages, unless it has freed them itself."""
-        if self.workers[stage] is not sender:
-            self._post(self.workers[stage], None)
+        """Wake the workers that host a stage, which may wait for pages, unless they have freed them themselves."""
+        for host in self.placement.hosts(stage):
+            if (worker := self.workers[host][stage]) is not sender:
+                self._post(worker, None)
 
     def begin(self, request: Request) -> None:
         """Send a request to the workers, for the first time or when it has lost its pages."""
         if self._targets:
             request.ticket = self._ticket(request, self._targets)
         request.shape = self._shape(request)
-        hosts = [self.workers[stage] for stage in (Stage.ENCODE, Stage.PREFILL)]
-        if request.arrival.units:
-            hosts.append(self.workers[Stage.VISION])
-        for worker in dict.fromkeys(hosts):
+        route = choose_route(self.placement, (each.load for each in self.requests.values() if each is not request))
+        request.ticket = msgspec.structs.replace(request.ticket, route=route)
+        stages = [Stage.ENCODE, Stage.PREFILL, *([Stage.VISION] if request.arrival.units else [])]
+        for worker in dict.fromkeys(self.workers[route.host(stage)][stage] for stage in stages):
             self._post(worker, Begin(request.ticket, request.shape))
 
     def _shape(self, request: Request) -> Shape:
@@ -102,7 +107,7 @@ class System:
 
     def _ticket(self, request: Request, targets: Targets) -> Ticket:
         """Return its place in the queues (as `engine/requests/`): whose stream has begun owes its next token now."""
-        for worker in self.workers.values():
+        for worker in {worker for stages in self.workers.values() for worker in stages.values()}:
             targets.learn(worker.costs)
         arrival, visual = request.arrival, sum(request.arrival.units)
         prompt = sum(arrival.gaps) + len(request.tokens) + (0 if self.rules.keeps_visual else visual)

@@ -53,7 +53,7 @@ class VisionWorker:
         promised = sum(state.pages for state in states if state.admitted)
         for uid in schedule_vision(states, self._system.free.patch - promised):
             self._begin(self._jobs[uid])
-        self._system.status.set_working(Stage.VISION, any(state.admitted for state in states))
+        self._system.status.set_working(self._instance.name, Stage.VISION, any(state.admitted for state in states))
 
     def _begin(self, job: _Job) -> None:
         job.state.admit()
@@ -104,7 +104,7 @@ class VisionWorker:
         if not job.state.pages:
             self._queue.remove(job.state)
             del self._jobs[job.state.ticket.uid]
-        self._system.send(Stage.ENCODE, Ready(job.state.ticket.uid, segment[0]))
+        self._system.send(job.request.ticket.route.encode, Ready(job.state.ticket.uid, segment[0]))
         self._system.wake(self)
         if len(segment) > 1:
             self._decode(job, segment[1:])

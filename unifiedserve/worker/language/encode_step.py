@@ -94,7 +94,7 @@ class EncodeStep:
         with self._stream.use() if self._stream else nullcontext():  # so that the fence is the stream's
             messages = self._stage.finish(under_way.batch)
         self._send(messages)
-        self._port.status.used(Stage.ENCODE, self._visual.pool.used_pages())
+        self._port.used(Stage.ENCODE, self._visual.pool.used_pages())
         self._freed.by_encode()
         uids = list(dict.fromkeys(prompt.uid for prompt, _ in under_way.batch.units))
         self._port.reporter.span(Stage.ENCODE, "encode", under_way.started, uids, under_way.tokens)
@@ -102,8 +102,9 @@ class EncodeStep:
 
     def _send(self, embeddings: list[Embeddings]) -> None:
         for message in embeddings:
+            route = self._prompts[message.uid].request.ticket.route
             self._note(Wrote(message.uid, message.unit))
-            self._port.outbox.send(Stage.PREFILL, message)
+            self._port.outbox.send(route.prefill, message)
 
     def _missing(self, scheduled: list[EncodeWork]) -> list[EncodeWork]:
         return [

@@ -126,7 +126,7 @@ class ForwardStep:
             if prompt := self._prompts.get(chunk.uid):
                 self._port.reporter.waited(Stage.PREFILL, chunk.uid, prompt.end_wait(Stage.PREFILL))
         for stage in self._takers:
-            self._port.status.used(stage, self._model.kv.pool.used_pages())
+            self._port.used(stage, self._model.kv.pool.used_pages())
 
     def _read_prompts(self, chunks: list[Chunk], hidden: list[Tensor]) -> None:
         for chunk, states in zip(chunks, hidden, strict=True):
@@ -165,7 +165,7 @@ class ForwardStep:
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         finished = self._prefill.finish(chunks, logits)
         for generation in finished.generations:
-            self._port.outbox.send(Stage.DECODE, generation)
+            self._port.outbox.send(generation.ticket.route.decode, generation)
         self._port.reporter.tokens(finished.tokens, finished.without_tokens)
         self._freed.by_prefill()
         self._port.reporter.span(Stage.PREFILL, "prefill", start, [chunk.uid for chunk in chunks], tokens)

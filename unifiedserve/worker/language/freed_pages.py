@@ -17,11 +17,11 @@ class FreedPages:
 
     def by_encode(self) -> None:
         """Tell vision: patches were encoded."""
-        self._outbox.send(Stage.VISION, PagesFreed())
+        self._outbox.send_all(Stage.VISION, PagesFreed())
 
     def by_prefill(self) -> None:
         """Tell encode: visual tokens were prefilled."""
-        self._outbox.send(Stage.ENCODE, PagesFreed())
+        self._outbox.send_all(Stage.ENCODE, PagesFreed())
 
     def by_dropped_prompt(self) -> None:
         """Tell vision and encode: a prompt has left, or what came for it when it had."""
@@ -30,6 +30,6 @@ class FreedPages:
 
     def by_answers(self) -> None:
         """Tell prefill, and encode where answers hold visual pages: answers have ended."""
-        self._outbox.send(Stage.PREFILL, PagesFreed())
+        self._outbox.send_all(Stage.PREFILL, PagesFreed())
         if self._keeps_visual:
-            self._outbox.send(Stage.ENCODE, PagesFreed())
+            self._outbox.send_all(Stage.ENCODE, PagesFreed())

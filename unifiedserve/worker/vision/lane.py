@@ -6,6 +6,7 @@ from unifiedserve.config import Stage
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.wire import Abort, Message, Span, VisionRequest
 from unifiedserve.scheduling import schedule_vision
+from unifiedserve.scheduling.turn import Tells
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE
 from unifiedserve.worker.port import Port
 from unifiedserve.worker.vision.medium import Output
@@ -38,7 +39,7 @@ class VisionLane:
         for uid in admitted:
             self._port.reporter.waited(Stage.VISION, uid, self._stage.start(uid))
         decoding = [state.ticket.uid for state in self._stage.states() if state.admitted]
-        self._port.status.set_working(Stage.VISION, bool(decoding))
+        self._port.neighbours.tell(Tells({Stage.VISION: bool(decoding)}))
         self._port.pulse.work_on(decoding)
         return AT_ONCE if outputs or admitted else ON_MESSAGE
 
@@ -48,14 +49,14 @@ class VisionLane:
                 Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine, on=output.decoded_on
             )
         )
-        watched = self._stage.is_watched(output.uid)
+        watched, route = self._stage.is_watched(output.uid), self._stage.route(output.uid)
         if output.error:
             self._fail(output.uid, output.error, output.kind, output.param)
         elif message := self._stage.write(output):
-            self._port.status.used(Stage.VISION, self._stage.used_pages)
+            self._port.used(Stage.VISION, self._stage.used_pages)
             if watched:
                 self._port.reporter.decoded(self._stage.remember(message))
-            self._port.outbox.send(Stage.ENCODE, message)
+            self._port.outbox.send(route.encode, message)
 
     def _fail(self, uid: int, reason: str, kind: ErrorKind, param: str | None = None) -> None:
         self._port.outbox.fail([uid], reason, kind, param)

@@ -12,6 +12,7 @@ from unifiedserve.config import DecodeOn, ImageBackground, Order, VideoDecoderNa
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Patches, VisionRequest, WatchedUnits
+from unifiedserve.placement import Route
 from unifiedserve.reading.readers import ReadHere, Reading
 from unifiedserve.scheduling import Costs, Queue, VisionState
 from unifiedserve.worker.vision.media_reader import MediaReader
@@ -125,6 +126,10 @@ class VisionStage:
         if job.units_left == 0:
             self.drop(output.uid)
         return Patches(uid=output.uid, units=output.units, pages=pages)
+
+    def route(self, uid: int) -> Route:
+        """Return who serves a request that is here."""
+        return self._jobs[uid].message.ticket.route
 
     def is_watched(self, uid: int) -> bool:
         """Tell whether somebody wants to see what is decoded for a request."""
