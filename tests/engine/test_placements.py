@@ -18,7 +18,7 @@ from unifiedserve.placement import NAMED, read_placement
 SHORT, LONG = (SamplingParams(temperature=0, max_tokens=count, ignore_eos=True) for count in (12, 400))
 CONFIG = EngineConfig(prefill_chunk_tokens=32, encode_budget_tokens=16, vision_threads=1)
 
-PLACED = [read_placement(name, ()) for name in (*NAMED, "e+pd")]
+PLACED = [read_placement(name, ()) for name in (*NAMED, "e+pd", "2e+2p+2d", "2ep+d")]
 
 
 WITHOUT = {

@@ -262,7 +262,8 @@ def request(uid: int, media: Sequence[MediaPlan], config: Any) -> PrefillRequest
     )
 
 
-def encoded(stage: EncodeStage, work: list[EncodeWork]) -> list[Embeddings]:
+def encoded(stage: EncodeStage, prompts: PromptTable, work: list[EncodeWork]) -> list[Embeddings]:
+    assert [stage.set_aside(prompts[uid]) for uid, _ in work] == ["done"] * len(work)
     steps = stage.begin(work)
     while True:
         try:
@@ -290,10 +291,11 @@ def test_a_step_of_several_requests(
             expected[uid, unit] = adapter.encode(rows, [(each, 1)])
     needed = [sum(unit.pages for unit in prompt.shape.units) for prompt in prompts]
 
-    first = encoded(stage, [EncodeWork(1, [0, 1]), EncodeWork(2, [0])])
-    second = encoded(stage, [EncodeWork(1, [2]), EncodeWork(2, [1])])
+    first = encoded(stage, prompts, [EncodeWork(1, [0, 1]), EncodeWork(2, [0])])
+    second = encoded(stage, prompts, [EncodeWork(1, [2]), EncodeWork(2, [1])])
 
     assert patches.pool.used_pages() == 0
+    assert [prompt.visual_aside for prompt in prompts] == [{}, {}]
     assert visual.pool.used_pages() == sum(needed)
     assert [(out.uid, out.unit) for out in first + second] == [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)]
     for out in first + second:
@@ -303,8 +305,21 @@ def test_a_step_of_several_requests(
         assert {visual.pool.owner(page) for page in out.pages} == {(out.uid, 3)}
 
 
-def test_rows_that_do_not_fit_take_no_page(buffers: tuple[RowBuffer, RowBuffer]) -> None:
-    _, visual = buffers
-    rows = torch.zeros(70 * 4, visual.width)
-    assert visual.put_all(rows, [(1, 10 * 4), (2, 60 * 4)], instance=0) is None
+def test_pages_for_all_units_are_taken_at_once_or_none(
+    adapter: LanguageAdapter, buffers: tuple[RowBuffer, RowBuffer], kv: KVCache
+) -> None:
+    """Another encoder takes from the same buffer."""
+    patches, visual = buffers
+    prompts = PromptTable(adapter, kv, patches, visual)
+    stage = EncodeStage(adapter, patches, visual, 3, prompts)
+    prompts.receive(request(1, [plan("image", 5, 2), plan("video", 3, 4, 3)], adapter.config))
+    needed = sum(unit.pages for unit in prompts[1].shape.units)
+    taken = visual.pool.allocate(visual.pool.free_pages() - needed + 1, 9, 4)
+    assert taken is not None
+    assert stage.set_aside(prompts[1]) == "full"
+    assert visual.pool.free_pages() == needed - 1
+    visual.release(taken.tolist())
+    assert stage.set_aside(prompts[1]) == stage.set_aside(prompts[1]) == "done"
+    assert visual.pool.used_pages() == needed
+    prompts.drop(1)
     assert visual.pool.used_pages() == 0

@@ -21,6 +21,7 @@ from unifiedserve.scheduling.turn import (
     Launched,
     Left,
     Ready,
+    Reserved,
     Shape,
     Stepped,
     Stopped,
@@ -103,22 +104,10 @@ def test_a_unit_is_encoded_when_its_patches_are_there_and_once() -> None:
     under_way = turn.take(facts())
     assert under_way.plan.encode == []
     assert under_way.tells.working[Stage.ENCODE]
+    turn.note(Reserved(1))
     turn.note(Wrote(1, 0))
     turn.note(Batched(40, 0.0, 0.1))
     assert turn.take(facts()).plan.encode == [(1, [1])]
-
-
-def test_pages_that_are_set_aside_are_not_given_to_others() -> None:
-    turn = turn_of(Stage.ENCODE)
-    turn.note(Begin(Ticket(1, 0.0), VIDEO))
-    turn.note(Ready(1, 0))
-    turn.take(facts())
-    turn.note(Wrote(1, 0))
-    turn.note(Batched(40, 0.0, 0.1))
-    turn.note(Begin(Ticket(2, 0.0), VIDEO))
-    turn.note(Ready(2, 0))
-    assert turn.take(facts(free=FREE._replace(visual=8))).plan.encode == [], "three of eight are set aside, six needed"
-    assert turn.take(facts(free=FREE._replace(visual=9))).plan.encode == [(2, [0])]
 
 
 def test_pages_that_were_lost_to_another_instance_are_asked_for_again() -> None:
@@ -148,6 +137,7 @@ def test_nothing_of_a_request_remains_that_has_left() -> None:
     turn.note(Begin(Ticket(1, 0.0), VIDEO))
     turn.note(Ready(1, 0))
     turn.take(facts())
+    turn.note(Reserved(1))
     turn.note(Wrote(1, 0))
     turn.note(Batched(40, 0.0, 0.1))
     turn.note(Begin(Ticket(2, 0.0), Shape(tokens=30, kv_pages=2)))

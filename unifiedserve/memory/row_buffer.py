@@ -49,24 +49,17 @@ class RowBuffer(DevicePages):
 
     def put(self, rows: Tensor, uid: int, instance: int) -> list[int] | None:
         """Write `rows` [n, width] into new pages and return these; None if there are not enough."""
-        pages = self.put_all(rows, [(uid, len(rows))], instance)
-        return None if pages is None else pages[0]
-
-    def put_all(self, rows: Tensor, parts: Sequence[tuple[int, int]], instance: int) -> list[list[int]] | None:
-        """Write `rows` [n, width], which are (uid, count) one after the other, each part into new pages of its own.
-
-        They are on the device. None, and nothing is written, if there are not enough pages for all.
-        """
-        taken: list[list[int]] = []
-        for uid, count in parts:
-            pages = self.pool.allocate(self.pages_for(count), uid, instance)
-            if pages is None:
-                self.release([page for part in taken for page in part])
-                return None
-            taken.append(pages.tolist())
-        used = [page for pages, (_, count) in zip(taken, parts, strict=True) for page in self.spread(pages, count)]
-        self._words(self.rows).index_copy_(0, self._places(used), self._words(rows))
+        pages = self.pool.allocate(self.pages_for(len(rows)), uid, instance)
+        if pages is None:
+            return None
+        taken: list[int] = pages.tolist()
+        self.write(rows, [(taken, len(rows))])
         return taken
+
+    def write(self, rows: Tensor, parts: Sequence[tuple[Sequence[int], int]]) -> None:
+        """Write `rows` [n, width] on the device, which are parts one after the other, into (pages, count) of each."""
+        used = [page for pages, count in parts for page in self.spread(pages, count)]
+        self._words(self.rows).index_copy_(0, self._places(used), self._words(rows))
 
     def get(self, pages: Sequence[PageRows], start: int, stop: int) -> Tensor:
         """Copy rows [start, stop) of those that lie in `pages`: [stop - start, width], on the device."""

@@ -14,6 +14,7 @@ from unifiedserve.observe.otel import Traces
 
 _KEPT_SPANS = 20_000
 _ROWS = {stage: row for row, stage in enumerate(Stage)}
+_THREADS = 1000  # of an instance in a stage's process, at most
 _INTAKE = len(_ROWS)  # the row of what comes before all stages
 
 
@@ -37,6 +38,7 @@ class Timeline:
         self._intakes: deque[TakenIn] = deque(maxlen=_KEPT_SPANS)
         self._names: dict[int, str] = {}
         self._order: deque[int] = deque()
+        self._hosts: dict[Stage, list[str]] = {stage: [] for stage in Stage}  # that work was seen of
 
     def name(self, uid: int, request_id: str) -> None:
         """Remember the client's id of a request, for as many requests as there can be spans."""
@@ -64,7 +66,7 @@ class Timeline:
     def chrome_trace(self, request_id: str | None = None) -> dict[str, Any]:
         """Return a trace (Trace Event Format): a process a stage, a thread for its queue and each of its tracks.
 
-        A further process is what comes before all stages.
+        Where several instances host a stage, each has threads of its own. A further process is what comes before all stages.
         """
         spans = self.of(request_id) if request_id is not None else list(self._spans)
         rows = {**{stage.value: row for stage, row in _ROWS.items()}, "intake": _INTAKE}
@@ -85,11 +87,12 @@ class Timeline:
                 "name": span.name,
                 "cat": span.stage.value,
                 "pid": _ROWS[span.stage],
-                "tid": 0 if span.name == "queue" else 1 + span.track,
+                "tid": self._lane(span) + (0 if span.name == "queue" else 1 + span.track),
                 "ts": self.microseconds(span.start),
                 "dur": round((span.end - span.start) * 1e6, 1),
                 "args": {
                     "requests": [self._names.get(uid, str(uid)) for uid in span.requests],
+                    **({"instance": span.instance} if span.instance else {}),
                     **({"tokens": span.tokens} if span.tokens else {}),
                     **({"on": span.on} if span.on else {}),
                     **({"host_ms": round(span.host * 1e3, 3)} if span.host else {}),
@@ -98,6 +101,13 @@ class Timeline:
             }
             for span in spans
         ]
+
+    def _lane(self, span: Span) -> int:
+        """Return the first thread of an instance in its stage's process."""
+        hosts = self._hosts[span.stage]
+        if span.instance not in hosts:
+            hosts.append(span.instance)
+        return hosts.index(span.instance) * _THREADS
 
     def _intake_events(self, request_id: str | None) -> list[dict[str, Any]]:
         return [

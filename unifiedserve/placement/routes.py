@@ -31,10 +31,19 @@ class Load(NamedTuple):
 
 
 def choose_route(placement: Placement, loads: Iterable[Load]) -> Route:
-    """Return the route of a further attempt: least pending tokens in each stage (ModServe §4.3), else the first."""
-    hosts = {stage: placement.hosts(stage) for stage in Stage}
-    pending: Counter[tuple[Stage, str]] = Counter()
-    if any(len(names) > 1 for names in hosts.values()):
-        for load in loads:
-            pending.update({(stage, load.route.host(stage)): tokens for stage, tokens in load.left.items()})
-    return Route(**{stage.value: min(names, key=lambda name: pending[stage, name]) for stage, names in hosts.items()})
+    """Return the route of a further attempt: to the host with the least pending tokens (ModServe §4.3), else the first.
+
+    Who serves it in one stage does so in all that it hosts: between these nothing has to travel.
+    """
+    if all(len(placement.hosts(stage)) == 1 for stage in Stage):
+        return Route(**{stage.value: placement.hosts(stage)[0] for stage in Stage})
+    pending = Counter[str]()
+    for load in loads:
+        for stage, tokens in load.left.items():
+            pending[load.route.host(stage)] += tokens
+    chosen: dict[Stage, str] = {}
+    for stage in Stage:
+        hosts = placement.hosts(stage)
+        own = [name for name in hosts if name in chosen.values()]
+        chosen[stage] = min(own or hosts, key=pending.__getitem__)
+    return Route(**{stage.value: name for stage, name in chosen.items()})

@@ -64,7 +64,7 @@ class PrefillState:
     units: list[Unit] = field(default_factory=list)
     prefilled: int = 0
     admitted: bool = False  # holds its KV pages
-    reserved: bool = False  # its visual pages are set aside
+    reserved: bool = False  # the pages for its visual tokens are taken
     whole_units: bool = False  # no chunk may end within one
     rank: Rank = NO_RANK
     rank_ends: float = float("-inf")
@@ -134,7 +134,7 @@ class PrefillState:
             self.rank_ends = float("-inf")
 
     def reserve(self) -> None:
-        """Note that its visual pages are set aside."""
+        """Note that the pages for its visual tokens are taken."""
         self.reserved, self.rank_ends = True, float("-inf")
 
     def admit(self) -> None:
@@ -202,7 +202,7 @@ class State:
     decodes: list[DecodeState]
     kv_free: int
     kv_total: int
-    visual_free: int  # neither in use nor set aside
+    visual_free: int
     now: float = 0.0  # monotonic seconds
     pace: Pace = field(default_factory=Pace)
     costs: Costs = field(default_factory=Costs)

@@ -44,6 +44,7 @@ class Reporter:
 
     def record(self, span: Span) -> None:
         """Record work on the timeline."""
+        span.instance = self._instance
         self._report.spans.append(span)
 
     def waited(self, stage: Stage, uid: int, since: float | None) -> None:

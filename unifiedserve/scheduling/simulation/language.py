@@ -21,6 +21,7 @@ from unifiedserve.scheduling.turn import (
     Facts,
     Handed,
     Neighbours,
+    Reserved,
     Stepped,
     Stopped,
     Took,
@@ -166,12 +167,16 @@ class LanguageWorker:
         state = DecodeState(request.ticket, 0, tokens + 1, request.shape.kv_pages)
         if system.tokens(request, [system.clock.now]):
             system.release(request, state.pages)
+            self._free_by_answers()
         else:
             self._send(request.ticket.route.decode, Handed(state))
 
     def _encode(self, work: Sequence[EncodeWork]) -> Work:
         requests = self._system.requests
         tokens = sum(requests[uid].shape.units[unit].tokens for uid, units in work for unit in units)
+        for uid, _ in work:
+            self._prompts.reserve(uid)
+            self._turn.note(Reserved(uid))
         end = partial(self._end_batch, work, tokens, self._system.clock.now)
         return Work(self._system.costs.encode(tokens), end)
 
@@ -179,7 +184,7 @@ class LanguageWorker:
         requests = self._system.requests
         for uid, units in work:
             for unit in units:
-                self._prompts.encode(uid, unit)
+                self._prompts.encode(uid)
                 self._turn.note(Wrote(uid, unit))
                 self._send(requests[uid].ticket.route.prefill, Encoded(uid, unit))
         self._turn.note(Batched(tokens, start, self._system.clock.now))

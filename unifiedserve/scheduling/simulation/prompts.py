@@ -24,12 +24,17 @@ class Prompts:
         assert self._system.free.kv >= 0, "more prompts are let in than have pages"
         return True
 
-    def encode(self, uid: int, unit: int) -> None:
-        """Encode a unit: its patches leave their buffer, its visual tokens take pages of theirs."""
-        request, free = self._system.requests[uid], self._system.free
-        free.visual -= request.shape.units[unit].pages
-        free.patch += request.arrival.patch_pages
-        assert free.visual >= 0, "pages that were promised are gone"
+    def reserve(self, uid: int) -> None:
+        """Take the pages for a request's visual tokens, unless it has them."""
+        request = self._system.requests[uid]
+        if not request.reserved:
+            request.reserved = True
+            self._system.free.visual -= sum(unit.pages for unit in request.shape.units)
+            assert self._system.free.visual >= 0, "more is encoded than there are pages for"
+
+    def encode(self, uid: int) -> None:
+        """Encode a unit: its patches leave their buffer."""
+        self._system.free.patch += self._system.requests[uid].arrival.patch_pages
 
     def take_encoded(self, uid: int, unit: int) -> None:
         """Take over a unit's visual tokens, wherever they were encoded."""

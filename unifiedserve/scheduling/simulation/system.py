@@ -88,7 +88,7 @@ class System:
         """Send a request to the workers, for the first time or when it has lost its pages."""
         if self._targets:
             request.ticket = self._ticket(request, self._targets)
-        request.shape = self._shape(request)
+        request.shape, request.reserved = self._shape(request), False
         route = choose_route(self.placement, (each.load for each in self.requests.values() if each is not request))
         request.ticket = msgspec.structs.replace(request.ticket, route=route)
         stages = [Stage.ENCODE, Stage.PREFILL, *([Stage.VISION] if request.arrival.units else [])]

@@ -71,8 +71,14 @@ class Took(NamedTuple):
     uid: int
 
 
+class Reserved(NamedTuple):
+    """The pages of the visual buffer for all units of a request are taken here, if they were not before."""
+
+    uid: int
+
+
 class Wrote(NamedTuple):
-    """The visual tokens of a unit were written here, into pages that were set aside for them."""
+    """The visual tokens of a unit were written here, into pages that were taken for them."""
 
     uid: int
     unit: int
@@ -135,7 +141,9 @@ class Stopped(NamedTuple):
 
 
 #: everything that can happen
-Event = Begin | Ready | Encoded | Handed | Renewed | Took | Wrote | Batched | Launched | Stepped | Left | Stopped
+Event = (
+    Begin | Ready | Encoded | Handed | Renewed | Took | Reserved | Wrote | Batched | Launched | Stepped | Left | Stopped
+)
 
 Note = Callable[[Event], None]
 

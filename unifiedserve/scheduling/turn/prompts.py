@@ -7,13 +7,12 @@ from unifiedserve.scheduling.turn.facts import Begin, Renewed
 
 
 class Prompts:
-    """Owns them, and counts the pages of the visual buffer that are set aside for them.
+    """Owns them.
 
     Where `prefills` is false prefill is another instance's: a prompt leaves when all of its units are encoded.
     """
 
     def __init__(self, order: Order, *, prefills: bool) -> None:
-        self._promised: dict[int, int] = {}  # by uid: pages of the visual buffer that are set aside, not yet written
         self._prefills = prefills
         self._states: dict[int, PrefillState] = {}
         self._queue: Queue[PrefillState] = Queue(order)
@@ -24,11 +23,6 @@ class Prompts:
     def __getitem__(self, uid: int) -> PrefillState:
         """Return a prompt. Raises KeyError if it is not here."""
         return self._states[uid]
-
-    @property
-    def promised(self) -> int:
-        """How many pages of the visual buffer are set aside here, and not yet written."""
-        return sum(self._promised.values())
 
     def in_turn(self, now: float) -> list[PrefillState]:
         """Return them in the order in which they are served at this time (monotonic seconds)."""
@@ -53,22 +47,22 @@ class Prompts:
         state.kv_pages = renewed.kv_pages
         state.prefill(renewed.prefilled)
 
-    def wrote(self, uid: int, unit: int) -> None:
-        """Note that a unit's visual tokens were written here: from the first on, pages are set aside for all."""
+    def reserve(self, uid: int) -> None:
+        """Note that the pages for all visual tokens are taken."""
         state = self._states[uid]
         if not state.reserved:
             state.reserve()
-            self._promised[uid] = state.visual_pages
+
+    def wrote(self, uid: int, unit: int) -> None:
+        """Note that a unit's visual tokens were written here."""
+        state = self._states[uid]
         state.encode_unit(unit)
-        self._promised[uid] -= state.units[unit].pages
         self._drop_if_done(state)
 
     def take_encoded(self, uid: int, unit: int) -> None:
-        """Note that a unit's visual tokens have come: where it was encoded, pages are set aside for all."""
-        state = self._states[uid]
-        if not state.reserved:
-            state.reserve()
-        state.encode_unit(unit)
+        """Note that a unit's visual tokens have come: where it was encoded, pages are taken for all."""
+        self.reserve(uid)
+        self._states[uid].encode_unit(unit)
 
     def admit(self, uid: int) -> None:
         """Note that a prompt has all of its KV pages."""
@@ -86,7 +80,6 @@ class Prompts:
         """Forget a prompt, if it is here."""
         if state := self._states.pop(uid, None):
             self._queue.remove(state)
-            self._promised.pop(uid, None)
 
     def counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return how many are encoded and how many wait for that, and the same of prefill."""

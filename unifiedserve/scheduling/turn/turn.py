@@ -23,6 +23,7 @@ from unifiedserve.scheduling.turn.facts import (
     Left,
     Ready,
     Renewed,
+    Reserved,
     Stepped,
     Stopped,
     Tells,
@@ -84,6 +85,8 @@ class Turn:
                 self._prompts.renew(event)
             case Took(uid):
                 self._prompts.admit(uid)
+            case Reserved(uid):
+                self._prompts.reserve(uid)
             case Wrote(uid, unit):
                 self._prompts.wrote(uid, unit)
             case Left(uid):
@@ -157,7 +160,7 @@ class Turn:
             decodes=self._sequences.in_turn(),
             kv_free=facts.free.kv,
             kv_total=facts.free.kv_total,
-            visual_free=facts.free.visual - self._prompts.promised,
+            visual_free=facts.free.visual,
             now=facts.now,
             pace=self._measured.pace._replace(
                 others_work=self._rests and around.work, waiting=around.waiting, joining=around.joining

@@ -2,6 +2,8 @@
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
 
 import torch
 
@@ -48,22 +50,43 @@ class EncodeStage:
             else:
                 prompt.patches[unit] = pages
 
-    def recall(self, work: list[EncodeWork]) -> tuple[list[Embeddings], list[int]]:
-        """Take up the units whose tokens were there already; return them, and the requests for which some are gone."""
-        outputs, stale = [], []
+    def set_aside(self, prompt: StagedPrompt) -> Literal["done", "full", "stale"]:
+        """Take the pages of the visual buffer for all of a prompt's units, or none of them.
+
+        "full": others have taken them since this was planned; "stale": visual tokens that were to be reused are gone.
+        """
+        if prompt.visual_aside is not None:
+            return "done"
+        prompt.visual_aside = {}
+        if not all(self._take_up(prompt, unit, pages) for unit, pages in prompt.request.reuse.units.items()):
+            return "stale"
+        missing = [unit for unit, shape in enumerate(prompt.shape.units) if not (shape.encoded or shape.cached)]
+        counts = [prompt.shape.units[unit].pages for unit in missing]
+        if not missing:
+            return "done"
+        taken = self._visual.pool.allocate(sum(counts), prompt.uid, self._instance)
+        if taken is None:
+            for recalled in prompt.visual_aside.values():
+                self._visual.release(recalled)
+            prompt.visual_aside = None
+            return "full"
+        pages_left = iter(taken.tolist())
+        prompt.visual_aside |= {
+            unit: list(islice(pages_left, count)) for unit, count in zip(missing, counts, strict=True)
+        }
+        return "done"
+
+    def recall(self, work: list[EncodeWork]) -> list[Embeddings]:
+        """Return the units whose tokens were there already."""
+        outputs = []
         for uid, units in work:
-            if (prompt := self._prompts.get(uid)) is None:
-                continue  # it left after this step was planned
+            prompt = self._prompts[uid]
             for unit in (unit for unit in units if unit in prompt.request.reuse.units):
-                pages = prompt.request.reuse.units[unit]
-                if not self._take_up(uid, pages):
-                    stale.append(uid)
-                    break
                 tokens = prompt.shape.units[unit].tokens
                 self.log.looked_up(uid, tokens, tokens)
                 prompt.encoded(unit)
-                outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=list(pages.numbers)))
-        return outputs, stale
+                outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=_aside(prompt).pop(unit)))
+        return outputs
 
     @torch.inference_mode()
     def begin(self, work: list[EncodeWork]) -> Generator[None, None, EncodedBatch]:
@@ -93,10 +116,9 @@ class EncodeStage:
                 self._visual.release(pages)
         return outputs
 
-    def _take_up(self, uid: int, pages: Pages) -> bool:
-        recalled = self._visual.pool.recall(*pages, uid, self._instance)
-        if recalled < len(pages.numbers):
-            self._visual.release(pages.numbers[:recalled])
+    def _take_up(self, prompt: StagedPrompt, unit: int, pages: Pages) -> bool:
+        recalled = self._visual.pool.recall(*pages, prompt.uid, self._instance)
+        _aside(prompt)[unit] = list(pages.numbers[:recalled])
         return recalled == len(pages.numbers)
 
     def _gather(self, batch: Batch) -> torch.Tensor:
@@ -107,9 +129,13 @@ class EncodeStage:
         return self._patches.get(pages, 0, sum(rows for _, rows in pages))
 
     def _write(self, batch: Batch, visual: torch.Tensor) -> list[list[int]]:
-        """Write the tokens into pages that were promised to their prompts; return those of each unit."""
-        parts = [(prompt.uid, len(prompt.units.rows_of(unit))) for prompt, unit in batch]
-        written = self._visual.put_all(visual, parts, self._instance)
-        if written is None:
-            raise RuntimeError("visual buffer: pages that were promised are gone")
-        return written
+        """Write the tokens into the pages that were set aside for them; return those of each unit."""
+        parts = [(_aside(prompt).pop(unit), len(prompt.units.rows_of(unit))) for prompt, unit in batch]
+        self._visual.write(visual, parts)
+        return [pages for pages, _ in parts]
+
+
+def _aside(prompt: StagedPrompt) -> dict[int, list[int]]:
+    """Return the pages that are set aside for a prompt's units."""
+    assert prompt.visual_aside is not None, "no pages of the visual buffer were taken"
+    return prompt.visual_aside

@@ -10,7 +10,7 @@ from unifiedserve.device.base import Mark, SideStream
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import Embeddings
 from unifiedserve.scheduling import EncodeWork
-from unifiedserve.scheduling.turn import Batched, Note, Wrote
+from unifiedserve.scheduling.turn import Batched, Note, Reserved, Wrote
 from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.prompt_table import PromptTable
@@ -65,11 +65,19 @@ class EncodeStep:
         """Tell whether the batch under way is."""
         return self._under_way is not None and (self._under_way.mark is None or self._under_way.mark.done())
 
-    def recall(self, work: list[EncodeWork]) -> list[int]:
-        """Send units on whose visual tokens are there as if they had just been encoded; return stale requests."""
-        embeddings, stale = self._stage.recall(work)
-        self._send(embeddings)
-        return stale
+    def set_aside(self, work: list[EncodeWork]) -> tuple[list[EncodeWork], list[int]]:
+        """Take pages for all units of these requests; return the work that has them, and who is stale."""
+        had, stale = [], []
+        for each in work:
+            if prompt := self._prompts.get(each.uid):  # else it left after this step was planned
+                found = self._stage.set_aside(prompt)
+                if found == "done":
+                    self._note(Reserved(each.uid))
+                    had.append(each)
+                elif found == "stale":
+                    stale.append(each.uid)
+        self._send(self._stage.recall(had))
+        return had, stale
 
     def begin(self, scheduled: list[EncodeWork]) -> Iterator[None]:
         """Have encoded what the cache did not have, and yield before each layer of the encoder.

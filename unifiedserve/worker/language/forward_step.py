@@ -168,4 +168,6 @@ class ForwardStep:
             self._port.outbox.send(generation.ticket.route.decode, generation)
         self._port.reporter.tokens(finished.tokens, finished.without_tokens)
         self._freed.by_prefill()
+        if finished.without_tokens or any(token.finish for token in finished.tokens):
+            self._freed.by_answers()
         self._port.reporter.span(Stage.PREFILL, "prefill", start, [chunk.uid for chunk in chunks], tokens)

@@ -24,9 +24,10 @@ class FreedPages:
         self._outbox.send_all(Stage.ENCODE, PagesFreed())
 
     def by_dropped_prompt(self) -> None:
-        """Tell vision and encode: a prompt has left, or what came for it when it had."""
+        """Tell all: a prompt has left, or what came for it when it had."""
         self.by_encode()
         self.by_prefill()
+        self.by_answers()
 
     def by_answers(self) -> None:
         """Tell prefill, and encode where answers hold visual pages: answers have ended."""

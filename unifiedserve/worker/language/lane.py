@@ -119,10 +119,11 @@ class LanguageLane:
             self._forward_step.settle()
         self._port.reporter.flush(self.counts())  # tokens do not wait for the encoder
         with self._guard(uid for uid, _ in work):
-            for uid in self._encode_step.recall(work):
+            had, stale = self._encode_step.set_aside(work)
+            for uid in stale:
                 self._start_anew(uid)
             self._looks_between = True
-            for _ in self._encode_step.begin(work):
+            for _ in self._encode_step.begin(had):
                 if self._goes_between:
                     self._go_between()
         if not (self._encode_step.beside and self._encode_step.uids):

@@ -71,6 +71,8 @@ class PromptTable:
         if prompt is not None:
             for pages in prompt.patches.values():
                 self._patches.release(pages)
+            for pages in (prompt.visual_aside or {}).values():
+                self._visual.release(pages)
             self._kv.release(prompt.kv)
             prompt.visual.release()
 

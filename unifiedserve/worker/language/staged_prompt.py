@@ -25,6 +25,7 @@ class StagedPrompt:
     visual: VisualPages
     prefix: Pages  # of the KV cache, to be reused
     patches: dict[int, list[int]] = field(default_factory=dict)  # unit -> pages of the patch buffer
+    visual_aside: dict[int, list[int]] | None = None  # unit -> pages of the visual buffer for it; None: none are taken
     kv: list[int] = field(default_factory=list)  # pages of the KV cache: all that it will need, or none
     kept: int = 0  # leading ones of them that are remembered
     prefilled: int = 0  # tokens
