@@ -170,7 +170,7 @@ class InlineWorkers:
             indices=list(range(answers)),
             embed=embed,
         )
-        for host in dict.fromkeys([route.encode, route.prefill]):
+        for host in dict.fromkeys([route.prefill, route.encode]):
             self.send(host, request)
         if asked.sources:
             self.send(route.vision, VisionRequest(ticket=ticket, media=asked.sources))

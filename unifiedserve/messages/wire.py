@@ -29,7 +29,8 @@ class Span(msgspec.Struct):
     `track` tells apart what one stage does at the same time: the decoder engines of vision. `tokens` are those that
     were computed: of prompts, of images and videos, of answers. `on` is what decoded a video's frames: "cpu" or "gpu".
     `host` are the seconds that the host spent on what a device did meanwhile; `eager` is a step of decode for which the
-    device had no recorded one. Of the tokens of answers `accepted` were among so many that had been `drafted`. An `instance` did it.
+    device had no recorded one. Of the tokens of answers `accepted` were among so many that had been `drafted`.
+    An `instance` did it.
     """
 
     stage: Stage

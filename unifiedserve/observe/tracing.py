@@ -66,7 +66,8 @@ class Timeline:
     def chrome_trace(self, request_id: str | None = None) -> dict[str, Any]:
         """Return a trace (Trace Event Format): a process a stage, a thread for its queue and each of its tracks.
 
-        Where several instances host a stage, each has threads of its own. A further process is what comes before all stages.
+        Where several instances host a stage, each has threads of its own. A further process is what comes before all
+        stages.
         """
         spans = self.of(request_id) if request_id is not None else list(self._spans)
         rows = {**{stage.value: row for stage, row in _ROWS.items()}, "intake": _INTAKE}

@@ -61,7 +61,7 @@ class Dispatch:
         work, route = work_of(active, request), choose_route(self._placement, self._table.loads())
         request.ticket = msgspec.structs.replace(place(active, request.ticket, work, self._targets), route=route)
         active.work = request.ticket.work
-        for instance in dict.fromkeys([route.encode, route.prefill]):
+        for instance in dict.fromkeys([route.prefill, route.encode]):  # what encode has cached is there at once
             self._workers.send(instance, request)
         left = {Stage.VISION: work.encode, Stage.ENCODE: work.encode, Stage.PREFILL: work.prompt}
         self._table.begin(uid, active, indices, Load(route, left))

@@ -1,0 +1,62 @@
+"""Several workers for a stage: whoever serves a request, its answer is that of `transformers`, and none is lost."""
+
+import concurrent.futures
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from daemon import Daemon
+from media import Clip
+from reference import Reference
+from test_fidelity import TOKENS, Question, question
+
+PLACEMENT = "2e+2p+2d"
+NAMES = ["text", "1 image", "8 frames", "image and video"]
+
+pytestmark = pytest.mark.daemon("two of its workers host each stage", placement=PLACEMENT)
+
+Clips = Callable[[int], Clip]
+
+
+@pytest.fixture
+def asked(clips: Clips) -> list[Question]:
+    return [question(name, clips) for name in NAMES]
+
+
+@pytest.fixture
+def expected(hf: Reference, asked: list[Question]) -> list[list[int]]:
+    return [hf.generate(each.case, TOKENS) for each in asked]
+
+
+def answer(daemon: Daemon, asked: Question) -> list[int]:
+    body: dict[str, Any] = {"return_token_ids": True, **asked.options}
+    completion: Any = daemon.client.chat.completions.create(
+        model=daemon.engine.model_name, messages=asked.messages, temperature=0, max_tokens=TOKENS, extra_body=body
+    )
+    return list(completion.choices[0].token_ids)
+
+
+def test_all_of_them_serve_and_answer_alike(daemon: Daemon, asked: list[Question], expected: list[list[int]]) -> None:
+    """Again, too, when what they have computed is cached: any of them can take it up."""
+    for _ in range(3):
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(lambda each: answer(daemon, each), asked * 4))
+        assert answers == expected * 4
+    daemon.wait_idle()
+    events = daemon.engine.observation.trace()["traceEvents"]
+    served = {event["args"]["instance"] for event in events if event["ph"] == "X" and "instance" in event["args"]}
+    assert served == set(daemon.engine.observation.worker_pids())
+
+
+@pytest.mark.parametrize("instance", ["encode-2", "prefill-1", "decode-2"])
+def test_a_killed_one_loses_no_request(
+    daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str
+) -> None:
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = [pool.submit(answer, daemon, each) for each in asked * 4]
+        os.kill(daemon.engine.observation.worker_pids()[instance], signal.SIGKILL)
+        assert [each.result() for each in answers] == expected * 4
+    daemon.wait_healthy()
+    daemon.wait_idle()
