@@ -4,18 +4,21 @@ import re
 import shlex
 from dataclasses import dataclass
 
-OURS = ("shared", "monolithic")
+from unifiedserve.placement import NAMED
+
+OURS = tuple(NAMED)
 TITLES = {
-    "shared": "ours, shared",
-    "monolithic": "ours, monolithic",
+    **{name: f"ours, {name}" for name in OURS},
     "vllm": "vLLM",
     "vllm_flashcodec": "vLLM with FlashCodec",
     "generate": "transformers, generate",
     "continuous": "transformers, continuous batching",
 }
+#: who is compared unless the user names others
+USUAL = ("shared", "monolithic", "vllm", "vllm_flashcodec", "generate", "continuous")
 SERVERS = (*OURS, "vllm", "vllm_flashcodec")
 QUANTIZED = ("int8", "int4")
-WRITTEN = re.compile(r"(?P<kind>\w+)(\+(?P<weights>\w+))?(@(?P<python>[^:]+))?(:(?P<options>.+))?")
+WRITTEN = re.compile(r"(?P<kind>[\w-]+)(\+(?P<weights>\w+))?(@(?P<python>[^:]+))?(:(?P<options>.+))?")
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def read(text: str) -> Contestant:
     kind, python = written["kind"], written["python"] or ""
     options = tuple(shlex.split(written["options"] or ""))
     if python and kind not in OURS:
-        raise ValueError(f"{text}: only {' and '.join(OURS)} can be served by another Python")
+        raise ValueError(f"{text}: only {', '.join(OURS)} can be served by another Python")
     if options and kind not in SERVERS:
         raise ValueError(f"{text}: only {', '.join(SERVERS)} take options")
     weights = written["weights"] or ""

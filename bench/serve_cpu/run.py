@@ -32,6 +32,7 @@ import typer
 import workloads
 from client import Client, RequestError
 from contestants import OURS, TITLES, Contestant
+from contestants import USUAL as USUAL_SERVERS
 from prompts import Prompts
 from report import RESULTS, write
 from rich.console import Console
@@ -180,7 +181,7 @@ def contestants_of(given: str) -> list[Contestant]:
 def main(
     rounds: Annotated[int, typer.Option(min=1, help="How often each server runs, in turn")] = 3,
     only: Annotated[str, typer.Option("--servers", help=f"Some of {','.join(TITLES)}, or {VARIANTS}")] = ",".join(
-        TITLES
+        USUAL_SERVERS
     ),
     some: Annotated[str, typer.Option("--workloads", help=f"Some of {','.join(workloads.WORKLOADS)}")] = USUAL,
     model: Annotated[Path, typer.Option(help="The checkpoint; made if missing")] = checkpoint.DEFAULT_FOLDER,
