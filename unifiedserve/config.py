@@ -360,9 +360,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Meta(
             gt=0,
-            description="The most seconds of one core, or of one NVDEC unit, that the frames of a video may take by an "
-            "estimate; a video that takes longer is refused. An hour of 1920x1080 takes about 240. Lower it for "
-            "strangers, raise it for films",
+            description="The most seconds of one core that the frames of a video may take to decode, by an estimate "
+            "that is the same for every --video-decoder and on a GPU; a video that takes longer is refused. An hour "
+            "of 1920x1080 takes about 240. Lower it for strangers, raise it for films",
         ),
     ] = 600.0
     vision_threads: Annotated[int, Meta(ge=0, description="Threads that decode videos. 0: one for each core")] = 0

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import os
-import re
 import signal
 from collections.abc import Callable
 from threading import Event
@@ -111,24 +110,6 @@ def test_a_request_that_keeps_killing_workers_is_given_up_and_others_are_served(
         list(chunks)
     assert tokens(daemon, text_part("Still there?"))
     daemon.wait_idle()
-
-
-def test_a_video_that_takes_too_long_to_decode_is_refused_by_an_estimate(
-    patches: RowBuffer, clips: Callable[[int], Clip]
-) -> None:
-    finished = Event()
-    stage = VisionStage(patches, 1, 1, finished.set, max_decode_seconds=1e-6)
-    try:
-        source = MediaSource(plan=video_plan((0, 7)), name="video 1", where=Source(path=str(clips(8).path)))
-        stage.accept(VisionRequest(ticket=Ticket(1, 1), media=[source]))
-        stage.start(1)
-        finished.wait()
-        (output,) = stage.take_outputs()
-        assert re.search(
-            r"decoding 2 of its 8 frames .* the limit of 1e-06 s \(see --max-decode-seconds\): ask for", output.error
-        )
-    finally:
-        stage.close()
 
 
 def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_request_only(

@@ -51,7 +51,7 @@ class Setup(msgspec.Struct, frozen=True):
     """What all reading processes have: what they may read if they are confined, and their bounds.
 
     Of processor time `head_seconds` are for the head of an image, `seconds` and `megapixel_seconds` for each megapixel
-    for its pixels, `index_seconds` for the index of a video, `seconds` for what decoding some of its frames takes.
+    for its pixels, `index_seconds` for the index of a video, which what decoding takes is told by, too.
     """
 
     confined: bool
@@ -74,10 +74,8 @@ class Setup(msgspec.Struct, frozen=True):
         match job:
             case ImageHead():
                 return self.head_seconds
-            case VideoHead():
+            case VideoHead() | VideoWork():
                 return self.index_seconds
-            case VideoWork():
-                return self.seconds
             case ImagePixels():
                 return self.seconds + pixels / 1e6 * self.megapixel_seconds
 

@@ -91,7 +91,6 @@ def _vision_lane(
         order,
         config.video_decoder,
         config.decode_on,
-        config.max_decode_seconds,
         config.max_image_pixels,
         config.image_background,
         reading,

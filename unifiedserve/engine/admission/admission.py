@@ -13,6 +13,7 @@ import msgspec
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.admission.buffers import check_buffers
 from unifiedserve.engine.admission.context import Context
+from unifiedserve.engine.admission.decode_time import check_decode_time
 from unifiedserve.engine.admission.grammar_check import GrammarChecker
 from unifiedserve.engine.admission.media import MediaInfo, inspect, plan
 from unifiedserve.engine.admission.seen import seen
@@ -118,6 +119,7 @@ class Admission:
             fewer = workload.in_time(plans, text_tokens, outlook, request.max_ttft)
             if fewer != plans:
                 plans, prompt = fewer, self._context.prompt(request, infos, fewer)
+        check_decode_time(request.media, infos, plans, workload, self._config.max_decode_seconds)
         sampling = self._complete(request.sampling, len(prompt.token_ids))
         pages = check_buffers(self._config, self._layout, prompt, sampling)
         media = [self._seen(request, i, infos[i], plans[i], workload) for i in prompt.order]

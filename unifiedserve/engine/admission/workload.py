@@ -32,17 +32,27 @@ class Workload:
         self._media = media
         self._infos = infos
         self._reading, self._cancellation = reading, cancellation
-        self._known: dict[tuple[Source, tuple[int, ...]], DecodingWork | None] = {}
+        self._known: dict[tuple[Source, tuple[int, ...]], DecodingWork | flashcodec.DecodeError] = {}
 
     def decoding(self, medium: MediaInput, plan: MediaPlan) -> DecodingWork | None:
         """Return what decoding a plan's frames takes; None for what is no coded video, or cannot be told of."""
-        frames = plan.frame_indices
-        if plan.kind == "image" or medium.frames or len(frames) > _MOST_FRAMES:
+        if plan.kind == "image" or medium.frames or len(plan.frame_indices) > _MOST_FRAMES:
             return None
-        key = (medium.where, frames)
-        if key not in self._known:
-            self._known[key] = self._look(*key)
-        return self._known[key]
+        found = self._look(medium.where, plan.frame_indices)
+        return None if isinstance(found, flashcodec.DecodeError) else found  # whoever decodes it will say so
+
+    def seconds(self, medium: MediaInput, plan: MediaPlan) -> float:
+        """Return the seconds of a core that decoding a plan's frames of a coded video takes, by an estimate.
+
+        Raises DecodeError for a video that cannot be told of.
+        """
+        frames, seconds = sorted(set(plan.frame_indices)), 0.0
+        for first in range(0, len(frames), _MOST_FRAMES):
+            found = self._look(medium.where, tuple(frames[first : first + _MOST_FRAMES]))
+            if isinstance(found, flashcodec.DecodeError):
+                raise found
+            seconds += found.seconds
+        return seconds
 
     def work(self, plans: Sequence[MediaPlan], text_tokens: int) -> Work:
         """Return the work for media that are looked at so, beside so many tokens of text."""
@@ -88,9 +98,14 @@ class Workload:
     def _in_prompt(self, plans: Sequence[MediaPlan]) -> int:
         return sum(sum(self._processor.runs(plan)) for plan in plans)
 
-    def _look(self, source: Source, frames: tuple[int, ...]) -> DecodingWork | None:
-        try:
-            found = self._reading.read(VideoWork(source, np.array(frames, "<i4").tobytes()), self._cancellation)
-        except flashcodec.DecodeError:
-            return None  # whoever decodes it will say so
-        return msgspec.msgpack.decode(found, type=DecodingWork)
+    def _look(self, source: Source, frames: tuple[int, ...]) -> DecodingWork | flashcodec.DecodeError:
+        """Return what decoding these frames takes, or why that cannot be told; look once only."""
+        key = (source, frames)
+        if key not in self._known:
+            job = VideoWork(source, np.array(frames, "<i4").tobytes())
+            try:
+                told = self._reading.read(job, self._cancellation)
+                self._known[key] = msgspec.msgpack.decode(told, type=DecodingWork)
+            except flashcodec.DecodeError as error:
+                self._known[key] = error
+        return self._known[key]

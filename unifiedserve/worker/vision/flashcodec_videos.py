@@ -4,7 +4,6 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -19,7 +18,6 @@ from unifiedserve.worker.vision.medium import Medium
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Take
 
 _log = logging.getLogger(__name__)
-_SECONDS_A_PIXEL = 1e-9  # of a core, about
 
 
 @dataclass(slots=True)
@@ -40,7 +38,6 @@ class FlashCodecVideos:
         self._take = take
         self._learned = learned
         self._decode_on: DecodeOn = options.decode_on
-        self._max_seconds = options.max_seconds
         self._codec = _codec_for(device, options)
         self._videos: dict[int, _Video] = {}
         self._lock = threading.Lock()
@@ -56,12 +53,10 @@ class FlashCodecVideos:
     def begin(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
         """Analyse a video and hand it to the engines, unless its request is cancelled by then.
 
-        Raises as `flashcodec.analyse_bitstream` and `FlashCodec.add_decoding_request`, LimitError if it would take too
-        long.
+        Raises as `flashcodec.analyse_bitstream` and `FlashCodec.add_decoding_request`.
         """
         bitstream = flashcodec.analyse_bitstream(opened(source.where))
         frames = medium.plan.frames_of(medium.groups)
-        self._check_cost(bitstream, frames)
         video = _Video(medium)
         with self._lock:  # held until it is entered, so that no output comes before
             if not running.cancelled:
@@ -91,19 +86,6 @@ class FlashCodecVideos:
         self._closing.set()
         self._codec.close()
         self._collector.join()
-
-    def _check_cost(self, bitstream: flashcodec.Bitstream, frames: Sequence[int]) -> None:
-        """Raise LimitError if these frames take longer than may be, by an estimate for videos of many pixels."""
-        pixels = bitstream.core.num_packets * bitstream.width * bitstream.height
-        if pixels * _SECONDS_A_PIXEL < self._max_seconds:
-            return
-        estimates = self._codec.estimate(bitstream, frames, decode_on=self._decode_on)
-        seconds = min((estimate.seconds * estimate.engines for estimate in estimates), default=0.0)
-        if seconds > self._max_seconds:
-            what = f"{len(frames)} of its {bitstream.num_frames} frames of {bitstream.width}x{bitstream.height}"
-            limit = f"the limit of {self._max_seconds:g} s (see --max-decode-seconds)"
-            reason = f"decoding {what} takes about {seconds:.3g} s of one engine, over {limit}: ask for fewer frames"
-            raise flashcodec.LimitError(bitstream.core.source_name, bitstream.core.stream_index, reason)
 
     def _collect_or_die(self) -> None:
         """Without its collector the stage would hang: better that the supervisor replaces the worker."""

@@ -48,7 +48,6 @@ class VisionStage:
         order: Order = "fcfs",
         decoder: VideoDecoderName = "flashcodec",
         decode_on: DecodeOn = "fastest",
-        max_decode_seconds: float = float("inf"),
         max_pixels: int = flashcodec.Limits.max_pixels,
         background: ImageBackground = "white",
         reading: Reading | None = None,
@@ -59,7 +58,7 @@ class VisionStage:
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
         self._queue: Queue[VisionState] = Queue(order)
-        options = DecoderOptions(decoder, threads, decode_on, max_decode_seconds, max_pixels, _BACKGROUNDS[background])
+        options = DecoderOptions(decoder, threads, decode_on, max_pixels, _BACKGROUNDS[background])
         self._reader = MediaReader(options, patches.device, reading or ReadHere(), self._finished)
 
     def accept(self, message: VisionRequest) -> None:

@@ -16,7 +16,7 @@ Take = Callable[[Medium, flashcodec.DecodingOutput], None]
 
 
 class DecoderOptions(NamedTuple):
-    """What decodes videos, with how many threads (0: one a core), on what, and for how many seconds each at most.
+    """What decodes videos, with how many threads (0: one a core), and on what.
 
     Images have `max_pixels` at most, and the `background` is seen through them.
     """
@@ -24,7 +24,6 @@ class DecoderOptions(NamedTuple):
     name: VideoDecoderName
     threads: int
     decode_on: DecodeOn
-    max_seconds: float
     max_pixels: int
     background: Background
 
