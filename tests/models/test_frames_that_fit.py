@@ -32,11 +32,19 @@ def test_as_many_frames_as_it_says_fit(ours: Processor, sample_clip: Path) -> No
     admission = Admission(EngineConfig(max_model_len=1000), ours, LAYOUT)
     with pytest.raises(RequestError, match=r"holds 1000 .* (\d+) frames a video fit") as refused:
         admission.admit(request(sample_clip, 5, num_frames=-1))
-    assert refused.value.code == "context_length_exceeded"
+    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "messages")
     frames = int(refused.value.message.split(" frames a video")[0].split()[-1])
     assert len(admission.admit(request(sample_clip, 5, num_frames=frames)).prompt.token_ids) < 1000
     with pytest.raises(RequestError, match=f" {frames} frames a video fit"):
         admission.admit(request(sample_clip, 5, num_frames=frames + 1))
+    admission.close()
+
+
+def test_a_prompt_of_tokens_that_is_too_long_has_the_clients_name(ours: Processor) -> None:
+    admission = Admission(EngineConfig(max_model_len=100), ours, LAYOUT)
+    with pytest.raises(RequestError, match="has 100 tokens, media included; the context holds 100") as refused:
+        admission.admit(GenerateRequest(id="x", prompt_token_ids=[5] * 100, prompt_param="prompt[1]"))
+    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "prompt[1]")
     admission.close()
 
 

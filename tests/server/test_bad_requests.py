@@ -58,7 +58,27 @@ BAD = [
     ({"messages": "hi"}, "messages", "array"),
     ({"messages": [{"role": "user"}]}, "messages[0].content", "missing"),
     ({"messages": [{"role": "robot", "content": ""}]}, "messages[0].role", "robot"),
-    (with_part({"type": "audio_url"}), "messages[0].content[0].type", "audio_url"),
+    (
+        {"messages": [{"role": "robot", "content": ""}]},
+        "messages[0].role",
+        "'robot' is none of the allowed values, 'assistant', 'developer', 'system', 'tool', 'user'.",
+    ),
+    (with_part({"type": "audio_url"}), "messages[0].content[0].type", "'audio_url' is none of the allowed values, '"),
+    (
+        with_part({"type": "file", "file": {"file_id": "https://example.com/a.mp4"}}),
+        "messages[0].content[0].file.file_id",
+        "expected the id of an uploaded file, which begins with file- (see POST /v1/files).",
+    ),
+    (
+        with_part({"type": "video_url", "video_url": {"url": "f-1"}}),
+        "messages[0].content[0].video_url.url",
+        "with file-",
+    ),
+    (
+        question(tool_choice="maybe"),
+        "tool_choice",
+        "'maybe' is none of the allowed values, 'auto', 'none', 'required'.",
+    ),
     (with_part({"type": "text"}), "messages[0].content[0].text", "missing"),
     (with_part({"type": "video_url", "video_url": None, "uuid": "u"}), "messages[0].content[0].video_url", "uuid"),
     (with_part({"type": "video_url", "video_ulr": {}}), "messages[0].content[0].video_ulr", "`video_url`"),
@@ -93,7 +113,11 @@ BAD = [
     (question(qwertz=1), "qwertz", "Unknown"),
     ({"messages": [{"role": "user", "content": "a", "audios": []}]}, "messages[0].audios", "`audio`"),
     ({"messages": [{"role": "user", "content": "a", "vide": []}]}, "messages[0].vide", "field `messages[0].vide`."),
-    (question(response_format={"type": "xml"}), "response_format.type", "xml"),
+    (
+        question(response_format={"type": "xml"}),
+        "response_format.type",
+        "'xml' is none of the allowed values, 'text', 'json_object', 'json_schema'.",
+    ),
     (question(response_format={"type": "json_schema"}), "response_format.json_schema", "missing"),
     (question(structured_outputs={}), "structured_outputs", "one of"),
     (question(structured_outputs={"structural_tag": "x"}), "structured_outputs.structural_tag", "Unknown"),
@@ -199,6 +223,12 @@ async def test_malformed_json(client: httpx.AsyncClient, path: str, body: bytes)
     response = await client.post(path, content=body, headers=JSON)
     assert response.status_code == 400
     assert error_of(response)["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize("body", [b"", b" \n"])
+async def test_an_empty_body_is_called_empty(client: httpx.AsyncClient, body: bytes) -> None:
+    response = await client.post(PATH, content=body, headers=JSON)
+    assert error_of(response)["message"] == "The body is empty; it must be a JSON object."
 
 
 @pytest.mark.parametrize("content_type", [None, "text/plain", "application/x-www-form-urlencoded"])

@@ -46,6 +46,8 @@ async def test_every_kind_of_prompt(
     assert [choice["text"] for choice in answer["choices"]] == [text + TEXT for text in texts for _ in range(2)]
     assert [choice["index"] for choice in answer["choices"]] == list(range(2 * len(texts)))
     assert [bytes(request.prompt_token_ids or ()).decode() for request in engine.requests] == texts
+    places = ["prompt"] if len(texts) == 1 else ["prompt[0]", "prompt[1]"]
+    assert [request.prompt_param for request in engine.requests] == places
     assert answer["usage"]["prompt_tokens"] == 7 * len(texts)
     assert answer["usage"]["completion_tokens"] == 8 * len(texts)
 

@@ -54,6 +54,8 @@ async def test_every_kind_of_input(
     usage = {"prompt_tokens": sum(tokens), "total_tokens": sum(tokens)}
     assert answer == {"object": "list", "data": expected, "model": "scripted", "usage": usage}
     assert {(r.embed, r.sampling.max_tokens, r.priority) for r in engine.requests} == {(True, 0, -2)}
+    places = ["input"] if len(tokens) == 1 else ["input[0]", "input[1]"]
+    assert [request.prompt_param for request in engine.requests] == places
 
 
 async def test_vectors_are_normalised_and_cut(client: httpx.AsyncClient) -> None:

@@ -18,7 +18,7 @@ PATH = "/v1/chat/completions"
 
 
 async def refuse(request: GenerateRequest) -> AsyncGenerator[Delta, None]:
-    raise RequestError("The prompt is too long.", param="input_tokens", code="context_length_exceeded")
+    raise RequestError("The prompt is too long.", param="messages", code="context_length_exceeded")
     yield delta("never", 1)
 
 

@@ -318,13 +318,26 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [{"role": "assistant", "content": []}], "max_tokens": 1}, "`messages[0]`", "says nothing"),
     ({"messages": [USER, CALLS], "max_tokens": 1}, "`messages[1]`", "results"),
     (asks([]), "`messages[0].content`", "length >= 1"),
-    (asks([{"type": "document"}]), "`messages[0].content[0].type`", "document"),
-    (asks([{"type": "tool_use", "id": "c", "name": "f", "input": {}}]), "`messages[0].content[0].type`", "tool_use"),
+    (
+        asks([{"type": "document"}]),
+        "`messages[0].content[0].type`",
+        "'document' is none of the allowed values, 'text', 'image', 'video', 'tool_result'.",
+    ),
+    (
+        asks([{"type": "tool_use", "id": "c", "name": "f", "input": {}}]),
+        "`messages[0].content[0].type`",
+        "'tool_use' is none",
+    ),
     (asks([{"type": "text", "text": "a", "txt": 1}]), "`messages[0].content[0].txt`", "`text`"),
     (
         asks([{"type": "image", "source": {**IMAGE, "media_type": "image/png;x"}}]),
         "`messages[0].content[0].source.media_type`",
-        "regex",
+        "expected the type of an image or a video, like image/png.",
+    ),
+    (
+        asks([{"type": "image", "source": {"type": "file", "file_id": "https://example.com/a.png"}}]),
+        "`messages[0].content[0].source.file_id`",
+        "expected the id of an uploaded file, which begins with file-",
     ),
     (
         asks([{"type": "text", "text": "a"}, {"type": "image", "source": {**IMAGE, "data": "!"}}], system="b"),

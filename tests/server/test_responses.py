@@ -179,6 +179,16 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"input": [{"role": "robot", "content": "a"}]}, "input[0].role", "robot"),
     ({"input": [USER, {"role": "user"}]}, "input[1].content", "missing"),
     ({"input": [{"type": "web_search_call"}]}, "input[0].type", "web_search_call"),
+    (
+        {
+            "input": [
+                USER,
+                {"role": "user", "content": [{"type": "input_image", "file_id": "data:image/png;base64,AA=="}]},
+            ]
+        },
+        "input[1].content[0].file_id",
+        "expected the id of an uploaded file, which begins with file-",
+    ),
     ({"input": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "input[0].content[0].type", "input_audio"),
     ({"input": [USER | {"contents": "a"}]}, "input[0].contents", "`content`"),
     ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0]", "`file_id`"),

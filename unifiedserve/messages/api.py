@@ -37,8 +37,8 @@ class MediaInput(msgspec.Struct, kw_only=True):
 class GenerateRequest(msgspec.Struct, kw_only=True):
     """What a client asks of the engine. `media` is in the order of the parts in `messages`.
 
-    `grammar_param` is the client's own name of what became `sampling.grammar`. With `special_text`
-    the answers show special tokens, too. The lowest `priority` goes first.
+    `prompt_param` and `grammar_param` are the client's own names of the prompt and of what became `sampling.grammar`.
+    With `special_text` the answers show special tokens, too. The lowest `priority` goes first.
     Its first token is owed `slo_ttft` seconds after its arrival (None: as the daemon's target says). What is not
     complete `deadline` seconds after it ends with an error. To `embed` is to
     ask for the prompt's pooled hidden state instead of tokens: `sampling.max_tokens` is 0.
@@ -53,6 +53,7 @@ class GenerateRequest(msgspec.Struct, kw_only=True):
     sampling: SamplingParams = msgspec.field(default_factory=SamplingParams)
     template: dict[str, Any] = msgspec.field(default_factory=dict)
     prompt_token_ids: list[int] | None = None
+    prompt_param: str = "messages"
     grammar_param: str = "grammar"
     special_text: bool = False
     priority: int = 0

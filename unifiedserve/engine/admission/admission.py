@@ -83,7 +83,7 @@ class Admission:
         except ParamError as error:
             raise RequestError(str(error), param=error.param) from error
         except PromptError as error:
-            raise RequestError(str(error), param=error.param or "messages") from error
+            raise RequestError(str(error), param=error.param or request.prompt_param) from error
 
     def close(self) -> None:
         """End the processes that check grammars and read media."""

@@ -60,7 +60,7 @@ class Context:
         return RequestError(
             f"the prompt has {error.described} tokens, media included; the context holds {self.length}{answer}. "
             f"{remedy}",
-            param="input_tokens",
+            param=request.prompt_param,
             code="context_length_exceeded",
         )
 

@@ -16,9 +16,11 @@ from unifiedserve.server.requests.base import (
 )
 from unifiedserve.server.requests.generation import Share
 from unifiedserve.server.requests.media_options import MaxTTFT, MediaIO, ProcessorKwargs
-from unifiedserve.server.requests.messages import Frames, Rate
+from unifiedserve.server.requests.messages import FileId, Frames, Rate
 
-MediaType = Annotated[str, Meta(pattern=r"^(image|video)/[A-Za-z0-9.+-]+$")]
+MediaType = Annotated[
+    str, Meta(pattern=r"^(image|video)/[A-Za-z0-9.+-]+$", description="the type of an image or a video, like image/png")
+]
 
 
 class Base64Source(Strict, tag_field="type", tag="base64"):
@@ -37,7 +39,7 @@ class VideoURLSource(Strict, tag_field="type", tag="url"):
 class FileSource(Strict, tag_field="type", tag="file"):
     """An uploaded file (/v1/files)."""
 
-    file_id: str
+    file_id: FileId
 
 
 class TextBlock(Strict, tag_field="type", tag="text"):

@@ -10,7 +10,7 @@ from unifiedserve.server.completions.request import CompletionRequest
 from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.constraint import constraint
-from unifiedserve.server.requests.prompts import encoded, separate
+from unifiedserve.server.requests.prompts import encoded, prompts_of, separate
 from unifiedserve.server.requests.sampling import engine_request, sampling_params
 
 _MAX_TOKENS = 16  # OpenAI's default for this endpoint
@@ -30,7 +30,7 @@ async def text_requests(asked: CompletionRequest, id: str, engine: ServingEngine
         "n",
         f"{len(token_ids)} prompts with {sampling.n} answers each are more than {_MOST_ANSWERS} answers.",
     )
-    return [engine_request(asked, id, sampling, wanted, prompt_token_ids=ids) for ids in token_ids]
+    return [engine_request(asked, id, sampling, wanted, **prompt) for prompt in prompts_of(token_ids, "prompt")]
 
 
 def echoes(asked: CompletionRequest, tokenizer: Any) -> list[str]:

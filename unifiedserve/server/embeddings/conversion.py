@@ -9,7 +9,7 @@ from unifiedserve.server.errors import refuse_unless
 from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.conversation import conversation
-from unifiedserve.server.requests.prompts import encoded
+from unifiedserve.server.requests.prompts import encoded, prompts_of
 from unifiedserve.server.requests.sampling import engine_request
 
 _NO_TOKENS = SamplingParams(max_tokens=0)
@@ -38,7 +38,7 @@ async def embedding_requests(
         return [engine_request(asked, id, _NO_TOKENS, embed=True, tell_media=told, **prompt)]
     special = asked.add_special_tokens is not False
     token_ids = await encoded(asked.input or "", "input", engine, special=special)
-    return [engine_request(asked, id, _NO_TOKENS, embed=True, prompt_token_ids=ids) for ids in token_ids]
+    return [engine_request(asked, id, _NO_TOKENS, embed=True, **prompt) for prompt in prompts_of(token_ids, "input")]
 
 
 def _check_dimensions(asked: int | None, pooling: Pooling) -> None:

@@ -92,7 +92,8 @@ class MediaFetcher:
             source.data = await self._files.read(url, self._caller, take)
         else:
             raise _invalid(
-                "A media URL must begin with data:, http://, https:// or file://, or be the id of an uploaded file."
+                "A media URL must begin with data:, http://, https:// or file://, or be the id of an uploaded file, "
+                f"which begins with {FILE_ID}."
             )
         return source
 

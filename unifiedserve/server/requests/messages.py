@@ -4,9 +4,17 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
+from unifiedserve.server.media.file_store import FILE_ID
 from unifiedserve.server.requests.base import Strict
 
 MOST_FRAMES = 4096  # of a video that is images
+FileId = Annotated[
+    str,
+    Meta(
+        pattern=f"^{FILE_ID}",
+        description=f"the id of an uploaded file, which begins with {FILE_ID} (see POST /v1/files)",
+    ),
+]
 
 
 class ImageURL(Strict):
@@ -68,7 +76,7 @@ class QwenVideoPart(Strict, tag_field="type", tag="video"):
 class File(Strict):
     """An image or a video, by the id of an uploaded file or as a `data:` URL."""
 
-    file_id: str | None = None
+    file_id: FileId | None = None
     file_data: str | None = None
     filename: str | None = None
 

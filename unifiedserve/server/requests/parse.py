@@ -12,6 +12,7 @@ import msgspec
 from msgspec import inspect
 
 from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.server.requests.allowed import allowed_values, description
 from unifiedserve.server.requests.base import ModelRequest
 from unifiedserve.server.requests.idle_fields import without_idle_fields
 from unifiedserve.server.requests.json_size import JsonSize, json_size
@@ -20,6 +21,8 @@ R = TypeVar("R", bound=ModelRequest)
 
 _UNKNOWN = re.compile(r"^Object contains unknown field `(?P<field>.*?)`", re.DOTALL)
 _MISSING = re.compile(r"^Object missing required field `(?P<field>.*?)`")
+_NOT_ALLOWED = re.compile(r"^Invalid (?:enum )?value (?P<value>.*)$", re.DOTALL)
+_NO_MATCH = re.compile(r"^Expected `str` matching regex ")
 _MOST_OPENED = 100_000  # objects and lists: of messages and their parts, mostly
 _MOST_NAMES = 50_000  # of objects; each takes half a microsecond in which nothing else runs
 _MOST_COMMAS = 500_000  # between token ids, mostly
@@ -39,6 +42,8 @@ def parse(body: bytes | bytearray, struct: type[R], context: int = 0) -> R:
     Raises RequestError 400 for malformed JSON, for names that come twice in an object, and for fields that are unknown,
     missing or out of range; 413 for a body of too many parts.
     """
+    if not body or body.isspace():
+        raise RequestError("The body is empty; it must be a JSON object.", code="invalid_json")
     size = json_size(body) if len(body) > _SMALL else None
     if size is not None:
         check_size(size, context)
@@ -67,7 +72,7 @@ def convert(value: Any, shape: Any, place: str = "") -> Any:
                 raise
             return msgspec.convert(without_idle_fields(value, shape, place), shape)
     except msgspec.ValidationError as error:
-        raise _explain(str(error), shape, place) from None
+        raise _explain(str(error), value, shape, place) from None
 
 
 def shortened(text: str) -> str:
@@ -113,7 +118,7 @@ def _refuse_repeated(pairs: list[tuple[str, Any]]) -> None:
         raise RequestError(f"`{repeated}` comes twice in an object.", param=repeated, code="invalid_json")
 
 
-def _explain(message: str, shape: Any, place: str) -> RequestError:
+def _explain(message: str, value: Any, shape: Any, place: str) -> RequestError:
     if len(message) > _LONGEST_MESSAGE:
         message = message[: _LONGEST_MESSAGE // 2] + "…" + message[-_LONGEST_MESSAGE // 2 :]
     found = _LOCATION.search(message)
@@ -127,6 +132,11 @@ def _explain(message: str, shape: Any, place: str) -> RequestError:
         whole = _join(place, _join(path, missing["field"]))
         return RequestError(f"`{whole}` is missing.", param=whole)
     whole = _join(place, path) if path else place
+    if refused := _NOT_ALLOWED.match(reason):
+        allowed = ", ".join(map(repr, allowed_values(shape, path, value)))
+        reason = f"{shortened(refused['value'])} is none of the allowed values, {allowed}"
+    elif _NO_MATCH.match(reason) and (expected := description(shape, path, value)):
+        reason = f"expected {expected}"
     return RequestError(f"`{whole}`: {reason}.", param=whole)
 
 

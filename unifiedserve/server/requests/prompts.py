@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta
 
@@ -32,7 +32,7 @@ async def encoded(given: TextPrompt, param: str, engine: ServingEngine, *, speci
     text, limit = engine.processor.chat.text, engine.max_model_len
     ids = []
     for number, prompt in enumerate(prompts := separate(given, param)):
-        where = param if len(prompts) == 1 else f"{param}[{number}]"
+        where = _place(param, number, len(prompts))
         if isinstance(prompt, str):
             encode = partial(text.encode, prompt, limit, special=special)
             ids.append(await beside(len(prompt), within(limit, where, encode)))
@@ -45,6 +45,16 @@ async def encoded(given: TextPrompt, param: str, engine: ServingEngine, *, speci
         else:
             ids.append(prompt)
     return ids
+
+
+def prompts_of(token_ids: list[list[int]], param: str) -> list[dict[str, Any]]:
+    """Return the fields of the engine's requests that say what each prompt is, and where the client has it."""
+    count = len(token_ids)
+    return [{"prompt_token_ids": ids, "prompt_param": _place(param, i, count)} for i, ids in enumerate(token_ids)]
+
+
+def _place(param: str, number: int, prompts: int) -> str:
+    return param if prompts == 1 else f"{param}[{number}]"
 
 
 async def beside(characters: int, work: Callable[[], R]) -> R:

@@ -11,7 +11,7 @@ from unifiedserve.server.requests.base import PositiveInt, QueuedRequest, Strict
 from unifiedserve.server.requests.formats import JsonObject, NamedSchema, PlainText
 from unifiedserve.server.requests.generation import Share
 from unifiedserve.server.requests.media_options import MaxTTFT, MediaIO, ProcessorKwargs
-from unifiedserve.server.requests.messages import Frames, Rate
+from unifiedserve.server.requests.messages import FileId, Frames, Rate
 
 
 class InputText(Strict, tag_field="type", tag="input_text"):
@@ -23,21 +23,21 @@ class InputImage(Strict, tag_field="type", tag="input_image"):
 
     image_url: str | None = None
     detail: Literal["auto", "low", "high", "original"] | None = None
-    file_id: str | None = None
+    file_id: FileId | None = None
 
 
 class InputVideo(Strict, tag_field="type", tag="input_video"):
     """A video, by its URL or the id of an uploaded file: an extension of OpenAI's API."""
 
     video_url: str | Frames | None = None
-    file_id: str | None = None
+    file_id: FileId | None = None
     fps: Rate | None = None
 
 
 class InputFile(Strict, tag_field="type", tag="input_file"):
     """An image or a video, by the id of an uploaded file, as a `data:` URL, or by its URL."""
 
-    file_id: str | None = None
+    file_id: FileId | None = None
     file_data: str | None = None
     file_url: str | None = None
     filename: str | None = None
