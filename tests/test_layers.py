@@ -77,6 +77,23 @@ def test_imports_come_from_rows_above(file: Path) -> None:
             assert (row_of(imported) or 0) <= row, f"imports {module} from a row below"
 
 
+DEVICES = PACKAGE / "device"
+KINDS = sorted(folder for folder in DEVICES.iterdir() if (folder / "__init__.py").exists())
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(PACKAGE)))
+def test_devices_are_reached_through_their_seam(file: Path) -> None:
+    """Who uses devices knows no file of a kind of them; of the kinds only CUDA knows another, Triton's kernels."""
+    own = next((kind for kind in KINDS if kind in file.parents), None)
+    if own is None and DEVICES in file.parents:
+        return  # the seam itself
+    for module in imported_modules(file):
+        imported = path_of(module) if module.split(".")[0] == "unifiedserve" else None
+        other = next((kind for kind in KINDS if imported and kind in imported.parents), None)
+        if other not in (None, own) and (own and own.name, other.name) != ("cuda", "triton"):
+            assert imported == other / "__init__.py", f"imports {module} across the seam"
+
+
 @pytest.mark.parametrize("file", sorted((PACKAGE / "scheduling").rglob("*.py")), ids=lambda file: file.name)
 def test_schedulers_know_neither_torch_nor_a_clock(file: Path) -> None:
     imported = {module.split(".")[0] for module in imported_modules(file)}

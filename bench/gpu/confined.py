@@ -19,7 +19,7 @@ class Confined(GpuClient):
         if by in WITHOUT:
             setattr(_core, WITHOUT[by], lambda *_: None)
         if by != "nothing":
-            leave_decoding(EngineConfig(), on_gpu=True)
+            leave_decoding(EngineConfig(), "cuda")
 
     def decode_video(self) -> int:
         """Decode two frames of a clip on NVDEC; return how many segments were left to cores."""

@@ -18,7 +18,7 @@ from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
 from unifiedserve.config import EngineConfig
 from unifiedserve.device.base import Device
 from unifiedserve.device.cuda import backends, flashinfer
-from unifiedserve.device.cuda.operators import PlannedAttention
+from unifiedserve.device.operators import PlannedAttention
 from unifiedserve.errors import ConfigError
 
 TOLERANCE = {torch.float16: 2e-3, torch.bfloat16: 2e-2}

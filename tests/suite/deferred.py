@@ -17,9 +17,9 @@ from unifiedserve.attention.base import SequenceView
 from unifiedserve.config import DeviceName
 from unifiedserve.device.base import DecodeStep, Kernels, Mark, Room, Sharing, SideStream
 from unifiedserve.device.cuda.kernels import CudaKernels
-from unifiedserve.device.cuda.operators import PlannedAttention
 from unifiedserve.device.cuda.sharing import TimeSlices
 from unifiedserve.device.cuda.unseen import decode_bytes
+from unifiedserve.device.operators import PlannedAttention
 from unifiedserve.device.triton.attention_plan import scratch_of_rows
 
 

@@ -7,7 +7,7 @@ a name in `open_device` and `config.DeviceName`.
 from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.device.base import Device, Room
 
-__all__ = ["Device", "Room", "open_device"]
+__all__ = ["Device", "Room", "files_of", "open_device"]
 
 
 def open_device(name: DeviceName, config: EngineConfig) -> Device:
@@ -19,3 +19,12 @@ def open_device(name: DeviceName, config: EngineConfig) -> Device:
     from unifiedserve.device.cpu import CPU
 
     return CPU
+
+
+def files_of(name: DeviceName) -> list[str]:
+    """Return the files that a process must be able to write which uses a device of this machine."""
+    if name == "cuda":
+        from unifiedserve.device.cuda.support import files
+
+        return files()
+    return []

@@ -9,9 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.device.cpu.matrix import Matrix
-from unifiedserve.device.cpu.modules import packs
-from unifiedserve.device.cpu.panels import OUTPUTS, by_panel, pack_halves, panels_shape, to_panels
+from unifiedserve.device.panels import OUTPUTS, Matrix, by_panel, pack_halves, packs, panels_shape, to_panels
 from unifiedserve.memory.tensors import Header, Weights
 from unifiedserve.quantization.matrix import QuantizedMatrix
 from unifiedserve.quantization.scheme import Scheme

@@ -8,7 +8,7 @@ from unifiedserve.config import Stage
 from unifiedserve.device import Device
 from unifiedserve.device.base import Decoder
 from unifiedserve.device.cpu import CPU
-from unifiedserve.device.cpu.modules import weight_bits
+from unifiedserve.device.panels import weight_bits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.memory.shared import SharedMemory

@@ -1,13 +1,12 @@
 """The vision worker without what it does not need: it runs decoders over whatever strangers send."""
 
-import glob
 import logging
 import os
 import resource
 from pathlib import Path
 
-from unifiedserve.config import MIB, EngineConfig
-from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
+from unifiedserve.config import MIB, DeviceName, EngineConfig
+from unifiedserve.device import files_of
 from unifiedserve.errors import ConfigError
 from unifiedserve.sandbox import code_paths, give_up
 from unifiedserve.worker.fork_obstacles import further_threads
@@ -15,8 +14,6 @@ from unifiedserve.worker.spec import WorkerSpec
 
 _log = logging.getLogger(__name__)
 _SHARED_MEMORY = "/dev/shm"
-_GPU_FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")
-_THREADS = "/proc/self/task"  # CUDA does not start where it cannot write its threads' names there
 _OWN_MIB = 4096  # of the libraries and of videos' decoders, beside images
 _BYTES_A_PIXEL = 16  # of an image on its way: decoded, turned, resized
 
@@ -27,16 +24,17 @@ def confine(spec: WorkerSpec) -> None:
     Raises ConfigError if an import has started some and `--sandbox require` forbids that.
     """
     if spec.instance.only_decodes_media and spec.config.sandbox != "off":
-        leave_decoding(spec.config, on_gpu=spec.device == "cuda")
+        leave_decoding(spec.config, spec.device)
 
 
-def leave_decoding(config: EngineConfig, *, on_gpu: bool) -> None:
+def leave_decoding(config: EngineConfig, device: DeviceName) -> None:
     """Leave this process what decoding media takes, on cores or on a GPU."""
+    on_gpu = device == "cuda"
     _check_threads(required=config.sandbox == "require")
     media = config.allowed_local_media_path
     give_up(
         readable=[*code_paths(), *([str(Path(media).resolve())] if media else [])],
-        writable=[_SHARED_MEMORY, *(_gpu_paths() if on_gpu else [])],
+        writable=[_SHARED_MEMORY, *files_of(device)],
         unix_sockets=on_gpu,  # of CUDA and MPS
     )
     if not on_gpu:  # whose driver maps more than it takes
@@ -51,12 +49,6 @@ def _check_threads(*, required: bool) -> None:
         if required:
             raise ConfigError(f"--sandbox require: {reason}")
         _log.warning("%s", reason)
-
-
-def _gpu_paths() -> list[str]:
-    """Return the GPU's devices, the folders of MPS and where threads get their names."""
-    devices = [path for pattern in _GPU_FILES for path in glob.glob(pattern)]
-    return [_THREADS, *devices] + [path for name in (PIPES, LOGS) if (path := os.environ.get(name))]
 
 
 def _limit_memory(size: int) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch
 from unifiedserve.device.base import Device
-from unifiedserve.device.cuda.operators import Attention, PlannedAttention
+from unifiedserve.device.operators import Attention, PlannedAttention
 
 
 class StoredAttention(Protocol):

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from unifiedserve.config import AttentionBackend
 from unifiedserve.device.base import Device
-from unifiedserve.device.cuda.operators import Attention
+from unifiedserve.device.operators import Attention
 from unifiedserve.errors import ConfigError
 
 

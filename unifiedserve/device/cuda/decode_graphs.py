@@ -15,8 +15,8 @@ from unifiedserve.attention import PagedKV
 from unifiedserve.device.base import DecodeRow, DecodeStep, Device, SideStream
 from unifiedserve.device.cuda.decode_rows import DecodeRows
 from unifiedserve.device.cuda.decoder import CudaDecoder
-from unifiedserve.device.cuda.operators import Attention, PlannedAttention
 from unifiedserve.device.cuda.step_graphs import StepGraphs
+from unifiedserve.device.operators import Attention, PlannedAttention
 
 
 class DecodeGraphs:

@@ -9,8 +9,8 @@ from torch.nn.functional import linear
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.device.base import Device, LinearWeights
 from unifiedserve.device.cuda.attention import CudaAttention, StoredAttention
-from unifiedserve.device.cuda.operators import Attention, Pointwise
 from unifiedserve.device.llama import LlamaLayer, Rotary, fused
+from unifiedserve.device.operators import Attention, Pointwise
 
 
 class CudaDecoder:

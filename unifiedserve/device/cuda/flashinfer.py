@@ -16,7 +16,7 @@ from torch import Tensor
 
 from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
 from unifiedserve.device.base import Device
-from unifiedserve.device.cuda.operators import Attention, PlannedAttention
+from unifiedserve.device.operators import Attention, PlannedAttention
 
 DTYPES = frozenset({torch.bfloat16, torch.float16})
 HEAD_DIMS = frozenset({64, 128, 256})

@@ -13,9 +13,9 @@ from unifiedserve.device.base import Decoder, Device, SideStream, StepRunner
 from unifiedserve.device.cuda.attention import CudaAttention
 from unifiedserve.device.cuda.decode_graphs import DecodeGraphs
 from unifiedserve.device.cuda.decoder import CudaDecoder
-from unifiedserve.device.cuda.operators import Attention, Pointwise
 from unifiedserve.device.cuda.vision import CudaVision
 from unifiedserve.device.llama import fits
+from unifiedserve.device.operators import Attention, Pointwise
 
 _log = logging.getLogger(__name__)
 #: what the pointwise kernels know

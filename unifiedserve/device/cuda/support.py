@@ -1,12 +1,17 @@
 """Whether there is a GPU that can be used, as far as can be known before anything is started on it."""
 
+import glob
 import importlib.util
+import os
 
 import torch
 
 from ipc_buffers import ArenaError, Gpu, list_gpus
+from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
 
 OLDEST = (7, 5)  # compute capability: torch's builds for CUDA 13 know none before Turing
+_FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")
+_THREADS = "/proc/self/task"  # CUDA does not start where it cannot write its threads' names there
 OLDEST_FOR_BFLOAT16 = (8, 0)
 
 
@@ -34,6 +39,12 @@ def obstacle() -> str | None:
     if importlib.util.find_spec("triton") is None:
         return f"{gpu.name} is there, but the package triton is missing: pip install triton"
     return None
+
+
+def files() -> list[str]:
+    """Return the GPU's devices, the folders of MPS and where threads get their names."""
+    devices = [path for pattern in _FILES for path in glob.glob(pattern)]
+    return [_THREADS, *devices] + [path for name in (PIPES, LOGS) if (path := os.environ.get(name))]
 
 
 def has_gpu() -> bool:

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from unifiedserve.device import linear as products
 from unifiedserve.device.base import LinearWeights, Rows
-from unifiedserve.device.cuda.operators import Pointwise
 from unifiedserve.device.llama import fused
+from unifiedserve.device.operators import Pointwise
 
 
 class CudaVision:

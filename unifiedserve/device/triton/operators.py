@@ -6,7 +6,7 @@ from functools import cache
 from torch import Tensor
 
 from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch
-from unifiedserve.device.cuda.operators import PlannedAttention
+from unifiedserve.device.operators import PlannedAttention
 from unifiedserve.device.triton.add_rms_norm import add_rms_norm
 from unifiedserve.device.triton.attention_plan import AttentionPlan, Upload, scratch_of_rows
 from unifiedserve.device.triton.paged_attention import paged_attention, shared_bytes, tile_rows

@@ -1,0 +1,18 @@
+"""Matrices in panels, as a device keeps them that says so (`Device.panels`): how they are stored, what uses them."""
+
+from unifiedserve.device.cpu.matrix import Matrix
+from unifiedserve.device.cpu.modules import PanelEmbedding, PanelLinear, packs, weight_bits
+from unifiedserve.device.cpu.panels import OUTPUTS, by_panel, pack_halves, panels_shape, to_panels
+
+__all__ = [
+    "OUTPUTS",
+    "Matrix",
+    "PanelEmbedding",
+    "PanelLinear",
+    "by_panel",
+    "pack_halves",
+    "packs",
+    "panels_shape",
+    "to_panels",
+    "weight_bits",
+]
