@@ -36,7 +36,7 @@ def test_a_video(daemon: Daemon, sample_clip: Path) -> None:
 
 def test_an_image(daemon: Daemon, tmp_path: Path) -> None:
     Image.fromarray(make_image(8, 60, 80)).save(tmp_path / "wave.png")
-    result = run(daemon.url, tmp_path / "wave.png", "--max-tokens", "4")
+    result = run(f"{daemon.url}/v1", tmp_path / "wave.png", "--max-tokens", "4")
     assert result.returncode == 0, result.stderr
     assert re.search(r"^encode .*█", result.stdout, re.MULTILINE)
     assert re.search(r"^seen: the image of 80x60 as \d+x\d+, \d+ tokens$", result.stdout, re.MULTILINE)
@@ -50,3 +50,6 @@ def test_errors_are_the_servers_words_in_one_line(daemon: Daemon, tmp_path: Path
     nobody = run("http://127.0.0.1:9", tmp_path / "notes.txt")
     assert (nobody.returncode, nobody.stderr.count("\n")) == (2, 1)
     assert "the server at http://127.0.0.1:9 cannot be reached" in nobody.stderr
+    no_url = run("localhost:8000", tmp_path / "notes.txt")
+    assert (no_url.returncode, no_url.stderr.count("\n")) == (2, 1)
+    assert "--url: 'localhost:8000' must begin with http:// or https://" in no_url.stderr

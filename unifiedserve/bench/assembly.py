@@ -53,7 +53,8 @@ def parts(slo: Slo, console: Console) -> Parts:
 
 
 def yardstick(options: SloOptions) -> Yardstick:
-    """Return what runs are measured against. Raises ConfigError if --slo-factor lacks its isolated run."""
+    """Return what runs are measured against. Raises ConfigError for targets that lack what they are a part of."""
+    _check_targets(options)
     isolated = load_run(Path(options.isolated)).records if options.isolated else []
     if options.slo_factor is None:
         return Yardstick(slo=_absolute(options), isolated=isolated)
@@ -66,6 +67,19 @@ def stamp(run: Run) -> None:
     """Put on a run's record the machine and the versions."""
     run.machine = describe_machine()
     run.versions |= describe_versions()
+
+
+def _check_targets(options: SloOptions) -> None:
+    """Raise ConfigError for targets without effect."""
+    shares = {
+        "--slo-ttft-per-video-second": options.slo_ttft_per_video_second,
+        "--slo-ttft-per-prompt-token": options.slo_ttft_per_prompt_token,
+    }
+    for option, seconds in shares.items():
+        if seconds and options.slo_ttft is None:
+            raise ConfigError(f"{option} adds to --slo-ttft: give that, too")
+    if options.slo_factor is not None and not (options.slo_ttft is None and options.slo_tbt is None):
+        raise ConfigError("--slo-factor sets all targets: leave out --slo-ttft and --slo-tbt")
 
 
 def _absolute(options: SloOptions) -> Slo:

@@ -25,6 +25,11 @@ class Slo(msgspec.Struct, frozen=True, kw_only=True):
     tokens_of_kind: dict[str, float] = {}
     tbt: float | None = None
 
+    @property
+    def asks_nothing(self) -> bool:
+        """Tell whether there is no target."""
+        return self.ttft is None and self.tbt is None and not self.ttft_of_kind
+
     def ttft_of(self, record: Record) -> float:
         """Return the seconds after it was due by which a turn's first token has to be there."""
         if record.kind in self.ttft_of_kind:

@@ -14,7 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from unifiedserve.bench.client.connection import key_headers
+from unifiedserve.bench.client.connection import key_headers, server_at
 from unifiedserve.cli.daemon import daemon
 from unifiedserve.cli.live_view import LiveView
 from unifiedserve.errors import ConfigError
@@ -55,7 +55,7 @@ def run_all(questions: Sequence[Question], *, url: str = "", model: str = "") ->
 def _reached(url: str, model: str) -> Iterator[str]:
     """Yield the URL of the daemon to ask: the one at `url`, or a new one for `model`."""
     if url:
-        yield url
+        yield server_at(url)
         return
     with daemon(model) as started:
         yield started.url

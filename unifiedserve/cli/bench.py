@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from unifiedserve.bench.options import GoodputOptions, RunOptions, SloOptions
 from unifiedserve.cli.options import from_options, signature_of
+from unifiedserve.errors import ConfigError
 
 if TYPE_CHECKING:
     from unifiedserve.bench.metrics.summary import Yardstick
@@ -89,6 +90,8 @@ def goodput(**options: Any) -> None:
     check(asked)
     console = Console(highlight=False)
     measured = yardstick(asked)
+    if measured.slo.asks_nothing:
+        raise ConfigError("goodput needs targets: give --slo-ttft, --slo-tbt or --slo-factor")
     found, runs = asyncio.run(find_goodput(asked, parts(measured.slo, console), console))
     for each in runs:
         stamp(each)

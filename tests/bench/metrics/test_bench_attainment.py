@@ -105,6 +105,14 @@ def test_shares_of_what_holds() -> None:
     assert (ttft_held([], SLO), tbt_held([], SLO), attainment([], SLO)) == (None, None, None)
 
 
+def test_without_targets_none_are_met() -> None:
+    records = [answer(0.5, [0.05, 0.2]), answer(0.1, [9.0], error="gone")]
+    summary = summarise(records, Yardstick())
+    assert (summary.attainment, summary.ttft_held, summary.tbt_held) == (None, None, None)
+    assert (ttft_held(records, Slo(tbt=0.1)), tbt_held(records, Slo(tbt=0.1))) == (None, 0.5)
+    assert (ttft_held(records, Slo(ttft=1.0)), tbt_held(records, Slo(ttft=1.0))) == (1.0, None)
+
+
 @pytest.mark.parametrize(
     ("points", "found"),
     [

@@ -208,6 +208,13 @@ def test_what_misses_its_target_is_red(broken_off: Run, page: Page) -> None:
     assert "\x1b[1;31m1.50\x1b[0m" not in shown(slow, Yardstick())
 
 
+def test_a_run_without_targets_says_that_there_are_none() -> None:
+    without = shown(one_of([Record(request="r", kind="text", due=0.0, sent=0.0, token_times=[1.5])]), Yardstick())
+    assert "There are no targets to meet: --slo-ttft" in without
+    assert "attainment" not in without
+    assert "no targets" not in shown(failed_run())
+
+
 def test_failures_are_told_by_message() -> None:
     assert "3 failed: the server answered 400: no <video> here" in shown(failed_run())
 

@@ -17,17 +17,25 @@ def key_headers() -> dict[str, str]:
     return {"Authorization": f"Bearer {words[-1]}"} if words else {}
 
 
+def server_at(url: str) -> str:
+    """Return the URL of the server that clients reach at `url`, which may end with /v1.
+
+    Raises ConfigError if `url` is none.
+    """
+    base = url.rstrip("/").removesuffix("/v1").rstrip("/")
+    if not base.startswith(("http://", "https://")):
+        raise ConfigError(f"--url: {url!r} must begin with http:// or https://")
+    return base
+
+
 def connect(url: str, silence: float) -> httpx.AsyncClient:
     """Return a client of the server at `url`, with a connection for every request that is under way.
 
     A server that says nothing for `silence` seconds has failed. Raises ConfigError if `url` is none.
     """
-    base = url.rstrip("/").removesuffix("/v1")
-    if not base.startswith(("http://", "https://")):
-        raise ConfigError(f"--url: {url!r} must begin with http:// or https://")
     return httpx.AsyncClient(
         headers=key_headers(),
-        base_url=base,
+        base_url=server_at(url),
         timeout=httpx.Timeout(silence, connect=_CONNECT),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
         trust_env=False,

@@ -41,8 +41,8 @@ def attains(record: Record, slo: Slo) -> bool:
 
 
 def attainment(records: Iterable[Record], slo: Slo) -> float | None:
-    """Return the share of requests that hold their targets; those that failed do not."""
-    return attainment_over_scale(records, slo, [1.0])[0]
+    """Return the share of requests that hold their targets; those that failed do not. None if there are no targets."""
+    return None if slo.asks_nothing else attainment_over_scale(records, slo, [1.0])[0]
 
 
 def attainment_over_scale(records: Iterable[Record], slo: Slo, scales: Sequence[float]) -> list[float | None]:
@@ -54,12 +54,15 @@ def attainment_over_scale(records: Iterable[Record], slo: Slo, scales: Sequence[
 
 
 def ttft_held(records: Iterable[Record], slo: Slo) -> float | None:
-    """Return the share of complete answers whose TTFT holds."""
-    return _share([record.token_times[0] - record.due <= slo.ttft_of(record) for record in records if answered(record)])
+    """Return the share of complete answers whose TTFT holds, of those that have a target for it."""
+    due = [record for record in records if answered(record) and slo.ttft_of(record) < math.inf]
+    return _share([record.token_times[0] - record.due <= slo.ttft_of(record) for record in due])
 
 
 def tbt_held(records: Iterable[Record], slo: Slo) -> float | None:
-    """Return the share of all TBTs of complete answers that hold."""
+    """Return the share of all TBTs of complete answers that hold; None if there is no target for them."""
+    if slo.tbt is None:
+        return None
     return _share([gap <= slo.tbt_limit for record in records if answered(record) for gap in tbts(record).tolist()])
 
 

@@ -27,6 +27,8 @@ def print_summary(run: Run, yardstick: Yardstick, console: Console) -> None:
     for row in present(BRIEF, list(columns.values())):
         table.add_row(row.label, *(_figure(row, summary) for summary in columns.values()))
     console.print(table)
+    if yardstick.slo.asks_nothing:
+        console.print("There are no targets to meet: --slo-ttft, --slo-tbt or --slo-factor set some.", style="dim")
     for message, count in failures(run.records):
         console.print(Text(f"{count} failed: {message}", "red"))
 

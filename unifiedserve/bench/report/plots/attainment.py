@@ -43,7 +43,7 @@ def draw_attainment_over_rate(groups: Sequence[Group]) -> str | None:
 def draw_attainment_over_scale(curves: Mapping[str, Sequence[Record]], slo: Slo) -> str | None:
     """Draw a line for each of the records, from an eighth to eight times the targets; None if there are no targets."""
     shares = {label: attainment_over_scale(records, slo, list(SCALES)) for label, records in curves.items() if records}
-    if not shares or slo == Slo():
+    if not shares or slo.asks_nothing:
         return None
     styles = theme.line_styles(list(curves))
     with theme.drawing():
