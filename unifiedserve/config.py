@@ -520,6 +520,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other."""
         if self.naive and self.placement != "monolithic":
             raise ConfigError("--naive needs --placement monolithic: give both")
+        if self.compare and self.placement == "monolithic":
+            raise ConfigError("--compare serves --placement monolithic beside another placement: leave one out")
+        if self.no_pacing and self.slo_tbt:
+            raise ConfigError("--no-pacing means that there is no --slo-tbt: leave one out")
         if self.decode_on != "fastest" and self.video_decoder != "flashcodec":
             raise ConfigError(
                 f"--decode-on works with --video-decoder flashcodec only, not with {self.video_decoder}: leave one out"

@@ -77,6 +77,27 @@ def test_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         chosen(device="cuda")
 
 
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"gpu_threads": ("decode=50",)}, "--gpu-threads"),
+        ({"gpu_memory_limits": ("decode=9000",)}, "--gpu-memory-limits"),
+        ({"share": "mps"}, "--share"),
+        ({"share": "none", "attention_backend": "triton"}, "--attention-backend, --share"),
+        ({"gpu_memory_utilization": 0.5}, "--gpu-memory-utilization"),
+    ],
+)
+def test_options_of_gpus_are_refused_on_a_cpu(
+    device: str, given: dict[str, Any], option: str, gpu: Callable[..., None]
+) -> None:
+    gpu(triton=False)
+    with pytest.raises(ConfigError, match=f"^{option}: means nothing on a CPU, which computes here; leave it out"):
+        chosen(device=device, **given)
+    gpu()
+    assert chosen(**given) == "cuda"
+
+
 def test_dtypes_of_older_gpus(gpu: Callable[..., None]) -> None:
     gpu(capability=(7, 5))
     turing = CudaDevice(EngineConfig())

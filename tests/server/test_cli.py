@@ -89,6 +89,12 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["serve", "--slo-tbt", "-1"], ["--slo-tbt"]),
         (["serve", "--order", "lifo"], ["--order", "lifo", "slack"]),
         (["serve", "--port", "0", "--naive"], ["--naive", "--placement monolithic"]),
+        (["serve", "--port", "0", "--compare", "--placement", "monolithic"], ["--compare", "leave one out"]),
+        (["serve", "--port", "0", "--no-pacing", "--slo-tbt", "50"], ["--no-pacing", "--slo-tbt", "leave one out"]),
+        (
+            ["serve", "--port", "0", "--device", "cpu", "--gpu-threads", "decode=50"],
+            ["--gpu-threads", "means nothing on a CPU"],
+        ),
         (["bench", "--arrivals", "poisson:-1"], ["poisson:-1", "above zero"]),
         (["bench", "--url", "http://127.0.0.1:1"], ["http://127.0.0.1:1"]),
         (["bench", "--dataset", "mlvu"], ["--data-dir"]),

@@ -9,12 +9,16 @@ from unifiedserve.device.cuda.support import has_gpu, obstacle
 from unifiedserve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
+_OF_GPUS = ("attention_backend", "share", "gpu_threads", "gpu_memory_limits", "gpu_memory_utilization")  # options
 
 
 def select_device(config: EngineConfig) -> Device:
-    """Return the device for `--device`; raises ConfigError if that is "cuda" and there is none that can be used."""
+    """Return the device for `--device`.
+
+    Raises ConfigError if that is "cuda" and there is none that can be used, and for options without effect on a CPU.
+    """
     if config.device == "cpu":
-        return open_device("cpu", config)
+        return _cpu(config)
     stay_outside()
     reason = obstacle()
     if reason is None:
@@ -22,4 +26,13 @@ def select_device(config: EngineConfig) -> Device:
     if config.device == "cuda":
         raise ConfigError(f"--device cuda: {reason}")
     _log.log(logging.WARNING if has_gpu() else logging.INFO, "computing on the CPU: %s", reason)
+    return _cpu(config)
+
+
+def _cpu(config: EngineConfig) -> Device:
+    usual = EngineConfig()
+    given = [name for name in _OF_GPUS if getattr(config, name) != getattr(usual, name)]
+    if given:
+        options = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise ConfigError(f"{options}: means nothing on a CPU, which computes here; leave it out or give --device cuda")
     return open_device("cpu", config)
