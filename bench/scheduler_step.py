@@ -31,6 +31,7 @@ from unifiedserve.scheduling.turn import (
     Facts,
     Free,
     Handed,
+    Reserved,
     Shape,
     Stepped,
     Streamed,
@@ -110,6 +111,7 @@ def outcomes(plan: Plan, streams: list[Streamed], now: float) -> Iterator[Event]
     if plan.prefill or plan.decode:
         yield Stepped([now, now + GAP / 2], plan.prefill, plan.decode, streams if plan.decode else [], beside=False)
     for uid, units in plan.encode:
+        yield Reserved(uid)
         for unit in units:
             yield Wrote(uid, unit)
             yield Encoded(uid, unit)

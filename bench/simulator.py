@@ -203,7 +203,7 @@ def saved(command: list[str], result: Courses, ratios: dict[str, Any]) -> str:
 
 def main(
     model: Annotated[Path, typer.Argument(help="Checkpoint")] = checkpoint.DEFAULT_FOLDER,
-    placement: Annotated[str, typer.Option(help="shared or monolithic")] = "shared",
+    placement: Annotated[str, typer.Option(help="A placement, as of the daemon")] = "shared",
     order: Annotated[str, typer.Option(help="slack, shortest or fcfs")] = "slack",
     courses: Annotated[int, typer.Option(min=1, help="Each beside costs of its own")] = 3,
     rate: Annotated[float, typer.Option(help="Requests a second")] = 0.3,

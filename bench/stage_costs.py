@@ -215,7 +215,7 @@ def encoder_layers(model: Path) -> int:
 def main(
     model: Annotated[Path, typer.Argument(help="Checkpoint")] = checkpoint.DEFAULT_FOLDER,
     media_folder: Annotated[Path, typer.Option("--media", help="Where the videos are, or are made")] = MEDIA,
-    placement: Annotated[str, typer.Option(help="shared or monolithic")] = "shared",
+    placement: Annotated[str, typer.Option(help="A placement, as of the daemon")] = "shared",
     repeats: Annotated[int, typer.Option(min=1, help="Of each request")] = 2,
     json_file: Annotated[Path, typer.Option("--json", help="Where to save the costs")] = Path(
         "bench/results/stage-costs.json"
