@@ -38,7 +38,7 @@ class Instance(msgspec.Struct, frozen=True):
         ahead of the others. A paced decode leaves the cores again; the levels only order who goes first, and are low
         enough to leave the machine's other programs their share.
         """
-        if Stage.DECODE in self.stages:
+        if Stage.DECODE in self.stages or not self.stages:  # none: the API's process
             return 0
         return 15 if self.stages == (Stage.VISION,) else 7
 
