@@ -41,7 +41,14 @@ def sample_clip() -> Path:
     return REPOSITORY / "unifiedserve" / "samples" / "telescope.mp4"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the long forms, too: every combination, not some of each")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("long") and not config.getoption("--long"):
+            item.add_marker(pytest.mark.skip(reason="a long form: --long runs it"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not gpu.has_device():
         for item in marked:

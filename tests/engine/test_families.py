@@ -3,6 +3,7 @@
 One checkpoint of each kind of layout is asked over HTTP, the others by real workers in this process.
 """
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,12 @@ IN_PROCESS = [
     for name in FAMILIES
     if FAMILIES[name].media and name in registry.FAMILIES and name not in ("qwen2_5_vl", "mllama", *OVER_HTTP)
 ]
+LAYOUTS = ["qwen2_5_vl", "qwen3_5", "gemma3", "internvl", "minicpmv4_6", "mllama", "llama"]
+PLACED = ["shared", "split", "ep-d", "ed-p", "e-p-d", "one", "2e+2p+2d", "3ep+d", "e+2pd"]
+#: each family in one placement, in turn; all layouts in all placements on demand
+SOME = list(zip([*IN_PROCESS, *LAYOUTS], itertools.cycle(PLACED), strict=False))
+OTHERS = [pair for pair in itertools.product(LAYOUTS, PLACED) if pair not in SOME]
+FAMILIES_AND_PLACEMENTS = [*SOME, *[pytest.param(*pair, marks=pytest.mark.long) for pair in OTHERS]]
 
 
 def questions(family: Family, clips: Clips) -> dict[str, Question]:
@@ -72,19 +79,27 @@ def test_answers_equal_generate(
     daemon.wait_idle()
 
 
-@pytest.mark.parametrize("family", IN_PROCESS)
+@pytest.mark.parametrize(("family", "placement"), FAMILIES_AND_PLACEMENTS)
 def test_workers_here_give_the_same_answers(
-    family: str, clips: Clips, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    family: str, placement: str, clips: Clips, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    """Wherever the stages are, and whatever is called back beside them."""
     checkpoint = find_checkpoint(tmp_path_factory, family)
     hf, processor = reference.load(checkpoint), load_processor(checkpoint)
-    workers = InlineWorkers(read_placement("shared", ()), checkpoint, processor, CONFIG)
+    workers = InlineWorkers(read_placement(placement, ()), checkpoint, processor, CONFIG)
     asked = questions(FAMILIES[family], clips)
     try:
         for uid, question in enumerate(asked.values(), 1):
-            workers.submit(uid, as_sent(question, processor, clips, tmp_path), GREEDY)
+            sent = as_sent(question, processor, clips, tmp_path)
+            workers.submit(uid, sent, GREEDY)
+            workers.submit(100 + uid, sent, GREEDY)
+        workers.turn()
+        for uid, _ in enumerate(asked, 101):
+            workers.abort(uid)
+            workers.turn()
         answers = {case: workers.answer(uid) for uid, case in enumerate(asked, 1)}
         assert answers == {case: hf.generate(question.case, TOKENS) for case, question in asked.items()}
+        workers.run_until(lambda: len(workers.drained) == len(asked))
         assert set(workers.used_pages().values()) == {0}
     finally:
         workers.close()
