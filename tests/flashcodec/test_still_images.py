@@ -4,6 +4,7 @@ import contextlib
 import io
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -260,11 +261,11 @@ def test_damaged_jpegs_end_as_with_pillow(monkeypatch: pytest.MonkeyPatch, data:
         assert outcome(cut) == found
 
 
-def with_chunk(png: bytes, kind: bytes, data: bytes) -> bytes:
-    """Put a chunk behind the pixels of a PNG."""
+def with_chunk(png: bytes, kind: bytes, data: bytes, count: int = 1) -> bytes:
+    """Put a chunk behind the pixels of a PNG, several times."""
     chunk = struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     end = png.rindex(b"IEND") - 4
-    return png[:end] + chunk + png[end:]
+    return png[:end] + chunk * count + png[end:]
 
 
 def test_the_size_of_a_png_is_told_without_decoding_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,6 +299,72 @@ def test_a_jpeg_of_too_many_scans_is_refused_by_its_head() -> None:
     for read in (image_size, decode_image):
         with pytest.raises(LimitError, match="more than 100 scans"):
             read(repeated)
+
+
+def png_of_chunks(count: int) -> bytes:
+    """With so many chunks beside the pixels, of which IHDR and IEND are two."""
+    return with_chunk(encoded(picture(8, 8), "PNG"), b"aaAa", b"", count - 2)
+
+
+def jpeg_of_markers(count: int) -> bytes:
+    data = encoded(picture(8, 8), "JPEG")
+    head = data[: data.index(b"\xff\xda")]
+    others = sum(head.count(bytes([0xFF, marker])) for marker in (0xC0, 0xC4, 0xDB, 0xE0))
+    return data[:2] + b"\xff\xfe\0\2" * (count - others) + data[2:]
+
+
+def jpeg_of_filling(count: int) -> bytes:
+    data = encoded(picture(8, 8), "JPEG")
+    return data[:2] + b"\xff" * count + data[2:]
+
+
+def gif_of_blocks(count: int) -> bytes:
+    data = encoded(picture(8, 8, "L"), "GIF")
+    picture_at = 13 + (3 << (data[10] & 7) + 1)
+    return data[:picture_at] + b"!\xfe\0" * (count // 2) + data[picture_at:]
+
+
+def tiff_of_strips(count: int, big: bool = False) -> bytes:
+    """Grey, 8x8; a strip a row, and more of them than there are rows."""
+    entries = 8
+    if big:
+        head, entry, end = b"II+\0" + struct.pack("<HHQQ", 8, 0, 16, entries), "<HHQQ", 24 + 20 * entries + 8
+    else:
+        head, entry, end = b"II*\0" + struct.pack("<IH", 8, entries), "<HHII", 10 + 12 * entries + 4
+    pixels = end + 4 * count * 2
+    tags = [(256, 8), (257, 8), (258, 8), (259, 1), (262, 1)]
+    directory = b"".join(struct.pack(entry, tag, 3, 1, value) for tag, value in tags)
+    directory += struct.pack(entry, 273, 4, count, end) + struct.pack(entry, 278, 3, 1, 1)
+    directory += struct.pack(entry, 279, 4, count, end + 4 * count) + bytes(8 if big else 4)
+    offsets = struct.pack(f"<{count}I", *(pixels + 8 * (row % 8) for row in range(count)))
+    return head + directory + offsets + struct.pack("<I", 8) * count + bytes(range(64))
+
+
+@pytest.mark.parametrize(
+    ("made", "most", "words"),
+    [
+        (png_of_chunks, 1024, "1024 chunks that are no pictures"),
+        (jpeg_of_markers, 1024, "1024 markers before its first scan"),
+        (gif_of_blocks, 65536, "65536 blocks before its first picture"),
+        (tiff_of_strips, 131072, "131072 strips or tiles"),
+    ],
+    ids=["png", "jpeg", "gif", "tiff"],
+)
+def test_an_image_of_too_many_parts_is_refused_by_their_number(
+    made: Callable[[int], bytes], most: int, words: str
+) -> None:
+    assert image_size(made(most)) == (8, 8)
+    for read in (image_size, decode_image):
+        with pytest.raises(LimitError, match=f"more than {words}"):
+            read(made(most + 2))
+
+
+@pytest.mark.parametrize(
+    "data", [jpeg_of_filling(2000), tiff_of_strips(200_000, big=True)], ids=["filling of a JPEG", "a big TIFF"]
+)
+def test_other_parts_count_as_well(data: bytes) -> None:
+    with pytest.raises(LimitError, match="more than"):
+        image_size(data)
 
 
 CUT: list[tuple[str, dict[str, object]]] = [

@@ -3,6 +3,7 @@
 import struct
 from typing import TYPE_CHECKING, BinaryIO
 
+from flashcodec.counts import PNG, chunks
 from flashcodec.errors import LimitError
 
 if TYPE_CHECKING:
@@ -17,15 +18,10 @@ MAX_ICON_SIDE = 1024
 _JPEGS = ("JPEG", "MPO")
 _START_OF_SCAN = b"\xff\xda"  # in compressed data, 0xff is followed by other bytes
 _PIECE = 1 << 20
-_PNG = b"\x89PNG\r\n\x1a\n"
-_PNG_SIGNATURE = len(_PNG)
 _ICON = b"\0\0\1\0"
 _ICON_HEAD = struct.Struct("<4xH")  # the number of entries
 _ICON_ENTRY = struct.Struct("<12xI")  # the place of a picture
 _ICON_PICTURE = 24  # bytes that tell its size
-_CHUNK = struct.Struct(">I4s")
-_CHECKSUM = 4  # bytes behind a chunk
-_MOST_CHUNKS = 65536
 _EXIF_BYTES = 1 << 20  # more than any camera writes
 
 
@@ -68,7 +64,7 @@ def _icon_size(head: bytes) -> tuple[int, int]:
     """Return the size of a picture of an icon, a PNG or a bitmap; (0, 0) if it has none."""
     if len(head) < _ICON_PICTURE:
         return 0, 0
-    if head.startswith(_PNG):
+    if head.startswith(PNG):
         width, height = struct.unpack_from(">II", head, 16)
         return width, height
     width, doubled = struct.unpack_from("<ii", head, 4)  # below the colours is a mask of the same size
@@ -89,16 +85,10 @@ def _count(file: BinaryIO, sign: bytes, most: int) -> int:
 def _late_exif(file: BinaryIO) -> bytes | None:
     """Return what the eXIf chunk holds, wherever it is in a PNG; Pillow sees the one before the pixels only."""
     place = file.tell()
-    file.seek(_PNG_SIGNATURE)
     try:
-        for _ in range(_MOST_CHUNKS):
-            head = file.read(_CHUNK.size)
-            if len(head) < _CHUNK.size:
-                return None
-            length, kind = _CHUNK.unpack(head)
+        for kind, length in chunks(file):
             if kind == b"eXIf":
                 return file.read(length) if length <= _EXIF_BYTES else None
-            file.seek(length + _CHECKSUM, 1)
     finally:
         file.seek(place)
     return None

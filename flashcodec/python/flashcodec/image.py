@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flashcodec import _core, jpeg
+from flashcodec.counts import check_parts
 from flashcodec.errors import DamagedError, DecodeError, LimitError, UnsupportedError
 from flashcodec.heads import check_cost, check_icon, orientation
 from flashcodec.layouts import Layout
@@ -203,6 +204,7 @@ def _opened(source: ImageSource, max_pixels: int) -> Iterator[tuple["Image", Bin
         try:
             Image.init()
             check_icon(name, file)
+            check_parts(name, file)
             with Image.open(file, formats=[f for f in FORMATS if f in Image.OPEN]) as image:
                 opened = image.format
                 _check_size(name, image, max_pixels)
