@@ -288,6 +288,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "step, one queue, no overlap and no pacing. Needs --placement monolithic"
         ),
     ] = False
+    record: Annotated[
+        str,
+        Meta(
+            description="A folder for what the schedulers of encode, prefill and decode are told and what they decide, "
+            "which unifiedserve replay decides again. Empty: nothing is recorded"
+        ),
+    ] = ""
     prefill_chunk_tokens: Annotated[
         int,
         Meta(
@@ -604,7 +611,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The options of the second engine, if there is to be one to compare with."""
         if not self.compare:
             return None
-        return msgspec.structs.replace(self, placement="monolithic", compare=False, trace="")
+        return msgspec.structs.replace(self, placement="monolithic", compare=False, trace="", record="")
 
     @property
     def workers(self) -> Placement:

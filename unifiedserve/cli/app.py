@@ -186,6 +186,24 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON instead
     raise typer.Exit(main(json=json))
 
 
+@app.command()
+def replay(
+    folder: Annotated[Path, typer.Argument(help="What serve --record was given", show_default=False)],
+) -> None:
+    """Let the schedulers decide again what a server has recorded, and compare.
+
+    The exit code is 0 if all decisions are alike, bit by bit, else 1.
+
+    \b
+    Record a server, stop it, and see whether its schedulers decide the same again:
+      unifiedserve serve --record turns
+      unifiedserve replay turns
+    """
+    from unifiedserve.cli.replay import run
+
+    raise typer.Exit(run(folder))
+
+
 app.add_typer(bench)
 
 

@@ -29,6 +29,7 @@ from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics
 from unifiedserve.observe.start import begin_step
 from unifiedserve.observe.watching import Watching
+from unifiedserve.recording.folder import prepare_folder
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS = 60.0  # after which a page that is still in use, with no request in flight, is held to be lost
@@ -166,6 +167,8 @@ class Engine:
 
     async def _start(self) -> None:
         self.config.check()
+        if self.config.record:
+            prepare_folder(Path(self.config.record))
         events = WorkerEvents(
             messages=on_loop(self._handle_all),
             exited=on_loop(self._worker_ended),

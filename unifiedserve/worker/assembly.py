@@ -17,9 +17,13 @@ from unifiedserve.messages.wire import OutputReady, Ready, pack
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.reading.readers import Reading
+from unifiedserve.recording.folder import begin_run
+from unifiedserve.recording.records import Made
+from unifiedserve.recording.turn import RecordedTurn
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
-from unifiedserve.scheduling import budget_of
+from unifiedserve.scheduling import Budget, budget_of
 from unifiedserve.scheduling.speculation import row_cost
+from unifiedserve.scheduling.turn import Turn
 from unifiedserve.worker.lane import Lane
 from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
@@ -115,7 +119,16 @@ def _language_lane(
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
-    return LanguageLane(stages, hosted, budget, port, spec.share), decode_step
+    return LanguageLane(stages, hosted, budget, port, _turn(spec, budget, rests=rests)), decode_step
+
+
+def _turn(spec: WorkerSpec, budget: Budget, *, rests: bool) -> Turn:
+    """Return what decides for the lane; where turns are recorded it says how it was made, too."""
+    instance, hosted = spec.instance.name, list(spec.instance.stages)
+    if not spec.config.record:
+        return Turn(hosted, budget, rests=rests, share=spec.share)
+    made = Made(instance, hosted, budget, rests, spec.share)
+    return RecordedTurn(made, begin_run(Path(spec.config.record), instance))
 
 
 def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:

@@ -43,9 +43,9 @@ class LanguageLane:
     """
 
     def __init__(
-        self, stages: LanguageStages, hosted: frozenset[Stage], budget: Budget, port: Port, share: float = 1.0
+        self, stages: LanguageStages, hosted: frozenset[Stage], budget: Budget, port: Port, turn: Turn
     ) -> None:
-        """Begin with a share of the budgets for heavy work beside streams."""
+        """Do what a `turn` of these stages, which is the lane's from now on, decides."""
         model = stages.model
         self._model = model
         self._pool, self._visual = model.kv.pool, stages.visual.pool
@@ -56,7 +56,7 @@ class LanguageLane:
         self._hosted = hosted
         self._budget = budget
         self._port = port
-        self._turn = Turn(hosted, budget, rests=model.adapter.device.sharing.rests, share=share)
+        self._turn = turn
         self._looks_between = False
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
         shared = self._turn.note, self._freed, port
@@ -112,7 +112,8 @@ class LanguageLane:
         return self._turn.counts()
 
     def close(self) -> None:
-        """Do nothing: nothing runs beside the loop; pages are the engine's to reclaim."""
+        """End the turn: nothing runs beside the loop; pages are the engine's to reclaim."""
+        self._turn.close()
 
     def _begin_encoding(self, work: list[EncodeWork]) -> None:
         if not self._encode_step.beside:

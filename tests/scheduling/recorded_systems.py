@@ -1,0 +1,45 @@
+"""Simulated systems whose turns are recorded."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+from unittest.mock import patch
+
+from systems import simulated
+
+from unifiedserve.recording.log import Log
+from unifiedserve.recording.records import Made, Record, decode
+from unifiedserve.recording.turn import RecordedTurn
+from unifiedserve.scheduling import Budget
+from unifiedserve.scheduling.simulation import language
+
+
+class KeptLog(Log):
+    """Keeps records instead of writing them."""
+
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+
+    def add(self, record: bytes) -> None:
+        self.data.append(record)
+
+    def flush_now_and_then(self, now: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def recorded(*system: Any, log_of: Callable[[], Log] = KeptLog) -> list[Log]:
+    """Let all happen in a system; return the records of its turns."""
+    logs: list[Log] = []
+
+    def turn(hosted: Iterable[Any], budget: Budget, *, rests: bool) -> RecordedTurn:
+        logs.append(log_of())
+        return RecordedTurn(Made(f"instance {len(logs)}", list(hosted), budget, rests, 1.0), logs[-1])
+
+    with patch.object(language, "Turn", turn):
+        simulated(*system)
+    return logs
+
+
+def records_of(*system: Any) -> list[list[Record]]:
+    """Return what the turns of a system recorded."""
+    return [list(map(decode, log.data)) for log in recorded(*system) if isinstance(log, KeptLog)]

@@ -1,0 +1,55 @@
+"""What is recorded of a turn, and its bytes: the same structs give the same bytes, to the last bit of a number."""
+
+from collections.abc import Callable
+from typing import NamedTuple, get_args
+
+import msgspec
+from msgspec.msgpack import Decoder, Encoder
+
+from unifiedserve.config import Stage
+from unifiedserve.scheduling import Budget
+from unifiedserve.scheduling.turn import Decision, Event, Facts
+
+
+class Made(NamedTuple):
+    """A turn was made with these arguments."""
+
+    instance: str
+    hosted: list[Stage]
+    budget: Budget
+    rests: bool
+    share: float
+
+
+class Taken(NamedTuple):
+    """A turn was taken."""
+
+    facts: Facts
+    decision: Decision
+
+
+class Between(NamedTuple):
+    """A turn was taken between two layers of the encoder."""
+
+    facts: Facts
+    decision: Decision
+
+
+Record = Made | Event | Taken | Between
+
+_ENCODER = Encoder()
+_NAMED = Decoder(tuple[str, msgspec.Raw])
+_DECODE: dict[str, Callable[[msgspec.Raw], Record]] = {
+    kind.__name__: Decoder(kind).decode for kind in (Made, *get_args(Event), Taken, Between)
+}
+
+
+def encode(record: Record) -> bytes:
+    """Return the bytes of a record."""
+    return _ENCODER.encode((type(record).__name__, record))
+
+
+def decode(data: bytes) -> Record:
+    """Return the record of these bytes. Raises msgspec.DecodeError or KeyError if they are none."""
+    kind, body = _NAMED.decode(data)
+    return _DECODE[kind](body)

@@ -1,0 +1,32 @@
+"""A turn that records what it is told and what it decides."""
+
+from unifiedserve.recording.log import Log
+from unifiedserve.recording.records import Between, Made, Taken, encode
+from unifiedserve.scheduling.turn import Decision, Event, Facts, Turn
+
+
+class RecordedTurn(Turn):
+    """Decides as any other turn; its driver never notices the log."""
+
+    def __init__(self, made: Made, log: Log) -> None:
+        super().__init__(made.hosted, made.budget, rests=made.rests, share=made.share)
+        self._log = log
+        log.add(encode(made))
+
+    def note(self, event: Event) -> None:
+        self._log.add(encode(event))  # first: one that raises may have changed the turn
+        super().note(event)
+
+    def take(self, facts: Facts) -> Decision:
+        decision = super().take(facts)
+        self._log.add(encode(Taken(facts, decision)))
+        self._log.flush_now_and_then(facts.now)
+        return decision
+
+    def between(self, facts: Facts) -> Decision:
+        decision = super().between(facts)
+        self._log.add(encode(Between(facts, decision)))
+        return decision
+
+    def close(self) -> None:
+        self._log.close()
