@@ -1,16 +1,8 @@
-"""One turn is pure: what has happened decides what comes next, in the simulator as in the workers."""
-
-import copy
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
+"""One turn decides by what has happened."""
 
 from unifiedserve.config import Stage
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import NAMED, read_placement
 from unifiedserve.scheduling import Budget
-from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts, language
 from unifiedserve.scheduling.state import Chunk, DecodeState
 from unifiedserve.scheduling.turn import (
     Batched,
@@ -34,7 +26,6 @@ from unifiedserve.scheduling.turn import (
 
 BUDGET = Budget(prefill_tokens=64, encode_tokens=64, max_running=4, kv_page_tokens=16)
 LANGUAGE = [Stage.ENCODE, Stage.PREFILL, Stage.DECODE]
-COSTS = StageCosts(decode_pass=0.04, prefill_pass=0.03, encode_batch=0.01, visual_token=0.002, encoder_layers=3)
 FREE = Free(kv=100, kv_total=100, visual=10)
 VIDEO = Shape(tokens=100, kv_pages=7, units=[UnitShape(40, 10, 3), UnitShape(40, 50, 3)])
 
@@ -45,52 +36,6 @@ def turn_of(*stages: Stage) -> Turn:
 
 def facts(now: float = 0.0, free: Free = FREE) -> Facts:
     return Facts(now, free)
-
-
-class Recorded:
-    """A turn that keeps what it is told and what it decides."""
-
-    made: list["Recorded"] = []  # noqa: RUF012
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        self.again = lambda: Turn(*given, **named)
-        self._turn = self.again()
-        self.calls: list[tuple[str, Any, Any]] = []
-        self.made.append(self)
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._turn, name)
-        if name not in ("note", "take", "between"):
-            return found
-
-        def call(told: Any) -> Any:
-            before, answer = copy.deepcopy(told), found(told)
-            self.calls.append((name, before, copy.deepcopy(answer)))
-            return answer
-
-        return call
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Recorded]]:
-    Recorded.made.clear()
-    monkeypatch.setattr(language, "Turn", Recorded)
-    yield Recorded.made
-    Recorded.made.clear()
-
-
-@pytest.mark.parametrize("placement", NAMED)
-def test_the_same_happenings_decide_the_same(placement: str, recorded: list[Recorded]) -> None:
-    texts = [Arrival(Ticket(uid, 0.3 * uid), [40 + 30 * uid], [], 20) for uid in range(8)]
-    videos = [Arrival(Ticket(uid, 1.0), [10, 0, 0, 10], [64] * 3, 5, decode=0.1, gop=3) for uid in (8, 9)]
-    budget = Budget(128, 64, 4, 16, slo_tbt=0.1, order="slack", short_tokens=64)
-    Simulator(read_placement(placement, ()), budget, FreePages(60, 20, 20), [*texts, *videos], COSTS, Cores(2)).run()
-    assert recorded
-    for first in recorded:
-        second = first.again()
-        assert [name for name, _, _ in first.calls].count("take") > 10
-        for name, told, answer in first.calls:
-            assert getattr(second, name)(told) == answer
 
 
 def test_a_unit_is_encoded_when_its_patches_are_there_and_once() -> None:
