@@ -154,8 +154,8 @@ def test_a_shard_that_is_not_there(error_of: Callable[..., str], tmp_path: Path)
 
 def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
     """SIGTERM, which takes the same way, is how the demonstration below stops its daemon."""
-    trace = tmp_path / "trace.json"
-    with daemon("", "--trace", str(trace), "--kv-cache-mib", "16") as (url, process):
+    trace, turns = tmp_path / "trace.json", tmp_path / "turns"
+    with daemon("", "--trace", str(trace), "--record", str(turns), "--kv-cache-mib", "16") as (url, process):
         body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "ignore_eos": True}
         answer = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).raise_for_status().json()
         assert answer["usage"]["completion_tokens"] == 3
@@ -164,6 +164,11 @@ def test_ctrl_c_stops_the_daemon_cleanly(tmp_path: Path) -> None:
     assert not list(Path("/dev/shm").glob(f"*{process.pid}-*"))
     events = json.loads(trace.read_text())["traceEvents"]
     assert {"prefill", "decode"} <= {event.get("cat") for event in events}
+    lines = run("replay", str(turns)).stdout.splitlines()
+    assert [re.sub(r"[1-9]\d*", "N", line) for line in lines] == [
+        "decode-N: N turns are alike",
+        "encode-prefill-N: N turns are alike",
+    ]
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
 

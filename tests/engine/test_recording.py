@@ -1,0 +1,95 @@
+"""What real workers record is decided again, bit by bit; a policy that has changed is noticed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from inline_workers import InlineWorkers, as_sent
+from media import Clip
+from test_fidelity import ask
+
+from unifiedserve.config import PLACEMENTS, EngineConfig, Stage
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.wire import Abort
+from unifiedserve.models.registry import load_processor
+from unifiedserve.recording.folder import runs_in
+from unifiedserve.recording.log import read_log
+from unifiedserve.recording.records import Between, Record, Taken, decode
+from unifiedserve.recording.replay import replay_file
+from unifiedserve.scheduling.state import Plan, PrefillState
+from unifiedserve.scheduling.turn import Begin, Encoded, Left, Ready, Stopped
+
+VIDEO, GONE, FIRST, SECOND = range(1, 5)
+LONG = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)
+
+
+class Recorded(NamedTuple):
+    """The records of a run, by instance."""
+
+    records: dict[str, list[Record]]
+
+    @property
+    def events(self) -> list[Record]:
+        return [record for records in self.records.values() for record in records]
+
+    @property
+    def plans(self) -> list[Plan]:
+        return [record.decision.plan for record in self.events if isinstance(record, Taken | Between)]
+
+
+@pytest.fixture(scope="module", params=PLACEMENTS)
+def folder(
+    request: pytest.FixtureRequest,
+    checkpoint: Path,
+    clips: Callable[[int], Clip],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """Record an aborted text, then a video beside two texts, for whose answers there is no room at once."""
+    folder, processor = tmp_path_factory.mktemp(request.param), load_processor(checkpoint)
+    config = EngineConfig(record=str(folder), kv_page_tokens=1, encode_budget_tokens=16, prefill_chunk_tokens=32)
+    every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
+    video = as_sent(ask([clips(8), "What happens?"], clips, every_frame), processor, clips, folder)
+    text = as_sent(ask(["What is a river?"], clips), processor, clips, folder)
+    workers = InlineWorkers(PLACEMENTS[request.param], checkpoint, processor, config)
+    try:
+        workers.submit(GONE, text, LONG)
+        workers.run_until(lambda: len(workers.tokens[GONE]) > 3)
+        workers.send(Stage.VISION, Abort(GONE))
+        workers.run_until(lambda: GONE in workers.drained)
+        workers.submit(VIDEO, video, LONG)
+        workers.submit(FIRST, text, LONG)
+        workers.submit(SECOND, text, LONG)
+        workers.answer(VIDEO)
+    finally:
+        workers.close()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def recorded(folder: Path) -> Recorded:
+    return Recorded({path.stem: list(map(decode, read_log(path)[0])) for path in runs_in(folder)})
+
+
+def test_all_that_happens_is_on_record(recorded: Recorded) -> None:
+    kinds = {type(record) for record in recorded.events}
+    assert {Begin, Ready, Encoded, Left, Stopped, Taken} <= kinds
+    assert {uid for plan in recorded.plans for uid, _ in plan.encode} == {VIDEO}
+    assert {chunk.uid for plan in recorded.plans for chunk in plan.prefill} == {VIDEO, GONE, FIRST, SECOND}
+    assert any(plan.preempt for plan in recorded.plans), "there was room for all"
+
+
+def test_what_real_workers_decided_is_decided_again(folder: Path, recorded: Recorded) -> None:
+    for path in runs_in(folder):
+        turns = sum(isinstance(record, Taken | Between) for record in recorded.records[path.stem])
+        replayed = replay_file(path)
+        assert (replayed.difference, replayed.cut, replayed.alike) == (None, False, turns)
+        assert turns > 10
+
+
+def test_a_policy_that_has_changed_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here, the chunks of prompts are shorter; decode alone knows nothing of that."""
+    whole = PrefillState.chunk_end
+    monkeypatch.setattr(PrefillState, "chunk_end", lambda state, most: whole(state, max(1, most // 2)))
+    differing = {path.stem for path in runs_in(folder) if replay_file(path).difference}
+    assert differing == {path.stem for path in runs_in(folder)} - {"decode-1"}
