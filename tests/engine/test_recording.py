@@ -9,10 +9,10 @@ from inline_workers import InlineWorkers, as_sent
 from media import Clip
 from test_fidelity import ask
 
-from unifiedserve.config import PLACEMENTS, EngineConfig, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.messages.wire import Abort
 from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import read_placement
 from unifiedserve.recording.folder import runs_in
 from unifiedserve.recording.log import read_log
 from unifiedserve.recording.records import Between, Record, Taken, decode
@@ -38,7 +38,7 @@ class Recorded(NamedTuple):
         return [record.decision.plan for record in self.events if isinstance(record, Taken | Between)]
 
 
-@pytest.fixture(scope="module", params=PLACEMENTS)
+@pytest.fixture(scope="module", params=["shared", "monolithic", "2e+2p+d"])
 def folder(
     request: pytest.FixtureRequest,
     checkpoint: Path,
@@ -51,11 +51,11 @@ def folder(
     every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
     video = as_sent(ask([clips(8), "What happens?"], clips, every_frame), processor, clips, folder)
     text = as_sent(ask(["What is a river?"], clips), processor, clips, folder)
-    workers = InlineWorkers(PLACEMENTS[request.param], checkpoint, processor, config)
+    workers = InlineWorkers(read_placement(request.param, ()), checkpoint, processor, config)
     try:
         workers.submit(GONE, text, LONG)
         workers.run_until(lambda: len(workers.tokens[GONE]) > 3)
-        workers.send(Stage.VISION, Abort(GONE))
+        workers.abort(GONE)
         workers.run_until(lambda: GONE in workers.drained)
         workers.submit(VIDEO, video, LONG)
         workers.submit(FIRST, text, LONG)
@@ -88,8 +88,10 @@ def test_what_real_workers_decided_is_decided_again(folder: Path, recorded: Reco
 
 
 def test_a_policy_that_has_changed_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here, the chunks of prompts are shorter; decode alone knows nothing of that."""
+    """Here, the chunks of prompts are shorter; who does not prefill knows nothing of that."""
     whole = PrefillState.chunk_end
     monkeypatch.setattr(PrefillState, "chunk_end", lambda state, most: whole(state, max(1, most // 2)))
     differing = {path.stem for path in runs_in(folder) if replay_file(path).difference}
-    assert differing == {path.stem for path in runs_in(folder)} - {"decode-1"}
+    assert differing == {
+        name for name in (path.stem for path in runs_in(folder)) if "prefill" in name or "language" in name
+    }
