@@ -1,6 +1,6 @@
 """What real workers record is decided again, bit by bit; a policy that has changed is noticed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ def folder(
     checkpoint: Path,
     clips: Callable[[int], Clip],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+) -> Iterator[Path]:
     """Record an aborted text, then a video beside two texts, for whose answers there is no room at once."""
     folder, processor = tmp_path_factory.mktemp(request.param), load_processor(checkpoint)
     config = EngineConfig(record=str(folder), kv_page_tokens=1, encode_budget_tokens=16, prefill_chunk_tokens=32)
@@ -63,7 +63,7 @@ def folder(
         workers.answer(VIDEO)
     finally:
         workers.close()
-    return folder
+    yield folder  # noqa: PT022 -- the workers live on: their end, too, would close the files
 
 
 @pytest.fixture(scope="module")
