@@ -33,7 +33,7 @@ def recorded(*system: Any, log_of: Callable[[], Log] = KeptLog) -> list[Log]:
 
     def turn(hosted: Iterable[Any], budget: Budget, *, rests: bool) -> RecordedTurn:
         logs.append(log_of())
-        return RecordedTurn(Made(f"instance {len(logs)}", list(hosted), budget, rests, 1.0), logs[-1])
+        return RecordedTurn(Made(list(hosted), budget, rests, 1.0), logs[-1])
 
     with patch.object(language, "Turn", turn):
         simulated(*system)

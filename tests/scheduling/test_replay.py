@@ -26,7 +26,7 @@ WORK = [
     *(Arrival(Ticket(uid, 2.0 * uid), [6 + uid], [], 12) for uid in range(4)),
     Arrival(Ticket(4, 1.0), [3, 0, 4], [5, 5], 6, decode=1, gop=2),
 ]
-MADE = Made("decode", [Stage.DECODE], BUDGET, True, 1.0)
+MADE = Made([Stage.DECODE], BUDGET, True, 1.0)
 FACTS = Facts(1.0, Free(100, 100, 10))
 
 
@@ -139,8 +139,18 @@ def test_a_full_disk_ends_the_record_and_nothing_else(
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     turn.close()
     (warning,) = caplog.messages
-    assert "decode-1.turns ends early: File too large" in warning
+    assert warning == f"--record: nothing more goes to {tmp_path / 'decode-1.turns'}: File too large"
     assert replayed(tmp_path) == (0, "decode-1: 1 turns are alike; its last record is cut off\n")
+
+
+def test_a_worker_starts_again_where_nothing_can_be_recorded_any_more(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = tmp_path / "gone"
+    turn = RecordedTurn(MADE, begin_run(gone, "decode"))
+    assert turn.take(FACTS).plan.wait_until > FACTS.now
+    turn.close()
+    assert caplog.messages == [f"--record: nothing more goes to {gone / 'decode-1.turns'}: No such file or directory"]
 
 
 def test_an_event_that_a_turn_does_not_know_is_told_again() -> None:

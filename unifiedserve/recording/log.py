@@ -17,41 +17,43 @@ class Log:
     """Owns a new file. A full disk ends the record, never the worker."""
 
     def __init__(self, path: Path) -> None:
-        """Make the file. Raises OSError, also if it is there already."""
         self._path = path
-        self._file: BinaryIO | None = path.open("xb", buffering=_BUFFER)
         self._flushed = float("-inf")
+        self._file: BinaryIO | None = None
+        with self._ending():
+            self._file = path.open("xb", buffering=_BUFFER)
 
     def add(self, record: bytes) -> None:
         """Append a record."""
         if self._file:
-            with self._ending(self._file):
+            with self._ending():
                 self._file.write(_LENGTH.pack(len(record)) + record)
 
     def flush_now_and_then(self, now: float) -> None:
         """Give the system what was added, about each second (monotonic seconds)."""
         if self._file and now - self._flushed > _SECONDS:
             self._flushed = now
-            with self._ending(self._file):
+            with self._ending():
                 self._file.flush()
 
     def close(self) -> None:
         """End the record."""
         if self._file:
-            with self._ending(self._file):
+            with self._ending():
                 self._file.close()
             self._file = None
 
     @contextmanager
-    def _ending(self, file: BinaryIO) -> Iterator[None]:
+    def _ending(self) -> Iterator[None]:
         """Let an error of the disk end the record."""
         try:
             yield
         except OSError as error:
-            _log.warning("--record: %s ends early: %s", self._path, error.strerror)
-            self._file = None
-            with suppress(OSError):
-                file.close()
+            _log.warning("--record: nothing more goes to %s: %s", self._path, error.strerror)
+            file, self._file = self._file, None
+            if file:
+                with suppress(OSError):
+                    file.close()
 
 
 def read_log(path: Path) -> tuple[list[bytes], bool]:

@@ -14,7 +14,6 @@ from unifiedserve.scheduling.turn import Decision, Event, Facts
 class Made(NamedTuple):
     """A turn was made with these arguments."""
 
-    instance: str
     hosted: list[Stage]
     budget: Budget
     rests: bool

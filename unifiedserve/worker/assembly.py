@@ -124,11 +124,11 @@ def _language_lane(
 
 def _turn(spec: WorkerSpec, budget: Budget, *, rests: bool) -> Turn:
     """Return what decides for the lane; where turns are recorded it says how it was made, too."""
-    instance, hosted = spec.instance.name, list(spec.instance.stages)
+    hosted = list(spec.instance.stages)
     if not spec.config.record:
         return Turn(hosted, budget, rests=rests, share=spec.share)
-    made = Made(instance, hosted, budget, rests, spec.share)
-    return RecordedTurn(made, begin_run(Path(spec.config.record), instance))
+    log = begin_run(Path(spec.config.record), spec.instance.name)
+    return RecordedTurn(Made(hosted, budget, rests, spec.share), log)
 
 
 def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:
