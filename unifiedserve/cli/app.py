@@ -188,7 +188,7 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON instead
 
 @app.command()
 def replay(
-    folder: Annotated[Path, typer.Argument(help="What serve --record was given", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="The folder that serve --record was given", show_default=False)],
 ) -> None:
     """Let the schedulers decide again what a server has recorded, and compare.
 
