@@ -80,11 +80,11 @@ def test_all_that_happens_is_on_record(recorded: Recorded) -> None:
 
 
 def test_what_real_workers_decided_is_decided_again(folder: Path, recorded: Recorded) -> None:
+    assert len(recorded.plans) > 50
     for path in runs_in(folder):
         turns = sum(isinstance(record, Taken | Between) for record in recorded.records[path.stem])
         replayed = replay_file(path)
         assert (replayed.difference, replayed.cut, replayed.alike) == (None, False, turns)
-        assert turns > 10
 
 
 def test_a_policy_that_has_changed_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
