@@ -287,7 +287,7 @@ async def _alone(campaign: Campaign, part: Part, log: Path) -> None:
     bar = campaign.progress.add_task(part.name, total=len(indices))
     outcomes: list[Outcome] = []
 
-    with served(log) as daemon:
+    with served(log, *part.options) as daemon:
         async with target_at(daemon.url) as plain:
             target = plain._replace(pid=daemon.process.pid)
             watch = Watch(target.pid)
@@ -327,7 +327,7 @@ def _note_replayed(campaign: Campaign, part: Part, row: Replayed, quiet: float) 
 
 async def _with_keys(campaign: Campaign, log: Path) -> None:
     """Try a daemon that has keys."""
-    with served(log, {API_KEYS: keys.KEY}) as daemon:
+    with served(log, environment={API_KEYS: keys.KEY}) as daemon:
         async with target_at(daemon.url, keys.KEY) as target:
             await campaign.run_part(keys.PART, target)
     _read_log(campaign, log)

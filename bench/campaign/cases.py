@@ -45,12 +45,16 @@ class Kind(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Kinds of cases that are tried together, so many at once; `always`: even if time is up."""
+    """Kinds of cases that are tried together, so many at once; `always`: even if time is up.
+
+    `options` are those of a daemon of their own.
+    """
 
     name: str
     kinds: Sequence[Kind]
     at_once: int
     always: bool = False
+    options: Sequence[str] = ()
 
     def kind_of(self, seed: int, index: int) -> Kind:
         """Return the kind of a case: each once at first, then by their weights."""

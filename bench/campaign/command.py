@@ -22,7 +22,7 @@ def options(arguments: list[str] | None = None) -> tuple[Options, Path]:
     parser.add_argument("--quick", action="store_true", help="two minutes, without attacks and signals")
     parser.add_argument("--case", help="PART:INDEX, as in a report: this one alone")
     parser.add_argument("--videos", type=Path, help="folder with more media, searched through and through")
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "bench/results", help="folder for the report")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "bench/results/campaign", help="folder for the report")
     given = parser.parse_args(arguments)
     count, minutes = (QUICK, 2.0) if given.quick else (given.count, given.minutes)
     case = None
@@ -31,6 +31,11 @@ def options(arguments: list[str] | None = None) -> tuple[Options, Path]:
         case = (part, int(index))
     parts = [part for part in PARTS if not given.quick or part not in {alone.name for alone in ALONE}]
     return Options(given.seed, count, minutes, given.only or parts, given.videos, case), given.out
+
+
+def name_of(wanted: Options) -> str:
+    """Return the name of the report: what is left out does not overwrite what has it all."""
+    return "all" if set(wanted.parts) == set(PARTS) else "-".join(part for part in PARTS if part in wanted.parts)
 
 
 async def _until_signal(wanted: Options) -> report.Report:
@@ -46,7 +51,7 @@ def main() -> int:
     wanted, out = options()
     found = asyncio.run(_until_signal(wanted))
     if wanted.case is None:
-        report.write(found, out)
+        report.write(found, out, name_of(wanted))
     print(report.as_markdown(found))
     if found.findings:
         print(f"{len(found.findings)} findings; `--seed {wanted.seed} --case PART:INDEX` runs a case again")

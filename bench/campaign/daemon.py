@@ -25,11 +25,14 @@ _SAMPLE = "shapes-motion.mp4"
 
 
 @contextlib.contextmanager
-def served(log: Path, environment: Mapping[str, str] | None = None) -> Iterator[Daemon]:
-    """Have a daemon on a free port, whose log goes to a file; raises RuntimeError if it does not start or end well."""
+def served(log: Path, *options: str, environment: Mapping[str, str] | None = None) -> Iterator[Daemon]:
+    """Have a daemon with these options on a free port, whose log goes to a file.
+
+    Raises RuntimeError if it does not start or end well.
+    """
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [*serve_command(), "--port", "0"],
+            [*serve_command(), *options, "--port", "0"],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

@@ -77,11 +77,11 @@ def mib(size: int) -> float:
     return round(size / _MIB, 1)
 
 
-def write(report: Report, folder: Path) -> None:
-    """Write campaign.json and campaign.md."""
+def write(report: Report, folder: Path, name: str) -> None:
+    """Write the report as JSON and as a page."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "campaign.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-    (folder / "campaign.md").write_text(as_markdown(report))
+    (folder / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
+    (folder / f"{name}.md").write_text(as_markdown(report))
 
 
 def as_markdown(report: Report) -> str:

@@ -3,7 +3,8 @@
 python bench/campaign/run.py [--count 10000] [--seed 1] [--only PART] [--quick] [--case PART:INDEX]
 
 Starts a daemon with the bundled model on a free port of loopback, and nothing leaves the machine. The report goes to
-bench/results/campaign.json and .md; the exit code is 1 if something was found, with the case that shows it.
+bench/results/campaign: all.json and .md, or files named by the parts. The exit code is 1 if something was found, with
+the case that shows it.
 """
 
 import sys

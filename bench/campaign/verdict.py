@@ -18,7 +18,7 @@ def judge(status: int, headers: Mapping[str, str], body: bytes, expect: Collecti
     said = body[:300].decode(errors="replace")
     if expect and status not in expect:
         raise ViolationError(f"{status} in place of {sorted(expect)}: {said}")
-    if status not in FINE | BUSY:
+    if status not in {*FINE, *BUSY, *expect}:
         raise ViolationError(f"status {status}: {said}")
     label = headers.get("content-type", "").partition(";")[0]
     if status != 200:

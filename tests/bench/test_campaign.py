@@ -15,9 +15,9 @@ import pytest
 
 from bench.campaign import campaign, gaps, report
 from bench.campaign.cases import Kind, Outcome, Part, Seen, Target, ViolationError
-from bench.campaign.command import options
+from bench.campaign.command import name_of, options
 from bench.campaign.gaps import Gap, Streams
-from bench.campaign.parts import bombs, checkpoints, fields, json_bodies, media_files, prompts
+from bench.campaign.parts import bombs, bystanders, checkpoints, fields, json_bodies, media_files, prompts
 from bench.campaign.verdict import judge
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 
@@ -167,7 +167,7 @@ def test_the_report_names_cases_and_no_places(tmp_path: Path) -> None:
         slowest=report.slowest_of(outcomes),
         replayed=[],
     )
-    report.write(whole, tmp_path)
+    report.write(whole, tmp_path, "campaign")
     page = (tmp_path / "campaign.md").read_text()
     assert "| `requests:1` | kind 1 | a status \\| of 500 |" in page
     assert str(Path.home()) not in page
@@ -189,3 +189,35 @@ def test_the_command_line() -> None:
     given, _ = options(["--case", "media:12"])
     assert list(given.cases_of("media")) == [12]
     assert list(given.cases_of("requests")) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [([], "all"), (["--only", "signals", "--only", "attacks"], "attacks-signals"), (["--only", "media"], "media")],
+)
+def test_a_part_alone_does_not_overwrite_the_whole_report(arguments: list[str], name: str) -> None:
+    given, folder = options(arguments)
+    assert (folder.parts[-3:], name_of(given)) == (("bench", "results", "campaign"), name)
+
+
+async def test_bystanders_are_held_to_their_answers() -> None:
+    """Their first answers come at once; those beside the culprit when it has come, one of them another one."""
+    asked: list[str] = []
+    came = asyncio.Event()
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        prompt = json.loads(request.content)["prompt"]
+        asked.append(prompt)
+        if asked.count(prompt) > 1:
+            await came.wait()
+        text = "other" if came.is_set() and prompt == "A river" else "right"
+        return httpx.Response(200, json={"choices": [{"text": text}]})
+
+    async def culprit(target: Target, random: Random) -> Seen:
+        came.set()
+        return Seen("400")
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://127.0.0.1") as http:
+        target = Target(http, "127.0.0.1", 1, "model", 32_768)
+        with pytest.raises(ViolationError, match="'A river' was answered otherwise: 'other' in place of 'right'"):
+            await bystanders.among_bystanders(culprit)(target, Random(1))

@@ -3,78 +3,36 @@
 import asyncio
 import base64
 import contextlib
-import io
 import json
 import struct
-from collections.abc import Sequence
 from functools import cache
 from random import Random
-from typing import Any
 
 import httpx
 from PIL import Image
 
-from bench.campaign.asking import CHAT, DETOKENIZE, Request, asks, chat, send
-from bench.campaign.cases import Kind, Part, Seen, Target, ViolationError
+from bench.campaign.asking import CHAT, DETOKENIZE, Request, asks, chat
+from bench.campaign.cases import Kind, Part, Seen, Target
+from bench.campaign.parts.beside import MOST_SECONDS, beside, soon
+from bench.campaign.parts.bystanders import among_bystanders
 from bench.campaign.parts.endless_video import endless_video
+from bench.campaign.parts.full_disk import full_disk
+from bench.campaign.parts.large_urls import large_urls
 from bench.campaign.parts.media_files import Medium, question, upload
+from bench.campaign.parts.ordinary import encoded, image, text
 from bench.campaign.wire import connected, head
 
 _MB = 1_000_000
-_MOST_SECONDS = 60.0  # that clients wait for an attack's answers before they leave
-_BESIDE_SECONDS = 20.0  # in which an ordinary request beside an attack must be answered
-
-
-async def _beside(target: Target, requests: Sequence[Request], *ordinary: Request) -> Seen:
-    """Send requests at once and, meanwhile, ordinary ones, which must be answered soon; then leave."""
-    attacks = [asyncio.create_task(send(target, request)) for request in requests]
-    try:
-        for request in ordinary:
-            await _soon(target, request)
-        done, _ = await asyncio.wait(attacks, timeout=_MOST_SECONDS)
-        seen = [task.result() for task in done]
-    finally:
-        for task in attacks:
-            task.cancel()
-        await asyncio.gather(*attacks, return_exceptions=True)
-    statuses = sorted(each.status for each in seen)
-    return Seen(", ".join(statuses) or "left", f"{len(attacks) - len(seen)} left")
-
-
-async def _soon(target: Target, request: Request) -> None:
-    """Send an ordinary request, again while the server is busy; it must be answered soon."""
-    try:
-        async with asyncio.timeout(_BESIDE_SECONDS):
-            while (await send(target, request)).status == "429":
-                await asyncio.sleep(1)
-    except TimeoutError:
-        raise ViolationError(f"an ordinary request had no answer for {_BESIDE_SECONDS:.0f} s") from None
-
-
-def _text() -> Request:
-    return asks(CHAT, chat(), 200)
-
-
-def image(random: Random, **fields: Any) -> Request:
-    """Return a question about a small image that no cache knows, which must be answered."""
-    picture = Image.frombytes("RGB", (32, 32), random.randbytes(32 * 32 * 3))
-    return asks(CHAT, question(_encoded(picture, "PNG"), **fields), 200)
-
-
-def _encoded(picture: Image.Image, file_format: str, **options: Any) -> Medium:
-    data = io.BytesIO()
-    picture.save(data, file_format, **options)
-    return Medium(data.getvalue(), "image")
 
 
 async def _log_probabilities(target: Target, random: Random) -> Seen:
     body = chat(n=64, max_tokens=200, logprobs=True, top_logprobs=20, ignore_eos=True)
-    return await _beside(target, [asks(CHAT, body)] * 8, Request("/v1/models", method="GET", expect=(200,)))
+    return await beside(target, [asks(CHAT, body)] * 8, Request("/v1/models", method="GET", expect=(200,)))
 
 
 def _of_scans(side: int, scans: int) -> Medium:
     """Return a progressive JPEG whose last scan comes again and again."""
-    data = _encoded(Image.new("RGB", (side, side)), "JPEG", progressive=True).data
+    data = encoded(Image.new("RGB", (side, side)), "JPEG", progressive=True).data
     scan = data.rindex(b"\xff\xda")
     return Medium(data[:scan] + data[scan:-2] * scans + data[-2:], "image")
 
@@ -82,21 +40,21 @@ def _of_scans(side: int, scans: int) -> Medium:
 async def _scans(target: Target, random: Random) -> Seen:
     """Have JPEGs of as many scans as a megabyte holds, and of as many as may be, decoded on every core."""
     many, allowed = asks(CHAT, question(_of_scans(64, 20_000)), 400), asks(CHAT, question(_of_scans(8000, 80)))
-    return await _beside(target, [many] * 4 + [allowed] * 4, image(random), _text())
+    return await beside(target, [many] * 4 + [allowed] * 4, image(random), text())
 
 
 async def _pixels(target: Target, random: Random) -> Seen:
     """Have images of as many pixels as may be decoded at once, each of some kilobytes."""
-    bits = _encoded(Image.new("1", (11_300, 11_300)), "PNG")
-    return await _beside(target, [asks(CHAT, question(bits))] * 4, image(random), _text())
+    bits = encoded(Image.new("1", (11_300, 11_300)), "PNG")
+    return await beside(target, [asks(CHAT, question(bits))] * 4, image(random), text())
 
 
 @cache
 def _slow_heads() -> list[Medium]:
     """Return images of which the head alone is work: texts, markers, chunks and comments by the million."""
-    jpeg = _encoded(Image.new("RGB", (8, 8)), "JPEG").data
+    jpeg = encoded(Image.new("RGB", (8, 8)), "JPEG").data
     gif = b"GIF89a" + struct.pack("<HHBBB", 8, 8, 0x80, 0, 0) + bytes(6)
-    png = _encoded(Image.new("RGB", (8, 8)), "PNG").data
+    png = encoded(Image.new("RGB", (8, 8)), "PNG").data
     return [
         Medium(jpeg[:2] + b"\xff\xfe\0\2" * (4 * _MB) + jpeg[2:], "image"),
         Medium(gif + b"!\xfe" + (b"\xff" + b"a" * 255) * (16 * _MB // 256) + b"\0;", "image"),
@@ -107,7 +65,7 @@ def _slow_heads() -> list[Medium]:
 
 
 async def _heads(target: Target, random: Random) -> Seen:
-    return await _beside(target, [asks(CHAT, question(medium)) for medium in _slow_heads()], image(random), _text())
+    return await beside(target, [asks(CHAT, question(medium)) for medium in _slow_heads()], image(random), text())
 
 
 async def _left_heads(target: Target, random: Random) -> Seen:
@@ -116,7 +74,7 @@ async def _left_heads(target: Target, random: Random) -> Seen:
     for _ in range(4):
         with contextlib.suppress(httpx.TimeoutException):
             await asyncio.gather(*(target.http.post(CHAT, json=body, timeout=1.0) for _ in range(4)))
-    await _soon(target, image(random))
+    await soon(target, image(random))
     return Seen("left")
 
 
@@ -128,7 +86,7 @@ async def _long_videos(target: Target, random: Random) -> Seen:
     except RuntimeError as error:
         return Seen("left out", str(error))
     request = asks(CHAT, question(medium, **two), 400)
-    return await _beside(target, [request] * 3, image(random), _text())
+    return await beside(target, [request] * 3, image(random), text())
 
 
 async def _one_file(target: Target, random: Random) -> Seen:
@@ -137,7 +95,7 @@ async def _one_file(target: Target, random: Random) -> Seen:
     headers = {"Content-Type": str(form.headers["Content-Type"])}
     id = (await target.http.post(form.path, content=form.body, headers=headers)).json()["id"]
     part = {"type": "video_url", "video_url": {"url": id}}
-    seen = await _beside(target, [asks(CHAT, chat([part] * 30))] * 2, _text(), image(random))
+    seen = await beside(target, [asks(CHAT, chat([part] * 30))] * 2, text(), image(random))
     await target.http.delete(f"/v1/files/{id}")
     return seen
 
@@ -151,9 +109,9 @@ async def _held_budget(target: Target, random: Random) -> Seen:
             *(wire.send(head(CHAT, f"Content-Length: {size}") + bytes(size - 10_000)) for wire in wires)
         )
         spaces = Request(CHAT, json.dumps(chat()).encode() + b" " * (5 * _MB), expect=(200, 429))
-        for request in (_text(), image(random), spaces):
-            await _soon(target, request)
-        seen = await asyncio.gather(*(wire.answer(_MOST_SECONDS) for wire in wires))
+        for request in (text(), image(random), spaces):
+            await soon(target, request)
+        seen = await asyncio.gather(*(wire.answer(MOST_SECONDS) for wire in wires))
     return Seen(", ".join(sorted(each.status for each in seen)))
 
 
@@ -163,12 +121,12 @@ def _names(count: int) -> bytes:
 
 async def _many_names(target: Target, random: Random) -> Seen:
     body = b'{"messages":[{"role":"user","content":"a"}],"metadata":' + _names(190_000) + b"}"
-    return await _beside(target, [Request(CHAT, body, expect=(400, 413))] * 10, _text())
+    return await beside(target, [Request(CHAT, body, expect=(400, 413))] * 10, text())
 
 
 async def _many_ids(target: Target, random: Random) -> Seen:
     body = b'{"tokens":[' + b"1," * 1_900_000 + b"1]}"
-    return await _beside(target, [Request(DETOKENIZE, body, expect=(200, 400, 413))] * 4, _text())
+    return await beside(target, [Request(DETOKENIZE, body, expect=(200, 400, 413))] * 4, text())
 
 
 async def _arguments(target: Target, random: Random) -> Seen:
@@ -179,15 +137,15 @@ async def _arguments(target: Target, random: Random) -> Seen:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "content": "x", "tool_call_id": "1"},
     ]
-    return await _beside(target, [asks(CHAT, {"messages": turns, "max_tokens": 2})] * 4, _text())
+    return await beside(target, [asks(CHAT, {"messages": turns, "max_tokens": 2})] * 4, text())
 
 
 async def _tiny_images(target: Target, random: Random) -> Seen:
     """Ask about as many images of one pixel as a body holds, and about as many as may be."""
-    url = f"data:image/png;base64,{base64.b64encode(_encoded(Image.new('RGB', (1, 1)), 'PNG').data).decode()}"
+    url = f"data:image/png;base64,{base64.b64encode(encoded(Image.new('RGB', (1, 1)), 'PNG').data).decode()}"
     part = {"type": "image_url", "image_url": {"url": url}}
     requests = [asks(CHAT, chat([part] * count)) for count in (20_000, 1000)]
-    return await _beside(target, requests * 2, _text(), image(random))
+    return await beside(target, requests * 2, text(), image(random))
 
 
 PART = Part(
@@ -205,6 +163,12 @@ PART = Part(
         Kind("1.9 million ids", 1, _many_ids),
         Kind("a call with 180,000 arguments", 1, _arguments),
         Kind("thousands of images of one pixel", 1, _tiny_images),
+        Kind("a disk that is full", 1, full_disk),
+        Kind("URLs of 256 MB", 1, large_urls),
+        Kind("JPEGs of very many scans among bystanders", 1, among_bystanders(_scans)),
+        Kind("images whose heads are work among bystanders", 1, among_bystanders(_heads)),
+        Kind("answers with log-probabilities among bystanders", 1, among_bystanders(_log_probabilities)),
     ],
     at_once=1,
+    options=("--allow-private-media",),
 )

@@ -10,7 +10,8 @@ import psutil
 
 from bench.campaign.asking import CHAT, Request, asks, chat, send
 from bench.campaign.cases import Kind, Part, Seen, Target, ViolationError
-from bench.campaign.parts.attacks import image
+from bench.campaign.parts.bystanders import among_bystanders
+from bench.campaign.parts.ordinary import image
 from bench.serve_cpu.memory import family
 
 _SECONDS = 45.0  # in which the server must be whole again
@@ -101,6 +102,7 @@ PART = Part(
         Kind("the vision worker is stopped", 1, _replaced("us:vision", signal.SIGSTOP)),
         Kind("the vision worker is killed", 1, _replaced("us:vision", signal.SIGKILL)),
         Kind("what starts workers is killed", 1, _replaced("us:zygote", signal.SIGKILL)),
+        Kind("decode is killed among bystanders", 1, among_bystanders(_replaced("us:decode", signal.SIGKILL))),
     ],
     at_once=1,
 )
