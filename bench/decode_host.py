@@ -25,7 +25,7 @@ from rich.table import Table
 from torch import Tensor
 
 from unifiedserve.attention import PagedKV
-from unifiedserve.config import EngineConfig, Instance, Placement, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.device.base import DecodeRow, DecodeStep
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cpu.device import CpuDevice, CpuKernels
@@ -39,6 +39,7 @@ from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import Generation, pack
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
 

@@ -19,9 +19,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from unifiedserve.config import Order, Stage
+from unifiedserve.config import Order
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget, DecodeState, Plan
 from unifiedserve.scheduling.turn import (
     Batched,

@@ -8,10 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement import Instance as Instance
-from unifiedserve.placement import Placement as Placement
-from unifiedserve.placement import Stage as Stage
-from unifiedserve.placement import read_placement
+from unifiedserve.placement import Placement, read_placement
 
 DeviceName = Literal["cpu", "cuda"]
 Order = Literal["fcfs", "slack", "shortest"]

@@ -10,11 +10,12 @@ import torch
 
 from bench.gpu import dummy_model
 from bench.gpu.shapes import make_folder
-from unifiedserve.config import DeviceName, EngineConfig, Instance
+from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.device import open_device
 from unifiedserve.device.base import DecodeRow
 from unifiedserve.messages.media import MediaOptions
 from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import Instance
 from unifiedserve.worker.language.model import LanguageModel
 
 CONTEXT, LARGEST = 1024, 64  # tokens of each sequence; sequences

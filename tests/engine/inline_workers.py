@@ -14,7 +14,7 @@ from model_loop import plans
 from PIL import Image
 from test_fidelity import Question
 
-from unifiedserve.config import EngineConfig, Placement, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.kv_cache import KVLayout
@@ -41,7 +41,7 @@ from unifiedserve.messages.wire import (
 )
 from unifiedserve.models.base import MediaOptions, Processor
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import Load, choose_route, read_placement
+from unifiedserve.placement import Load, Placement, Stage, choose_route, read_placement
 from unifiedserve.worker.lane import ON_MESSAGE
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec

@@ -15,12 +15,12 @@ from reference import Reference
 from test_fidelity import NAMES, PIECES, answer, expected_answers, question
 from test_life_of_requests import KEEPS_NOTHING, PLACEMENTS, TIGHT_BUFFERS, ask, metric, tokens
 
-from unifiedserve.config import Stage
 from unifiedserve.engine.caches import Caches
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Reuse
+from unifiedserve.placement import Stage
 
 Clips = Callable[[int], Clip]
 

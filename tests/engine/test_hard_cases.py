@@ -13,13 +13,13 @@ from media import Clip, text_part
 from test_life_of_requests import TIGHT_BUFFERS, ask, tokens
 
 from flashcodec import PatchLayout
-from unifiedserve.config import Stage
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PrefillRequest, Span, VisionRequest
 from unifiedserve.observe.tracing import Timeline
+from unifiedserve.placement import Stage
 from unifiedserve.worker.language.prompt_units import PromptUnits
 from unifiedserve.worker.vision.stage import VisionStage
 

@@ -11,11 +11,11 @@ from inline_workers import InlineWorkers, as_sent
 from media import Clip
 from test_families import questions
 
-from unifiedserve.config import EngineConfig, Order, Stage
+from unifiedserve.config import EngineConfig, Order
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import read_placement
+from unifiedserve.placement import Stage, read_placement
 from unifiedserve.worker.outbox import Outbox
 
 TOKENS = 4

@@ -19,7 +19,7 @@ from test_fidelity import TOKENS, Question, answer
 from test_fidelity import ask as question
 from test_life_of_requests import PLACEMENTS, ask, metric, tokens
 
-from unifiedserve.config import Stage
+from unifiedserve.placement import Stage
 
 pytestmark = pytest.mark.daemon("rows that real workers share and give back", **KEPT_ROWS)
 Clips = Callable[[int], Clip]

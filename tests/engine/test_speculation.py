@@ -11,10 +11,11 @@ from inline_workers import Asked, apart
 from media import text_part
 from test_life_of_requests import ask, metric
 
-from unifiedserve.config import EngineConfig, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.placement import Stage
 
 pytestmark = [
     pytest.mark.daemon("workers that decode, with drafts"),

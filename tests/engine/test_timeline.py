@@ -8,7 +8,7 @@ from daemon import Daemon
 from media import Clip, text_part, video_part
 from test_life_of_requests import KEEPS_NOTHING
 
-from unifiedserve.config import Stage
+from unifiedserve.placement import Stage
 
 pytestmark = pytest.mark.daemon("spans of real work", **KEEPS_NOTHING)
 

@@ -16,10 +16,11 @@ import psutil
 import pytest
 from daemon import Daemon
 
-from unifiedserve.config import EngineConfig, Stage
+from unifiedserve.config import EngineConfig
 from unifiedserve.engine.zygote import Zygote, ZygoteError
 from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.messages.wire import Ready, Shutdown, pack, unpack
+from unifiedserve.placement import Stage
 from unifiedserve.worker.spec import WorkerSpec
 
 CONFIG = EngineConfig(placement="shared")

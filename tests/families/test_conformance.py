@@ -20,13 +20,14 @@ from reference import Case, Frames
 from test_generation import prompt_logits
 
 from flashcodec import RGBLayout
-from unifiedserve.config import EngineConfig, Instance
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cuda import CudaDevice
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import MAX_LOGPROBS
 from unifiedserve.messages.seen import pictures_of
+from unifiedserve.placement import Instance
 from unifiedserve.worker.vision.views import cut_views
 
 TOKENS = 24

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from unifiedserve.config import Stage
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.messages.sampling_params import SamplingParams
@@ -20,6 +19,7 @@ from unifiedserve.messages.wire import Span
 from unifiedserve.observe import otel
 from unifiedserve.observe.otel import CALLERS_TRACE, Traces, traces_of_environment
 from unifiedserve.observe.tracing import Timeline
+from unifiedserve.placement import Stage
 
 ABSENT = "the packages of the extra `otel` are not installed"
 sdk = pytest.importorskip("opentelemetry.sdk.trace", reason=ABSENT)

@@ -2,9 +2,9 @@
 
 from typing import cast
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Message, Report, WatchedUnits
+from unifiedserve.placement import Stage
 from unifiedserve.worker.outbox import Outbox
 from unifiedserve.worker.reporter import Reporter
 

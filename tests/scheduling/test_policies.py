@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unifiedserve.config import Order, Stage
+from unifiedserve.config import Order
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import (
     Budget,
     Chunk,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from recorded_systems import records_of
 from systems import COSTS, KV, LAYOUTS, VISUAL, budgets, rules, works
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Stage
 from unifiedserve.recording.records import Between, Made, Record, Taken
 from unifiedserve.recording.replay import Replayed, replay
 from unifiedserve.scheduling.state import EncodeWork

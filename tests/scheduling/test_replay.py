@@ -10,8 +10,8 @@ from recorded_systems import KeptLog, recorded
 from systems import COSTS
 
 from unifiedserve.cli.app import main
-from unifiedserve.config import Stage
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Stage
 from unifiedserve.recording.folder import begin_run, prepare_folder, runs_in
 from unifiedserve.recording.records import Made, decode
 from unifiedserve.recording.replay import Replayed, replay

@@ -1,7 +1,7 @@
 """One turn decides by what has happened."""
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.state import Chunk, DecodeState
 from unifiedserve.scheduling.turn import (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from unifiedserve.config import Stage
+from unifiedserve.placement import Stage
 
 _PREFIX = "unifiedserve:"
 _BUFFERS = ("patch", "visual", "kv")  # as requests pass through them

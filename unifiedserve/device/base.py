@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ipc_buffers import Memory
 from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch
-from unifiedserve.config import DeviceName, Instance
+from unifiedserve.config import DeviceName
+from unifiedserve.placement import Instance
 
 Activation = Literal["none", "gelu", "silu"]
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from unifiedserve.config import MIB, EngineConfig, Placement, Stage
+from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Room
 from unifiedserve.engine.rehearsal import Footprint
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.placement import Placement, Stage
 
 _SHARED = {"weights", "KV cache"}  # what only another model, dtype or context makes smaller
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, get_args
 
-from unifiedserve.config import Stage
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.running import Running
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.messages.wire import CachedBuffer, Span
 from unifiedserve.observe.tracing import Timeline
+from unifiedserve.placement import Stage
 
 
 class Observation:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from importlib import util
 from pathlib import Path
 
-from unifiedserve.config import MIB, EngineConfig, Stage
+from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement import Stage
 from unifiedserve.sandbox import missing
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ipc_buffers import ArenaError, remove_stale_arenas
-from unifiedserve.config import EngineConfig, Instance, Placement
+from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device, open_device
 from unifiedserve.device.selection import select_device
 from unifiedserve.engine.device_room import RoomError
@@ -21,6 +21,7 @@ from unifiedserve.memory.shared import MemoryLayout, SharedMemory
 from unifiedserve.messages.wire import Shutdown, pack
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
+from unifiedserve.placement import Instance, Placement
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.keeper import Nursery
 from unifiedserve.worker.spec import WorkerSpec

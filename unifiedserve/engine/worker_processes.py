@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from unifiedserve.config import Instance, Stage
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement import Instance, Stage
 from unifiedserve.reading.keeper import Nursery
 from unifiedserve.worker.spec import WorkerSpec
 

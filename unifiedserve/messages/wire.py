@@ -9,7 +9,6 @@ from typing import Literal
 
 import msgspec
 
-from unifiedserve.config import Stage
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.api import FinishReason, TokenLogprob
 from unifiedserve.messages.costs import Costs
@@ -18,7 +17,7 @@ from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.pages import Pages, PageSlice
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import Route
+from unifiedserve.placement import Route, Stage
 
 CachedBuffer = Literal["kv", "visual"]
 

@@ -14,10 +14,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from unifiedserve import __version__
-from unifiedserve.config import Stage
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest
 from unifiedserve.messages.wire import Span
+from unifiedserve.placement import Stage
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

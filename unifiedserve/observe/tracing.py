@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Span
 from unifiedserve.observe.otel import Traces
+from unifiedserve.placement import Stage
 
 _KEPT_SPANS = 20_000
 _ROWS = {stage: row for row, stage in enumerate(Stage)}

@@ -6,7 +6,7 @@ from typing import NamedTuple, get_args
 import msgspec
 from msgspec.msgpack import Decoder, Encoder
 
-from unifiedserve.config import Stage
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.turn import Decision, Event, Facts
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from unifiedserve.config import Stage
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
 from unifiedserve.scheduling.pacing import encode_within, next_start, prefill_within, stretch

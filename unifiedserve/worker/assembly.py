@@ -4,7 +4,6 @@ from pathlib import Path
 
 import torch
 
-from unifiedserve.config import Stage
 from unifiedserve.device import Device
 from unifiedserve.device.base import Decoder
 from unifiedserve.device.cpu import CPU
@@ -16,6 +15,7 @@ from unifiedserve.memory.weights import attach_weights, sum_weights
 from unifiedserve.messages.wire import OutputReady, Ready, pack
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
+from unifiedserve.placement import Stage
 from unifiedserve.reading.readers import Reading
 from unifiedserve.recording.folder import begin_run
 from unifiedserve.recording.records import Made

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Abort, Message
+from unifiedserve.placement import Stage
 
 AT_ONCE = float("-inf")
 ON_MESSAGE = float("inf")

@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ipc_buffers import MessageQueue
-from unifiedserve.config import Placement, Stage
 from unifiedserve.errors import ErrorKind
 from unifiedserve.memory.shared import ENGINE_INBOX
 from unifiedserve.messages.wire import Abort, Drained, Failed, Message, PrefillRequest, pack, unpack
+from unifiedserve.placement import Placement, Stage
 
 _PATIENCE_SECONDS = 0.05
 _MOST_MESSAGES = 256

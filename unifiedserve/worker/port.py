@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-from unifiedserve.config import Instance, Placement, Stage
 from unifiedserve.device.base import Device
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
+from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.turn import Neighbours
 from unifiedserve.worker.outbox import Outbox
 from unifiedserve.worker.pulse import Pulse

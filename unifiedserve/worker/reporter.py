@@ -3,9 +3,9 @@
 import time
 from collections.abc import Iterable
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.wire import Kept, Lookup, Report, Span, Token, WatchedUnits
+from unifiedserve.placement import Stage
 from unifiedserve.worker.outbox import Outbox
 
 

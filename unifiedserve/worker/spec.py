@@ -2,8 +2,9 @@
 
 import msgspec
 
-from unifiedserve.config import DeviceName, EngineConfig, Instance, Placement
+from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.placement import Instance, Placement
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):

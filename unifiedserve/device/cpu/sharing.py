@@ -5,8 +5,8 @@ from collections.abc import Collection
 
 import torch
 
-from unifiedserve.config import Instance
 from unifiedserve.device.cpu.processor import thread_pool
+from unifiedserve.placement import Instance
 
 
 class NiceSharing:

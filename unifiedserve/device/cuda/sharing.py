@@ -6,10 +6,11 @@ from collections.abc import Collection
 
 import torch
 
-from unifiedserve.config import EngineConfig, Instance
+from unifiedserve.config import EngineConfig
 from unifiedserve.device.cuda.mps_daemon import PIPES, MpsDaemon, MpsError
 from unifiedserve.device.cuda.support import visible_uuids
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement import Instance
 
 _log = logging.getLogger(__name__)
 PRIORITY, THREADS = "CUDA_MPS_CLIENT_PRIORITY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Sequence
 
-from unifiedserve.config import Stage
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.requests.tokens import TokenFlow
 from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import Lookup, Report, Span, WatchedUnits
 from unifiedserve.observe.watching import Watching
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Targets
 
 

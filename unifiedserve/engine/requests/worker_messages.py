@@ -2,7 +2,6 @@
 
 import logging
 
-from unifiedserve.config import Placement
 from unifiedserve.engine.requests.dispatch import Dispatch
 from unifiedserve.engine.requests.lifecycle import Lifecycle
 from unifiedserve.engine.requests.reports import Reports
@@ -20,6 +19,7 @@ from unifiedserve.messages.wire import (
     Stale,
 )
 from unifiedserve.observe.metrics import Metrics
+from unifiedserve.placement import Placement
 
 _log = logging.getLogger(__name__)
 

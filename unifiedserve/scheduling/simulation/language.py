@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 
-from unifiedserve.config import Instance, Stage
 from unifiedserve.messages.costs import Costs
+from unifiedserve.placement import Instance, Stage
 from unifiedserve.scheduling.simulation.batch import Batch
 from unifiedserve.scheduling.simulation.clock import Action
 from unifiedserve.scheduling.simulation.machine import Task, Work

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
-from unifiedserve.config import Instance, Placement, Stage
+from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
 from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.language import LanguageWorker

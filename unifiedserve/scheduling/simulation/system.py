@@ -6,10 +6,9 @@ from typing import Protocol
 
 import msgspec
 
-from unifiedserve.config import Instance, Placement, Stage
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import choose_route
+from unifiedserve.placement import Instance, Placement, Stage, choose_route
 from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
 from unifiedserve.scheduling.simulation.clock import Action, Clock
 from unifiedserve.scheduling.simulation.costs import StageCosts

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from unifiedserve.config import Instance, Order, Stage
+from unifiedserve.config import Order
 from unifiedserve.messages.costs import Costs
+from unifiedserve.placement import Instance, Stage
 from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling.state import Chunk, DecodeState, Plan
 
 Key = tuple[int, int]  # uid of a request, number of an answer

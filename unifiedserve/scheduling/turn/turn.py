@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.costs import Costs
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling.encode_prefill import schedule_in_between
 from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import heavy_within_share, joins_soon, leaves_cores, within_share

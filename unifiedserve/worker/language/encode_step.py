@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from unifiedserve.config import Stage
 from unifiedserve.device.base import Mark, SideStream
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import Embeddings
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import EncodeWork
 from unifiedserve.scheduling.turn import Batched, Note, Reserved, Wrote
 from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage

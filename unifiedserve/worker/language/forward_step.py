@@ -4,8 +4,8 @@ import time
 
 from torch import Tensor
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.wire import Span, Token
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Chunk, Plan
 from unifiedserve.scheduling.turn import Launched, Note, Stepped, Took
 from unifiedserve.worker.language.decode import DecodeStage

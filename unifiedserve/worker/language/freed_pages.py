@@ -1,7 +1,7 @@
 """Who may be waiting for pages that come free."""
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.wire import PagesFreed
+from unifiedserve.placement import Stage
 from unifiedserve.worker.outbox import Outbox
 
 

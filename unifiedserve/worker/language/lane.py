@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from unifiedserve.config import Stage
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.wire import (
     Abort,
@@ -21,6 +20,7 @@ from unifiedserve.messages.wire import (
     Rehearse,
     Stale,
 )
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget, EncodeWork, Plan
 from unifiedserve.scheduling.turn import Begin, Encoded, Facts, Free, Handed, Left, Ready, Stopped, Turn
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE

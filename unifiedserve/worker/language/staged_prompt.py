@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from unifiedserve.config import Stage
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import PrefillRequest
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling.turn import Shape
 from unifiedserve.worker.language.prompt_units import PromptUnits
 from unifiedserve.worker.language.token_inputs import TokenInputs

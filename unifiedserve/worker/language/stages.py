@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from unifiedserve.config import Stage
 from unifiedserve.device.base import Decoder
 from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.placement import Stage
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.decode_ahead import DecodeAhead
 from unifiedserve.worker.language.encode import EncodeStage

@@ -2,9 +2,9 @@
 
 import logging
 
-from unifiedserve.config import Stage
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.wire import Abort, Message, Span, VisionRequest
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import schedule_vision
 from unifiedserve.scheduling.turn import Tells
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE
