@@ -1,32 +1,40 @@
-"""Pages are free again as soon as they are consumed, so a long video needs few at a time."""
+"""Pages are free again as soon as they are consumed, so others can begin while a long video is still prefilled."""
 
 from collections.abc import Callable
+from pathlib import Path
 
-import pytest
-from daemon import Daemon
-from media import Clip, text_part, video_part
-from test_life_of_requests import tokens
+from inline_workers import InlineWorkers, as_sent
+from media import Clip
+from test_fidelity import ask
 
-FRAMES = 128
+from unifiedserve.config import EngineConfig
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import Stage, read_placement
+
+FRAMES = 64
 
 
-@pytest.mark.daemon("pages that stages of real workers hold at once")
-@pytest.mark.second_daemon(encode_budget_tokens=1, prefill_chunk_tokens=48, visual_buffer_mib=2, order="fcfs")
-def test_a_long_video_holds_few_visual_pages_at_once(
-    daemon: Daemon, second_daemon: Daemon, clips: Callable[[int], Clip]
+def test_pages_of_a_long_video_go_back_unit_by_unit(
+    checkpoint: Path, clips: Callable[[int], Clip], tmp_path: Path
 ) -> None:
-    """One unit of the encoder at a time, prefilled two units at a time: at most a few units are waiting.
-
-    Steps are as long as their budgets here, never as short as what was measured on a busy machine says.
-    """
-    every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}, "return_token_ids": True}
-    question = [video_part(clips(FRAMES)), text_part("What happens?")]
-    expected = tokens(daemon, *question, extra_body=every_frame)
-    before = daemon.engine.observation.peaks()["visual"]
-    assert tokens(second_daemon, *question, extra_body=every_frame) == expected
-    second_daemon.wait_idle()
-    peaks, buffers = second_daemon.engine.observation.peaks(), second_daemon.engine.observation.buffers()
-    assert 0 < peaks["visual"] <= 12 < before
-    for buffer, (used, total) in buffers.items():
-        assert used == 0
-        assert 0 < peaks[buffer] <= total
+    """Those for its visual tokens are taken at once; steps are as long as their budgets here."""
+    config = EngineConfig(encode_budget_tokens=1, prefill_chunk_tokens=16, order="fcfs", vision_threads=1)
+    processor = load_processor(checkpoint)
+    workers = InlineWorkers(read_placement("shared", ()), checkpoint, processor, config)
+    try:
+        every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
+        sent = as_sent(ask([clips(FRAMES), "What happens?"], clips, every_frame), processor, clips, tmp_path)
+        workers.submit(1, sent, SamplingParams(temperature=0, max_tokens=2, ignore_eos=True))
+        used: list[int] = []
+        while not workers.tokens[1]:
+            workers.turn()
+            used.append(workers.used_pages()["visual"])
+        held = [pages for pages in dict.fromkeys(used) if pages]
+        assert held == sorted(held, reverse=True), "all are taken with the first unit"
+        assert len(held) > FRAMES // 4, "few go back at a time"
+        assert workers.memory.status.peak(Stage.ENCODE) == held[0]
+        workers.answer(1)
+        assert set(workers.used_pages().values()) == {0}
+    finally:
+        workers.close()
