@@ -121,6 +121,12 @@ def test_proper_errors_are_none(status: int) -> None:
         judge(status, JSON, error(), expect=(200,))
 
 
+def test_what_is_asked_for_is_proper_there_alone() -> None:
+    assert judge(507, JSON, error(), expect=(507,)).status == "507"
+    with pytest.raises(ViolationError):
+        judge(507, JSON, error())
+
+
 def outcome(index: int, began: float, ended: float, violation: str = "") -> Outcome:
     return Outcome("requests", index, f"kind {index}", began, ended, "400", "", violation)
 
