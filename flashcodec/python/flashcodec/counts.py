@@ -130,7 +130,7 @@ def _count_strips(file: BinaryIO, most: int) -> int:
             tag, _, count, _ = _read(file, order + entry)
             if tag in (_STRIP_OFFSETS, _TILE_OFFSETS):
                 found = max(found, count)
-    except struct.error:  # cut off: Pillow will say so
+    except (struct.error, OverflowError, ValueError, OSError):  # cut off, or no place in a file: Pillow will say so
         pass
     return found
 
