@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from importlib import util
 from pathlib import Path
@@ -16,7 +17,7 @@ from torch import Tensor
 
 import flashcodec
 from flashcodec import PatchLayout
-from unifiedserve.config import DecodeOn, EngineConfig, VideoDecoderName
+from unifiedserve.config import DecodeOn, EngineConfig, Order, VideoDecoderName
 from unifiedserve.device.cpu.device import CpuDevice
 from unifiedserve.engine.resources import check_packages
 from unifiedserve.errors import ConfigError
@@ -47,11 +48,15 @@ class Vision:
     """A vision stage, and what comes out of it."""
 
     def __init__(
-        self, patches: RowBuffer, decoder: VideoDecoderName = "flashcodec", decode_on: DecodeOn = "fastest"
+        self,
+        patches: RowBuffer,
+        decoder: VideoDecoderName = "flashcodec",
+        decode_on: DecodeOn = "fastest",
+        order: Order = "fcfs",
     ) -> None:
         self.patches = patches
         self.wake = threading.Event()
-        self.stage = VisionStage(patches, 1, 1, self.wake.set, decoder=decoder, decode_on=decode_on)
+        self.stage = VisionStage(patches, 1, 1, self.wake.set, order, decoder, decode_on)
         self.decoded_on: set[str] = set()
         self.order: list[int] = []  # of the requests, by their outputs
         self.units: dict[tuple[int, int], Tensor] = {}
@@ -60,6 +65,7 @@ class Vision:
     def ask(self, ticket: Ticket, path: Path, frames: tuple[int, ...]) -> None:
         source = MediaSource(plan=plan(frames), name=f"video {ticket.uid}", where=Source(path=str(path)))
         self.stage.accept(VisionRequest(ticket=ticket, media=[source]))
+        self.stage.states()  # as the lane does: they are put in order
         self.stage.start(ticket.uid)
 
     def ask_image(self, ticket: Ticket, path: Path) -> None:
@@ -109,9 +115,29 @@ class Gate:
         return self.file.seek(offset, whence)
 
 
-def test_the_lowest_priority_is_decoded_first(
-    patches: RowBuffer, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch
+LONG, SHORT = tuple(range(16)), (0, 2, 4, 6)
+OLD, NEW = Ticket(1, arrival=1.0, due=500.0, work=90.0), Ticket(2, arrival=2.0, due=100.0, work=1.0)
+
+
+@pytest.mark.parametrize(
+    ("order", "tickets", "expected"),
+    [
+        ("fcfs", [Ticket(1, 0.0, 3), Ticket(2, 0.0, -(2**31))], [2, 2, 1, 1, 1, 1, 1, 1, 1, 1]),
+        ("fcfs", [OLD, NEW], [1, 1, 1, 1, 1, 1, 1, 1, 2, 2]),
+        ("slack", [OLD, NEW], [2, 2, 1, 1, 1, 1, 1, 1, 1, 1]),
+        ("shortest", [OLD, NEW], [2, 2, 1, 1, 1, 1, 1, 1, 1, 1]),
+    ],
+    ids=["priority", "fcfs", "slack", "shortest"],
+)
+def test_videos_are_decoded_in_the_order_of_service(
+    patches: RowBuffer,
+    clips: Callable[[int], Clip],
+    monkeypatch: pytest.MonkeyPatch,
+    order: Order,
+    tickets: list[Ticket],
+    expected: list[int],
 ) -> None:
+    """A long video has come first, then a short one; both wait for the only engine."""
     codecs: list[flashcodec.FlashCodec] = []
     asked: list[int] = []
     everybody_asked = threading.Event()
@@ -129,8 +155,9 @@ def test_the_lowest_priority_is_decoded_first(
             return request
 
     monkeypatch.setattr(flashcodec, "FlashCodec", Watched)
-    path = clips(8).path
-    vision = Vision(patches)
+    monkeypatch.setattr(time, "monotonic", lambda: 3.0)
+    path = clips(16).path
+    vision = Vision(patches, order=order)
     try:
         gate = Gate(path)
         gated = flashcodec.analyse_bitstream(gate)
@@ -138,15 +165,15 @@ def test_the_lowest_priority_is_decoded_first(
         gate.used.clear()
         codecs[0].add_decoding_request(gated, [0])  # keeps the only engine busy
         assert gate.used.wait(TIMEOUT)
-        for uid, priority in ((1, 3), (2, -(2**31))):
-            vision.ask(Ticket(uid, 0.0, priority), path, (0, 2, 4, 6))
+        for ticket, frames in zip(tickets, (LONG, SHORT), strict=True):
+            vision.ask(ticket, path, frames)
         assert everybody_asked.wait(TIMEOUT)
         gate.opened.set()
         vision.finish()
     finally:
         vision.stage.close()
     assert vision.errors == {}
-    assert vision.order == [2, 2, 1, 1]
+    assert vision.order == expected
 
 
 class PyNvVideoCodec:

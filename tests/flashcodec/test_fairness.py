@@ -86,6 +86,25 @@ def test_a_higher_priority_goes_first(stream: Bitstream, gate: Gate) -> None:
     assert order[1:] == [high] * 15 + [middle] * 15 + [low] * 15
 
 
+def test_turns_take_the_place_of_length(stream: Bitstream, gate: Gate) -> None:
+    """Those of the same priority go by them, however much there is left to decode, and as they are changed."""
+    with FlashCodec(num_threads=1) as codec:
+        gate.occupy(codec)
+        short = codec.add_decoding_request(stream, [140], SMALL, turn=3.0)
+        long = codec.add_decoding_request(stream, range(0, 150, 10), SMALL, turn=2.0)
+        late = codec.add_decoding_request(stream, [140], SMALL, turn=float("inf"))
+        moved = codec.add_decoding_request(stream, [140], SMALL, turn=4.0)
+        urgent = codec.add_decoding_request(stream, [140], SMALL, priority=1, turn=1e12)
+        codec.set_turn(moved, 1.0)
+        codec.set_turn(12345, 1.0)
+        gate.open()
+        order = [output.request for output in outputs_of(codec, 6)]
+        codec.set_turn(moved, 1.0)
+        with pytest.raises(ValueError, match="turn"):
+            codec.set_turn(moved, float("nan"))
+    assert order[1:] == [urgent, moved, *[long] * 15, short, late]
+
+
 @pytest.fixture(scope="module")
 def long(clip: ClipMaker) -> Bitstream:
     return flashcodec.analyse_bitstream(clip("h264_long.mp4"))

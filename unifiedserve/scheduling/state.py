@@ -28,6 +28,11 @@ class VisionState:
         return 1.0
 
     @property
+    def turn(self) -> float:
+        """Return when it is its turn (monotonic seconds) among those of its priority, by the order of service."""
+        return self.rank[2]
+
+    @property
     def begun(self) -> bool:
         """Tell whether its media are in decoding."""
         return self.admitted

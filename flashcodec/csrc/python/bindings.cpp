@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cmath>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -133,8 +136,16 @@ uint8_t* address_of(Out& out, size_t bytes) {
   return reinterpret_cast<uint8_t*>(std::get<GpuBytes>(out).first);  // NOLINT(performance-no-int-to-ptr): Python's
 }
 
+// A time of Python's time.monotonic(), which counts as the clock here does; those far away may be moved nearer.
+Output::Clock::time_point moment(double seconds) {
+  constexpr double kFar = 1e9;
+  if (std::isnan(seconds)) throw py::value_error("turn must be a number");
+  const std::chrono::duration<double> since(std::clamp(seconds, -kFar, kFar));
+  return Output::Clock::time_point(std::chrono::duration_cast<Output::Clock::duration>(since));
+}
+
 uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const Layout& layout, std::optional<Out> out,
-             int priority, bool fast, DecodeOn decode_on, bool report) {
+             int priority, std::optional<double> turn, bool fast, DecodeOn decode_on, bool report) {
   const std::vector<int64_t> list = to_vector(frames);
   uint8_t* memory = nullptr;
   if (out) {
@@ -143,7 +154,7 @@ uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const 
     memory = address_of(*out, groups * layout.group_bytes());
   }
   const native::ReleasedGil release;
-  return session.add(std::move(stream), list, layout, {priority, fast, decode_on, report}, memory);
+  return session.add(std::move(stream), list, layout, {priority, turn ? std::optional(moment(*turn)) : std::nullopt, fast, decode_on, report}, memory);
 }
 
 using Ranges = py::typing::Tuple<py::typing::Tuple<int, int>, py::ellipsis>;
@@ -359,9 +370,12 @@ void bind_decoding(py::module_& module) {
   py::class_<Session>(module, "Session")
       .def(py::init<std::shared_ptr<Scheduler>, size_t>(), py::arg("scheduler"), py::arg("output_limit"))
       .def("add", &add, py::arg("bitstream"), py::arg("frames"), py::arg("layout"), py::arg("out") = py::none(),
-           py::arg("priority") = 0, py::arg("fast") = false, py::arg("decode_on") = DecodeOn::kFastest,
+           py::arg("priority") = 0, py::arg("turn") = py::none(), py::arg("fast") = false, py::arg("decode_on") = DecodeOn::kFastest,
            py::arg("report") = false)
       .def("take", &take, py::arg("timeout"))
+      .def(
+          "set_turn", [](Session& session, uint64_t request, double turn) { session.set_turn(request, moment(turn)); },
+          py::arg("request"), py::arg("turn"), Release())
       .def("cancel", &Session::cancel, py::arg("request"), Release())
       .def("cancel_all", &Session::cancel_all, Release());
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <vector>
 
@@ -21,6 +22,7 @@ enum class DecodeOn { kFastest, kCores, kGpu };
 
 struct RequestOptions {
   int priority = 0;   // higher goes first
+  std::optional<Output::Clock::time_point> turn;  // among those of a priority the earliest; none: see Scheduler
   bool fast = false;  // see SegmentDecoder::begin
   DecodeOn decode_on = DecodeOn::kFastest;
   bool report = false;  // frames that are damaged or missing are reported one by one and do not end the request

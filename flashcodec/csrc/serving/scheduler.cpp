@@ -119,10 +119,17 @@ void Scheduler::add(RequestPtr request) {
     Entry entry;
     entry.request = std::move(request);
     entry.arrival = Output::Clock::now();
+    entry.turn = entry.request->options().turn;
     entries_.push_back(std::move(entry));
     num_entries_ = entries_.size();
   }
   changed_.notify_one();
+}
+
+void Scheduler::set_turn(const RequestPtr& request, Output::Clock::time_point turn) {
+  const std::lock_guard lock(mutex_);
+  const auto entry = find(request);
+  if (entry != entries_.end()) entry->turn = turn;  // engines look after each frame
 }
 
 void Scheduler::cancel(const RequestPtr& request) {
@@ -297,7 +304,8 @@ bool Scheduler::outranked(const RequestPtr& request, const Engine& engine) {
 
 // An unplanned one, which seems to have nothing left, is soon planned.
 std::tuple<int64_t, Output::Clock::time_point> Scheduler::rank(const Entry& entry) const {
-  return {-int64_t{entry.request->options().priority}, entry.arrival + kAgeing * entry.left / engines_};
+  const auto by_work = entry.arrival + kAgeing * entry.left / engines_;
+  return {-int64_t{entry.request->options().priority}, entry.turn.value_or(by_work)};
 }
 
 std::deque<Scheduler::JobPtr>::const_iterator Scheduler::find_parked(const Entry& entry, const Engine& engine) {

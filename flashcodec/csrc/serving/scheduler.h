@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -25,7 +26,7 @@ namespace flashcodec {
 // Stall-free scheduling (UnifiedServe, Algorithm 2): the unit is the segment, and an engine that becomes idle takes
 // the next one at once. Requests go by priority, then the one that has least left: so what has begun is finished, and
 // what is short need not wait for what is long: an engine turns to it after its next frame. Age makes up for length, so
-// nobody waits for ever. A request's plan is made by the first engine that gets to it, for the kinds of engines that
+// nobody waits for ever. Requests that have turns go by these instead. A request's plan is made by the first engine that gets to it, for the kinds of engines that
 // are estimated to be done first, together; a kind that cannot go on with it leaves it to the others, and the last one
 // to those not chosen before. An engine does not open a decoder while that would take more memory than allowed, unless
 // no other is open.
@@ -45,6 +46,8 @@ class Scheduler {
   int64_t fallbacks() const { return fallbacks_; }
 
   void add(RequestPtr request);
+  // Changes when it is its turn; one that is finished is left alone.
+  void set_turn(const RequestPtr& request, Output::Clock::time_point turn);
   // Forgets the request's segments that have not begun; those that run end at their next packet.
   void cancel(const RequestPtr& request);
   // Stops all requests and joins the threads. Nothing can be added afterwards.
@@ -65,6 +68,7 @@ class Scheduler {
     std::deque<JobPtr> parked;  // paused jobs with their decoders, and those that are to start over
     int running = 0;            // engines at work on it
     Output::Clock::time_point arrival;
+    std::optional<Output::Clock::time_point> turn;
     std::chrono::microseconds left{0};  // estimated CPU time of its unfinished segments
   };
   using Entries = std::list<Entry>;

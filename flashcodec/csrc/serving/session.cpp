@@ -44,6 +44,17 @@ std::optional<Output> Session::take(std::chrono::duration<double> timeout) {
   return output;
 }
 
+void Session::set_turn(uint64_t request, Output::Clock::time_point turn) {
+  RequestPtr found;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto entry = requests_.find(request);
+    if (entry == requests_.end()) return;
+    found = entry->second;
+  }
+  scheduler_->set_turn(found, turn);
+}
+
 void Session::cancel(uint64_t request) {
   RequestPtr found;
   {

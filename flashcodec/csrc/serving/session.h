@@ -22,6 +22,7 @@ class Session {
                uint8_t* out);
   std::optional<Output> take(std::chrono::duration<double> timeout);
   // No output of the request comes after this. Unknown and finished requests are ignored.
+  void set_turn(uint64_t request, Output::Clock::time_point turn);
   void cancel(uint64_t request);
   void cancel_all();
 

@@ -125,6 +125,7 @@ class FlashCodec:
         layout: Layout | None = None,
         *,
         priority: int = 0,
+        turn: float | None = None,
         fast: bool = False,
         decode_on: Literal["fastest", "cpu", "gpu"] = "fastest",
         on_error: Literal["raise", "skip"] = "raise",
@@ -137,6 +138,8 @@ class FlashCodec:
             layout: by default RGB at native size.
             priority: requests of a higher one go first; of the same one, those with least left to decode, and the
                 longer they wait the sooner.
+            turn: a time (seconds of `time.monotonic`) that takes the place of that: of the same priority, the
+                earliest goes first. `set_turn` changes it.
             fast: leave out the loop filter where no frame asked for is concerned itself: quicker, but the frames
                 then differ a little.
             decode_on: by cores ("cpu") or by a GPU's units ("gpu"; what they cannot decode is then an error); by
@@ -145,7 +148,7 @@ class FlashCodec:
                 show as `damaged`. "skip": each group missing or damaged is an output with an `error`.
 
         Raises IndexError for a frame that is not there, ValueError for an empty list, DecodeError if the source
-        cannot be analysed.
+        cannot be analysed, ValueError for a turn that is no number.
         """
         if on_error not in ("raise", "skip"):
             raise ValueError(f'on_error must be "raise" or "skip", got {on_error!r}')
@@ -159,6 +162,7 @@ class FlashCodec:
                 to_indices(indices),
                 layout.to_core(),
                 priority=priority,
+                turn=turn,
                 fast=fast,
                 decode_on=_DECODE_ON[decode_on],
                 report=on_error == "skip",
@@ -213,6 +217,13 @@ class FlashCodec:
             if layout is not None:  # else cancelled between the two lines above
                 return output, layout
         return None, None
+
+    def set_turn(self, request: int, turn: float) -> None:
+        """Change a request's turn, while it waits or is decoded. Finished and unknown requests are ignored.
+
+        Raises ValueError for a turn that is no number.
+        """
+        self._session.set_turn(request, turn)
 
     def cancel(self, request: int) -> None:
         """End a request: no output of it comes after this. Finished and unknown requests are ignored."""

@@ -65,6 +65,7 @@ class FlashCodecVideos:
                     frames,
                     medium.plan.layout,
                     priority=~running.priority,  # there the highest goes first; ~ keeps within 32 bits
+                    turn=running.turn,
                     decode_on=self._decode_on,
                 )
                 self._videos[request] = video
@@ -72,6 +73,13 @@ class FlashCodecVideos:
         with suppress(flashcodec.DecodeError):  # whoever decodes it will say so
             video.told = decoding_work(bitstream, frames).seconds
             self._learn(video)
+
+    def take_turn(self, running: RunningVideos) -> None:
+        """Tell the engines a request's turn, which has changed."""
+        with self._lock:
+            requests = list(running.requests)
+        for request in requests:
+            self._codec.set_turn(request, running.turn)
 
     def cancel(self, running: RunningVideos) -> None:
         """Stop work on a request's videos; nothing that is still decoded of them is handed on."""

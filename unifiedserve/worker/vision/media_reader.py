@@ -55,9 +55,11 @@ class MediaReader:
         self._pool = ThreadPoolExecutor(engines, thread_name_prefix="medium")
         self._image_pool = ThreadPoolExecutor(_IMAGES * engines, thread_name_prefix="image")
 
-    def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0) -> RunningVideos:
-        """Begin to decode all media of a request, the lowest `priority` first; return what `cancel` takes."""
-        running = RunningVideos(priority)
+    def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0, turn: float = 0.0) -> RunningVideos:
+        """Begin to decode all media of a request, the lowest `priority` first, then the earliest turn (monotonic
+        seconds); return what `cancel` takes.
+        """
+        running = RunningVideos(priority, turn)
         for source in sources:
             medium = Medium.of(uid, source)
             if source.plan.kind == "image":
@@ -67,6 +69,12 @@ class MediaReader:
             else:
                 self._pool.submit(self._guarded, medium, self._videos.begin, source, running)
         return running
+
+    def take_turn(self, running: RunningVideos, turn: float) -> None:
+        """Decode a request's videos when it is their turn (monotonic seconds)."""
+        if turn != running.turn:
+            running.turn = turn
+            self._videos.take_turn(running)
 
     def cancel(self, running: RunningVideos) -> None:
         """Stop work on the media of a request."""

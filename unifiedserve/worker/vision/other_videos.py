@@ -32,6 +32,7 @@ class OtherDecoder(NamedTuple):
 
 class _Waiting(NamedTuple):
     priority: int
+    turn: float
     number: int  # of arrival
     medium: Medium
     source: MediaSource
@@ -39,7 +40,7 @@ class _Waiting(NamedTuple):
 
 
 class OtherVideos:
-    """Frames are those that FlashCodec would give; the lowest priority goes first, then who came first."""
+    """Frames are those that FlashCodec would give; the lowest priority goes first, then turns, then who came first."""
 
     def __init__(self, decoder: OtherDecoder, threads: int, take: Take) -> None:
         self._decoder = decoder
@@ -51,8 +52,11 @@ class OtherVideos:
 
     def begin(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
         """Queue a video; whatever is wrong with it is handed on as an error."""
-        self._waiting.put(_Waiting(running.priority, next(self._numbers), medium, source, running))
+        self._waiting.put(_Waiting(running.priority, running.turn, next(self._numbers), medium, source, running))
         self._pool.submit(self._decode_next)
+
+    def take_turn(self, running: RunningVideos) -> None:
+        """Do nothing: what waits for a decoder keeps its place."""
 
     def cancel(self, running: RunningVideos) -> None:
         """Stop work on a request's videos after what is being decoded."""
@@ -64,7 +68,7 @@ class OtherVideos:
 
     def _decode_next(self) -> None:
         """Decode the video that is to go first of those that wait, of which there is at least one."""
-        _, _, medium, source, running = self._waiting.get()
+        *_, medium, source, running = self._waiting.get()
         try:
             for output in decoded_groups(medium, self._decoder.open(source)):
                 if running.cancelled:

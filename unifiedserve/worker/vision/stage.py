@@ -87,13 +87,17 @@ class VisionStage:
 
     def states(self) -> list[VisionState]:
         """Return what the scheduler sees of the requests, in the order in which they are served."""
-        return self._queue.in_turn(time.monotonic())
+        states = self._queue.in_turn(time.monotonic())
+        for state in states:
+            if (running := self._jobs[state.ticket.uid].videos) is not None:
+                self._reader.take_turn(running, state.turn)
+        return states
 
     def start(self, uid: int) -> float:
         """Admit a request and begin to decode all of its media; return when (monotonic seconds) it had arrived."""
         job = self._jobs[uid]
         job.state.admit()
-        job.videos = self._reader.start(uid, job.message.media, job.message.ticket.priority)
+        job.videos = self._reader.start(uid, job.message.media, job.message.ticket.priority, job.state.turn)
         return job.arrived
 
     def take_outputs(self) -> list[Output]:

@@ -30,9 +30,10 @@ class DecoderOptions(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class RunningVideos:
-    """The media of one request while they are decoded. The lowest `priority` goes first."""
+    """The media of one request while they are decoded. The lowest `priority` goes first, then the earliest `turn`."""
 
     priority: int = 0
+    turn: float = 0.0  # monotonic seconds
     requests: set[int] = field(default_factory=set)  # by FlashCodec's numbers
     cancelled: bool = False
     images: Cancellation = field(default_factory=Cancellation)
@@ -47,6 +48,9 @@ class Videos(Protocol):
 
     def begin(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
         """Begin to decode a video, unless its request is cancelled by then. Raises DecodeError if it is none."""
+
+    def take_turn(self, running: RunningVideos) -> None:
+        """Decode a request's videos when it is their turn, which has changed."""
 
     def cancel(self, running: RunningVideos) -> None:
         """Stop work on a request's videos; nothing that is still decoded of them is handed on."""
