@@ -154,7 +154,8 @@ uint64_t add(Session& session, BitstreamPtr stream, const Frames& frames, const 
     memory = address_of(*out, groups * layout.group_bytes());
   }
   const native::ReleasedGil release;
-  return session.add(std::move(stream), list, layout, {priority, turn ? std::optional(moment(*turn)) : std::nullopt, fast, decode_on, report}, memory);
+  return session.add(std::move(stream), list, layout,
+                     {priority, turn ? std::optional(moment(*turn)) : std::nullopt, fast, decode_on, report}, memory);
 }
 
 using Ranges = py::typing::Tuple<py::typing::Tuple<int, int>, py::ellipsis>;
@@ -370,8 +371,8 @@ void bind_decoding(py::module_& module) {
   py::class_<Session>(module, "Session")
       .def(py::init<std::shared_ptr<Scheduler>, size_t>(), py::arg("scheduler"), py::arg("output_limit"))
       .def("add", &add, py::arg("bitstream"), py::arg("frames"), py::arg("layout"), py::arg("out") = py::none(),
-           py::arg("priority") = 0, py::arg("turn") = py::none(), py::arg("fast") = false, py::arg("decode_on") = DecodeOn::kFastest,
-           py::arg("report") = false)
+           py::arg("priority") = 0, py::arg("turn") = py::none(), py::arg("fast") = false,
+           py::arg("decode_on") = DecodeOn::kFastest, py::arg("report") = false)
       .def("take", &take, py::arg("timeout"))
       .def(
           "set_turn", [](Session& session, uint64_t request, double turn) { session.set_turn(request, moment(turn)); },

@@ -21,9 +21,9 @@ namespace flashcodec {
 enum class DecodeOn { kFastest, kCores, kGpu };
 
 struct RequestOptions {
-  int priority = 0;   // higher goes first
+  int priority = 0;                               // higher goes first
   std::optional<Output::Clock::time_point> turn;  // among those of a priority the earliest; none: see Scheduler
-  bool fast = false;  // see SegmentDecoder::begin
+  bool fast = false;                              // see SegmentDecoder::begin
   DecodeOn decode_on = DecodeOn::kFastest;
   bool report = false;  // frames that are damaged or missing are reported one by one and do not end the request
 };

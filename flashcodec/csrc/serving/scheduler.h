@@ -12,7 +12,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <optional>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -26,10 +25,10 @@ namespace flashcodec {
 // Stall-free scheduling (UnifiedServe, Algorithm 2): the unit is the segment, and an engine that becomes idle takes
 // the next one at once. Requests go by priority, then the one that has least left: so what has begun is finished, and
 // what is short need not wait for what is long: an engine turns to it after its next frame. Age makes up for length, so
-// nobody waits for ever. Requests that have turns go by these instead. A request's plan is made by the first engine that gets to it, for the kinds of engines that
-// are estimated to be done first, together; a kind that cannot go on with it leaves it to the others, and the last one
-// to those not chosen before. An engine does not open a decoder while that would take more memory than allowed, unless
-// no other is open.
+// nobody waits for ever. Requests that have turns go by these instead. A request's plan is made by the first engine
+// that gets to it, for the kinds of engines that are estimated to be done first, together; a kind that cannot go on
+// with it leaves it to the others, and the last one to those not chosen before. An engine does not open a decoder while
+// that would take more memory than allowed, unless no other is open.
 class Scheduler {
  public:
   // Throws std::runtime_error from add() in a child process: make another there.
