@@ -15,6 +15,9 @@ from unifiedserve.engine.engine import Engine
 from unifiedserve.server.app import create_app
 
 
+STOP_SECONDS = 60.0  # after which nobody reads any more what a test has asked for
+
+
 @dataclass
 class Daemon:
     url: str
@@ -78,5 +81,11 @@ def running(config: EngineConfig) -> Iterator[Daemon]:
             yield Daemon(url, engine, loop, client)
     finally:
         server.should_exit = True
+        thread.join(STOP_SECONDS)
+        held = (
+            [f"{getattr(each, 'scope', None)}" for each in server.server_state.connections] if thread.is_alive() else []
+        )
+        server.force_exit = True
         thread.join()
         loop.close()
+    assert not held, f"clients have left connections open: {held}"
