@@ -14,7 +14,6 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.engine.engine import Engine
 from unifiedserve.server.app import create_app
 
-
 STOP_SECONDS = 60.0  # after which nobody reads any more what a test has asked for
 
 
