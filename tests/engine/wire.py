@@ -12,6 +12,7 @@ class Wire:
     def __init__(self, listener: socket.socket, server_port: int) -> None:
         self._listener = listener
         self._server_port = server_port
+        self._lock = threading.Lock()  # what is accepted while the wire is cut must not stay
         self._open: list[socket.socket] = []
         self._whole = True
         self.port: int = listener.getsockname()[1]
@@ -19,11 +20,12 @@ class Wire:
 
     def cut(self) -> None:
         """End all connections; new ones end at once."""
-        self._whole = False
-        for each in self._open:
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-        self._open.clear()
+        with self._lock:
+            self._whole = False
+            for each in self._open:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+            self._open.clear()
 
     def mend(self) -> None:
         self._whole = True
@@ -32,11 +34,13 @@ class Wire:
         with contextlib.suppress(OSError):  # the listener is closed
             while True:
                 client, _ = self._listener.accept()
-                if not self._whole:
-                    client.close()
-                    continue
                 server = socket.create_connection(("127.0.0.1", self._server_port))
-                self._open += [client, server]
+                with self._lock:
+                    if not self._whole:
+                        client.close()
+                        server.close()
+                        continue
+                    self._open += [client, server]
                 for ends in ((client, server), (server, client)):
                     threading.Thread(target=_pump, args=ends, daemon=True).start()
 
