@@ -2,10 +2,10 @@
 
 import sys
 import threading
-import time
 from collections.abc import Callable
 from importlib import util
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import msgspec
@@ -155,7 +155,8 @@ def test_videos_are_decoded_in_the_order_of_service(
             return request
 
     monkeypatch.setattr(flashcodec, "FlashCodec", Watched)
-    monkeypatch.setattr(time, "monotonic", lambda: 3.0)
+    # Not of `time` itself: servers in other threads would wait by it.
+    monkeypatch.setattr("unifiedserve.worker.vision.stage.time", SimpleNamespace(monotonic=lambda: 3.0))
     path = clips(16).path
     vision = Vision(patches, order=order)
     try:
@@ -174,6 +175,40 @@ def test_videos_are_decoded_in_the_order_of_service(
         vision.stage.close()
     assert vision.errors == {}
     assert vision.order == expected
+
+
+def test_a_turn_that_changes_is_told_to_the_engines(
+    patches: RowBuffer, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has missed the target goes behind those who can still meet theirs."""
+    turns: list[float] = []
+    begun = threading.Event()
+
+    class Watched(flashcodec.FlashCodec):
+        def add_decoding_request(self, *arguments: Any, **named: Any) -> int:
+            turns.append(named["turn"])
+            request = super().add_decoding_request(*arguments, **named)
+            begun.set()
+            return request
+
+        def set_turn(self, request: int, turn: float) -> None:
+            turns.append(turn)
+            super().set_turn(request, turn)
+
+    now = SimpleNamespace(monotonic=lambda: 3.0)
+    monkeypatch.setattr(flashcodec, "FlashCodec", Watched)
+    monkeypatch.setattr("unifiedserve.worker.vision.stage.time", now)
+    vision = Vision(patches, order="slack")
+    try:
+        vision.ask(Ticket(1, arrival=1.0, due=10.0, work=2.0), clips(16).path, LONG)
+        assert begun.wait(TIMEOUT)
+        vision.stage.states()
+        now.monotonic = lambda: 9.0
+        vision.stage.states()
+        vision.finish()
+    finally:
+        vision.stage.close()
+    assert turns == [8.0, 1.0 + 2 * 9.0]
 
 
 class PyNvVideoCodec:

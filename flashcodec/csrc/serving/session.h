@@ -21,8 +21,9 @@ class Session {
   uint64_t add(BitstreamPtr stream, const std::vector<int64_t>& frames, Layout layout, RequestOptions options,
                uint8_t* out);
   std::optional<Output> take(std::chrono::duration<double> timeout);
-  // No output of the request comes after this. Unknown and finished requests are ignored.
+  // Unknown and finished requests are ignored, as by cancel().
   void set_turn(uint64_t request, Output::Clock::time_point turn);
+  // No output of the request comes after this.
   void cancel(uint64_t request);
   void cancel_all();
 
