@@ -100,9 +100,9 @@ class Worker:
 def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
     log_of_worker(spec.config.log_format, spec.instance.name)
+    device = open_device(spec.device, spec.config)  # first: what is configured names cores of the other workers, too
     if spec.instance.cores:
         os.sched_setaffinity(0, spec.instance.cores)  # before libraries count the cores
-    device = open_device(spec.device, spec.config)
     confine(spec)  # before torch starts threads: those there are already would not be
     device.sharing.enter(spec.instance, spec.config.torch_threads)
     worker = Worker(spec, device, _reading(spec))
