@@ -3,10 +3,16 @@
 import torch
 
 from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
+from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import MemoryLayout, PoolSize
 from unifiedserve.models.base import Processor
+
+
+def dtype_of(config: EngineConfig, device: Device) -> str:
+    """Return the name of the dtype that weights and activations are to have."""
+    return device.best_dtype() if config.dtype == "auto" else config.dtype
 
 
 def plan_layout(

@@ -12,7 +12,7 @@ import torch
 
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Device
-from unifiedserve.engine.buffer_sizes import plan_layout
+from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.device_room import check_context, check_room, describe, unseen_bytes, workers_bytes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory
@@ -43,7 +43,7 @@ class EngineMemory:
         self._processor = processor
         self._device = device
         self._engine_id = f"{os.getpid()}-{secrets.token_hex(3)}"
-        self.dtype = device.best_dtype() if config.dtype == "auto" else config.dtype
+        self.dtype = dtype_of(config, device)
         device.check(self.dtype)
         self.share = 1.0  # of their budgets, with which encoding and prefill begin beside streams
         self.generation = 0  # of workers: how often they were restarted

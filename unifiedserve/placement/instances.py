@@ -40,7 +40,7 @@ class Instance(msgspec.Struct, frozen=True):
         """
         if Stage.DECODE in self.stages or not self.stages:  # none: the API's process
             return 0
-        return 15 if self.stages == (Stage.VISION,) else 7
+        return 15 if self.only_decodes_media else 7
 
     @property
     def client_priority(self) -> int:
@@ -51,6 +51,10 @@ class Instance(msgspec.Struct, frozen=True):
     def only_decodes_media(self) -> bool:
         """Whether it needs nothing of the model, so that a sandbox can take everything else from it."""
         return self.stages == (Stage.VISION,)
+
+    def threads(self, wanted: int) -> int:
+        """Return how many threads can run at once here, of so many."""
+        return min(wanted, len(self.cores) or wanted)
 
     def meets(self, other: "Instance") -> bool:
         """Return whether two instances may want the same cores."""

@@ -58,31 +58,17 @@ def _of_parts(parts: Sequence[Part], available: Sequence[int]) -> tuple[Instance
         if common and set(some) != set(more):
             raise ConfigError(f"@{one} and @{other} both have core {min(common)}: give the same cores, or others")
     left = sorted(set(available) - {core for cores in given.values() for core in cores})
-    placed = [(part, _cores_of(part, given, left)) for part in parts]
-    return instances_of(placed if _hosted(parts, Stage.VISION) else [(_vision(placed)), *placed])
-
-
-def _cores_of(part: Part, given: dict[str, tuple[int, ...]], left: Sequence[int]) -> Sequence[int]:
-    """Return the cores that a part names, or those that no part names; none: all of them."""
-    if part.cores:
-        return given[part.cores]
-    if given and not left:
-        raise ConfigError(f"no core is left for {part.stages!r}: the other parts have {write_cores(_all(given))}")
-    return left if given else ()
+    if given and not left and (lacking := next((part for part in parts if not part.cores), None)):
+        raise ConfigError(f"no core is left for {lacking.stages!r}: the other parts have {write_cores(available)}")
+    placed = [(part, given[part.cores] if part.cores else left if given else ()) for part in parts]
+    hosted = any(Stage.VISION in stages_of(part) for part in parts)
+    return instances_of(placed if hosted else [_vision(placed), *placed])
 
 
 def _vision(placed: Sequence[tuple[Part, Sequence[int]]]) -> tuple[Part, Sequence[int]]:
     """Return vision as a part of its own, where the first part is that encodes."""
     cores = next((cores for part, cores in placed if Stage.ENCODE in stages_of(part)), ())
     return Part("v"), cores
-
-
-def _hosted(parts: Sequence[Part], stage: Stage) -> bool:
-    return any(stage in stages_of(part) for part in parts)
-
-
-def _all(given: dict[str, tuple[int, ...]]) -> list[int]:
-    return sorted({core for cores in given.values() for core in cores})
 
 
 def _read(path: Path) -> list[Part]:

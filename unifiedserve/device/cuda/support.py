@@ -10,9 +10,9 @@ from ipc_buffers import ArenaError, Gpu, list_gpus
 from unifiedserve.device.cuda.mps_daemon import LOGS, PIPES
 
 OLDEST = (7, 5)  # compute capability: torch's builds for CUDA 13 know none before Turing
+OLDEST_FOR_BFLOAT16 = (8, 0)
 _FILES = ("/dev/nvidia*", "/dev/nvidia-caps/*")
 _THREADS = "/proc/self/task"  # CUDA does not start where it cannot write its threads' names there
-OLDEST_FOR_BFLOAT16 = (8, 0)
 
 
 def obstacle() -> str | None:

@@ -2,10 +2,18 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from unifiedserve.engine.requests.queue_time import QueueTime
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.placement import Load, Route, Stage
+
+
+class Attempt(NamedTuple):
+    """A request on its way through the stages, and its load as it began."""
+
+    request: ActiveRequest
+    load: Load
 
 
 class RequestTable:
@@ -18,8 +26,7 @@ class RequestTable:
         self._on_release = on_release
         self._uids = itertools.count(1)
         self._requests: set[ActiveRequest] = set()
-        self._by_attempt: dict[int, ActiveRequest] = {}
-        self._loads: dict[int, Load] = {}  # by attempt, as it began
+        self._attempts: dict[int, Attempt] = {}  # by uid
 
     def __len__(self) -> int:
         """Count the requests, aborted ones that are still being drained included."""
@@ -38,7 +45,7 @@ class RequestTable:
         self._requests.discard(active)
         self.queue.ended(self.waiting)
         for uid in active.attempts:
-            self._forget(uid)
+            self._attempts.pop(uid, None)
         self._on_release()
 
     @property
@@ -59,32 +66,32 @@ class RequestTable:
     def begin(self, uid: int, active: ActiveRequest, indices: Iterable[int], load: Load) -> None:
         """Note an attempt at these answers, who serves it, and how many tokens that takes until they begin."""
         active.attempts[uid] = set(indices)
-        self._by_attempt[uid] = active
-        self._loads[uid] = load
+        self._attempts[uid] = Attempt(active, load)
 
     def route(self, uid: int) -> Route | None:
         """Return who serves an attempt; None if it is over."""
-        return self._loads[uid].route if uid in self._loads else None
+        attempt = self._attempts.get(uid)
+        return attempt.load.route if attempt else None
 
     def loads(self) -> Iterator[Load]:
         """Yield what is left of each attempt."""
-        for uid, load in self._loads.items():
-            active = self._by_attempt[uid]
+        for uid, (active, load) in self._attempts.items():
             left = {} if active.begun else load.left
             yield Load(load.route, {**left, Stage.DECODE: len(active.attempts[uid])})
 
     def find(self, uid: int) -> ActiveRequest | None:
         """Return the request of an attempt; None if the attempt is over."""
-        return self._by_attempt.get(uid)
+        attempt = self._attempts.get(uid)
+        return attempt.request if attempt else None
 
     def serving(self, uid: int) -> ActiveRequest | None:
         """Return the request of an attempt; None if the attempt is over or the request is only to be drained."""
-        active = self._by_attempt.get(uid)
+        active = self.find(uid)
         return None if active is None or active.ending else active
 
     def leave(self, uid: int, index: int) -> None:
         """Take an answer out of an attempt, which is over with its last one."""
-        active = self._by_attempt.get(uid)
+        active = self.find(uid)
         if active is None:
             return
         active.attempts[uid].discard(index)
@@ -93,30 +100,26 @@ class RequestTable:
 
     def empty(self, uid: int) -> list[int]:
         """Take all answers out of an attempt that is to be drained, and return them."""
-        active = self._by_attempt[uid]
+        active = self._attempts[uid].request
         indices, active.attempts[uid] = active.attempts[uid], set()
         return sorted(indices)
 
     def end_attempt(self, uid: int) -> ActiveRequest | None:
         """Forget an attempt that has left every stage; returns its request."""
-        active = self._forget(uid)
-        if active is not None:
-            active.attempts.pop(uid, None)
-        return active
+        attempt = self._attempts.pop(uid, None)
+        if attempt is None:
+            return None
+        attempt.request.attempts.pop(uid, None)
+        return attempt.request
 
     def of_attempts(self, uids: Iterable[int]) -> set[ActiveRequest]:
         """Return the requests of those attempts that are not over."""
-        return {active for uid in uids if (active := self._by_attempt.get(uid))}
+        return {active for uid in uids if (active := self.find(uid))}
 
     def lose_attempts(self) -> list[ActiveRequest]:
         """Forget all attempts, for their workers died, and return the requests that were in one."""
         lost = [active for active in self._requests if active.attempts]
         for active in lost:
             active.attempts.clear()
-        self._by_attempt.clear()
-        self._loads.clear()
+        self._attempts.clear()
         return lost
-
-    def _forget(self, uid: int) -> ActiveRequest | None:
-        self._loads.pop(uid, None)
-        return self._by_attempt.pop(uid, None)

@@ -89,8 +89,7 @@ class Simulator:
             own = budget if Stage.DECODE in language else replace(budget, slo_tbt=0.0)
             workers |= dict.fromkeys(language, LanguageWorker(instance, own, self._system))
         if Stage.VISION in instance.stages:
-            threads = self._machine.sharing.threads(giving=False)
-            engines = min(threads, len(instance.cores) or threads)
+            engines = instance.threads(self._machine.sharing.threads(giving=False))
             workers[Stage.VISION] = VisionWorker(instance, engines, self._system, budget.order)
         return workers
 

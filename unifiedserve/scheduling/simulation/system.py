@@ -62,7 +62,7 @@ class System:
 
     def run(self, instance: Instance, threads: int, seconds: float, ended: Action) -> Task:
         """Let an instance compute, and do something when that has ended; fewer cores take longer in proportion."""
-        own = min(threads, len(instance.cores) or threads)
+        own = instance.threads(threads)
         task = Task(seconds * threads / own, Demand(own, instance.nice, instance.cores), ended)
         self.machine.start(task)
         return task
@@ -106,7 +106,7 @@ class System:
 
     def _ticket(self, request: Request, targets: Targets) -> Ticket:
         """Return its place in the queues (as `engine/requests/`): whose stream has begun owes its next token now."""
-        for worker in {worker for stages in self.workers.values() for worker in stages.values()}:
+        for worker in dict.fromkeys(worker for stages in self.workers.values() for worker in stages.values()):
             targets.learn(worker.costs)
         arrival, visual = request.arrival, sum(request.arrival.units)
         prompt = sum(arrival.gaps) + len(request.tokens) + (0 if self.rules.keeps_visual else visual)

@@ -17,20 +17,20 @@ class FreedPages:
 
     def by_encode(self) -> None:
         """Tell vision: patches were encoded."""
-        self._outbox.send_all(Stage.VISION, PagesFreed())
+        self._tell(Stage.VISION)
 
     def by_prefill(self) -> None:
         """Tell encode: visual tokens were prefilled."""
-        self._outbox.send_all(Stage.ENCODE, PagesFreed())
+        self._tell(Stage.ENCODE)
 
     def by_dropped_prompt(self) -> None:
         """Tell all: a prompt has left, or what came for it when it had."""
-        self.by_encode()
-        self.by_prefill()
-        self.by_answers()
+        self._tell(Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
     def by_answers(self) -> None:
         """Tell prefill, and encode where answers hold visual pages: answers have ended."""
-        self._outbox.send_all(Stage.PREFILL, PagesFreed())
-        if self._keeps_visual:
-            self._outbox.send_all(Stage.ENCODE, PagesFreed())
+        self._tell(Stage.PREFILL, *([Stage.ENCODE] if self._keeps_visual else []))
+
+    def _tell(self, *stages: Stage) -> None:
+        for stage in stages:
+            self._outbox.send_all(stage, PagesFreed())
