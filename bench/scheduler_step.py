@@ -32,7 +32,6 @@ from unifiedserve.scheduling.turn import (
     Facts,
     Free,
     Handed,
-    Reserved,
     Shape,
     Stepped,
     Streamed,
@@ -53,7 +52,7 @@ WORKERS = {
 WITH_QUEUE = ["encode+prefill", "all three"]
 STEPS = 200
 GAP = 0.05  # seconds between steps
-FREE = Free(1 << 20, 1 << 20, 1 << 20)
+FREE = Free(1 << 20, 1 << 20)
 
 
 class Point(NamedTuple):
@@ -71,7 +70,7 @@ def prompt(uid: int, now: float) -> Begin:
     """Return a request: of six three are texts, one is an image, two are videos, one of them still in decoding."""
     kind = uid % 6
     units, tokens = {3: (1, 300), 4: (32, 60), 5: (240, 60)}.get(kind, (0, 0))
-    shapes = [UnitShape(tokens, 20 + i * tokens, 4, ready=kind != 5) for i in range(units)]
+    shapes = [UnitShape(tokens, 20 + i * tokens, ready=kind != 5) for i in range(units)]
     work = 0.001 * (120 + 3 * units * tokens)
     ticket = Ticket(uid, now, due=now + 5 * work, work=work)
     return Begin(ticket, Shape(120 + units * tokens, 8 + units * tokens // 16, shapes))
@@ -112,7 +111,6 @@ def outcomes(plan: Plan, streams: list[Streamed], now: float) -> Iterator[Event]
     if plan.prefill or plan.decode:
         yield Stepped([now, now + GAP / 2], plan.prefill, plan.decode, streams if plan.decode else [], beside=False)
     for uid, units in plan.encode:
-        yield Reserved(uid)
         for unit in units:
             yield Wrote(uid, unit)
             yield Encoded(uid, unit)

@@ -107,3 +107,12 @@ def patches() -> Iterator[RowBuffer]:
     yield RowBuffer(pool, row_bytes, torch.uint8)
     pool.close()
     pool.unlink()
+
+
+@pytest.fixture
+def visual() -> Iterator[RowBuffer]:
+    """A visual buffer with a row a page."""
+    pool = PagePool.create(f"test-visual-{uuid.uuid4().hex[:12]}", 256, 64)
+    yield RowBuffer(pool, 16, torch.float32)
+    pool.close()
+    pool.unlink()

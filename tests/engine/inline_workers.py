@@ -170,7 +170,7 @@ class InlineWorkers:
             indices=list(range(answers)),
             embed=embed,
         )
-        for host in dict.fromkeys([route.prefill, route.encode]):
+        for host in dict.fromkeys([route.prefill, *(route.encode if asked.sources else ())]):
             self.send(host, request)
         if asked.sources:
             self.send(route.vision, VisionRequest(ticket=ticket, media=asked.sources))

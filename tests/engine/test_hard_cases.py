@@ -11,13 +11,14 @@ import pytest
 from daemon import Daemon
 from media import Clip, text_part
 from test_life_of_requests import TIGHT_BUFFERS, ask, tokens
+from vision_requests import let_in
 
 from flashcodec import PatchLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import MediaSource, PrefillRequest, Span, VisionRequest
+from unifiedserve.messages.wire import MediaSource, PrefillRequest, Span
 from unifiedserve.observe.tracing import Timeline
 from unifiedserve.placement import Stage
 from unifiedserve.worker.language.prompt_units import PromptUnits
@@ -113,16 +114,15 @@ def test_a_request_that_keeps_killing_workers_is_given_up_and_others_are_served(
 
 
 def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_request_only(
-    patches: RowBuffer, clips: Callable[[int], Clip]
+    patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip]
 ) -> None:
     finished = Event()
-    stage = VisionStage(patches, 1, 1, finished.set)
+    stage = VisionStage(patches, visual, 1, 1, finished.set)
     try:
         path = str(clips(8).path)
         for uid, frames in ((1, (6, 9)), (2, (0, 7))):
             source = MediaSource(plan=video_plan(frames), name="video 1", where=Source(path=path))
-            stage.accept(VisionRequest(ticket=Ticket(uid, uid), media=[source]))
-            stage.start(uid)
+            let_in(stage, Ticket(uid, uid), source)
             finished.wait()
             finished.clear()
             (output,) = stage.take_outputs()
@@ -133,9 +133,10 @@ def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_reques
                 message = stage.write(output)
                 assert message is not None
                 assert [patches.pool.release(pages) for pages in message.pages] == [1]
+                visual.release([page for pages in message.visual for page in pages])
     finally:
         stage.close()
-    assert patches.pool.used_pages() == 0
+    assert patches.pool.used_pages() == visual.pool.used_pages() == 0
 
 
 def test_a_placeholder_that_was_generated_is_a_token_like_any_other() -> None:

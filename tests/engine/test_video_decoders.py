@@ -2,10 +2,9 @@
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import util
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, BinaryIO
 
 import msgspec
@@ -14,6 +13,7 @@ import pytest
 import torch
 from media import Clip
 from torch import Tensor
+from vision_requests import let_in
 
 import flashcodec
 from flashcodec import PatchLayout
@@ -24,7 +24,8 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import MediaSource, Patches, VisionRequest
+from unifiedserve.messages.wire import MediaSource, Patches
+from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
 from unifiedserve.worker.vision.medium import Medium, Output
 from unifiedserve.worker.vision.other_videos import OtherDecoder, OtherVideos
 from unifiedserve.worker.vision.stage import VisionStage
@@ -50,33 +51,40 @@ class Vision:
     def __init__(
         self,
         patches: RowBuffer,
+        visual: RowBuffer,
         decoder: VideoDecoderName = "flashcodec",
         decode_on: DecodeOn = "fastest",
         order: Order = "fcfs",
     ) -> None:
-        self.patches = patches
+        self.patches, self.visual = patches, visual
         self.wake = threading.Event()
-        self.stage = VisionStage(patches, 1, 1, self.wake.set, order, decoder, decode_on)
+        self.stage = VisionStage(patches, visual, 1, 1, self.wake.set, decoder, decode_on)
+        self.turn = VisionTurn(order)
         self.decoded_on: set[str] = set()
         self.order: list[int] = []  # of the requests, by their outputs
         self.units: dict[tuple[int, int], Tensor] = {}
         self.errors: dict[int, str] = {}
 
-    def ask(self, ticket: Ticket, path: Path, frames: tuple[int, ...]) -> None:
+    def ask(self, ticket: Ticket, path: Path, frames: tuple[int, ...], now: float = 3.0) -> None:
         source = MediaSource(plan=plan(frames), name=f"video {ticket.uid}", where=Source(path=str(path)))
-        self.stage.accept(VisionRequest(ticket=ticket, media=[source]))
-        self.stage.states()  # as the lane does: they are put in order
-        self.stage.start(ticket.uid)
+        self._let_in(ticket, source, now)
 
     def ask_image(self, ticket: Ticket, path: Path) -> None:
         one = msgspec.structs.replace(plan(()), kind="image", units=1)
-        self.stage.accept(
-            VisionRequest(ticket=ticket, media=[MediaSource(plan=one, name="image", where=Source(path=str(path)))])
-        )
-        self.stage.start(ticket.uid)
+        self._let_in(ticket, MediaSource(plan=one, name="image", where=Source(path=str(path))))
+
+    def _let_in(self, ticket: Ticket, source: MediaSource, now: float = 3.0) -> None:
+        """Let a request in as the lane does, at a time (seconds)."""
+        self.turn.begin(ticket, 0, 0)
+        let_in(self.stage, ticket, source, self.turns(now)[ticket.uid])
+        self.turn.admit(ticket.uid)
+
+    def turns(self, now: float) -> Mapping[int, float]:
+        """Return the turns that have changed by a time (seconds)."""
+        return self.turn.take(VisionFacts(now, 0, 0)).turns
 
     def finish(self) -> None:
-        while self.stage.states():
+        while self.stage.decoding:
             assert self.wake.wait(TIMEOUT)
             self.wake.clear()
             for output in self.stage.take_outputs():
@@ -89,6 +97,7 @@ class Vision:
                 message = self.write(output)
                 if message is None:
                     continue
+                self.visual.release([page for pages in message.visual for page in pages])
                 for unit, pages in zip(message.units, message.pages, strict=True):
                     self.units[output.uid, unit] = self.patches.get(self.patches.spread(pages, 16), 0, 16)
                     self.patches.pool.release(pages)
@@ -131,6 +140,7 @@ OLD, NEW = Ticket(1, arrival=1.0, due=500.0, work=90.0), Ticket(2, arrival=2.0, 
 )
 def test_videos_are_decoded_in_the_order_of_service(
     patches: RowBuffer,
+    visual: RowBuffer,
     clips: Callable[[int], Clip],
     monkeypatch: pytest.MonkeyPatch,
     order: Order,
@@ -155,10 +165,8 @@ def test_videos_are_decoded_in_the_order_of_service(
             return request
 
     monkeypatch.setattr(flashcodec, "FlashCodec", Watched)
-    # Not of `time` itself: servers in other threads would wait by it.
-    monkeypatch.setattr("unifiedserve.worker.vision.stage.time", SimpleNamespace(monotonic=lambda: 3.0))
     path = clips(16).path
-    vision = Vision(patches, order=order)
+    vision = Vision(patches, visual, order=order)
     try:
         gate = Gate(path)
         gated = flashcodec.analyse_bitstream(gate)
@@ -178,7 +186,7 @@ def test_videos_are_decoded_in_the_order_of_service(
 
 
 def test_a_turn_that_changes_is_told_to_the_engines(
-    patches: RowBuffer, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch
+    patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has missed the target goes behind those who can still meet theirs."""
     turns: list[float] = []
@@ -195,16 +203,14 @@ def test_a_turn_that_changes_is_told_to_the_engines(
             turns.append(turn)
             super().set_turn(request, turn)
 
-    now = SimpleNamespace(monotonic=lambda: 3.0)
     monkeypatch.setattr(flashcodec, "FlashCodec", Watched)
-    monkeypatch.setattr("unifiedserve.worker.vision.stage.time", now)
-    vision = Vision(patches, order="slack")
+    vision = Vision(patches, visual, order="slack")
     try:
         vision.ask(Ticket(1, arrival=1.0, due=10.0, work=2.0), clips(16).path, LONG)
         assert begun.wait(TIMEOUT)
-        vision.stage.states()
-        now.monotonic = lambda: 9.0
-        vision.stage.states()
+        for now in (3.0, 9.0):
+            for uid, turn in vision.turns(now).items():
+                vision.stage.take_turn(uid, turn)
         vision.finish()
     finally:
         vision.stage.close()
@@ -237,14 +243,14 @@ class HostGpu(CpuDevice):
 
 
 def test_pynvvideocodec_gives_the_same_patches(
-    patches: RowBuffer, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "PyNvVideoCodec", PyNvVideoCodec)
-    reference = Vision(patches)
+    reference = Vision(patches, visual)
     monkeypatch.setattr(patches, "device", HostGpu())
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(b"no video at all" * 100)
-    vision = Vision(patches, "pynvvideocodec")
+    vision = Vision(patches, visual, "pynvvideocodec")
     try:
         reference.ask(Ticket(1, 0.0), clips(8).path, (7, 0, 3, 3, 1))
         reference.finish()
@@ -288,12 +294,12 @@ def test_another_decoder_takes_the_lowest_priority_first() -> None:
 
 @pytest.mark.parametrize("frames", [(0, 1, 2, 3, 4, 5, 6), (7, 0, 3), (2, 2)])
 def test_torchcodec_gives_the_same_patches(
-    patches: RowBuffer, clips: Callable[[int], Clip], frames: tuple[int, ...]
+    patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip], frames: tuple[int, ...]
 ) -> None:
     pytest.importorskip("torchcodec.decoders", reason="TorchCodec is what is tried")
     found = {}
     for decoder in ("flashcodec", "torchcodec"):
-        vision = Vision(patches, decoder)
+        vision = Vision(patches, visual, decoder)
         try:
             vision.ask(Ticket(1, 0.0), clips(8).path, frames)
             vision.finish()
@@ -308,12 +314,12 @@ def test_torchcodec_gives_the_same_patches(
 
 
 def test_torchcodecs_errors_end_their_request_only(
-    patches: RowBuffer, clips: Callable[[int], Clip], tmp_path: Path
+    patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip], tmp_path: Path
 ) -> None:
     pytest.importorskip("torchcodec.decoders", reason="TorchCodec is what is tried")
     broken = tmp_path / "broken.mp4"
     broken.write_bytes(b"no video at all" * 100)
-    vision = Vision(patches, "torchcodec")
+    vision = Vision(patches, visual, "torchcodec")
     try:
         vision.ask(Ticket(1, 0.0), broken, (0, 1))
         vision.ask(Ticket(2, 0.0), clips(8).path, (0, 100))
@@ -328,13 +334,13 @@ def test_torchcodecs_errors_end_their_request_only(
     assert patches.pool.used_pages() == 0
 
 
-def test_contradictions_are_named_at_the_start(patches: RowBuffer) -> None:
+def test_contradictions_are_named_at_the_start(patches: RowBuffer, visual: RowBuffer) -> None:
     with pytest.raises(ConfigError, match="--decode-on works with --video-decoder flashcodec only"):
         EngineConfig(video_decoder="torchcodec", decode_on="cpu").check()
     with pytest.raises(ConfigError, match="--decode-on gpu: with --device cpu cores decode"):
-        Vision(patches, decode_on="gpu")
+        Vision(patches, visual, decode_on="gpu")
     with pytest.raises(ConfigError, match="--video-decoder pynvvideocodec decodes on a GPU only"):
-        Vision(patches, "pynvvideocodec")
+        Vision(patches, visual, "pynvvideocodec")
 
 
 def test_a_decoder_that_is_not_installed_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

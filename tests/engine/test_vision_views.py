@@ -12,13 +12,14 @@ import pytest
 import torch
 from media import Clip, Frames, make_image
 from PIL import Image
+from vision_requests import let_in
 
 from ipc_buffers import PagePool
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.layouts import View, Views
 from unifiedserve.messages.media import MediaKind, MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import MediaSource, VisionRequest
+from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.stage import VisionStage
 
 SIDE = 28
@@ -57,7 +58,7 @@ def plan(kind: MediaKind, height: int, width: int, frames: tuple[int, ...] = ())
     )
 
 
-def decoded(patches: RowBuffer, source: MediaSource) -> torch.Tensor:
+def decoded(patches: RowBuffer, visual: RowBuffer, source: MediaSource) -> torch.Tensor:
     """What the stage writes for one medium: a row a unit."""
     arrived = Condition()
 
@@ -65,11 +66,10 @@ def decoded(patches: RowBuffer, source: MediaSource) -> torch.Tensor:
         with arrived:
             arrived.notify_all()
 
-    stage = VisionStage(patches, 1, 2, wake)
+    stage = VisionStage(patches, visual, 1, 2, wake)
     units: dict[int, torch.Tensor] = {}
     try:
-        stage.accept(VisionRequest(ticket=Ticket(1, 1), media=[source]))
-        stage.start(1)
+        let_in(stage, Ticket(1, 1), source)
         while len(units) < source.plan.units:
             with arrived:
                 while not (outputs := stage.take_outputs()):
@@ -87,17 +87,17 @@ def decoded(patches: RowBuffer, source: MediaSource) -> torch.Tensor:
     return torch.stack([units[number] for number in range(source.plan.units)])
 
 
-def test_an_image(patches: RowBuffer, tmp_path: Path) -> None:
+def test_an_image(patches: RowBuffer, visual: RowBuffer, tmp_path: Path) -> None:
     pixels = make_image(1, 133, 201)
     path = tmp_path / "image.png"
     Image.fromarray(pixels).save(path)
     source = MediaSource(plan=plan("image", 133, 201), name="image 1", where=Source(path=str(path)))
-    assert torch.equal(decoded(patches, source), expected(pixels))
+    assert torch.equal(decoded(patches, visual, source), expected(pixels))
 
 
-def test_a_video(patches: RowBuffer, clips: Callable[[int], Clip]) -> None:
+def test_a_video(patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip]) -> None:
     clip, frames = clips(25), (0, 3, 7, 24)
     source = MediaSource(
         plan=plan("video", *clip.frames.shape[1:3], frames), name="video 1", where=Source(path=str(clip.path))
     )
-    assert torch.equal(decoded(patches, source), torch.cat([expected(clip.frames[frame]) for frame in frames]))
+    assert torch.equal(decoded(patches, visual, source), torch.cat([expected(clip.frames[frame]) for frame in frames]))

@@ -34,8 +34,10 @@ def test_rows_are_found_and_pages_are_given_back(buffer: RowBuffer, units: list[
     visual = VisualPages(buffer)
     for unit in order:
         first = sum(units[:unit])
-        pages = buffer.put(rows[first : first + units[unit]], 1, 0)
-        assert pages is not None
+        taken = buffer.take([units[unit]], 1, 0)
+        assert taken is not None
+        (pages,) = taken
+        buffer.write(rows[first : first + units[unit]], [(pages, units[unit])])
         visual.add(pages, range(first, first + units[unit]))
     expected = torch.cat([rows[part.start : part.stop] for part in parts])
     assert torch.equal(buffer.rows[visual.find(parts)], expected)

@@ -10,12 +10,13 @@ import torch
 from media import Clip, make_image
 from PIL import Image
 from torch import Tensor
+from vision_requests import let_in
 
 from flashcodec import PatchLayout, TileLayout
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import MediaSource, VisionRequest
+from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.stage import VisionStage
 
 VIDEO = MediaPlan(
@@ -43,45 +44,50 @@ def picture(tmp_path: Path) -> Path:
     return tmp_path / "picture.png"
 
 
-def decode(patches: RowBuffer, plan: MediaPlan, path: Path, units: list[int] | None) -> dict[int, Tensor]:
+def decode(
+    patches: RowBuffer, visual: RowBuffer, plan: MediaPlan, path: Path, units: list[int] | None
+) -> dict[int, Tensor]:
     """The patches of each unit; the medium's first one is number 10."""
     finished = Event()
-    stage = VisionStage(patches, 1, 1, finished.set)
+    stage = VisionStage(patches, visual, 1, 1, finished.set)
     found: dict[int, Tensor] = {}
     try:
         source = MediaSource(plan=plan, name="it", where=Source(path=str(path)), first_unit=10, units=units)
-        stage.accept(VisionRequest(ticket=Ticket(1, 0.0), media=[source]))
-        stage.start(1)
-        while stage.states():
+        let_in(stage, Ticket(1, 0.0), source)
+        while stage.decoding:
             finished.wait()
             finished.clear()
             for output in stage.take_outputs():
                 message = stage.write(output)
                 assert message is not None, output.error
-                for unit, pages in zip(message.units, message.pages, strict=True):
+                for unit, pages, aside in zip(message.units, message.pages, message.visual, strict=True):
+                    assert len(aside) == plan.unit_tokens(unit - 10)
+                    visual.pool.release(aside)
                     rows = plan.patches_per_unit
                     found[unit] = patches.get(patches.spread(pages, rows), 0, rows)
                     patches.pool.release(pages)
     finally:
         stage.close()
-    assert patches.pool.used_pages() == 0
+    assert patches.pool.used_pages() == visual.pool.used_pages() == 0
     return found
 
 
 @pytest.mark.parametrize("units", [[1, 3], [0], [2, 3]])
-def test_units_of_a_video(patches: RowBuffer, clips: Callable[[int], Clip], units: list[int]) -> None:
+def test_units_of_a_video(
+    patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip], units: list[int]
+) -> None:
     path = clips(8).path
-    whole = decode(patches, VIDEO, path, None)
+    whole = decode(patches, visual, VIDEO, path, None)
     assert whole.keys() == {10, 11, 12, 13}
-    some = decode(patches, VIDEO, path, units)
+    some = decode(patches, visual, VIDEO, path, units)
     assert some.keys() == {10 + unit for unit in units}
     assert all(torch.equal(rows, whole[unit]) for unit, rows in some.items())
 
 
 @pytest.mark.parametrize("units", [[1, 4], [0]])
-def test_tiles_of_an_image(patches: RowBuffer, picture: Path, units: list[int]) -> None:
-    whole = decode(patches, TILED, picture, None)
+def test_tiles_of_an_image(patches: RowBuffer, visual: RowBuffer, picture: Path, units: list[int]) -> None:
+    whole = decode(patches, visual, TILED, picture, None)
     assert whole.keys() == {10, 11, 12, 13, 14}
-    some = decode(patches, TILED, picture, units)
+    some = decode(patches, visual, TILED, picture, units)
     assert some.keys() == {10 + unit for unit in units}
     assert all(torch.equal(rows, whole[unit]) for unit, rows in some.items())

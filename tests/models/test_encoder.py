@@ -23,6 +23,7 @@ from unifiedserve.device.cpu.vision import CpuVision
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
+from unifiedserve.memory.status import Status
 from unifiedserve.messages.media import MediaKind
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
@@ -34,6 +35,7 @@ from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.tiny import make_checkpoint
 from unifiedserve.scheduling import EncodeWork
 from unifiedserve.worker.language.encode import EncodeStage
+from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.prompt_table import PromptTable
 
 ROW_BYTES = 3 * 2 * 14 * 14
@@ -241,6 +243,14 @@ def buffers(adapter: LanguageAdapter) -> Iterator[tuple[RowBuffer, RowBuffer]]:
 
 
 @pytest.fixture
+def status() -> Iterator[Status]:
+    arena = Status.create(f"test-models-{uuid.uuid4().hex[:12]}", ["encode"])
+    yield Status(arena, ["encode"])
+    arena.close()
+    arena.unlink()
+
+
+@pytest.fixture
 def kv(adapter: LanguageAdapter) -> Iterator[KVCache]:
     layout = KVLayout.of(adapter.config, 16, adapter.dtype)
     pool = PagePool.create(f"test-models-{uuid.uuid4().hex[:12]}", 1, layout.page_bytes)
@@ -263,7 +273,6 @@ def request(uid: int, media: Sequence[MediaPlan], config: Any) -> PrefillRequest
 
 
 def encoded(stage: EncodeStage, prompts: PromptTable, work: list[EncodeWork]) -> list[Embeddings]:
-    assert [stage.set_aside(prompts[uid]) for uid, _ in work] == ["done"] * len(work)
     steps = stage.begin(work)
     while True:
         try:
@@ -273,53 +282,36 @@ def encoded(stage: EncodeStage, prompts: PromptTable, work: list[EncodeWork]) ->
 
 
 def test_a_step_of_several_requests(
-    adapter: LanguageAdapter, buffers: tuple[RowBuffer, RowBuffer], kv: KVCache
+    adapter: LanguageAdapter, buffers: tuple[RowBuffer, RowBuffer], kv: KVCache, status: Status
 ) -> None:
-    """Every unit's visual tokens lie in pages of its request, and no patch stays."""
+    """Every unit's visual tokens lie in the pages that were taken for them, and no patch stays."""
     patches, visual = buffers
-    prompts = PromptTable(adapter, kv, patches, visual)
-    stage = EncodeStage(adapter, patches, visual, 3, prompts)
+    given = PatchPages(patches, status, "encode")
+    prompts = PromptTable(adapter, kv, given, visual, "encode")
+    stage = EncodeStage(adapter, given, visual, prompts)
     wanted = {1: [plan("video", 3, 4, 3)], 2: [plan("image", 5, 2), plan("image", 3, 4)]}
-    expected = {}
+    expected, places = {}, {}
     for uid, plans in wanted.items():
         prompts.receive(request(uid, plans, adapter.config))
         for unit, (each, _) in enumerate(prompts[uid].units.parts):
             rows = pixels([(each, 1)], seed=10 * uid + unit)
-            pages = patches.put(rows, uid, 0)
-            assert pages is not None
-            stage.accept(Patches(uid=uid, units=[unit], pages=[pages]))
+            taken, aside = patches.take([len(rows)], uid, 0), visual.take([each.unit_tokens(0)], uid, 3)
+            assert taken is not None
+            assert aside is not None
+            patches.write(rows, [(taken[0], len(rows))])
+            stage.accept(Patches(uid=uid, units=[unit], pages=taken, visual=aside))
+            places[uid, unit] = aside[0]
             expected[uid, unit] = adapter.encode(rows, [(each, 1)])
-    needed = [sum(unit.pages for unit in prompt.shape.units) for prompt in prompts]
 
     first = encoded(stage, prompts, [EncodeWork(1, [0, 1]), EncodeWork(2, [0])])
     second = encoded(stage, prompts, [EncodeWork(1, [2]), EncodeWork(2, [1])])
 
     assert patches.pool.used_pages() == 0
     assert [prompt.visual_aside for prompt in prompts] == [{}, {}]
-    assert visual.pool.used_pages() == sum(needed)
+    assert {(out.uid, out.unit): out.pages for out in first + second} == places
     assert [(out.uid, out.unit) for out in first + second] == [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1)]
     for out in first + second:
         tokens = expected[out.uid, out.unit]
         written = visual.get(visual.spread(out.pages, len(tokens)), 0, len(tokens))
         torch.testing.assert_close(written, tokens, rtol=1e-4, atol=2e-5)
         assert {visual.pool.owner(page) for page in out.pages} == {(out.uid, 3)}
-
-
-def test_pages_for_all_units_are_taken_at_once_or_none(
-    adapter: LanguageAdapter, buffers: tuple[RowBuffer, RowBuffer], kv: KVCache
-) -> None:
-    """Another encoder takes from the same buffer."""
-    patches, visual = buffers
-    prompts = PromptTable(adapter, kv, patches, visual)
-    stage = EncodeStage(adapter, patches, visual, 3, prompts)
-    prompts.receive(request(1, [plan("image", 5, 2), plan("video", 3, 4, 3)], adapter.config))
-    needed = sum(unit.pages for unit in prompts[1].shape.units)
-    taken = visual.pool.allocate(visual.pool.free_pages() - needed + 1, 9, 4)
-    assert taken is not None
-    assert stage.set_aside(prompts[1]) == "full"
-    assert visual.pool.free_pages() == needed - 1
-    visual.release(taken.tolist())
-    assert stage.set_aside(prompts[1]) == stage.set_aside(prompts[1]) == "done"
-    assert visual.pool.used_pages() == needed
-    prompts.drop(1)
-    assert visual.pool.used_pages() == 0

@@ -58,7 +58,6 @@ def test_fewer_cores_than_groups_are_shared_by_neighbours() -> None:
     [
         ("disaggregated", "expected shared, monolithic, split"),
         ("", "expected shared"),
-        ("2v+epd", "2 instances host vision"),
         ("e+p", "no part hosts decode"),
         ("ex+p+d", "'x' in 'ex' is no stage; there are v (vision), e (encode)"),
         ("ee+p+d", "'ee' names encode twice"),

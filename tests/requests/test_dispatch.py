@@ -4,31 +4,46 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
+from flashcodec import PatchLayout
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.requests.dispatch import Dispatch
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.messages.wire import Abort, Message
+from unifiedserve.messages.wire import Abort, MediaSource, Message
 from unifiedserve.placement import read_placement
 from unifiedserve.scheduling import Targets
 
+IMAGE = MediaPlan(
+    kind="image",
+    layout=PatchLayout(height=28, width=28, patch_size=14, temporal_patch_size=2, merge_size=2),
+    units=1,
+    patches_per_unit=4,
+    tokens_per_unit=1,
+)
+
 
 def test_who_receives_is_told_before_who_sends() -> None:
-    """Encode sends what it has cached at once: prefill would not know whose it is."""
+    """Vision sends what is cached at once: prefill would not know whose it is. A text goes to prefill alone."""
     sent: list[tuple[str, Message]] = []
     workers = Mock(send=lambda instance, message: sent.append((instance, message)))
     table = RequestTable(4, lambda: None)
     dispatch = Dispatch(read_placement("2e+2p+d", ()), table, workers, Targets(EngineConfig()), Mock(), Mock())
     request = SimpleNamespace(embed=False, slo_ttft=None, priority=0, viewer=None, id="a")
-    prompt = SimpleNamespace(token_ids=[1, 2, 3], media=[])
+    prompt = SimpleNamespace(token_ids=[1, 2, 3], media=[IMAGE])
     planned = SimpleNamespace(prompt=prompt, request=request, sampling=SamplingParams())
     active = ActiveRequest(cast(Any, planned), 0.0, [cast(Any, SimpleNamespace(token_ids=[], last_token=None))])
+    active.sources = [MediaSource(plan=IMAGE, name="image 1")]
     for number in (1, 2):
         dispatch.submit(active, [0])
-        assert [instance for instance, _ in sent] == [f"prefill-{number}", "encode-1"]
+        assert [instance for instance, _ in sent] == [f"prefill-{number}", "encode-1", "encode-2", "vision"]
         sent.clear()
     dispatch.abort(2)
     ((vision, message),) = sent
     assert isinstance(message, Abort)
-    assert (vision, message.route.encode, message.route.prefill) == ("vision", "encode-1", "prefill-2")
+    assert (vision, message.route.encode, message.route.prefill) == ("vision", ("encode-1", "encode-2"), "prefill-2")
+    sent.clear()
+    prompt.media, active.sources = [], []
+    dispatch.submit(active, [0])
+    assert [instance for instance, _ in sent] == ["prefill-1"]

@@ -35,7 +35,7 @@ seconds = st.floats(0.0, 1.0)
 
 
 def paced(now: float, pace: Pace, prefills: list[PrefillState] | None = None, costs: Costs | None = None) -> State:
-    return State(prefills or [], [DecodeState(Ticket(9, 0.0), 0, 20, 2)], 1000, 1000, 1000, now, pace, costs or Costs())
+    return State(prefills or [], [DecodeState(Ticket(9, 0.0), 0, 20, 2)], 1000, 1000, now, pace, costs or Costs())
 
 
 def text(tokens: int) -> PrefillState:
@@ -43,7 +43,7 @@ def text(tokens: int) -> PrefillState:
 
 
 def video(units: int, tokens: int = 32) -> PrefillState:
-    made = [Unit(tokens, i * tokens, 2, ready=True) for i in range(units)]
+    made = [Unit(tokens, i * tokens, ready=True) for i in range(units)]
     return PrefillState(Ticket(1, 1.0), units * tokens + 10, 99, made)
 
 

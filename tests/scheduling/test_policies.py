@@ -41,7 +41,7 @@ def state(
     queue: Queue[PrefillState] = Queue(order)
     for request in prefills:
         queue.add(request)
-    return State(queue.in_turn(0.0), decodes or [], kv, 1000, 1000)
+    return State(queue.in_turn(0.0), decodes or [], kv, 1000)
 
 
 def text(uid: int, tokens: int, **changes: object) -> PrefillState:
@@ -52,7 +52,7 @@ def text(uid: int, tokens: int, **changes: object) -> PrefillState:
 
 
 def video(uid: int, units: int, tokens: int = 32, ready: bool = True) -> PrefillState:
-    made = [Unit(tokens, 10 + i * tokens, 2, ready=ready) for i in range(units)]
+    made = [Unit(tokens, 10 + i * tokens, ready=ready) for i in range(units)]
     return PrefillState(Ticket(uid, uid), 10 + units * tokens + 10, 99, made)
 
 
@@ -85,7 +85,7 @@ def test_a_video_is_encoded_while_a_younger_request_is_prefilled() -> None:
 
 def test_a_video_that_is_encoded_goes_on_before_an_older_one_that_became_ready_later() -> None:
     begun = video(2, 4)
-    begun.reserved = True
+    begun.decoding = True
     begun.encode_unit(0)
     assert encode_prefill(state([video(1, 4), begun]), BUDGET).encode == [EncodeWork(2, [1, 2])]
 
@@ -101,7 +101,7 @@ def test_beside_a_prefill_that_has_begun_only_what_has_begun_is_encoded() -> Non
 def partly_encoded(*encoded: int) -> PrefillState:
     """A video of four units of 32 tokens behind 10 tokens of text."""
     request = video(1, 4)
-    request.reserved = True
+    request.decoding = True
     for unit in encoded:
         request.encode_unit(unit)
     return request
@@ -172,9 +172,9 @@ def test_without_overlap_a_stage_waits_for_the_whole_request() -> None:
     for unit in range(3):
         request.decode_unit(unit)
         request.encode_unit(unit)
-    request.reserved = True
     assert not encode_prefill(state([request]), budget).has_work
     request.decode_unit(3)
+    request.decoded = True
     plan = encode_prefill(state([request]), budget)
     assert (plan.encode, plan.prefill) == ([EncodeWork(1, [3])], [])
     request.encode_unit(3)
@@ -240,12 +240,13 @@ def test_a_page_that_a_sequence_holds_in_advance_is_no_page_for_another() -> Non
 
 def test_vision_admits_in_order_and_nobody_overtakes() -> None:
     waiting = [
-        VisionState(Ticket(1, 1.0), 5, admitted=True),
-        VisionState(Ticket(2, 2.0), 7),
-        VisionState(Ticket(3, 3.0), 1),
+        VisionState(Ticket(1, 1.0), 5, 5, admitted=True),
+        VisionState(Ticket(2, 2.0), 7, 2),
+        VisionState(Ticket(3, 3.0), 1, 3),
     ]
-    assert schedule_vision(waiting, 6) == []
-    assert schedule_vision(waiting, 8) == [2, 3]
+    assert schedule_vision(waiting, 6, 9) == schedule_vision(waiting, 9, 1) == []
+    assert schedule_vision(waiting, 8, 9) == [2, 3]
+    assert schedule_vision(waiting, 9, 4) == [2], "visual pages lack"
 
 
 @pytest.mark.parametrize(
@@ -271,7 +272,7 @@ def test_every_instance_has_the_policy_of_its_stages(stages: tuple[Stage, ...], 
 )
 def test_nothing_is_planned_for_stages_that_others_host(stages: tuple[Stage, ...], kinds: set[str]) -> None:
     begun = video(1, 4)
-    begun.reserved = True
+    begun.decoding = True
     begun.encode_unit(0)
     begun.encode_unit(1)
     decodes = [DecodeState(Ticket(9, 9), 0, 20, 2)] if Stage.DECODE in stages else []
@@ -286,18 +287,10 @@ def test_the_lowest_priority_number_goes_first_everywhere() -> None:
         assert [chunk.uid for chunk in schedule_prefill(state([early, late], order=order), BUDGET)] == [2, 1]
         media: Queue[VisionState] = Queue(order)
         for ticket in (early.ticket, late.ticket):
-            media.add(VisionState(ticket, 7))
-        assert schedule_vision(media.in_turn(0.0), 7) == [2]
+            media.add(VisionState(ticket, 7, 7))
+        assert schedule_vision(media.in_turn(0.0), 7, 7) == [2]
     decodes = [DecodeState(Ticket(2, 2.0, -1), 0, 5, 1), DecodeState(Ticket(1, 1.0), 0, 5, 1)]
     assert schedule_decode(sorted(decodes, key=lambda s: s.turn), 1, 4, 8) == ([(2, 0)], [(1, 0)])
-
-
-def test_encoding_goes_on_for_those_that_hold_pages() -> None:
-    """An older request whose units are ready late must not stop the younger one that holds what it waits for."""
-    late = PrefillState(Ticket(1, 1.0), 20, 5, [Unit(8, 0, 8, ready=True)])
-    holder = PrefillState(Ticket(2, 2.0), 20, 5, [Unit(4, 0, 4, True, True), Unit(4, 4, 4, ready=True)], reserved=True)
-    work = schedule_encode(State([late, holder], [], 10, 10, 2), Budget(10, 10, 10, 4))
-    assert work == [EncodeWork(2, [1])]
 
 
 SHARING = replace(BUDGET, order="slack", short_tokens=64)
@@ -307,14 +300,14 @@ def first_video(units: int = 8) -> PrefillState:
     """A video of 32 tokens a unit, half of it encoded, that is first in turn."""
     request = video(1, units)
     request.ticket = Ticket(1, 0.0, due=3.0, work=1.0)
-    request.reserved = True
+    request.decoding = True
     for unit in range(units // 2):
         request.encode_unit(unit)
     return request
 
 
 def short_image(uid: int) -> PrefillState:
-    return PrefillState(Ticket(uid, 5.0, due=50.0, work=1.0), 30, 2, [Unit(20, 5, 2, ready=True)])
+    return PrefillState(Ticket(uid, 5.0, due=50.0, work=1.0), 30, 2, [Unit(20, 5, ready=True)])
 
 
 def test_no_text_waits_behind_a_video_and_the_video_goes_on() -> None:
@@ -331,7 +324,7 @@ def test_an_image_is_encoded_with_one_unit_of_the_video_before_it() -> None:
 
 
 def test_beside_a_short_request_that_is_first_nothing_long_is_encoded() -> None:
-    image = PrefillState(Ticket(2, 0.0, due=1.0, work=0.5), 30, 2, [Unit(20, 5, 2, ready=True)])
+    image = PrefillState(Ticket(2, 0.0, due=1.0, work=0.5), 30, 2, [Unit(20, 5, ready=True)])
     later = video(3, 4)
     later.ticket = Ticket(3, 0.0, due=90.0, work=1.0)
     requests = state([later, image], order="slack")
@@ -346,7 +339,7 @@ def test_where_small_batches_are_a_waste_they_are_filled() -> None:
     assert (plan.encode, plan.prefill) == ([EncodeWork(2, [0, 1])], [Chunk(1, 0, 50)])
     requests = state([first_video(), short_image(2), short_image(3)], order="slack")
     assert schedule_encode(requests, filling) == [EncodeWork(2, [0]), EncodeWork(3, [0]), EncodeWork(1, [4, 5])]
-    image = PrefillState(Ticket(2, 0.0, due=1.0, work=0.5), 30, 2, [Unit(20, 5, 2, ready=True)])
+    image = PrefillState(Ticket(2, 0.0, due=1.0, work=0.5), 30, 2, [Unit(20, 5, ready=True)])
     later = video(3, 4)
     later.ticket = Ticket(3, 0.0, due=90.0, work=1.0)
     assert schedule_encode(state([later, image], order="slack"), filling) == [
@@ -373,7 +366,6 @@ def test_in_between_layers_only_short_prompts_go_that_are_before_what_is_encoded
 
 def test_in_between_nothing_goes_whose_visual_tokens_may_be_on_their_way() -> None:
     seen = short_image(2)
-    seen.reserve()
     seen.encode_unit(0)
     waiting = state([first_video(), seen], order="slack")
     assert schedule_in_between(waiting, SHARING, {1}, sharing=True) == []
@@ -410,7 +402,7 @@ def test_steps_stay_within_their_budgets(
         request = video(uid, 1 + size // 32) if has_media else text(uid, size)
         request.ticket = Ticket(uid, uid, due=uid + due, work=1.0)
         for unit in range(len(request.units) // 2):
-            request.reserved = True
+            request.decoding = True
             request.encode_unit(unit)
         waiting.append(request)
     budget = replace(BUDGET, order=order, short_tokens=short_tokens, fills=fills)

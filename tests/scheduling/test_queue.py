@@ -20,7 +20,7 @@ works = st.floats(0.01, 100)
 def request(
     uid: int, arrival: float, work: float = 1.0, target: float = 10.0, priority: int = 0, units: int = 0
 ) -> PrefillState:
-    made = [Unit(10, 10 * i, 1, ready=True) for i in range(units)]
+    made = [Unit(10, 10 * i, ready=True) for i in range(units)]
     return PrefillState(Ticket(uid, arrival, priority, arrival + target, work), 10 * units + 100, 9, made)
 
 

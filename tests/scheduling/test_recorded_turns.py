@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded_systems import records_of
-from systems import COSTS, KV, LAYOUTS, VISUAL, budgets, rules, works
+from systems import COSTS, KV, LAYOUTS, budgets, rules, works
 
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Stage
@@ -15,6 +15,7 @@ from unifiedserve.scheduling.state import EncodeWork
 from unifiedserve.scheduling.turn import (
     Batched,
     Begin,
+    Decoded,
     Encoded,
     Facts,
     Free,
@@ -30,8 +31,8 @@ from unifiedserve.scheduling.turn import (
 )
 
 systems = st.tuples(st.sampled_from(list(LAYOUTS)), works, budgets, st.sampled_from(COSTS), rules)
-ALL_FREE = Free(KV, KV, VISUAL)
-NEWCOMER, LARGEST = -1, Shape(1, KV, [UnitShape(1, 0, VISUAL)])
+ALL_FREE = Free(KV, KV)
+NEWCOMER, LARGEST = -1, Shape(1, KV, [UnitShape(1, 0)])
 
 
 def decided(records: list[Record]) -> Iterator[Taken | Between]:
@@ -139,4 +140,5 @@ def test_after_an_abort_nothing_of_a_request_remains(system: tuple[object, ...],
         if Stage.ENCODE in made.hosted:
             turn.note(Begin(Ticket(NEWCOMER, now), LARGEST))
             turn.note(Ready(NEWCOMER, 0))
+            turn.note(Decoded(NEWCOMER))
             assert turn.take(Facts(now + 3e4, ALL_FREE)).plan.encode == [EncodeWork(NEWCOMER, [0])]

@@ -27,7 +27,7 @@ WORK = [
     Arrival(Ticket(4, 1.0), [3, 0, 4], [5, 5], 6, decode=1, gop=2),
 ]
 MADE = Made([Stage.DECODE], BUDGET, True, 1.0)
-FACTS = Facts(1.0, Free(100, 100, 10))
+FACTS = Facts(1.0, Free(100, 100))
 
 
 @pytest.fixture

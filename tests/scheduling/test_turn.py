@@ -3,17 +3,17 @@
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget
-from unifiedserve.scheduling.state import Chunk, DecodeState
+from unifiedserve.scheduling.state import Chunk, DecodeState, EncodeWork, Plan
 from unifiedserve.scheduling.turn import (
     Batched,
     Begin,
+    Decoded,
     Facts,
     Free,
     Handed,
     Launched,
     Left,
     Ready,
-    Reserved,
     Shape,
     Stepped,
     Stopped,
@@ -26,8 +26,8 @@ from unifiedserve.scheduling.turn import (
 
 BUDGET = Budget(prefill_tokens=64, encode_tokens=64, max_running=4, kv_page_tokens=16)
 LANGUAGE = [Stage.ENCODE, Stage.PREFILL, Stage.DECODE]
-FREE = Free(kv=100, kv_total=100, visual=10)
-VIDEO = Shape(tokens=100, kv_pages=7, units=[UnitShape(40, 10, 3), UnitShape(40, 50, 3)])
+FREE = Free(kv=100, kv_total=100)
+VIDEO = Shape(tokens=100, kv_pages=7, units=[UnitShape(40, 10), UnitShape(40, 50)])
 
 
 def turn_of(*stages: Stage) -> Turn:
@@ -49,10 +49,29 @@ def test_a_unit_is_encoded_when_its_patches_are_there_and_once() -> None:
     under_way = turn.take(facts())
     assert under_way.plan.encode == []
     assert under_way.tells.working[Stage.ENCODE]
-    turn.note(Reserved(1))
     turn.note(Wrote(1, 0))
     turn.note(Batched(40, 0.0, 0.1))
     assert turn.take(facts()).plan.encode == [(1, [1])]
+
+
+def test_a_share_of_a_request_is_encoded_and_it_leaves_when_no_more_patches_come() -> None:
+    turn = turn_of(Stage.ENCODE, Stage.PREFILL)
+    turn.note(Begin(Ticket(1, 0.0), VIDEO._replace(prefills_here=False)))
+    turn.note(Ready(1, 1))
+    assert turn.take(facts()).plan == Plan(encode=[EncodeWork(1, [1])])
+    turn.note(Decoded(1))
+    assert turn.counts()[Stage.ENCODE] == (1, 0)
+    turn.note(Wrote(1, 1))
+    turn.note(Batched(40, 0.0, 0.1))
+    assert set(turn.counts().values()) == {(0, 0)}
+
+
+def test_nothing_of_a_request_is_left_where_others_encode_all_of_it() -> None:
+    turn = turn_of(Stage.ENCODE)
+    turn.note(Begin(Ticket(1, 0.0), VIDEO._replace(prefills_here=False)))
+    assert turn.counts() == {Stage.ENCODE: (0, 1)}
+    turn.note(Decoded(1))
+    assert turn.counts() == {Stage.ENCODE: (0, 0)}
 
 
 def test_pages_that_were_lost_to_another_instance_are_asked_for_again() -> None:
@@ -82,7 +101,6 @@ def test_nothing_of_a_request_remains_that_has_left() -> None:
     turn.note(Begin(Ticket(1, 0.0), VIDEO))
     turn.note(Ready(1, 0))
     turn.take(facts())
-    turn.note(Reserved(1))
     turn.note(Wrote(1, 0))
     turn.note(Batched(40, 0.0, 0.1))
     turn.note(Begin(Ticket(2, 0.0), Shape(tokens=30, kv_pages=2)))
@@ -99,4 +117,4 @@ def test_nothing_of_a_request_remains_that_has_left() -> None:
     assert set(turn.counts().values()) == {(0, 0)}
     turn.note(Begin(Ticket(4, 0.0), VIDEO))
     turn.note(Ready(4, 0))
-    assert turn.take(facts(0.5, FREE._replace(visual=6))).plan.encode == [(4, [0])], "no page is set aside any more"
+    assert turn.take(facts(0.5)).plan.encode == [(4, [0])]

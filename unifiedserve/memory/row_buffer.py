@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from ipc_buffers import PagePool
 from unifiedserve.device.base import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.device_pages import DevicePages
-from unifiedserve.messages.pages import PageSlice
+from unifiedserve.messages.pages import Pages, PageSlice
 
 PageRows = tuple[int, int]  # a page and how many rows of it are used
 
@@ -47,14 +48,23 @@ class RowBuffer(DevicePages):
     def pages_for(self, rows: int) -> int:
         return -(-rows // self._rows_per_page)
 
-    def put(self, rows: Tensor, uid: int, instance: int) -> list[int] | None:
-        """Write `rows` [n, width] into new pages and return these; None if there are not enough."""
-        pages = self.pool.allocate(self.pages_for(len(rows)), uid, instance)
+    def take(self, parts: Sequence[int], uid: int, instance: int) -> list[list[int]] | None:
+        """Take pages for parts of so many rows, and return those of each; None, and nothing taken, if there are not
+        enough.
+        """
+        counts = [self.pages_for(rows) for rows in parts]
+        pages = self.pool.allocate(sum(counts), uid, instance)
         if pages is None:
             return None
-        taken: list[int] = pages.tolist()
-        self.write(rows, [(taken, len(rows))])
-        return taken
+        numbers = iter(pages.tolist())
+        return [list(islice(numbers, count)) for count in counts]
+
+    def recall(self, pages: Pages, uid: int, instance: int) -> bool:
+        """Take pages that may hold again what they held; return whether all of them do: else none is taken."""
+        recalled = self.pool.recall(*pages, uid, instance)
+        if recalled < len(pages.numbers):
+            self.release(pages.numbers[:recalled])
+        return recalled == len(pages.numbers)
 
     def write(self, rows: Tensor, parts: Sequence[tuple[Sequence[int], int]]) -> None:
         """Write `rows` [n, width] on the device, which are parts one after the other, into (pages, count) of each."""

@@ -6,16 +6,21 @@ from ipc_buffers import Arena
 from unifiedserve.placement import Stage
 
 _STAGES = list(Stage)
-_WORKING, _PEAK, _WAITING, _JOINING, _SHARE, _TBT = range(6)
-_COLUMNS = 6
+_WORKING, _PEAK, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN, _ENCODED = range(9)
+_COLUMNS = 9
 _ITEM_BYTES = 8
 _MILLIONTHS = 1_000_000
+_NONE = 0  # no turn: the clock has left zero behind long ago
 
 
 class Status:
     """One row a stage of an instance: whether it has work for the cores, the most pages of its buffer that were in use,
     how many requests it has yet to bring to its end, and whether it is doing that right now. Decode tells what share of
     their budgets other stages may take (until then all of it), and the time between tokens, for which that is so.
+    Vision tells the rank of the first request that it has not let in.
+
+    Behind the rows there are as many pages of patches as one instance has given another one to encode; who encodes
+    tells how many of them are done.
 
     A row is written by its instance alone, an aligned number at a time, so all read without locks. The buffer of a
     stage is the one it takes pages from: patch for vision, visual for encode, KV for the others.
@@ -29,7 +34,8 @@ class Status:
     @staticmethod
     def create(name: str, instances: Sequence[str]) -> Arena:
         """Create the arena; raises as `Arena.create`."""
-        return Arena.create(name, len(instances) * len(_STAGES) * _COLUMNS * _ITEM_BYTES)
+        rows = len(instances) * len(_STAGES) * _COLUMNS
+        return Arena.create(name, (rows + len(instances) ** 2) * _ITEM_BYTES)
 
     def set_working(self, instance: str, stage: Stage, working: bool) -> None:
         self._numbers[self._place(instance, stage, _WORKING)] = working
@@ -62,6 +68,30 @@ class Status:
         tbts = [self._numbers[self._place(each, Stage.DECODE, _TBT)] / _MILLIONTHS for each in self._instances]
         return min(map(self.share, self._instances)), max(tbts)
 
+    def set_first(self, instance: str, rank: tuple[int, float] | None) -> None:
+        """Tell the rank (its priority, and its turn in monotonic seconds) of the first that waits for vision."""
+        priority, turn = rank or (0, 0.0)
+        self._numbers[self._place(instance, Stage.VISION, _PRIORITY)] = priority
+        self._numbers[self._place(instance, Stage.VISION, _TURN)] = round(turn * _MILLIONTHS) if rank else _NONE
+
+    def first_elsewhere(self, instance: str) -> tuple[int, float] | None:
+        """Return the rank of the first that waits for vision at the other instances; None if nobody does."""
+        return min(
+            (rank for other in self._instances if other != instance and (rank := self._first(other))), default=None
+        )
+
+    def give(self, sender: str, receiver: str, patch_pages: int) -> None:
+        """Tell that an instance has given another one so many pages of patches to encode."""
+        self._numbers[self._given(sender, receiver)] += patch_pages
+
+    def encoded(self, instance: str, patch_pages: int) -> None:
+        """Tell that so many pages of patches given to an instance are encoded, or not wanted any more."""
+        self._numbers[self._place(instance, Stage.ENCODE, _ENCODED)] += patch_pages
+
+    def least_pending(self, encoders: Sequence[str]) -> str:
+        """Return which of these instances has the fewest pages of patches to encode, else the first."""
+        return encoders[0] if len(encoders) == 1 else min(encoders, key=self._pending)
+
     def used(self, instance: str, stage: Stage, pages: int) -> None:
         """Tell how many pages of the stage's buffer are in use now."""
         place = self._place(instance, stage, _PEAK)
@@ -70,6 +100,19 @@ class Status:
 
     def peak(self, stage: Stage) -> int:
         return max(self._numbers[self._place(instance, stage, _PEAK)] for instance in self._instances)
+
+    def _pending(self, encoder: str) -> int:
+        given = sum(self._numbers[self._given(sender, encoder)] for sender in self._instances)
+        return given - self._numbers[self._place(encoder, Stage.ENCODE, _ENCODED)]
+
+    def _first(self, instance: str) -> tuple[int, float] | None:
+        turn = self._numbers[self._place(instance, Stage.VISION, _TURN)]
+        priority = self._numbers[self._place(instance, Stage.VISION, _PRIORITY)]
+        return None if turn == _NONE else (priority, turn / _MILLIONTHS)
+
+    def _given(self, sender: str, receiver: str) -> int:
+        rows = len(self._instances) * len(_STAGES) * _COLUMNS
+        return rows + self._instances.index(sender) * len(self._instances) + self._instances.index(receiver)
 
     def _place(self, instance: str, stage: Stage, column: int) -> int:
         return (self._instances.index(instance) * len(_STAGES) + _STAGES.index(stage)) * _COLUMNS + column

@@ -2,7 +2,8 @@
 
 Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to
 the engine. `Abort` of a whole request goes to the hosts of all stages in this order, each time behind what the stage
-before has sent: it can never overtake the pages that it must free. After decode it comes back as `Drained`.
+before has sent: it can never overtake the pages that it must free. Where several encode a request, prefill passes it on
+when it has come from all of them. After decode it comes back as `Drained`.
 """
 
 from typing import Literal
@@ -107,19 +108,29 @@ class MediaSource(msgspec.Struct, kw_only=True):
 
 
 class VisionRequest(msgspec.Struct, tag=True, kw_only=True):
-    """Vision's part of a request: media in prompt order. If it is `watched`, the engine is told of what is decoded."""
+    """Vision's part of a request: media in prompt order. If it is `watched`, the engine is told of what is decoded.
+
+    Visual tokens of the other units (counted over the whole request) are in the cache, in the pages `cached`.
+    """
 
     ticket: Ticket
     media: list[MediaSource]
+    cached: dict[int, Pages] = {}
     watched: bool = False
 
 
 class Patches(msgspec.Struct, tag=True, kw_only=True):
-    """Encode units (counted over the whole request) whose patches are in these pages, one list a unit."""
+    """Encode units (counted over the whole request) whose patches are in these pages, one list a unit.
+
+    Pages of the visual buffer are taken for what is encoded of them: `visual`, one list a unit, too. Behind the `last`
+    ones no more come for the request; who encodes it without those gets some without units.
+    """
 
     uid: int
-    units: list[int]
-    pages: list[list[int]]
+    units: list[int] = []
+    pages: list[list[int]] = []
+    visual: list[list[int]] = []
+    last: bool = False
 
 
 class Embeddings(msgspec.Struct, tag=True, kw_only=True):

@@ -19,6 +19,11 @@ class Stage(StrEnum):
         stages = list(Stage)
         return next(iter(stages[stages.index(self) + 1 :]), None)
 
+    @property
+    def preceding(self) -> "Stage | None":
+        """Return the stage that comes before in a request, or None before the first one."""
+        return next((stage for stage in Stage if stage.following is self), None)
+
 
 class Instance(msgspec.Struct, frozen=True):
     """A worker process: the stages it hosts and the cores that it may use.
@@ -62,10 +67,14 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A table of instances and the stages that they host. Every one of them runs the same worker."""
+    """A table of instances and the stages that they host. Every one of them runs the same worker.
+
+    With `irp` the units of one request are spread over all that encode (EPD §3.3.2: intra-request parallelism).
+    """
 
     name: str
     instances: tuple[Instance, ...]
+    irp: bool = True
 
     def hosts(self, stage: Stage) -> list[str]:
         """Return the names of the instances that host `stage`."""

@@ -77,7 +77,5 @@ def _check(instances: Sequence[Instance]) -> None:
     for stage in Stage:
         if not hosts[stage]:
             raise ConfigError(f"no part hosts {stage}")
-    if hosts[Stage.VISION] > 1:
-        raise ConfigError(f"{hosts[Stage.VISION]} instances host vision; one decodes on all the cores that it has")
     if twice := [name for name, times in Counter(instance.name for instance in instances).items() if times > 1]:
         raise ConfigError(f"two instances have the name {twice[0]!r}")

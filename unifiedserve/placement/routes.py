@@ -10,17 +10,20 @@ from unifiedserve.placement.instances import Placement, Stage
 
 
 class Route(msgspec.Struct, frozen=True, array_like=True):
-    """The names of the instances that serve an attempt at a request, a stage each; empty: none does yet."""
+    """The names of the instances that serve an attempt at a request; empty: none does yet.
+
+    Several may encode it: vision gives each unit to one of them when it is decoded.
+    """
 
     vision: str = ""
-    encode: str = ""
+    encode: tuple[str, ...] = ()
     prefill: str = ""
     decode: str = ""
 
-    def host(self, stage: Stage) -> str:
-        """Return the name of the instance that serves it in `stage`."""
-        name: str = getattr(self, stage.value)
-        return name
+    def hosts(self, stage: Stage) -> tuple[str, ...]:
+        """Return the names of the instances that serve it in `stage`."""
+        found: str | tuple[str, ...] = getattr(self, stage.value)
+        return (found,) if isinstance(found, str) else found
 
 
 class Load(NamedTuple):
@@ -33,17 +36,19 @@ class Load(NamedTuple):
 def choose_route(placement: Placement, loads: Iterable[Load]) -> Route:
     """Return the route of a further attempt: to the host with the least pending tokens (ModServe §4.3), else the first.
 
-    Who serves it in one stage does so in all that it hosts: between these nothing has to travel.
+    Who serves it in one stage does so in all that it hosts: between these nothing has to travel. Where units of one
+    request are encoded in parallel all encoders serve it (EPD §3.3.2, IRP).
     """
-    if all(len(placement.hosts(stage)) == 1 for stage in Stage):
-        return Route(**{stage.value: placement.hosts(stage)[0] for stage in Stage})
+    hosts = {stage: placement.hosts(stage) for stage in Stage}
     pending = Counter[str]()
-    for load in loads:
-        for stage, tokens in load.left.items():
-            pending[load.route.host(stage)] += tokens
+    if any(len(names) > 1 for names in hosts.values()):
+        for load in loads:
+            for stage, tokens in load.left.items():
+                for name in load.route.hosts(stage):
+                    pending[name] += tokens // len(load.route.hosts(stage))
     chosen: dict[Stage, str] = {}
-    for stage in Stage:
-        hosts = placement.hosts(stage)
-        own = [name for name in hosts if name in chosen.values()]
-        chosen[stage] = min(own or hosts, key=pending.__getitem__)
-    return Route(**{stage.value: name for stage, name in chosen.items()})
+    for stage, names in hosts.items():
+        own = [name for name in names if name in chosen.values()]
+        chosen[stage] = min(own or names, key=pending.__getitem__)
+    encode = tuple(hosts[Stage.ENCODE]) if placement.irp else (chosen[Stage.ENCODE],)
+    return Route(chosen[Stage.VISION], encode, chosen[Stage.PREFILL], chosen[Stage.DECODE])

@@ -15,13 +15,12 @@ _ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
 
 
 def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
-    """Return the ready units to encode now, for requests whose visual tokens all fit; at least one unit if any can.
+    """Return the ready units to encode now; at least one if any is.
 
-    Nobody overtakes a request that waits for pages of the visual buffer, but those go on that have theirs. Beside short
-    requests one unit is encoded of those that are not, as their tokens come when all of the batch is done; or the batch
-    is filled, where the budget says so.
+    Beside short requests one unit is encoded of those that are not, as their tokens come when all of the batch is done;
+    or the batch is filled, where the budget says so.
     """
-    step = _EncodeStep(state, budget)
+    step = _EncodeStep(budget)
     ready = (request for request in state.prefills if request.to_encode)
     short = _overtaking(ready, budget, budget.encode_tokens // 2)
     if short:
@@ -34,8 +33,8 @@ def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
 def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) -> list[Chunk]:
     """Return the prompt chunks to prefill now, if they are worth a pass over the weights.
 
-    They are if they fill the budget or bring a prompt to its end; less is left to grow, for a request that has its
-    pages of the visual buffer gets all of its tokens without more being prefilled. Beside sequences that decode, which
+    They are if they fill the budget or bring a prompt to its end; less is left to grow, for a request whose media are
+    in decoding gets all of its tokens without more being prefilled. Beside sequences that decode, which
     read the weights anyway, every token counts. A step that ends a prompt is filled no further than is efficient:
     first tokens do not wait for one another. A chunk ends before a unit that must be whole and does not fit the budget;
     one that begins with it takes all of it all the same. A request gets all of its KV pages at its first chunk; pages
@@ -101,12 +100,10 @@ def _overtaking(ready: Iterable[PrefillState], budget: Budget, most: int) -> lis
 class _EncodeStep:
     """A batch of the encoder as it is filled."""
 
-    def __init__(self, state: State, budget: Budget) -> None:
+    def __init__(self, budget: Budget) -> None:
         self.work: list[EncodeWork] = []
         self.tokens = 0
         self._budget = budget
-        self._visual_free = state.visual_free
-        self._reserving = True
         self._taken: set[int] = set()  # uids
 
     def fill(self, requests: Iterable[PrefillState], left: int) -> None:
@@ -126,14 +123,7 @@ class _EncodeStep:
                 self.work.append(EncodeWork(request.ticket.uid, units))
 
     def _may_begin(self, request: PrefillState) -> bool:
-        if not (self._budget.overlap or request.all_ready):
-            return False
-        if request.reserved:
-            return True
-        self._reserving = self._reserving and request.visual_pages <= self._visual_free
-        if self._reserving:
-            self._visual_free -= request.visual_pages
-        return self._reserving
+        return self._budget.overlap or request.decoded
 
     @staticmethod
     def _units(request: PrefillState, left: int, begun: bool) -> list[int]:
@@ -182,7 +172,7 @@ class _PrefillStep:
             return False
         if request.admitted:
             return True
-        if not (request.reserved or request.all_encoded):
+        if not (request.decoding or request.all_encoded):
             return False
         state, pages = self._state, request.kv_pages
         self._admitting = self._admitting and _fits(pages, self._kv_free, state.kv_total, self._budget.kv_reserve)

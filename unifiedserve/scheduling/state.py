@@ -14,11 +14,15 @@ NO_RANK: Rank = (False, 0, 0.0, 0)
 
 @dataclass(slots=True, eq=False)
 class VisionState:
-    """A request whose media wait for, or are in, decoding. `pages` of the patch buffer hold them all."""
+    """A request whose media wait for, or are in, decoding.
+
+    So many pages of the patch buffer hold them all, and so many of the visual buffer what is encoded of them.
+    """
 
     ticket: Ticket
-    pages: int
-    admitted: bool = False
+    patch_pages: int
+    visual_pages: int
+    admitted: bool = False  # holds them
     rank: Rank = NO_RANK
     rank_ends: float = float("-inf")
 
@@ -28,9 +32,9 @@ class VisionState:
         return 1.0
 
     @property
-    def turn(self) -> float:
-        """Return when it is its turn (monotonic seconds) among those of its priority, by the order of service."""
-        return self.rank[2]
+    def turn(self) -> tuple[int, float]:
+        """Return its priority, and its turn (monotonic seconds) among those of it, by the order of service."""
+        return self.ticket.priority, self.rank[2]
 
     @property
     def begun(self) -> bool:
@@ -38,7 +42,7 @@ class VisionState:
         return self.admitted
 
     def admit(self) -> None:
-        """Note that its media are in decoding."""
+        """Note that its media are in decoding, and that it holds all pages for that."""
         self.admitted, self.rank_ends = True, float("-inf")
 
 
@@ -48,10 +52,9 @@ class Unit:
 
     tokens: int
     position: int  # of its first visual token in the prompt
-    pages: int  # of the visual buffer
-    ready: bool = False  # its patches are there
+    ready: bool = False  # its patches are here
     encoded: bool = False
-    cached: bool = False  # its visual tokens are there: it need not be decoded, and encoding it takes no time
+    cached: bool = False  # its visual tokens are in the cache: it need not be decoded, and encoding it takes no time
 
     @property
     def cost(self) -> int:
@@ -69,8 +72,10 @@ class PrefillState:
     units: list[Unit] = field(default_factory=list)
     prefilled: int = 0
     admitted: bool = False  # holds its KV pages
-    reserved: bool = False  # the pages for its visual tokens are taken
+    decoding: bool = False  # its media are: it has the pages for all of them, and for their visual tokens
+    decoded: bool = False  # no more patches come
     whole_units: bool = False  # no chunk may end within one
+    prefills_here: bool = True  # else it is here to be encoded, in part or as a whole
     rank: Rank = NO_RANK
     rank_ends: float = float("-inf")
     reach: int = 0  # end of the prompt prefix whose visual tokens are all encoded
@@ -82,13 +87,8 @@ class PrefillState:
     def __post_init__(self) -> None:
         self.to_encode = [i for i, unit in enumerate(self.units) if unit.ready and not unit.encoded]
         self._uncoded = sum(unit.cost for unit in self.units if not unit.encoded)
-        self.work = max(1, self._uncoded + self.num_tokens - self.prefilled)
+        self.work = max(1, self.tokens_left)
         self._find_reach()
-
-    @property
-    def all_ready(self) -> bool:
-        """Tell whether the patches of all its media have been decoded."""
-        return all(unit.ready for unit in self.units)
 
     @property
     def all_encoded(self) -> bool:
@@ -96,29 +96,32 @@ class PrefillState:
         return self._first_left == len(self.units)
 
     @property
+    def done(self) -> bool:
+        """Tell whether nothing is left to be done for it here."""
+        if self.prefills_here:
+            return self.prefilled == self.num_tokens
+        return self.all_encoded or (self.decoded and not self.to_encode)
+
+    @property
     def begun(self) -> bool:
         """Tell whether it holds pages that others wait for."""
-        return self.admitted or self.reserved
+        return self.admitted or self.decoding
 
     @property
     def tokens_left(self) -> int:
         """Return how many tokens the encoder and prefill have still to compute."""
-        return self._uncoded + self.num_tokens - self.prefilled
+        return self._uncoded + (self.num_tokens - self.prefilled if self.prefills_here else 0)
 
     @property
     def left(self) -> float:
         """Return the share of its work that is still to be done."""
         return self.tokens_left / self.work
 
-    @property
-    def visual_pages(self) -> int:
-        """Return how many pages of the visual buffer all its units need."""
-        return sum(unit.pages for unit in self.units)
-
     def decode_unit(self, number: int) -> None:
-        """Note that the patches of a unit are there."""
+        """Note that the patches of a unit are here."""
         self.units[number].ready = True
         insort(self.to_encode, number)
+        self._begin_decoding()
 
     def encode_unit(self, number: int) -> None:
         """Note that the visual tokens of a unit are there, wherever it was encoded."""
@@ -130,6 +133,7 @@ class PrefillState:
         unit.encoded = True
         self._uncoded -= unit.cost
         self._find_reach()
+        self._begin_decoding()
         self.rank_ends = float("-inf")
 
     def prefill(self, stop: int) -> None:
@@ -137,10 +141,6 @@ class PrefillState:
         if stop != self.prefilled:
             self.prefilled = stop
             self.rank_ends = float("-inf")
-
-    def reserve(self) -> None:
-        """Note that the pages for its visual tokens are taken."""
-        self.reserved, self.rank_ends = True, float("-inf")
 
     def admit(self) -> None:
         """Note that it holds its KV pages."""
@@ -155,11 +155,16 @@ class PrefillState:
                     return unit.position if unit.position > self.prefilled else unit.position + unit.tokens
         return end
 
+    def _begin_decoding(self) -> None:
+        if not self.decoding:
+            self.decoding, self.rank_ends = True, float("-inf")
+
     def _find_reach(self) -> None:
         units = self.units
         while self._first_left < len(units) and units[self._first_left].encoded:
             self._first_left += 1
-        self.reach = units[self._first_left].position if self._first_left < len(units) else self.num_tokens
+        if self.prefills_here:
+            self.reach = units[self._first_left].position if self._first_left < len(units) else self.num_tokens
 
 
 @dataclass(slots=True)
@@ -207,7 +212,6 @@ class State:
     decodes: list[DecodeState]
     kv_free: int
     kv_total: int
-    visual_free: int
     now: float = 0.0  # monotonic seconds
     pace: Pace = field(default_factory=Pace)
     costs: Costs = field(default_factory=Costs)

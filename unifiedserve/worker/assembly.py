@@ -24,10 +24,12 @@ from unifiedserve.sampling.grammar import Grammars, tokenizer_json
 from unifiedserve.scheduling import Budget, budget_of
 from unifiedserve.scheduling.speculation import row_cost
 from unifiedserve.scheduling.turn import Turn
+from unifiedserve.scheduling.turn.vision import VisionTurn
 from unifiedserve.worker.lane import Lane
 from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
 from unifiedserve.worker.language.model import LanguageModel
+from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.sampler import Sampler
 from unifiedserve.worker.language.speculation import Speculation
 from unifiedserve.worker.language.stages import LanguageStages
@@ -54,15 +56,14 @@ def build_lanes(
     Raises ConfigError if the model or the machine is not what they need, and DamagedWeightsError.
     """
     stages = frozenset(spec.instance.stages)
-    patches = RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8, device)
     lanes: list[Lane] = []
     ready = Ready(spec.instance.name)
     if Stage.VISION in stages:
-        lanes.append(_vision_lane(spec, memory, patches, port, reading))
+        lanes.append(_vision_lane(spec, memory, device, port, reading))
     if stages - {Stage.VISION}:
         device.verify()
         ready.weights_sum = _check_weights(spec, device)
-        lane, ready.decode_step = _language_lane(spec, memory, patches, port)
+        lane, ready.decode_step = _language_lane(spec, memory, device, port)
         lanes.append(lane)
     return lanes, ready
 
@@ -78,7 +79,7 @@ def _check_weights(spec: WorkerSpec, device: Device) -> int | None:
 
 
 def _vision_lane(
-    spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port, reading: Reading | None
+    spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port, reading: Reading | None
 ) -> VisionLane:
     inbox = memory.inboxes[spec.instance.name]
     config = spec.config
@@ -86,35 +87,46 @@ def _vision_lane(
     def wake() -> None:
         inbox.send(pack(OutputReady()))
 
-    threads, order = config.vision_threads, config.service_order
     stage = VisionStage(
-        patches,
+        _patch_buffer(spec, memory, device),
+        _visual_buffer(spec, memory, device),
         spec.number,
-        threads,
+        config.vision_threads,
         wake,
-        order,
         config.video_decoder,
         config.decode_on,
         config.max_image_pixels,
         config.image_background,
         reading,
     )
-    return VisionLane(stage, port)
+    return VisionLane(stage, VisionTurn(config.service_order), port)
+
+
+def _patch_buffer(spec: WorkerSpec, memory: SharedMemory, device: Device) -> RowBuffer:
+    return RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8, device)
+
+
+def _visual_buffer(spec: WorkerSpec, memory: SharedMemory, device: Device) -> RowBuffer:
+    return RowBuffer(memory.pools["visual"], spec.visual_dim, getattr(torch, spec.dtype), device)
 
 
 def _language_lane(
-    spec: WorkerSpec, memory: SharedMemory, patches: RowBuffer, port: Port
+    spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port
 ) -> tuple[LanguageLane, float | None]:
     hosted = frozenset(spec.instance.stages)
     grammars = Grammars(
         lambda: tokenizer_json(load_tokenizer(Path(spec.model_dir))), spec.vocab_size, spec.eos_token_ids
     )
-    model, visual = _load_model(spec, patches.device, memory)
+    visual = _visual_buffer(spec, memory, device)
+    model = _load_model(spec, visual, memory)
     sampler = Sampler(grammars, spec.eos_token_ids)
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
     decoder = _decoder(spec, model) if generates else None
     speculation = _speculation(spec.config.speculative_tokens, model)
-    stages = LanguageStages.build(model, patches, visual, sampler, spec.number, hosted, speculation, decoder)
+    patches = PatchPages(_patch_buffer(spec, memory, device), memory.status, spec.instance.name)
+    stages = LanguageStages.build(
+        model, patches, visual, sampler, spec.instance.name, spec.number, speculation, decoder
+    )
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
@@ -147,11 +159,10 @@ def _speculation(most: int, model: LanguageModel) -> Speculation:
     return Speculation(most if known else 0, adapter.visual_ids, row_cost(weight_bits(adapter.language_model)))
 
 
-def _load_model(spec: WorkerSpec, device: Device, memory: SharedMemory) -> tuple[LanguageModel, RowBuffer]:
-    """Return the model over the shared KV cache, and the visual buffer."""
-    dtype, model_dir = getattr(torch, spec.dtype), Path(spec.model_dir)
-    adapter = load_adapter(model_dir, attach_weights(spec.layout.weights, device), dtype, device)
-    visual = RowBuffer(memory.pools["visual"], spec.visual_dim, dtype, device)
+def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory) -> LanguageModel:
+    """Return the model over the shared KV cache and the visual buffer."""
+    device, model_dir = visual.device, Path(spec.model_dir)
+    adapter = load_adapter(model_dir, attach_weights(spec.layout.weights, device), visual.dtype, device)
     kv_dtype: torch.dtype = getattr(torch, spec.config.kv_dtype(spec.dtype))
     layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, kv_dtype)
-    return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows, device)), visual
+    return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows, device))

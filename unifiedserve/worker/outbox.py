@@ -1,6 +1,6 @@
 """What a worker sends: to stages, here or in other workers, and to the engine."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ipc_buffers import MessageQueue
@@ -27,6 +27,7 @@ class Outbox:
         self._inboxes = inboxes
         self._fence = fence
         self._local: deque[Message] = deque()
+        self._joining: Counter[tuple[int, Stage]] = Counter()  # aborts that have come, if more are to come
         self._early: list[bytes] = []
 
     def send(self, host: str, message: Message) -> None:
@@ -40,6 +41,12 @@ class Outbox:
         """Send to all instances that host `stage`."""
         for host in self._placement.hosts(stage):
             self.send(host, message)
+
+    def send_others(self, stage: Stage, message: Message) -> None:
+        """Send to all instances that host `stage` but this one."""
+        for host in self._placement.hosts(stage):
+            if host != self._instance:
+                self.send(host, message)
 
     def take_local(self) -> Iterator[Message]:
         """Yield what this worker's stages have sent to each other, and what they send meanwhile."""
@@ -74,15 +81,30 @@ class Outbox:
     def pass_on(self, abort: Abort) -> None:
         """Send a request's abort to the next stage, behind all that went there for it; after the last tell the engine.
 
-        Raises ValueError for one of a single answer, which ends where it arrives.
+        What comes from several goes on when the last one has come. Raises ValueError for one of a single answer, which
+        ends where it arrives.
         """
         if abort.index is not None:
             raise ValueError("the abort of an answer is not passed on")
+        if not self._joined(abort):
+            return
         following = abort.stage.following
         if following is None:
             self.to_engine(Drained(abort.uid))
-        else:
-            self.send(abort.route.host(following), Abort(abort.uid, abort.route, stage=following))
+            return
+        for host in abort.route.hosts(following):
+            self.send(host, Abort(abort.uid, abort.route, stage=following))
+
+    def _joined(self, abort: Abort) -> bool:
+        """Note that an abort has come; return whether it has from each instance that serves the stage before."""
+        before = abort.stage.preceding
+        senders = 1 if before is None else len(abort.route.hosts(before))
+        key = abort.uid, abort.stage
+        self._joining[key] += 1
+        if self._joining[key] < senders:
+            return False
+        del self._joining[key]
+        return True
 
     def _put(self, host: str, message: Message) -> None:
         """Send, and keep receiving while it must wait: two workers with full inboxes must not block each other."""

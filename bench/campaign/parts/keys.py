@@ -1,4 +1,4 @@
-"""A server with API keys: who shows none of them gets a 401 wherever something is to be had."""
+"""A server with API keys: who shows none of them gets a 401 or, after too many, a 429 where something is to be had."""
 
 from random import Random
 
@@ -16,19 +16,19 @@ _BAD = (
 
 
 async def _without(target: Target, random: Random) -> Seen:
-    """Ask without a key, or with one that is none; the 401 comes before anything is read."""
+    """Ask without a key, or with one that is none; the refusal comes before anything is read."""
     paths = [CHAT, "/v1/completions", "/v1/files", "/v1/models", "/metrics", "/debug/trace", "/v1/events", "/tokenize"]
     path = random.choice(
         [*paths, "/openapi.json", "/docs", "/playground/settings", "/nothing", "//", "/health/", "/%68ealth/x"]
     )
     header, value = random.choice(
-        (("Authorization", random.choice(_BAD)), ("Cookie", f"unifiedserve-key={KEY[:-1]}"), ("X-API-Key", KEY))
+        (("Authorization", random.choice(_BAD)), ("Cookie", f"unifiedserve-key={KEY[:-1]}"), ("X-API-Key", KEY[:-1]))
     )
     async with connected(target) as wire:
         request = head(path, f"{header}: {value}", "Content-Length: 2", method=random.choice(("GET", "POST", "DELETE")))
         await wire.send(request + b"{}")
         seen = await wire.answer(30)
-    if seen.status != "401":
+    if seen.status not in ("401", "429"):
         raise ViolationError(f"{path} got {seen.status} without a key")
     return seen
 
@@ -42,7 +42,11 @@ async def _open(target: Target, random: Random) -> Seen:
 
 async def _with_key(target: Target, random: Random) -> Seen:
     """Ask with the key, in one of the ways to show it."""
-    ways = ({"Authorization": f"bearer  {KEY}"}, {"Cookie": f"a=b; unifiedserve-key={KEY}"})
+    ways = (
+        {"Authorization": f"bearer  {KEY}"},
+        {"Cookie": f"a=b; unifiedserve-key={KEY}"},
+        {"X-API-Key": KEY},
+    )
     request = asks(CHAT, chat())
     headers = {"Content-Type": "application/json", **random.choice(ways)}
     target.http.headers.pop("authorization", None)

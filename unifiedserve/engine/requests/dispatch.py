@@ -61,11 +61,12 @@ class Dispatch:
         work, route = work_of(active, request), choose_route(self._placement, self._table.loads())
         request.ticket = msgspec.structs.replace(place(active, request.ticket, work, self._targets), route=route)
         active.work = request.ticket.work
-        for instance in dict.fromkeys([route.prefill, route.encode]):  # what encode has cached is there at once
+        watched = self._broadcast.watches(active.viewer)
+        vision = vision_request(active, request.ticket, request.reuse, watched=watched)
+        for instance in dict.fromkeys([route.prefill, *(route.encode if vision else ())]):
             self._workers.send(instance, request)
         left = {Stage.VISION: work.encode, Stage.ENCODE: work.encode, Stage.PREFILL: work.prompt}
         self._table.begin(uid, active, indices, Load(route, left))
         self._timeline.name(uid, active.id)
-        watched = self._broadcast.watches(active.viewer)
-        if vision := vision_request(active, request.ticket, request.reuse, watched=watched):
+        if vision:
             self._workers.send(route.vision, vision)

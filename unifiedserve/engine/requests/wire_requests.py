@@ -40,7 +40,7 @@ def vision_request(
     sources = [
         msgspec.structs.replace(source, units=units) for source in active.sources if (units := _missing(source, reuse))
     ]
-    return VisionRequest(ticket=ticket, media=sources, watched=watched) if sources else None
+    return VisionRequest(ticket=ticket, media=sources, cached=reuse.units, watched=watched) if sources else None
 
 
 def _sampling(active: ActiveRequest, begun: bool) -> SamplingParams:

@@ -21,7 +21,6 @@ from unifiedserve.scheduling.turn import (
     Facts,
     Handed,
     Neighbours,
-    Reserved,
     Stepped,
     Stopped,
     Took,
@@ -158,8 +157,8 @@ class LanguageWorker:
         for chunk in plan.prefill:
             if self._prompts.prefill(chunk):
                 self._hand_over(chunk.uid, chunk.stop)
-        if plan.prefill:
-            self._system.freed(Stage.ENCODE, self)
+        if any(self._system.requests[chunk.uid].shape.units for chunk in plan.prefill):
+            self._system.freed(Stage.VISION, self)
 
     def _hand_over(self, uid: int, tokens: int) -> None:
         """Let a prompt's answer begin with its first token."""
@@ -174,9 +173,6 @@ class LanguageWorker:
     def _encode(self, work: Sequence[EncodeWork]) -> Work:
         requests = self._system.requests
         tokens = sum(requests[uid].shape.units[unit].tokens for uid, units in work for unit in units)
-        for uid, _ in work:
-            self._prompts.reserve(uid)
-            self._turn.note(Reserved(uid))
         end = partial(self._end_batch, work, tokens, self._system.clock.now)
         return Work(self._system.costs.encode(tokens), end)
 
@@ -184,7 +180,7 @@ class LanguageWorker:
         requests = self._system.requests
         for uid, units in work:
             for unit in units:
-                self._prompts.encode(uid)
+                self._prompts.encode(uid, self._instance.name)
                 self._turn.note(Wrote(uid, unit))
                 self._send(requests[uid].ticket.route.prefill, Encoded(uid, unit))
         self._turn.note(Batched(tokens, start, self._system.clock.now))
@@ -200,7 +196,7 @@ class LanguageWorker:
         """Tell those who may wait for pages that sequences have given theirs back."""
         self._system.freed(Stage.PREFILL, self)
         if self._system.rules.keeps_visual:
-            self._system.freed(Stage.ENCODE, self)
+            self._system.freed(Stage.VISION, self)
 
     def _send(self, host: str, event: Event) -> None:
         """Send an event to an instance; to this very one without a detour."""

@@ -24,17 +24,11 @@ class Prompts:
         assert self._system.free.kv >= 0, "more prompts are let in than have pages"
         return True
 
-    def reserve(self, uid: int) -> None:
-        """Take the pages for a request's visual tokens, unless it has them."""
-        request = self._system.requests[uid]
-        if not request.reserved:
-            request.reserved = True
-            self._system.free.visual -= sum(unit.pages for unit in request.shape.units)
-            assert self._system.free.visual >= 0, "more is encoded than there are pages for"
-
-    def encode(self, uid: int) -> None:
-        """Encode a unit: its patches leave their buffer."""
-        self._system.free.patch += self._system.requests[uid].arrival.patch_pages
+    def encode(self, uid: int, instance: str) -> None:
+        """Encode a unit in an instance: its patches leave their buffer."""
+        pages = self._system.requests[uid].arrival.patch_pages
+        self._system.free.patch += pages
+        self._system.status.encoded(instance, pages)
 
     def take_encoded(self, uid: int, unit: int) -> None:
         """Take over a unit's visual tokens, wherever they were encoded."""
@@ -50,8 +44,8 @@ class Prompts:
         if not self._system.rules.keeps_visual:
             held = self._held[chunk.uid]
             self._held[chunk.uid] = [unit for unit in held if unit.position + unit.tokens > chunk.stop]
-            kept = sum(unit.pages for unit in self._held[chunk.uid])
-            self._system.free.visual += sum(unit.pages for unit in held) - kept
+            left = [unit for unit in held if unit.position + unit.tokens <= chunk.stop]
+            self._system.free.visual += sum(self._system.visual_pages(unit.tokens) for unit in left)
         if chunk.stop < shape.tokens:
             return False
         del self._prefilled[chunk.uid]

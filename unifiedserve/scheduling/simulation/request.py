@@ -20,7 +20,6 @@ class Request:
     arrival: Arrival
     ticket: Ticket
     shape: Shape = _NOTHING
-    reserved: bool = False  # it has the pages for its visual tokens
     tokens: list[float] = field(default_factory=list)
 
     @property

@@ -1,6 +1,7 @@
 """What the workers of a simulated engine have told each other last (as `memory/status.py` keeps it)."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from unifiedserve.placement import Stage
 
@@ -12,6 +13,8 @@ class Status:
         self._shares: defaultdict[str, float] = defaultdict(lambda: 1.0)
         self._working: defaultdict[tuple[str, Stage], bool] = defaultdict(bool)
         self._waiting: defaultdict[str, tuple[int, bool]] = defaultdict(lambda: (0, False))
+        self._firsts: dict[str, tuple[int, float]] = {}
+        self._pending = Counter[str]()
 
     def working(self, instance: str, stage: Stage) -> bool:
         return self._working[instance, stage]
@@ -33,3 +36,20 @@ class Status:
 
     def set_share(self, instance: str, share: float, tbt: float) -> None:
         self._shares[instance] = share
+
+    def set_first(self, instance: str, rank: tuple[int, float] | None) -> None:
+        self._firsts.pop(instance, None)
+        if rank is not None:
+            self._firsts[instance] = rank
+
+    def first_elsewhere(self, instance: str) -> tuple[int, float] | None:
+        return min((rank for other, rank in self._firsts.items() if other != instance), default=None)
+
+    def give(self, receiver: str, patch_pages: int) -> None:
+        self._pending[receiver] += patch_pages
+
+    def encoded(self, instance: str, patch_pages: int) -> None:
+        self._pending[instance] -= patch_pages
+
+    def least_pending(self, encoders: Sequence[str]) -> str:
+        return min(encoders, key=self._pending.__getitem__)

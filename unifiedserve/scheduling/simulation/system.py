@@ -69,8 +69,8 @@ class System:
 
     @property
     def pages(self) -> Free:
-        """What a language worker sees of the buffers."""
-        return Free(self.free.kv, self.kv_total, self.free.visual)
+        """What a language worker sees of the KV cache."""
+        return Free(self.free.kv, self.kv_total)
 
     def send(self, host: str, event: Event) -> None:
         """Send an event to the language stages of an instance."""
@@ -87,19 +87,21 @@ class System:
         """Send a request to the workers, for the first time or when it has lost its pages."""
         if self._targets:
             request.ticket = self._ticket(request, self._targets)
-        request.shape, request.reserved = self._shape(request), False
+        request.shape = self._shape(request)
         route = choose_route(self.placement, (each.load for each in self.requests.values() if each is not request))
         request.ticket = msgspec.structs.replace(request.ticket, route=route)
-        stages = [Stage.ENCODE, Stage.PREFILL, *([Stage.VISION] if request.arrival.units else [])]
-        for worker in dict.fromkeys(self.workers[route.host(stage)][stage] for stage in stages):
-            self._post(worker, Begin(request.ticket, request.shape))
+        stages = (Stage.ENCODE, Stage.PREFILL, Stage.VISION) if request.arrival.units else (Stage.PREFILL,)
+        workers = {self.workers[host][stage]: host for stage in stages for host in route.hosts(stage)}
+        for worker, host in workers.items():
+            shape = request.shape._replace(prefills_here=host == route.prefill)
+            self._post(worker, Begin(request.ticket, shape))
 
     def _shape(self, request: Request) -> Shape:
         """Return what a request needs: what was generated before a preemption is part of the prompt."""
         arrival, rules, position, units = request.arrival, self.rules, 0, []
         for gap, tokens in zip(arrival.gaps, arrival.units, strict=False):
             position += gap
-            units.append(UnitShape(tokens, 0 if rules.keeps_visual else position, self.visual_pages(tokens)))
+            units.append(UnitShape(tokens, 0 if rules.keeps_visual else position))
             position += 0 if rules.keeps_visual else tokens
         total = position + arrival.gaps[-1] + len(request.tokens)
         return Shape(total, self.kv_pages(total), units, rules.whole_units)
@@ -146,6 +148,11 @@ class System:
     def visual_pages(self, unit: int) -> int:
         """Return how many pages of the visual buffer a unit of so many tokens fills."""
         return -(-unit // self.free.visual_page_tokens)
+
+    def media_pages(self, request: Request) -> tuple[int, int]:
+        """Return how many pages of the patch and of the visual buffer the media of a request need."""
+        arrival = request.arrival
+        return len(arrival.units) * arrival.patch_pages, sum(map(self.visual_pages, arrival.units))
 
     def _post(self, worker: Worker, event: Event | None) -> None:
         self.clock.after(self.costs.message, partial(self._deliver, worker, event))

@@ -8,15 +8,12 @@ from functools import partial
 from unifiedserve.config import Order
 from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import Instance, Stage
-from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
-from unifiedserve.scheduling.state import VisionState
-from unifiedserve.scheduling.turn import Begin, Event, Ready
-from unifiedserve.scheduling.vision import schedule_vision
+from unifiedserve.scheduling.turn import Begin, Decoded, Event, Neighbours, Ready
+from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
 
 _SHARE = 2  # a segment is that part of what is left, for each engine
-_TURN = 1.0  # seconds of each engine that a request gets before others
 
 
 @dataclass(slots=True, eq=False)
@@ -24,9 +21,9 @@ class _Job:
     """A request in the stage. Its segments, ranges of units, are cut when its media have been analysed."""
 
     request: Request
-    state: VisionState
-    segments: deque[range] = field(default_factory=deque)
-    turn: float = 0.0  # what the engines were given of it since its turn began (seconds)
+    units_left: int
+    segments: deque[range] = field(default_factory=deque)  # that nobody decodes
+    turn: float = 0.0  # seconds
 
 
 class VisionWorker:
@@ -39,32 +36,55 @@ class VisionWorker:
         self._idle = engines
         self._system = system
         self._jobs: dict[int, _Job] = {}
-        self._queue: Queue[VisionState] = Queue(order)
-        self._segmented: deque[_Job] = deque()  # with segments that nobody decodes
+        self._turn = VisionTurn(order)
+        self._neighbours = Neighbours(system.placement, instance.name, system.status)
+        self._waited = False  # for pages: other vision instances may have waited for their turn
+        self._wake = float("inf")
 
     def receive(self, event: Event) -> None:
         if isinstance(event, Begin):
             request = self._system.requests[event.ticket.uid]
-            state = VisionState(request.ticket, len(request.arrival.units) * request.arrival.patch_pages)
-            self._queue.add(state)
-            self._jobs[event.ticket.uid] = _Job(request, state)
+            self._turn.begin(request.ticket, *self._system.media_pages(request))
+            self._jobs[event.ticket.uid] = _Job(request, len(request.arrival.units))
 
     def turn(self) -> None:
-        states = self._queue.in_turn(self._system.clock.now)
-        promised = sum(state.pages for state in states if state.admitted)
-        for uid in schedule_vision(states, self._system.free.patch - promised):
+        system, name = self._system, self._instance.name
+        free = system.free.patch, system.free.visual
+        decision = self._turn.take(VisionFacts(system.clock.now, *free, system.status.first_elsewhere(name)))
+        for uid, turn in decision.turns.items():
+            self._jobs[uid].turn = turn
+        for uid in decision.admit:
             self._begin(self._jobs[uid])
-        self._system.status.set_working(self._instance.name, Stage.VISION, any(state.admitted for state in states))
+        system.status.set_first(name, decision.waits)
+        if self._waited and decision.waits is None:
+            system.freed(Stage.VISION, self)
+        self._waited = decision.waits is not None
+        self._neighbours.tell(decision.tells)
+        self._sleep(decision.wait_until)
+
+    def _sleep(self, until: float) -> None:
+        """Wait for a message, or for a time (seconds)."""
+        if until != self._wake:
+            self._wake = until
+            if until < float("inf"):
+                self._system.clock.at(until, partial(self._awake, until))
+
+    def _awake(self, time: float) -> None:
+        if self._wake == time:
+            self._system.wake(self)
 
     def _begin(self, job: _Job) -> None:
-        job.state.admit()
+        self._turn.admit(job.request.ticket.uid)
+        patch, visual = self._system.media_pages(job.request)
+        self._system.free.patch -= patch
+        self._system.free.visual -= visual
+        assert min(self._system.free.patch, self._system.free.visual) >= 0, "more is let in than has pages"
         self._system.run(self._instance, 1, self._system.costs.analysis, partial(self._analysed, job))
 
     def _analysed(self, job: _Job) -> None:
         arrival = job.request.arrival
         if arrival.gop:
             job.segments.extend(self._cut(len(arrival.units), arrival.gop))
-            self._segmented.append(job)
             self._assign()
         else:
             for image in range(len(arrival.units)):
@@ -80,35 +100,30 @@ class VisionWorker:
             start = stop
 
     def _assign(self) -> None:
-        """Let idle engines take segments, of the first request until its turn is over."""
-        while self._idle and self._segmented:
-            job = self._segmented[0]
-            segment = job.segments.popleft()
-            job.turn += len(segment) * job.request.arrival.decode
-            if not job.segments:
-                self._segmented.popleft()
-            elif job.turn >= _TURN * self._engines:
-                job.turn = 0.0
-                self._segmented.rotate(-1)
+        """Let idle engines take segments of the request whose turn comes first."""
+        while self._idle and (waiting := [job for job in self._jobs.values() if job.segments]):
+            job = min(waiting, key=lambda job: (job.request.ticket.priority, job.turn))
             self._idle -= 1
-            self._decode(job, segment)
+            self._decode(job, job.segments.popleft())
 
     def _decode(self, job: _Job, segment: range) -> None:
         self._system.run(self._instance, 1, job.request.arrival.decode, partial(self._decoded, job, segment))
 
     def _decoded(self, job: _Job, segment: range) -> None:
-        """Pass on the patches of a segment's first unit, and go on with the rest of it."""
-        pages = job.request.arrival.patch_pages
-        self._system.free.patch -= pages
-        assert self._system.free.patch >= 0, "pages that were promised are gone"
-        job.state.pages -= pages
-        if not job.state.pages:
-            self._queue.remove(job.state)
-            del self._jobs[job.state.ticket.uid]
-        self._system.send(job.request.ticket.route.encode, Ready(job.state.ticket.uid, segment[0]))
+        """Pass on the patches of a segment's first unit; the engine goes on with the rest, or with who comes first."""
+        uid, encoders = job.request.ticket.uid, job.request.ticket.route.encode
+        chosen = self._system.status.least_pending(encoders)
+        self._system.status.give(chosen, job.request.arrival.patch_pages)
+        self._system.send(chosen, Ready(uid, segment[0]))
+        job.units_left -= 1
+        if not job.units_left:
+            del self._jobs[uid]
+            self._turn.leave(uid)
+            for encoder in encoders:
+                self._system.send(encoder, Decoded(uid))
         self._system.wake(self)
-        if len(segment) > 1:
-            self._decode(job, segment[1:])
-        elif job.request.arrival.gop:
+        if job.request.arrival.gop:
+            if len(segment) > 1:
+                job.segments.appendleft(segment[1:])
             self._idle += 1
             self._assign()

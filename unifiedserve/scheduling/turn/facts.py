@@ -15,19 +15,22 @@ class UnitShape(NamedTuple):
 
     tokens: int
     position: int
-    pages: int
     ready: bool = False
     encoded: bool = False
     cached: bool = False
 
 
 class Shape(NamedTuple):
-    """What a request needs: prompt tokens, KV pages, and units; with `whole_units` no chunk may end within one."""
+    """What a request needs: prompt tokens, KV pages, and units; with `whole_units` no chunk may end within one.
+
+    Where it is not prefilled here, some of its units are encoded here: those whose patches come.
+    """
 
     tokens: int
     kv_pages: int
     units: Sequence[UnitShape] = ()
     whole_units: bool = False
+    prefills_here: bool = True
 
 
 class Begin(NamedTuple):
@@ -38,10 +41,16 @@ class Begin(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The patches of a unit are there."""
+    """The patches of a unit are here."""
 
     uid: int
     unit: int
+
+
+class Decoded(NamedTuple):
+    """No more patches come for a request: those of all its units are here, or at other encoders."""
+
+    uid: int
 
 
 class Encoded(NamedTuple):
@@ -71,14 +80,8 @@ class Took(NamedTuple):
     uid: int
 
 
-class Reserved(NamedTuple):
-    """The pages of the visual buffer for all units of a request are taken here, if they were not before."""
-
-    uid: int
-
-
 class Wrote(NamedTuple):
-    """The visual tokens of a unit were written here, into pages that were taken for them."""
+    """The visual tokens of a unit were written here, into pages that were taken for them when it was decoded."""
 
     uid: int
     unit: int
@@ -142,18 +145,17 @@ class Stopped(NamedTuple):
 
 #: everything that can happen
 Event = (
-    Begin | Ready | Encoded | Handed | Renewed | Took | Reserved | Wrote | Batched | Launched | Stepped | Left | Stopped
+    Begin | Ready | Decoded | Encoded | Handed | Renewed | Took | Wrote | Batched | Launched | Stepped | Left | Stopped
 )
 
 Note = Callable[[Event], None]
 
 
 class Free(NamedTuple):
-    """The pages that nobody uses, and all of the KV cache's."""
+    """The pages of the KV cache that nobody uses, and all of them."""
 
     kv: int
     kv_total: int
-    visual: int
 
 
 class Around(NamedTuple):

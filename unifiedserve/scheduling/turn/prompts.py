@@ -7,18 +7,15 @@ from unifiedserve.scheduling.turn.facts import Begin, Renewed
 
 
 class Prompts:
-    """Owns them.
+    """Owns them."""
 
-    Where `prefills` is false prefill is another instance's: a prompt leaves when all of its units are encoded.
-    """
-
-    def __init__(self, order: Order, *, prefills: bool) -> None:
-        self._prefills = prefills
+    def __init__(self, order: Order) -> None:
         self._states: dict[int, PrefillState] = {}
         self._queue: Queue[PrefillState] = Queue(order)
 
     def __len__(self) -> int:
-        return len(self._states)
+        """Count those that get their first token here."""
+        return sum(state.prefills_here for state in self._states.values())
 
     def __getitem__(self, uid: int) -> PrefillState:
         """Return a prompt. Raises KeyError if it is not here."""
@@ -32,14 +29,27 @@ class Prompts:
         """Take a request in, unless nothing is to be done for it here."""
         shape = begin.shape
         units = [Unit(*unit) for unit in shape.units]
-        state = PrefillState(begin.ticket, shape.tokens, shape.kv_pages, units, whole_units=shape.whole_units)
+        state = PrefillState(
+            begin.ticket,
+            shape.tokens,
+            shape.kv_pages,
+            units,
+            whole_units=shape.whole_units,
+            prefills_here=shape.prefills_here,
+        )
         self._states[begin.ticket.uid] = state
         self._queue.add(state)
         self._drop_if_done(state)
 
     def ready(self, uid: int, unit: int) -> None:
-        """Note that the patches of a unit are there."""
+        """Note that the patches of a unit are here."""
         self._states[uid].decode_unit(unit)
+
+    def decoded(self, uid: int) -> None:
+        """Note that no more patches come for a prompt."""
+        state = self._states[uid]
+        state.decoded = True
+        self._drop_if_done(state)
 
     def renew(self, renewed: Renewed) -> None:
         """Note what is left of the prefix that a waiting prompt may reuse."""
@@ -47,22 +57,11 @@ class Prompts:
         state.kv_pages = renewed.kv_pages
         state.prefill(renewed.prefilled)
 
-    def reserve(self, uid: int) -> None:
-        """Note that the pages for all visual tokens are taken."""
-        state = self._states[uid]
-        if not state.reserved:
-            state.reserve()
-
-    def wrote(self, uid: int, unit: int) -> None:
-        """Note that a unit's visual tokens were written here."""
+    def encoded(self, uid: int, unit: int) -> None:
+        """Note that a unit's visual tokens are there, wherever it was encoded."""
         state = self._states[uid]
         state.encode_unit(unit)
         self._drop_if_done(state)
-
-    def take_encoded(self, uid: int, unit: int) -> None:
-        """Note that a unit's visual tokens have come: where it was encoded, pages are taken for all."""
-        self.reserve(uid)
-        self._states[uid].encode_unit(unit)
 
     def admit(self, uid: int) -> None:
         """Note that a prompt has all of its KV pages."""
@@ -84,10 +83,10 @@ class Prompts:
     def counts(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """Return how many are encoded and how many wait for that, and the same of prefill."""
         states = self._states.values()
-        encoding = [state.reserved for state in states if not state.all_encoded]
-        admitted = sum(state.admitted for state in states)
-        return (sum(encoding), len(encoding) - sum(encoding)), (admitted, len(states) - admitted)
+        encoding = [state.decoding for state in states if not state.all_encoded]
+        admitted = [state.admitted for state in states if state.prefills_here]
+        return (sum(encoding), len(encoding) - sum(encoding)), (sum(admitted), len(admitted) - sum(admitted))
 
     def _drop_if_done(self, state: PrefillState) -> None:
-        if state.prefilled == state.num_tokens or (state.all_encoded and not self._prefills):
+        if state.done:
             self.drop(state.ticket.uid)

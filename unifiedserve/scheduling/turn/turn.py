@@ -15,6 +15,7 @@ from unifiedserve.scheduling.turn.facts import (
     Batched,
     Begin,
     Decision,
+    Decoded,
     Encoded,
     Event,
     Facts,
@@ -23,7 +24,6 @@ from unifiedserve.scheduling.turn.facts import (
     Left,
     Ready,
     Renewed,
-    Reserved,
     Stepped,
     Stopped,
     Tells,
@@ -53,7 +53,7 @@ class Turn:
         self._policy = policy_for(self._hosted)
         self._measured = Measured()
         self._streams = HeldStreams(budget, share)
-        self._prompts = Prompts(budget.order, prefills=Stage.PREFILL in self._hosted)
+        self._prompts = Prompts(budget.order)
         self._sequences = Sequences()
         self._encoding: list[EncodeWork] = []  # the present batch of the encoder
 
@@ -79,16 +79,16 @@ class Turn:
                 self._prompts.begin(event)
             case Ready(uid, unit):
                 self._prompts.ready(uid, unit)
+            case Decoded(uid):
+                self._prompts.decoded(uid)
             case Encoded(uid, unit):
-                self._prompts.take_encoded(uid, unit)
+                self._prompts.encoded(uid, unit)
             case Renewed():
                 self._prompts.renew(event)
             case Took(uid):
                 self._prompts.admit(uid)
-            case Reserved(uid):
-                self._prompts.reserve(uid)
             case Wrote(uid, unit):
-                self._prompts.wrote(uid, unit)
+                self._prompts.encoded(uid, unit)
             case Left(uid):
                 self._prompts.drop(uid)
             case Handed(state):
@@ -163,7 +163,6 @@ class Turn:
             decodes=self._sequences.in_turn(),
             kv_free=facts.free.kv,
             kv_total=facts.free.kv_total,
-            visual_free=facts.free.visual,
             now=facts.now,
             pace=self._measured.pace._replace(
                 others_work=self._rests and around.work, waiting=around.waiting, joining=around.joining

@@ -6,11 +6,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from unifiedserve.device.base import Mark, SideStream
-from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import Embeddings
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling import EncodeWork
-from unifiedserve.scheduling.turn import Batched, Note, Reserved, Wrote
+from unifiedserve.scheduling.turn import Batched, Note, Wrote
 from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.prompt_table import PromptTable
@@ -34,7 +33,6 @@ class EncodeStep:
         self,
         stage: EncodeStage,
         prompts: PromptTable,
-        visual: RowBuffer,
         note: Note,
         freed: FreedPages,
         port: Port,
@@ -43,7 +41,6 @@ class EncodeStep:
         """Encode in `stream`, beside other work, if there is one."""
         self._stage = stage
         self._prompts = prompts
-        self._visual = visual
         self._note = note
         self._freed = freed
         self._port = port
@@ -65,28 +62,13 @@ class EncodeStep:
         """Tell whether the batch under way is."""
         return self._under_way is not None and (self._under_way.mark is None or self._under_way.mark.done())
 
-    def set_aside(self, work: list[EncodeWork]) -> tuple[list[EncodeWork], list[int]]:
-        """Take pages for all units of these requests; return the work that has them, and who is stale."""
-        had, stale = [], []
-        for each in work:
-            if prompt := self._prompts.get(each.uid):  # else it left after this step was planned
-                found = self._stage.set_aside(prompt)
-                if found == "done":
-                    self._note(Reserved(each.uid))
-                    had.append(each)
-                elif found == "stale":
-                    stale.append(each.uid)
-        self._send(self._stage.recall(had))
-        return had, stale
-
     def begin(self, scheduled: list[EncodeWork]) -> Iterator[None]:
-        """Have encoded what the cache did not have, and yield before each layer of the encoder.
+        """Have units encoded, and yield before each layer of the encoder.
 
         `finish` is to be called before the next time.
         """
-        if work := self._missing(scheduled):
+        if work := [each for each in scheduled if each.uid in self._prompts]:  # the others left after it was planned
             yield from self._begin(work)
-        self._drop_done(uid for uid, _ in scheduled)
 
     def finish(self) -> None:
         """Wait for the batch that is under way, if one is, send its tokens on, and note that there is none."""
@@ -102,7 +84,6 @@ class EncodeStep:
         with self._stream.use() if self._stream else nullcontext():  # so that the fence is the stream's
             messages = self._stage.finish(under_way.batch)
         self._send(messages)
-        self._port.used(Stage.ENCODE, self._visual.pool.used_pages())
         self._freed.by_encode()
         uids = list(dict.fromkeys(prompt.uid for prompt, _ in under_way.batch.units))
         self._port.reporter.span(Stage.ENCODE, "encode", under_way.started, uids, under_way.tokens)
@@ -113,14 +94,6 @@ class EncodeStep:
             route = self._prompts[message.uid].request.ticket.route
             self._note(Wrote(message.uid, message.unit))
             self._port.outbox.send(route.prefill, message)
-
-    def _missing(self, scheduled: list[EncodeWork]) -> list[EncodeWork]:
-        return [
-            EncodeWork(uid, units)
-            for uid, all_units in scheduled
-            if (prompt := self._prompts.get(uid))
-            and (units := [unit for unit in all_units if unit not in prompt.request.reuse.units])
-        ]
 
     def _begin(self, work: list[EncodeWork]) -> Iterator[None]:
         start = time.monotonic()

@@ -163,11 +163,13 @@ class ForwardStep:
         )
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
+        visual = any(self._prompts[chunk.uid].shape.units for chunk in chunks)
         finished = self._prefill.finish(chunks, logits)
         for generation in finished.generations:
             self._port.outbox.send(generation.ticket.route.decode, generation)
         self._port.reporter.tokens(finished.tokens, finished.without_tokens)
-        self._freed.by_prefill()
+        if visual:
+            self._freed.by_prefill()
         if finished.without_tokens or any(token.finish for token in finished.tokens):
             self._freed.by_answers()
         self._port.reporter.span(Stage.PREFILL, "prefill", start, [chunk.uid for chunk in chunks], tokens)

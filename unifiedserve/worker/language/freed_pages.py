@@ -6,7 +6,7 @@ from unifiedserve.worker.outbox import Outbox
 
 
 class FreedPages:
-    """Tells the stages that take pages of a buffer that there are more: vision patch, encode visual, prefill KV pages.
+    """Tells the stages that take pages of a buffer that there are more: vision patch and visual, prefill KV pages.
 
     With `keeps_visual` answers hold visual pages, too.
     """
@@ -20,16 +20,16 @@ class FreedPages:
         self._tell(Stage.VISION)
 
     def by_prefill(self) -> None:
-        """Tell encode: visual tokens were prefilled."""
-        self._tell(Stage.ENCODE)
+        """Tell vision: visual tokens were prefilled."""
+        self._tell(Stage.VISION)
 
     def by_dropped_prompt(self) -> None:
         """Tell all: a prompt has left, or what came for it when it had."""
-        self._tell(Stage.VISION, Stage.ENCODE, Stage.PREFILL)
+        self._tell(Stage.VISION, Stage.PREFILL)
 
     def by_answers(self) -> None:
-        """Tell prefill, and encode where answers hold visual pages: answers have ended."""
-        self._tell(Stage.PREFILL, *([Stage.ENCODE] if self._keeps_visual else []))
+        """Tell prefill, and vision where answers hold visual pages: answers have ended."""
+        self._tell(Stage.PREFILL, *([Stage.VISION] if self._keeps_visual else []))
 
     def _tell(self, *stages: Stage) -> None:
         for stage in stages:

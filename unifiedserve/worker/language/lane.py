@@ -22,7 +22,7 @@ from unifiedserve.messages.wire import (
 )
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget, EncodeWork, Plan
-from unifiedserve.scheduling.turn import Begin, Encoded, Facts, Free, Handed, Left, Ready, Stopped, Turn
+from unifiedserve.scheduling.turn import Begin, Decoded, Encoded, Facts, Free, Handed, Left, Ready, Stopped, Turn
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE
 from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
@@ -30,6 +30,7 @@ from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.rehearsal import rehearse
 from unifiedserve.worker.language.sampler import Key
+from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.language.stages import LanguageStages
 from unifiedserve.worker.port import Port
 
@@ -48,7 +49,7 @@ class LanguageLane:
         """Do what a `turn` of these stages, which is the lane's from now on, decides."""
         model = stages.model
         self._model = model
-        self._pool, self._visual = model.kv.pool, stages.visual.pool
+        self._pool = model.kv.pool
         self._prompts: PromptTable = stages.prompts
         self._encode = stages.encode
         self._prefill = stages.prefill
@@ -62,7 +63,7 @@ class LanguageLane:
         shared = self._turn.note, self._freed, port
         self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared)
         stream = model.adapter.device.side_stream() if {Stage.ENCODE, Stage.DECODE} <= hosted else None
-        self._encode_step = EncodeStep(stages.encode, stages.prompts, stages.visual, *shared, stream)
+        self._encode_step = EncodeStep(stages.encode, stages.prompts, *shared, stream)
         self._goes_between = model.adapter.device.synchronous and self._turn.goes_between
 
     def accept(self, message: Message) -> None:
@@ -120,11 +121,8 @@ class LanguageLane:
             self._forward_step.settle()
         self._port.reporter.flush(self.counts())  # tokens do not wait for the encoder
         with self._guard(uid for uid, _ in work):
-            had, stale = self._encode_step.set_aside(work)
-            for uid in stale:
-                self._start_anew(uid)
             self._looks_between = True
-            for _ in self._encode_step.begin(had):
+            for _ in self._encode_step.begin(work):
                 if self._goes_between:
                     self._go_between()
         if not (self._encode_step.beside and self._encode_step.uids):
@@ -157,15 +155,30 @@ class LanguageLane:
     def _accept_request(self, request: PrefillRequest) -> None:
         prompt = self._prompts.receive(request)
         self._turn.note(Begin(request.ticket, prompt.shape))
+        if prompt.shape.prefills_here and prompt.all_cached:
+            self._recall(prompt)
         if prompt.all_encoded:
             self._wait(prompt.uid, Stage.PREFILL)
 
+    def _recall(self, prompt: StagedPrompt) -> None:
+        """Take what the cache has of a prompt of which vision has nothing to decode."""
+        units = self._prefill.recall(prompt)
+        if units is None:
+            self._start_anew(prompt.uid)
+            return
+        for unit in units:
+            self._turn.note(Encoded(prompt.uid, unit))
+
     def _accept_patches(self, message: Patches) -> None:
         self._encode.accept(message)
-        if message.uid in self._prompts:
-            for unit in message.units:
-                self._turn.note(Ready(message.uid, unit))
-            self._wait(message.uid, Stage.ENCODE)
+        if message.uid not in self._prompts:
+            return
+        for unit in message.units:
+            self._turn.note(Ready(message.uid, unit))
+        self._wait(message.uid, Stage.ENCODE)
+        if message.last:
+            self._turn.note(Decoded(message.uid))
+            self._prompts.drop_if_done(message.uid)
 
     def _accept_embeddings(self, message: Embeddings) -> None:
         self._prefill.accept(message)
@@ -203,13 +216,13 @@ class LanguageLane:
             self._freed.by_answers()
 
     def _facts(self) -> Facts:
-        free = Free(self._pool.free_pages(), self._pool.num_pages, self._visual.free_pages())
+        free = Free(self._pool.free_pages(), self._pool.num_pages)
         return Facts(time.monotonic(), free, self._port.neighbours.around())
 
     def _report_caches(self) -> None:
         """Report them with the tokens: a client's next request may need what this one left."""
-        for stage in (self._encode, self._prefill, self._decode):
-            self._port.reporter.cached(*stage.log.take())
+        for log in (self._encode.log, self._prefill.visual_log, self._prefill.log, self._decode.log):
+            self._port.reporter.cached(*log.take())
 
     def _show_work(self, plan: Plan) -> None:
         """Show which requests the worker computes for; a rest between two steps is part of them."""

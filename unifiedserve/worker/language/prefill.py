@@ -40,13 +40,25 @@ class PrefillStage:
         self._sampler = sampler
         self._prompts = prompts
         self.log = CacheLog("kv", self._kv.pool)
+        self.visual_log = CacheLog("visual", visual.pool)
 
     def accept(self, message: Embeddings) -> None:
         """Take an encoded unit in; that of a request that is gone is released."""
         if prompt := self._prompts.get(message.uid):
-            prompt.take_visual(message.unit, message.pages)
+            self._take_visual(prompt, message.unit, message.pages)
         else:
             self._visual.release(message.pages)
+
+    def recall(self, prompt: StagedPrompt) -> list[int] | None:
+        """Take the visual tokens of a prompt whose media are all in the cache, and return the units that came so.
+
+        None: some are gone; the prompt has to leave.
+        """
+        for unit, pages in prompt.request.reuse.units.items():
+            if not self._visual.recall(pages, prompt.uid, self._instance):
+                return None
+            self._take_visual(prompt, unit, list(pages.numbers))
+        return list(prompt.request.reuse.units)
 
     def renew(self, prompt: StagedPrompt) -> Renewed | None:
         """See what is left of the prefix that a waiting request may reuse; None if that is not enough to go on without
@@ -89,6 +101,12 @@ class PrefillStage:
         if answers:
             self._begin(answers, logits, finished)
         return finished
+
+    def _take_visual(self, prompt: StagedPrompt, unit: int, pages: list[int]) -> None:
+        if unit in prompt.request.reuse.units:
+            tokens = prompt.shape.units[unit].tokens
+            self.visual_log.looked_up(prompt.uid, tokens, tokens)
+        prompt.take_visual(unit, pages)
 
     def _admit(self, prompt: StagedPrompt) -> bool:
         pool, reused = self._kv.pool, prompt.prefix.numbers

@@ -6,7 +6,9 @@ from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.base import LanguageAdapter
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling.turn import Shape
+from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.prompt_units import PromptUnits
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.language.token_inputs import TokenInputs
@@ -14,25 +16,16 @@ from unifiedserve.worker.language.visual_pages import VisualPages
 
 
 class PromptTable:
-    """Owns the prompts, and releases the pages that they hold when they leave.
-
-    Where `prefills` is false prefill is another worker's: a prompt leaves when all of its units are encoded.
-    """
+    """Owns the prompts of the instance of this name, and releases the pages that they hold when they leave."""
 
     def __init__(
-        self,
-        adapter: LanguageAdapter,
-        kv: KVCache,
-        patches: RowBuffer,
-        visual: RowBuffer,
-        *,
-        prefills: bool = True,
+        self, adapter: LanguageAdapter, kv: KVCache, patches: PatchPages, visual: RowBuffer, instance: str
     ) -> None:
         self._adapter = adapter
         self._kv = kv
         self._patches = patches
         self._visual = visual
-        self._prefills = prefills
+        self._instance = instance
         self._prompts: dict[int, StagedPrompt] = {}
 
     def __len__(self) -> int:
@@ -61,8 +54,7 @@ class PromptTable:
 
     def drop_if_done(self, uid: int) -> None:
         """Drop a prompt for which no stage that is hosted here has work left."""
-        prompt = self._prompts[uid]
-        if prompt.complete or (prompt.all_encoded and not self._prefills):
+        if self._prompts[uid].done:
             self.drop(uid)
 
     def drop(self, uid: int) -> None:
@@ -71,17 +63,22 @@ class PromptTable:
         if prompt is not None:
             for pages in prompt.patches.values():
                 self._patches.release(pages)
-            for pages in (prompt.visual_aside or {}).values():
+            for pages in prompt.visual_aside.values():
                 self._visual.release(pages)
             self._kv.release(prompt.kv)
             prompt.visual.release()
 
     def _record(self, request: PrefillRequest) -> StagedPrompt:
         units = PromptUnits.of(request, self._adapter.visual_ids)
-        shapes = units.shapes(request.reuse, self._visual.pages_for)
         return StagedPrompt(
             request,
-            Shape(len(request.token_ids), self._kv_pages(request), shapes, self._adapter.whole_runs),
+            Shape(
+                len(request.token_ids),
+                self._kv_pages(request),
+                units.shapes(request.reuse),
+                self._adapter.whole_runs,
+                prefills_here=self._instance in request.ticket.route.hosts(Stage.PREFILL),
+            ),
             units,
             TokenInputs.of(self._adapter, request),
             VisualPages(self._visual),

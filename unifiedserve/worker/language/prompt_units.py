@@ -1,6 +1,6 @@
 """The encode units of a prompt: what they are parts of, and where their visual rows go."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -33,13 +33,10 @@ class PromptUnits(NamedTuple):
         """Return the end of the prompt prefix that must be reused, because its media are not decoded."""
         return self.positions[self.rows[reuse.covered] - 1] + 1 if reuse.covered else 0
 
-    def shapes(self, reuse: Reuse, visual_pages: Callable[[int], int]) -> list[UnitShape]:
-        """Return what the scheduler sees of the units; `visual_pages` tells how many pages so many rows need."""
-        return [self._shape(unit, reuse, visual_pages) for unit in range(len(self.parts))]
+    def shapes(self, reuse: Reuse) -> list[UnitShape]:
+        """Return what the scheduler sees of the units."""
+        return [self._shape(unit, reuse) for unit in range(len(self.parts))]
 
-    def _shape(self, unit: int, reuse: Reuse, visual_pages: Callable[[int], int]) -> UnitShape:
+    def _shape(self, unit: int, reuse: Reuse) -> UnitShape:
         tokens, position = len(self.rows_of(unit)), self.positions[self.rows[unit]]
-        if unit < reuse.covered:
-            return UnitShape(tokens, position, pages=0, ready=True, encoded=True)
-        cached = unit in reuse.units
-        return UnitShape(tokens, position, visual_pages(tokens), ready=cached, cached=cached)
+        return UnitShape(tokens, position, encoded=unit < reuse.covered, cached=unit in reuse.units)

@@ -25,7 +25,9 @@ class StagedPrompt:
     visual: VisualPages
     prefix: Pages  # of the KV cache, to be reused
     patches: dict[int, list[int]] = field(default_factory=dict)  # unit -> pages of the patch buffer
-    visual_aside: dict[int, list[int]] | None = None  # unit -> pages of the visual buffer for it; None: none are taken
+    visual_aside: dict[int, list[int]] = field(default_factory=dict)  # unit -> pages of the visual buffer for it
+    decoded: bool = False  # no more patches come
+    encoding: int = 0  # units in the batch of the encoder
     kv: list[int] = field(default_factory=list)  # pages of the KV cache: all that it will need, or none
     kept: int = 0  # leading ones of them that are remembered
     prefilled: int = 0  # tokens
@@ -50,6 +52,18 @@ class StagedPrompt:
     def all_encoded(self) -> bool:
         """Tell whether the visual tokens of all its media are there."""
         return not self._uncoded
+
+    @property
+    def done(self) -> bool:
+        """Tell whether nothing is left to be done for it here."""
+        if self.shape.prefills_here:
+            return self.complete
+        return self.all_encoded or (self.decoded and not self.patches and not self.encoding)
+
+    @property
+    def all_cached(self) -> bool:
+        """Tell whether nothing of its media has to be decoded, as their visual tokens are in the cache."""
+        return all(unit.encoded or unit.cached for unit in self.shape.units)
 
     @property
     def wants_tokens(self) -> bool:

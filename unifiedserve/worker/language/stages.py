@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 from unifiedserve.device.base import Decoder
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.placement import Stage
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.decode_ahead import DecodeAhead
 from unifiedserve.worker.language.encode import EncodeStage
 from unifiedserve.worker.language.model import LanguageModel
+from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.prefill import PrefillStage
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.sampler import Sampler
@@ -29,25 +29,25 @@ class LanguageStages(NamedTuple):
     def build(
         cls,
         model: LanguageModel,
-        patches: RowBuffer,
+        patches: PatchPages,
         visual: RowBuffer,
         sampler: Sampler,
+        name: str,
         instance: int,
-        hosted: frozenset[Stage],
         speculation: Speculation,
         decoder: Decoder | None = None,
     ) -> "LanguageStages":
-        """Return the stages of the `instance` whose number tags the pages that they take.
+        """Return the stages of the instance of that `name`; the number `instance` tags the pages that they take.
 
         A `decoder` decodes on the device by itself.
         """
         ahead = DecodeAhead(decoder, sampler) if decoder else None
-        prompts = PromptTable(model.adapter, model.kv, patches, visual, prefills=Stage.PREFILL in hosted)
+        prompts = PromptTable(model.adapter, model.kv, patches, visual, name)
         return cls(
             model,
             visual,
             prompts,
-            EncodeStage(model.adapter, patches, visual, instance, prompts),
+            EncodeStage(model.adapter, patches, visual, prompts),
             PrefillStage(model, visual, instance, sampler, prompts),
             DecodeStage(model, visual, instance, sampler, speculation, ahead),
         )

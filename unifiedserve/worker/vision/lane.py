@@ -1,13 +1,13 @@
-"""The vision lane: admits requests to the decoder engines, and passes finished patches on."""
+"""The vision lane: lets requests in to the decoder engines, and passes finished patches on to who encodes them."""
 
 import logging
+import time
 
 from unifiedserve.errors import ErrorKind
-from unifiedserve.messages.wire import Abort, Message, Span, VisionRequest
+from unifiedserve.messages.wire import Abort, Message, PagesFreed, Patches, Span, Stale, VisionRequest
 from unifiedserve.placement import Stage
-from unifiedserve.scheduling import schedule_vision
-from unifiedserve.scheduling.turn import Tells
-from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE
+from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
+from unifiedserve.worker.lane import AT_ONCE
 from unifiedserve.worker.port import Port
 from unifiedserve.worker.vision.medium import Output
 from unifiedserve.worker.vision.stage import VisionStage
@@ -18,13 +18,15 @@ _log = logging.getLogger(__name__)
 class VisionLane:
     """Never blocks on decoding: the stage's threads wake the worker when something is finished."""
 
-    def __init__(self, stage: VisionStage, port: Port) -> None:
+    def __init__(self, stage: VisionStage, turn: VisionTurn, port: Port) -> None:
         self._stage = stage
+        self._turn = turn
         self._port = port
+        self._waited = False  # for pages: other vision instances may have waited for their turn
 
     def accept(self, message: Message) -> None:
         if isinstance(message, VisionRequest):
-            self._stage.accept(message)
+            self._turn.begin(message.ticket, *self._stage.accept(message))
 
     def step(self) -> float:
         outputs = self._stage.take_outputs()
@@ -35,13 +37,38 @@ class VisionLane:
                 _log.exception("could not pass on decoded media")
                 self._fail(output.uid, f"internal error: {error}", ErrorKind.INTERNAL)
         self._port.reporter.learned(self._stage.costs)
-        admitted = schedule_vision(self._stage.states(), self._stage.free_pages)
-        for uid in admitted:
-            self._port.reporter.waited(Stage.VISION, uid, self._stage.start(uid))
-        decoding = [state.ticket.uid for state in self._stage.states() if state.admitted]
-        self._port.neighbours.tell(Tells({Stage.VISION: bool(decoding)}))
-        self._port.pulse.work_on(decoding)
-        return AT_ONCE if outputs or admitted else ON_MESSAGE
+        decision = self._turn.take(self._facts())
+        for uid, turn in decision.turns.items():
+            self._stage.take_turn(uid, turn)
+        for uid in decision.admit:
+            self._let_in(uid, decision.turns[uid])
+        self._port.status.set_first(self._port.instance, decision.waits)
+        if self._waited and decision.waits is None:
+            self._tell_others()
+        self._waited = decision.waits is not None
+        self._port.neighbours.tell(decision.tells)
+        self._port.pulse.work_on(self._stage.decoding)
+        return AT_ONCE if outputs or decision.admit else decision.wait_until
+
+    def _facts(self) -> VisionFacts:
+        port = self._port
+        return VisionFacts(time.monotonic(), *self._stage.free_pages, port.status.first_elsewhere(port.instance))
+
+    def _let_in(self, uid: int, turn: float) -> None:
+        taken = self._stage.take_pages(uid)
+        if taken == "stale":
+            self._port.outbox.to_engine(Stale(uid))
+            self._drop(uid)
+        if taken != "taken":
+            return
+        self._turn.admit(uid)
+        route = self._stage.route(uid)
+        for message in self._stage.recalled(uid):
+            self._port.outbox.send(route.prefill, message)
+        self._port.reporter.waited(Stage.VISION, uid, self._stage.start(uid, turn))
+        patch, visual = self._stage.used_pages
+        self._port.used(Stage.VISION, patch)
+        self._port.used(Stage.ENCODE, visual)
 
     def _pass_on(self, output: Output) -> None:
         self._port.reporter.record(
@@ -53,23 +80,39 @@ class VisionLane:
         if output.error:
             self._fail(output.uid, output.error, output.kind, output.param)
         elif message := self._stage.write(output):
-            self._port.used(Stage.VISION, self._stage.used_pages)
             if watched:
                 self._port.reporter.decoded(self._stage.remember(message))
-            self._port.outbox.send(route.encode, message)
+            self._send(message, route.encode)
+
+    def _send(self, patches: Patches, encoders: tuple[str, ...]) -> None:
+        """Send patches to the encoder with the least pending ones; behind the last ones tell the others that, too."""
+        chosen = self._port.status.least_pending(encoders)
+        self._port.status.give(self._port.instance, chosen, sum(map(len, patches.pages)))
+        self._port.outbox.send(chosen, patches)
+        if patches.last:
+            self._turn.leave(patches.uid)
+            for other in encoders:
+                if other != chosen:
+                    self._port.outbox.send(other, Patches(uid=patches.uid, last=True))
 
     def _fail(self, uid: int, reason: str, kind: ErrorKind, param: str | None = None) -> None:
         self._port.outbox.fail([uid], reason, kind, param)
-        self._stage.drop(uid)
+        self._drop(uid)
 
     def drop(self, abort: Abort) -> None:
         if abort.stage is Stage.VISION and abort.index is None:
-            self._stage.drop(abort.uid)
+            self._drop(abort.uid)
+
+    def _drop(self, uid: int) -> None:
+        self._turn.leave(uid)
+        self._stage.drop(uid)
+        self._tell_others()
+
+    def _tell_others(self) -> None:
+        self._port.outbox.send_others(Stage.VISION, PagesFreed())
 
     def counts(self) -> dict[Stage, tuple[int, int]]:
-        states = self._stage.states()
-        running = sum(state.admitted for state in states)
-        return {Stage.VISION: (running, len(states) - running)}
+        return {Stage.VISION: self._turn.counts()}
 
     def close(self) -> None:
         self._stage.close()

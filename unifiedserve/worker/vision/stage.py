@@ -1,20 +1,21 @@
 """Vision: media bytes to patches, through FlashCodec, into the patch buffer."""
 
-import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Literal
 
 from flashcodec.image import WHITE, Background
 
 import flashcodec
-from unifiedserve.config import DecodeOn, ImageBackground, Order, VideoDecoderName
+from unifiedserve.config import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
-from unifiedserve.messages.wire import Patches, VisionRequest, WatchedUnits
+from unifiedserve.messages.wire import Embeddings, Patches, VisionRequest, WatchedUnits
 from unifiedserve.placement import Route
 from unifiedserve.reading.readers import ReadHere, Reading
-from unifiedserve.scheduling import Costs, Queue, VisionState
+from unifiedserve.scheduling import Costs
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos
@@ -24,13 +25,15 @@ _BACKGROUNDS: dict[ImageBackground, Background] = {"white": WHITE, "black": (0, 
 
 @dataclass(slots=True)
 class _Job:
-    """A request in the stage. Units are counted over all of its media, decoded or not."""
+    """A request in the stage. Units are counted over all of its media, decoded or not.
+
+    `pages` are those that it has taken for units that are still to be decoded: of the patch and the visual buffer.
+    """
 
     message: VisionRequest
-    state: VisionState
-    units_left: int
     arrived: float  # monotonic seconds
     videos: RunningVideos | None = None  # of an admitted request
+    pages: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
 
 
 class VisionStage:
@@ -42,10 +45,10 @@ class VisionStage:
     def __init__(
         self,
         patches: RowBuffer,
+        visual: RowBuffer,
         instance: int,
         threads: int,
         wake: Callable[[], None],
-        order: Order = "fcfs",
         decoder: VideoDecoderName = "flashcodec",
         decode_on: DecodeOn = "fastest",
         max_pixels: int = flashcodec.Limits.max_pixels,
@@ -53,21 +56,20 @@ class VisionStage:
         reading: Reading | None = None,
     ) -> None:
         self._buffer = patches
+        self._visual = visual
         self._instance = instance
         self._wake = wake
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
-        self._queue: Queue[VisionState] = Queue(order)
         options = DecoderOptions(decoder, threads, decode_on, max_pixels, _BACKGROUNDS[background])
         self._reader = MediaReader(options, patches.device, reading or ReadHere(), self._finished)
 
-    def accept(self, message: VisionRequest) -> None:
-        """Take a request in, to be decoded when its turn comes."""
-        wanted = [(len(source.wanted), source.plan.patches_per_unit) for source in message.media]
-        pages = sum(units * self._buffer.pages_for(patches) for units, patches in wanted)
-        state = VisionState(message.ticket, pages)
-        self._queue.add(state)
-        self._jobs[message.ticket.uid] = _Job(message, state, sum(units for units, _ in wanted), time.monotonic())
+    def accept(self, message: VisionRequest) -> tuple[int, int]:
+        """Take a request in, to be decoded when it is let in; return how many pages of each buffer it needs."""
+        self._jobs[message.ticket.uid] = _Job(message, monotonic())
+        _, patches, visual = _wanted(message)
+        cached = sum(len(pages.numbers) for pages in message.cached.values())
+        return sum(map(self._buffer.pages_for, patches)), cached + sum(map(self._visual.pages_for, visual))
 
     @property
     def costs(self) -> Costs:
@@ -75,30 +77,55 @@ class VisionStage:
         return self._reader.learned.costs
 
     @property
-    def free_pages(self) -> int:
-        """Return how many patch pages are neither in use nor promised to an admitted request."""
-        promised = sum(job.state.pages for job in self._jobs.values() if job.state.admitted)
-        return self._buffer.pool.free_pages() - promised
+    def free_pages(self) -> tuple[int, int]:
+        """Return how many pages nobody uses of the patch buffer, and of the visual buffer."""
+        return self._buffer.pool.free_pages(), self._visual.pool.free_pages()
 
     @property
-    def used_pages(self) -> int:
-        """Return how many pages hold patches."""
-        return self._buffer.pool.used_pages()
+    def used_pages(self) -> tuple[int, int]:
+        """Return how many pages are in use of the patch buffer, and of the visual buffer."""
+        return self._buffer.pool.used_pages(), self._visual.pool.used_pages()
 
-    def states(self) -> list[VisionState]:
-        """Return what the scheduler sees of the requests, in the order in which they are served."""
-        states = self._queue.in_turn(time.monotonic())
-        for state in states:
-            if (running := self._jobs[state.ticket.uid].videos) is not None:
-                self._reader.take_turn(running, state.turn)
-        return states
+    def take_pages(self, uid: int) -> Literal["taken", "full", "stale"]:
+        """Take all pages that a request needs until it is encoded, or none of them.
 
-    def start(self, uid: int) -> float:
-        """Admit a request and begin to decode all of its media; return when (monotonic seconds) it had arrived."""
+        "full": others have taken some since it was planned; "stale": visual tokens that were in the cache are gone.
+        """
         job = self._jobs[uid]
-        job.state.admit()
-        job.videos = self._reader.start(uid, job.message.media, job.message.ticket.priority, job.state.turn)
+        units, patches, visual = _wanted(job.message)
+        recalled: list[int] = []
+        for pages in job.message.cached.values():  # first: the others might take them
+            if not self._visual.recall(pages, uid, self._instance):
+                self._visual.release(recalled)
+                return "stale"
+            recalled += pages.numbers
+        for_patches = self._buffer.take(patches, uid, self._instance)
+        for_visual = for_patches and self._visual.take(visual, uid, self._instance)
+        if for_patches and for_visual:
+            job.pages = dict(zip(units, zip(for_patches, for_visual, strict=True), strict=True))
+            return "taken"
+        self._visual.release(recalled)
+        self._buffer.release([page for pages in for_patches or [] for page in pages])
+        return "full"
+
+    def recalled(self, uid: int) -> list[Embeddings]:
+        """Return the units that were in the cache, whose pages are taken."""
+        cached = self._jobs[uid].message.cached
+        return [Embeddings(uid=uid, unit=unit, pages=list(pages.numbers)) for unit, pages in cached.items()]
+
+    def start(self, uid: int, turn: float) -> float:
+        """Begin to decode all media of a request that has its pages, whose turn (monotonic seconds) this is.
+
+        Returns when (monotonic seconds) it had arrived.
+        """
+        job = self._jobs[uid]
+        job.videos = self._reader.start(uid, job.message.media, job.message.ticket.priority, turn)
         return job.arrived
+
+    def take_turn(self, uid: int, turn: float) -> None:
+        """Decode a request when it is its turn (monotonic seconds), if it is in decoding."""
+        if (running := self._jobs[uid].videos) is not None:
+            self._reader.take_turn(running, turn)
 
     def take_outputs(self) -> list[Output]:
         """Return what has finished for requests that are still here."""
@@ -108,27 +135,28 @@ class VisionStage:
     def write(self, output: Output) -> Patches | None:
         """Put decoded units into the patch buffer; None if the request has failed meanwhile.
 
-        A request whose last unit this is leaves the stage. Raises RuntimeError if promised pages are gone.
+        A request whose last units these are leaves the stage.
         """
         job = self._jobs.get(output.uid)
         if job is None or output.patches is None or output.plan is None:
             return None
-        pages = []
         device = self._buffer.device
         on_device = output.patches.device == device.torch
         patches = output.patches if on_device else device.upload(output.patches)
-        for rows in patches.view(-1, output.plan.patches_per_unit, self._buffer.width):
-            taken = self._buffer.put(rows, output.uid, self._instance)
-            if taken is None:
-                raise RuntimeError(f"patch buffer: the pages promised to request {output.uid} are gone")
-            job.state.pages -= len(taken)
-            pages.append(taken)
+        pages, visual = zip(*(job.pages.pop(unit) for unit in output.units), strict=True)
+        rows = output.plan.patches_per_unit
+        self._buffer.write(patches.view(-1, self._buffer.width), [(taken, rows) for taken in pages])
         if on_device:
             device.fence()  # the decoder gets its memory back with the output
-        job.units_left -= len(pages)
-        if job.units_left == 0:
+        last = not job.pages
+        if last:
             self.drop(output.uid)
-        return Patches(uid=output.uid, units=output.units, pages=pages)
+        return Patches(uid=output.uid, units=output.units, pages=list(pages), visual=list(visual), last=last)
+
+    @property
+    def decoding(self) -> list[int]:
+        """Return the uids of the requests in decoding."""
+        return [uid for uid, job in self._jobs.items() if job.videos is not None]
 
     def route(self, uid: int) -> Route:
         """Return who serves a request that is here."""
@@ -146,13 +174,15 @@ class VisionStage:
         return WatchedUnits(patches.uid, patches.units, pages)
 
     def drop(self, uid: int) -> None:
-        """Forget a request, if it is here; what is still being decoded for it is cancelled."""
+        """Forget a request, if it is here, and release its pages; what is still being decoded for it is cancelled."""
         job = self._jobs.pop(uid, None)
         if job is None:
             return
-        self._queue.remove(job.state)
         if job.videos is not None:
             self._reader.cancel(job.videos)
+        for patches, visual in job.pages.values():
+            self._buffer.release(patches)
+            self._visual.release(visual)
 
     def close(self) -> None:
         """Stop all decoding and its threads."""
@@ -161,3 +191,13 @@ class VisionStage:
     def _finished(self, output: Output) -> None:
         self._outputs.append(output)
         self._wake()
+
+
+def _wanted(request: VisionRequest) -> tuple[list[int], list[int], list[int]]:
+    """Return the units to decode, and the rows of the patch buffer and of the visual buffer that each takes."""
+    wanted = [(source, unit) for source in request.media for unit in source.wanted]
+    return (
+        [source.first_unit + unit for source, unit in wanted],
+        [source.plan.patches_per_unit for source, _ in wanted],
+        [source.plan.unit_tokens(unit) for source, unit in wanted],
+    )

@@ -1,0 +1,88 @@
+"""One turn of the vision stage: who is let in, and in which order the engines decode. Pure, as all turns."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from unifiedserve.config import Order
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Stage
+from unifiedserve.scheduling.queue import Queue
+from unifiedserve.scheduling.state import VisionState
+from unifiedserve.scheduling.turn.facts import Tells
+from unifiedserve.scheduling.vision import schedule_vision
+
+VisionRank = tuple[int, float]  # priority, and turn (monotonic seconds) among those of it
+
+
+class VisionFacts(NamedTuple):
+    """What vision looks up at its turn: the time (monotonic seconds), the pages that nobody uses, and others' waits.
+
+    No other vision instance has let in the request of rank `first_elsewhere`, because pages lack.
+    """
+
+    now: float
+    patch_free: int
+    visual_free: int
+    first_elsewhere: VisionRank | None = None
+
+
+class VisionDecision(NamedTuple):
+    """Who is to be let in, how the turns of those in decoding have changed, and what to tell the other instances.
+
+    `waits` is the rank of the first that is not let in. Without a message there is nothing to do before `wait_until`
+    (monotonic seconds).
+    """
+
+    admit: list[int]
+    turns: Mapping[int, float]  # by uid: monotonic seconds
+    tells: Tells
+    waits: VisionRank | None
+    wait_until: float
+
+
+class VisionTurn:
+    """The requests of a vision stage, in numbers. Its counts follow what has happened, never what was planned."""
+
+    def __init__(self, order: Order) -> None:
+        self._queue: Queue[VisionState] = Queue(order)
+        self._states: dict[int, VisionState] = {}
+        self._turns: dict[int, float] = {}  # as they were decided last, of those in decoding
+
+    def begin(self, ticket: Ticket, patch_pages: int, visual_pages: int) -> None:
+        """Take a request in that needs so many pages of each buffer."""
+        state = VisionState(ticket, patch_pages, visual_pages)
+        self._states[ticket.uid] = state
+        self._queue.add(state)
+
+    def admit(self, uid: int) -> None:
+        """Note that a request has taken its pages, and is in decoding."""
+        self._states[uid].admit()
+
+    def leave(self, uid: int) -> None:
+        """Forget a request, if it is here."""
+        if state := self._states.pop(uid, None):
+            self._queue.remove(state)
+            self._turns.pop(uid, None)
+
+    def take(self, facts: VisionFacts) -> VisionDecision:
+        """Return what to do next. Those who are let in may find that others have taken the pages meanwhile."""
+        states = self._queue.in_turn(facts.now)
+        admit = schedule_vision(states, facts.patch_free, facts.visual_free, facts.first_elsewhere)
+        going = {state.ticket.uid: state.turn[1] for state in states if state.admitted} | {
+            uid: self._states[uid].turn[1] for uid in admit
+        }
+        changed = {uid: turn for uid, turn in going.items() if self._turns.get(uid) != turn}
+        self._turns |= changed
+        waiting = next((state for state in states if state.ticket.uid not in going), None)
+        return VisionDecision(
+            admit,
+            changed,
+            Tells({Stage.VISION: bool(going)}),
+            None if waiting is None else waiting.turn,
+            min((state.rank_ends for state in states), default=float("inf")),
+        )
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many requests are in decoding, and how many wait for that."""
+        running = sum(state.admitted for state in self._states.values())
+        return running, len(self._states) - running
