@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement import Placement, read_placement
+from unifiedserve.placement import Placement, Stage, read_placement
 
 DeviceName = Literal["cpu", "cuda"]
 Order = Literal["fcfs", "slack", "shortest"]
@@ -62,6 +62,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             ".toml file. `unifiedserve placement X` draws it"
         ),
     ] = "shared"
+    irp: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="Whether the units of one request (groups of a video's frames, images, tiles) are spread over "
+            "all workers that encode (EPD's intra-request parallelism), or one encodes all of them, as an ablation. "
+            "auto: they are, where several encode"
+        ),
+    ] = "auto"
     compare: Annotated[
         bool,
         Meta(
@@ -608,12 +616,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The options of the second engine, if there is to be one to compare with."""
         if not self.compare:
             return None
-        return msgspec.structs.replace(self, placement="monolithic", compare=False, trace="", record="")
+        return msgspec.structs.replace(self, placement="monolithic", irp="auto", compare=False, trace="", record="")
 
     @property
     def workers(self) -> Placement:
         """The processes that host the stages. Raises ConfigError for a placement that cannot be."""
-        return _placement(self.placement, tuple(sorted(os.sched_getaffinity(0))))
+        placement = _placement(self.placement, tuple(sorted(os.sched_getaffinity(0))))
+        if self.irp != "auto" and len(placement.hosts(Stage.ENCODE)) == 1:
+            raise ConfigError(
+                f"--irp {self.irp}: --placement {self.placement} has one encoder; leave --irp out, or have several"
+            )
+        return msgspec.structs.replace(placement, irp=self.irp != "off")
 
 
 @lru_cache

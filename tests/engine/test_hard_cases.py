@@ -150,7 +150,7 @@ def test_a_placeholder_that_was_generated_is_a_token_like_any_other() -> None:
         indices=[0],
     )
     units = PromptUnits.of(request, frozenset({placeholder}))
-    assert [unit.position for unit in units.shapes(request.reuse, lambda rows: rows)] == [1]
+    assert [unit.position for unit in units.shapes(request.reuse)] == [1]
     assert units.rows == [0, 4]
 
 

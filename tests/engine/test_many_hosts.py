@@ -12,7 +12,7 @@ from media import Clip
 from reference import Reference
 from test_fidelity import TOKENS, Question, question
 
-PLACEMENT = "2e+2p+2d"
+PLACEMENT = "2v+2e+2p+2d"
 NAMES = ["text", "1 image", "8 frames", "image and video"]
 
 pytestmark = pytest.mark.daemon("two of its workers host each stage", placement=PLACEMENT)
@@ -50,7 +50,7 @@ def test_all_of_them_serve_and_answer_alike(daemon: Daemon, asked: list[Question
     assert served == set(daemon.engine.observation.worker_pids())
 
 
-@pytest.mark.parametrize("instance", ["encode-2", "prefill-1", "decode-2"])
+@pytest.mark.parametrize("instance", ["vision-2", "encode-1", "prefill-2", "decode-1"])
 def test_a_killed_one_loses_no_request(
     daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str
 ) -> None:

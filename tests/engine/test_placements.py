@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from inline_workers import Asked, InlineWorkers, as_sent
 from media import Clip
@@ -18,7 +19,7 @@ from unifiedserve.placement import NAMED, read_placement
 SHORT, LONG = (SamplingParams(temperature=0, max_tokens=count, ignore_eos=True) for count in (12, 400))
 CONFIG = EngineConfig(prefill_chunk_tokens=32, encode_budget_tokens=16, vision_threads=1)
 
-PLACED = [read_placement(name, ()) for name in (*NAMED, "e+pd", "2e+2p+2d", "2ep+d")]
+PLACED = [read_placement(name, ()) for name in (*NAMED, "e+pd", "2v+2e+2p+2d", "2ep+d")]
 
 
 WITHOUT = {
@@ -104,6 +105,26 @@ def test_an_abort_in_the_middle_of_the_answer(workers: InlineWorkers, asked: dic
     workers.abort(50)
     workers.run_until(lambda: 50 in workers.drained)
     assert set(workers.used_pages().values()) == {0}
+
+
+@pytest.mark.parametrize(("irp", "encoders"), [(True, {"encode-1", "encode-2", "encode-3"}), (False, {"encode-1"})])
+def test_encoders_share_the_units_of_a_request(
+    irp: bool,
+    encoders: set[str],
+    checkpoint: Path,
+    processor: Processor,
+    asked: dict[str, Asked],
+    expected: dict[str, list[int]],
+) -> None:
+    placement = msgspec.structs.replace(read_placement("3e+p+d", ()), irp=irp)
+    workers = InlineWorkers(placement, checkpoint, processor, CONFIG)
+    try:
+        workers.submit(1, asked["both"], SHORT)
+        assert workers.answer(1) == expected["both"]
+        workers.run_until(lambda: all(count == 0 for count in workers.used_pages().values()))
+        assert {span.instance for span in workers.spans if span.name == "encode"} == encoders
+    finally:
+        workers.close()
 
 
 @pytest.mark.parametrize("without", WITHOUT)

@@ -11,7 +11,8 @@ from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Rules,
 PAGE = 4
 KV, VISUAL, PATCH = 12, 8, 8
 
-LAYOUTS = {name: read_placement(name, range(2)) for name in (*NAMED, "e+pd", "e+p+d", "2e+2p+2d", "3ep+d", "ed+2p")}
+PARTS = ("e+pd", "e+p+d", "2e+2p+2d", "3ep+d", "ed+2p", "2v+2e+p+d")
+LAYOUTS = {name: read_placement(name, range(2)) for name in (*NAMED, *PARTS)}
 COSTS = [
     StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1),
     StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1, prompt_token=0.1, visual_token=0.2, message=0.3),
