@@ -37,6 +37,7 @@ def table(text: str, available: range = SIX) -> dict[str, str]:
         ("ep@0-3 + d@4-5", {"vision": "0-3", "encode-prefill": "0-3", "decode": "4-5"}),
         ("v@0+ep@0,1+d@2", None),
         ("v@0+ep@1,3+d", {"vision": "0", "encode-prefill": "1,3", "decode": "2,4-5"}),
+        ("e@0+2e@1+pd@2", {"vision": "0", "encode-1": "0", "encode-2": "1", "encode-3": "1", "prefill-decode": "2"}),
         ("v@5+ep@0-1+d@0,1", {"vision": "5", "encode-prefill": "0-1", "decode": "0-1"}),
     ],
 )

@@ -5,6 +5,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -219,3 +220,20 @@ def test_other_files_are_no_costs(tmp_path: Path, contents: str | None) -> None:
         path.write_text(contents)
     with pytest.raises(ConfigError, match=r"costs\.json: no costs of stages"):
         StageCosts.load(path)
+
+
+def test_four_encoders_bring_the_first_token_of_one_video_early() -> None:
+    """EPD Fig. 5 on eight cores, one for each encoder; 128 frames are 64 units."""
+
+    def first_token(encoders: int, *, irp: bool) -> float:
+        parts = "v@0+" + "".join(f"e@{core}+" for core in range(1, 1 + encoders)) + "p@5-6+d@7"
+        placement = msgspec.structs.replace(read_placement(parts, range(8)), irp=irp)
+        free = FreePages(10_000, 10_000, 10_000)
+        arrivals = [video(1, 64, decode=0.0001)]
+        simulator = Simulator(placement, BUDGET, free, arrivals, COSTS, Cores(8))
+        simulator.run()
+        return simulator.tokens[1][0]
+
+    alone = first_token(1, irp=True)
+    assert alone / first_token(4, irp=True) > 2.5
+    assert first_token(4, irp=False) == pytest.approx(alone, rel=0.01)

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import count
 
 import msgspec
 
@@ -42,15 +43,22 @@ def stages_of(part: Part) -> tuple[Stage, ...]:
 
 
 def instances_of(parts: Iterable[tuple[Part, Sequence[int]]]) -> tuple[Instance, ...]:
-    """Return the instances of parts and their cores. Raises ConfigError where stages or counts are missing."""
-    made: list[Instance] = []
-    for part, cores in parts:
-        stages = stages_of(part)
+    """Return the instances of parts and their cores; several with the same stages are numbered.
+
+    Raises ConfigError where stages or counts are missing.
+    """
+    placed = [(part, stages_of(part), tuple(cores)) for part, cores in parts]
+    unnamed = Counter[str]()
+    for part, stages, _ in placed:
         if part.count < 1:
             raise ConfigError(f"{part.count}{part.stages}: a part has at least one instance")
+        unnamed[_name(stages)] += 0 if part.name else part.count
+    made: list[Instance] = []
+    numbers = {name: count(1) for name, times in unnamed.items() if times > 1}
+    for part, stages, cores in placed:
+        own = count(1) if part.name and part.count > 1 else None if part.name else numbers.get(_name(stages))
         name = part.name or _name(stages)
-        names = [name] if part.count == 1 else [f"{name}-{number}" for number in range(1, part.count + 1)]
-        made += [Instance(each, stages, tuple(cores)) for each in names]
+        made += [Instance(f"{name}-{next(own)}" if own else name, stages, cores) for _ in range(part.count)]
     _check(made)
     return tuple(made)
 
