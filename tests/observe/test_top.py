@@ -18,6 +18,9 @@ CREATED = "unifiedserve:requests_created"
 class Engine(test_metrics.Engine):
     """One that is at work."""
 
+    def worker_requests(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return {("decode", "decode"): (3, 1)}
+
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (3, 0), "vision": (1, 4)}
 

@@ -18,6 +18,9 @@ class Engine:
 
     target_between_tokens = 0.1
 
+    def worker_requests(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return {("decode", "decode"): (3, 1)}
+
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (1, 2)}
 

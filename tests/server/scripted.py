@@ -166,6 +166,9 @@ class ScriptedObservation:
     def held(self) -> tuple[float, float]:
         return 0.5, 0.09
 
+    def worker_requests(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return {("decode", "decode"): (3, 1)}
+
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"decode": (self._engine.running, 2)}
 

@@ -6,6 +6,9 @@ from unifiedserve.observe.metrics import Metrics
 
 
 class Engine:
+    def worker_requests(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return {("decode", "decode"): (3, 1)}
+
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"encode": (1, 4), "decode": (3, 0)}
 
@@ -49,6 +52,7 @@ def test_what_the_engine_reports_is_counted() -> None:
     metrics.request_finished("length", 1.5, 100, 3)
     metrics.stage_time("encode", "queue", 0.1)
     metrics.stage_time("encode", "run", 0.3)
+    metrics.worked("encode-2", "encode", 0.3)
     metrics.decode_host(0.0002)
     metrics.decoded_eagerly()
     metrics.preempted()
@@ -65,6 +69,7 @@ def test_what_the_engine_reports_is_counted() -> None:
     assert values["generation_tokens_total", ()] == 3
     assert values["request_queue_time_seconds_sum", ("encode",)] == 0.1
     assert values["request_stage_time_seconds_sum", ("encode",)] == 0.3
+    assert values["worker_busy_seconds_total", ("encode", "encode-2")] == 0.3
     assert values["decode_host_seconds_sum", ()] == 0.0002
     assert values["decode_eager_steps_total", ()] == 1
     assert values["num_preemptions_total", ()] == 1

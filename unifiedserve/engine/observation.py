@@ -42,6 +42,12 @@ class Observation:
         running = self._running()
         return {stage.value: counts for stage, counts in running.reports.stages.items()} if running else {}
 
+    def worker_requests(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return the requests running and waiting by worker and stage."""
+        running = self._running()
+        held = running.reports.workers if running else {}
+        return {(worker, stage.value): counts for (worker, stage), counts in held.items()}
+
     def buffers(self) -> dict[str, tuple[int, int]]:
         """Return the used and total pages of each buffer; empty while there are none."""
         memory = self._memory()

@@ -17,6 +17,7 @@ class Observed(Protocol):
     """The figures that are read at scrape time."""
 
     def stages(self) -> Mapping[str, tuple[int, int]]: ...
+    def worker_requests(self) -> Mapping[tuple[str, str], tuple[int, int]]: ...
     def buffers(self) -> Mapping[str, tuple[int, int]]: ...
     def peaks(self) -> Mapping[str, int]: ...
     def cached(self) -> Mapping[str, int]: ...
@@ -42,6 +43,12 @@ class Metrics:
             "queue": self._stage_histogram("request_queue_time_seconds", "Time waiting for a stage"),
             "run": self._stage_histogram("request_stage_time_seconds", "Time being served by a stage"),
         }
+        self._worked = Counter(
+            _PREFIX + "worker_busy_seconds_total",
+            "Time that a worker has spent on a stage's work",
+            ["worker", "stage"],
+            registry=self.registry,
+        )
         self._eager = self._counter(
             "decode_eager_steps_total", "Steps that a GPU decoded without a CUDA graph, because none was recorded"
         )
@@ -108,6 +115,10 @@ class Metrics:
         """Note the time that requests waited for a stage, or were served by it."""
         self._stage_time[kind].labels(stage).observe(seconds)
 
+    def worked(self, worker: str, stage: str, seconds: float) -> None:
+        """Count the time that a worker has spent on a stage's work."""
+        self._worked.labels(worker, stage).inc(seconds)
+
     def looked_up(self, buffer: Literal["kv", "visual"], tokens: int, hits: int) -> None:
         """Count the `tokens` of a request, of which `hits` were found in the cache."""
         queried, found = self._lookups[buffer]
@@ -162,6 +173,11 @@ class _Gauges(Collector):
         for stage, (now_running, now_waiting) in self._engine.stages().items():
             running.add_metric([str(stage)], now_running)
             waiting.add_metric([str(stage)], now_waiting)
+        serving = _gauge("worker_requests_running", "Requests being served by a worker", "worker", "stage")
+        queued = _gauge("worker_requests_waiting", "Requests waiting for a worker", "worker", "stage")
+        for labels, (now_running, now_waiting) in self._engine.worker_requests().items():
+            serving.add_metric(labels, now_running)
+            queued.add_metric(labels, now_waiting)
         ratio = _gauge("buffer_usage_ratio", "Used share of a buffer's pages", "buffer")
         used = _gauge("buffer_used_pages", "Pages in use", "buffer")
         total = _gauge("buffer_total_pages", "Pages in all", "buffer")
@@ -182,7 +198,7 @@ class _Gauges(Collector):
         for worker, seconds in self._engine.silences().items():
             silent.add_metric([worker], seconds)
         flight = _gauge("num_requests_in_flight", "Requests in the engine", value=self._engine.in_flight)
-        yield from (running, waiting, ratio, used, total, peak, cached, memory, silent, flight)
+        yield from (running, waiting, serving, queued, ratio, used, total, peak, cached, memory, silent, flight)
         if (target := self._engine.target_between_tokens) is not None:
             yield _gauge("slo_tbt_seconds", "Target time between tokens beside heavy work", value=target)
         if (held := self._engine.held()) is not None:

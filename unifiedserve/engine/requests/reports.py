@@ -42,6 +42,11 @@ class Reports:
                 found[stage] = before[0] + running, before[1] + waiting
         return found
 
+    @property
+    def workers(self) -> dict[tuple[str, Stage], tuple[int, int]]:
+        """The same by instance and stage."""
+        return {(name, stage): held for name, counts in self._counts.items() for stage, held in counts.items()}
+
     def take(self, report: Report) -> None:
         """Take all that is in a report."""
         self._counts[report.instance] = report.counts
@@ -70,6 +75,8 @@ class Reports:
         for span in spans:
             seconds = span.end - span.start
             self._metrics.stage_time(span.stage.value, "queue" if span.name == "queue" else "run", seconds)
+            if span.name != "queue":
+                self._metrics.worked(span.instance, span.stage.value, seconds)
             if span.host:
                 self._metrics.decode_host(span.host)
             if span.eager:
