@@ -267,7 +267,8 @@ def test_pynvvideocodec_gives_the_same_patches(
     assert all(torch.equal(rows, reference.units[unit]) for unit, rows in vision.units.items())
 
 
-def test_another_decoder_takes_the_lowest_priority_first() -> None:
+@pytest.mark.parametrize(("turn", "order"), [(2.0, ["late", "later"]), (0.5, ["later", "late"])])
+def test_another_decoder_takes_the_lowest_priority_first_then_the_earliest_turn(turn: float, order: list[str]) -> None:
     taken: list[str] = []
     begun, gate, done = threading.Event(), threading.Event(), threading.Event()
 
@@ -282,14 +283,20 @@ def test_another_decoder_takes_the_lowest_priority_first() -> None:
             done.set()
 
     videos = OtherVideos(OtherDecoder("none", open_video), 1, take)
-    for name, priority in (("first", 0), ("late", 5), ("early", -1), ("later", 5)):
+    running = {
+        name: RunningVideos(priority, turn)
+        for name, priority, turn in (("first", 0, 0.0), ("late", 5, 1.0), ("early", -1, 9.0), ("later", 5, 1.0))
+    }
+    for name, each in running.items():
         source = MediaSource(plan=plan((0, 1)), name=name, where=Source(path=""))
-        videos.begin(Medium.of(1, source), source, RunningVideos(priority))
+        videos.begin(Medium.of(1, source), source, each)
         assert begun.wait(TIMEOUT)  # at work on the first
+    running["later"].turn = turn
+    videos.take_turn(running["later"])
     gate.set()
     assert done.wait(TIMEOUT)
     videos.close()
-    assert taken == ["first", "early", "late", "later"]
+    assert taken == ["first", "early", *order]
 
 
 @pytest.mark.parametrize("frames", [(0, 1, 2, 3, 4, 5, 6), (7, 0, 3), (2, 2)])

@@ -4,7 +4,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -30,10 +29,12 @@ from unifiedserve.worker.vision.medium import Medium, Output
 from unifiedserve.worker.vision.other_videos import Frames, OtherDecoder, OtherVideos, decoded_groups
 from unifiedserve.worker.vision.pynvvideocodec_reader import pynvvideocodec
 from unifiedserve.worker.vision.torchcodec_reader import torchcodec
+from unifiedserve.worker.vision.turn_pool import TurnPool
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos, Take, Videos
 from unifiedserve.worker.vision.views import cut_views
 
 _log = logging.getLogger(__name__)
+_BEFORE_ALL = RunningVideos(priority=-(1 << 31))  # what is decoded already holds memory
 _IMAGES = 2  # times the engines of videos: so many images at once, that slow ones leave some for others
 
 
@@ -52,8 +53,8 @@ class MediaReader:
         self._max_pixels = options.max_pixels
         self._background = options.background
         engines = self._videos.engines
-        self._pool = ThreadPoolExecutor(engines, thread_name_prefix="medium")
-        self._image_pool = ThreadPoolExecutor(_IMAGES * engines, thread_name_prefix="image")
+        self._pool = TurnPool(engines, "medium")
+        self._image_pool = TurnPool(_IMAGES * engines, "image")
 
     def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0, turn: float = 0.0) -> RunningVideos:
         """Begin to decode all media of a request, the lowest `priority` first, then the earliest turn (monotonic
@@ -63,11 +64,11 @@ class MediaReader:
         for source in sources:
             medium = Medium.of(uid, source)
             if source.plan.kind == "image":
-                self._image_pool.submit(self._guarded, medium, self._read_image, source, running)
+                self._image_pool.submit(running, self._guarded, medium, self._read_image, source, running)
             elif source.frames:
-                self._image_pool.submit(self._guarded, medium, self._read_frames, source, running)
+                self._image_pool.submit(running, self._guarded, medium, self._read_frames, source, running)
             else:
-                self._pool.submit(self._guarded, medium, self._videos.begin, source, running)
+                self._pool.submit(running, self._guarded, medium, self._videos.begin, source, running)
         return running
 
     def take_turn(self, running: RunningVideos, turn: float) -> None:
@@ -86,7 +87,7 @@ class MediaReader:
         self._videos.close()
         self._reading.close()
         for pool in (self._pool, self._image_pool):
-            pool.shutdown(cancel_futures=True)
+            pool.close()
 
     def _guarded(self, medium: Medium, work: Callable[..., None], *given: Any) -> None:
         """Do a step of one medium in a thread; whatever goes wrong ends its request, and nothing else."""
@@ -150,7 +151,7 @@ class MediaReader:
             now = time.monotonic()
             self._on_output(Output(medium.uid, now, now, error=f"{medium.name}: {decoded.error}", param=medium.param))
         elif isinstance(medium.plan.layout, Views):
-            self._pool.submit(self._guarded, medium, self._cut_frame, decoded)
+            self._pool.submit(_BEFORE_ALL, self._guarded, medium, self._cut_frame, decoded)
         else:
             self._pass_on(medium, decoded, self._frames_of(decoded), decoded.ended)
 

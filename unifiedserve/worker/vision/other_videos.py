@@ -4,9 +4,6 @@ FlashCodec fails on.
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from queue import PriorityQueue
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +12,7 @@ import numpy.typing as npt
 import flashcodec
 from unifiedserve.messages.wire import MediaSource
 from unifiedserve.worker.vision.medium import Medium
+from unifiedserve.worker.vision.turn_pool import TurnPool
 from unifiedserve.worker.vision.videos import RunningVideos, Take
 
 Frames = npt.NDArray[np.uint8]
@@ -30,15 +28,6 @@ class OtherDecoder(NamedTuple):
     open: Callable[[MediaSource], Read]
 
 
-class _Waiting(NamedTuple):
-    priority: int
-    turn: float
-    number: int  # of arrival
-    medium: Medium
-    source: MediaSource
-    running: RunningVideos
-
-
 class OtherVideos:
     """Frames are those that FlashCodec would give; the lowest priority goes first, then turns, then who came first."""
 
@@ -46,17 +35,14 @@ class OtherVideos:
         self._decoder = decoder
         self._take = take
         self.engines = threads
-        self._numbers = count()
-        self._waiting: PriorityQueue[_Waiting] = PriorityQueue()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=decoder.name)
+        self._pool = TurnPool(threads, decoder.name)
 
     def begin(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
         """Queue a video; whatever is wrong with it is handed on as an error."""
-        self._waiting.put(_Waiting(running.priority, running.turn, next(self._numbers), medium, source, running))
-        self._pool.submit(self._decode_next)
+        self._pool.submit(running, self._decode, medium, source, running)
 
     def take_turn(self, running: RunningVideos) -> None:
-        """Do nothing: what waits for a decoder keeps its place."""
+        """Do nothing: the threads look at the turns when one of them is idle."""
 
     def cancel(self, running: RunningVideos) -> None:
         """Stop work on a request's videos after what is being decoded."""
@@ -64,11 +50,9 @@ class OtherVideos:
 
     def close(self) -> None:
         """Stop all decoding and its threads."""
-        self._pool.shutdown(cancel_futures=True)
+        self._pool.close()
 
-    def _decode_next(self) -> None:
-        """Decode the video that is to go first of those that wait, of which there is at least one."""
-        *_, medium, source, running = self._waiting.get()
+    def _decode(self, medium: Medium, source: MediaSource, running: RunningVideos) -> None:
         try:
             for output in decoded_groups(medium, self._decoder.open(source)):
                 if running.cancelled:
