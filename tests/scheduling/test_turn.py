@@ -5,6 +5,7 @@ from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.state import Chunk, DecodeState, EncodeWork, Plan
 from unifiedserve.scheduling.turn import (
+    Around,
     Batched,
     Begin,
     Decoded,
@@ -81,6 +82,23 @@ def test_pages_that_were_lost_to_another_instance_are_asked_for_again() -> None:
     planned = turn.take(facts()).plan.prefill
     assert planned == [Chunk(1, 0, 30)]
     assert turn.take(facts()).plan.prefill == planned
+
+
+def test_who_waits_for_pages_is_told_and_nobody_later_is_let_in_elsewhere() -> None:
+    first, second = turn_of(Stage.PREFILL), turn_of(Stage.PREFILL)
+    first.note(Begin(Ticket(1, 1.0), Shape(tokens=100, kv_pages=9)))
+    second.note(Begin(Ticket(2, 2.0), Shape(tokens=10, kv_pages=1)))
+    second.note(Begin(Ticket(3, 0.5), Shape(tokens=10, kv_pages=1)))
+    waits = first.take(facts(free=Free(kv=8, kv_total=20)))
+    assert not waits.plan.has_work
+    assert waits.tells.first == {Stage.PREFILL: (0, 1.0)}
+    beside = Facts(0.0, Free(kv=8, kv_total=20), Around(first=waits.tells.first[Stage.PREFILL]))
+    held = second.take(beside)
+    assert [chunk.uid for chunk in held.plan.prefill] == [3]
+    assert held.tells.first == {Stage.PREFILL: None}, "it does not lack pages"
+    let_in = first.take(facts(free=Free(kv=9, kv_total=20)))
+    assert let_in.plan.prefill == [Chunk(1, 0, 64)]
+    assert let_in.tells.first == {Stage.PREFILL: None}
 
 
 def test_a_sequence_rests_while_its_last_token_is_on_its_way() -> None:

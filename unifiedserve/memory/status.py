@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from ipc_buffers import Arena
 from unifiedserve.placement import Stage
 
+Place = tuple[int, float]
+
 _STAGES = list(Stage)
 _WORKING, _PEAK, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN, _ENCODED = range(9)
 _COLUMNS = 9
 _ITEM_BYTES = 8
 _MILLIONTHS = 1_000_000
+_LATEST = 1e12  # seconds: whoever is owed nothing has no turn before the end of time
 _NONE = 0  # no turn: the clock has left zero behind long ago
 
 
@@ -17,7 +20,7 @@ class Status:
     """One row a stage of an instance: whether it has work for the cores, the most pages of its buffer that were in use,
     how many requests it has yet to bring to its end, and whether it is doing that right now. Decode tells what share of
     their budgets other stages may take (until then all of it), and the time between tokens, for which that is so.
-    Vision tells the rank of the first request that it has not let in.
+    Vision and prefill tell the place in the order of service of the first request that waits for pages.
 
     Behind the rows there are as many pages of patches as one instance has given another one to encode; who encodes
     tells how many of them are done.
@@ -68,17 +71,17 @@ class Status:
         tbts = [self._numbers[self._place(each, Stage.DECODE, _TBT)] / _MILLIONTHS for each in self._instances]
         return min(map(self.share, self._instances)), max(tbts)
 
-    def set_first(self, instance: str, rank: tuple[int, float] | None) -> None:
-        """Tell the rank (its priority, and its turn in monotonic seconds) of the first that waits for vision."""
-        priority, turn = rank or (0, 0.0)
-        self._numbers[self._place(instance, Stage.VISION, _PRIORITY)] = priority
-        self._numbers[self._place(instance, Stage.VISION, _TURN)] = round(turn * _MILLIONTHS) if rank else _NONE
+    def set_first(self, instance: str, stage: Stage, place: Place | None) -> None:
+        """Tell the place (priority, turn in monotonic seconds) of the first that waits for the stage's pages."""
+        priority, turn = place or (0, 0.0)
+        self._numbers[self._place(instance, stage, _PRIORITY)] = priority
+        self._numbers[self._place(instance, stage, _TURN)] = round(min(turn, _LATEST) * _MILLIONTHS) if place else _NONE
 
-    def first_elsewhere(self, instance: str) -> tuple[int, float] | None:
-        """Return the rank of the first that waits for vision at the other instances; None if nobody does."""
-        return min(
-            (rank for other in self._instances if other != instance and (rank := self._first(other))), default=None
-        )
+    def first(self, instance: str, stage: Stage) -> Place | None:
+        """Return what was told of the first that waits for the stage's pages; None if nobody does."""
+        turn = self._numbers[self._place(instance, stage, _TURN)]
+        priority = self._numbers[self._place(instance, stage, _PRIORITY)]
+        return None if turn == _NONE else (priority, turn / _MILLIONTHS)
 
     def give(self, sender: str, receiver: str, patch_pages: int) -> None:
         """Tell that an instance has given another one so many pages of patches to encode."""
@@ -104,11 +107,6 @@ class Status:
     def _pending(self, encoder: str) -> int:
         given = sum(self._numbers[self._given(sender, encoder)] for sender in self._instances)
         return given - self._numbers[self._place(encoder, Stage.ENCODE, _ENCODED)]
-
-    def _first(self, instance: str) -> tuple[int, float] | None:
-        turn = self._numbers[self._place(instance, Stage.VISION, _TURN)]
-        priority = self._numbers[self._place(instance, Stage.VISION, _PRIORITY)]
-        return None if turn == _NONE else (priority, turn / _MILLIONTHS)
 
     def _given(self, sender: str, receiver: str) -> int:
         rows = len(self._instances) * len(_STAGES) * _COLUMNS

@@ -8,7 +8,7 @@ text waits behind a video, and the video goes on in every step.
 from collections.abc import Collection, Iterable, Iterator
 
 from unifiedserve.scheduling.pacing import LEAST_PROMPT
-from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
+from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, Place, PrefillState, State
 
 _UNLIMITED = 1 << 60
 _ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
@@ -60,6 +60,19 @@ def schedule_in_between(state: State, budget: Budget, encoding: Collection[int],
     step = _PrefillStep(state, budget)
     step.fill(_in_between(state, budget, encoding, sharing), budget.prefill_tokens or _UNLIMITED)
     return step.chunks if step.worth else []
+
+
+def first_without_pages(state: State, budget: Budget, planned: Collection[Chunk]) -> Place | None:
+    """Return the place of the first that is not let in when this is, because KV pages lack; None if none does."""
+    begun = {chunk.uid for chunk in planned}
+    free = state.kv_free - sum(
+        request.kv_pages for request in state.prefills if request.ticket.uid in begun and not request.admitted
+    )
+    waiting = (request for request in state.prefills if request.waits_for_pages and request.ticket.uid not in begun)
+    first = next(waiting, None)
+    if first is None or _fits(first.kv_pages, free, state.kv_total, budget.kv_reserve):
+        return None
+    return first.place
 
 
 def _in_between(state: State, budget: Budget, encoding: Collection[int], sharing: bool) -> Iterator[PrefillState]:
@@ -172,10 +185,12 @@ class _PrefillStep:
             return False
         if request.admitted:
             return True
-        if not (request.decoding or request.all_encoded):
+        if not request.waits_for_pages:
             return False
         state, pages = self._state, request.kv_pages
-        self._admitting = self._admitting and _fits(pages, self._kv_free, state.kv_total, self._budget.kv_reserve)
+        first = state.first_elsewhere is None or request.place <= state.first_elsewhere
+        fits = first and _fits(pages, self._kv_free, state.kv_total, self._budget.kv_reserve)
+        self._admitting = self._admitting and fits
         if self._admitting:
             self._kv_free -= pages
         return self._admitting

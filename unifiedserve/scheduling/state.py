@@ -8,6 +8,7 @@ from unifiedserve.config import Order
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Ticket
 
+Place = tuple[int, float]  # priority, and turn (monotonic seconds) among those of it: comparable between instances
 Rank = tuple[bool, int, float, int]
 NO_RANK: Rank = (False, 0, 0.0, 0)
 
@@ -32,8 +33,8 @@ class VisionState:
         return 1.0
 
     @property
-    def turn(self) -> tuple[int, float]:
-        """Return its priority, and its turn (monotonic seconds) among those of it, by the order of service."""
+    def place(self) -> Place:
+        """Return its place in the order of service."""
         return self.ticket.priority, self.rank[2]
 
     @property
@@ -106,6 +107,16 @@ class PrefillState:
     def begun(self) -> bool:
         """Tell whether it holds pages that others wait for."""
         return self.admitted or self.decoding
+
+    @property
+    def place(self) -> Place:
+        """Return its place in the order of service."""
+        return self.ticket.priority, self.rank[2]
+
+    @property
+    def waits_for_pages(self) -> bool:
+        """Tell whether it could begin to be prefilled if it had its KV pages."""
+        return not self.admitted and self.reach > self.prefilled and (self.decoding or self.all_encoded)
 
     @property
     def tokens_left(self) -> int:
@@ -215,6 +226,7 @@ class State:
     now: float = 0.0  # monotonic seconds
     pace: Pace = field(default_factory=Pace)
     costs: Costs = field(default_factory=Costs)
+    first_elsewhere: Place | None = None  # that waits for KV pages in another instance
 
 
 @dataclass(frozen=True, slots=True)

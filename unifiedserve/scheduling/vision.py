@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from unifiedserve.scheduling.state import VisionState
+from unifiedserve.scheduling.state import Place, VisionState
 
 
 def schedule_vision(
     requests: Sequence[VisionState],
     patch_free: int,
     visual_free: int,
-    first_elsewhere: tuple[int, float] | None = None,
+    first_elsewhere: Place | None = None,
 ) -> list[int]:
     """Return the uids to start decoding, given the pages of both buffers that nobody uses.
 
@@ -22,7 +22,7 @@ def schedule_vision(
     for request in requests:
         if request.admitted:
             continue
-        if first_elsewhere is not None and first_elsewhere < request.turn:
+        if first_elsewhere is not None and first_elsewhere < request.place:
             break
         if request.patch_pages > patch_free or request.visual_pages > visual_free:
             break

@@ -5,8 +5,9 @@ from typing import NamedTuple
 from unifiedserve.device.base import Device
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
+from unifiedserve.messages.wire import PagesFreed
 from unifiedserve.placement import Instance, Placement, Stage
-from unifiedserve.scheduling.turn import Neighbours
+from unifiedserve.scheduling.turn import Neighbours, Tells
 from unifiedserve.worker.outbox import Outbox
 from unifiedserve.worker.pulse import Pulse
 from unifiedserve.worker.reporter import Reporter
@@ -29,6 +30,11 @@ class Port(NamedTuple):
         outbox = Outbox(placement, name, memory.inboxes, device.fence)
         neighbours = Neighbours(placement, name, status)
         return cls(name, outbox, Reporter(name, outbox), neighbours, status, Pulse(memory.pulses, name))
+
+    def tell(self, tells: Tells) -> None:
+        """Tell the other instances what this one is about to do; wake those who have waited behind one of its own."""
+        for stage in self.neighbours.tell(tells):
+            self.outbox.send_others(stage, PagesFreed())
 
     def used(self, stage: Stage, pages: int) -> None:
         """Tell how many pages of the stage's buffer are in use now."""

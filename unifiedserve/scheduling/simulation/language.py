@@ -23,6 +23,7 @@ from unifiedserve.scheduling.turn import (
     Neighbours,
     Stepped,
     Stopped,
+    Tells,
     Took,
     Turn,
     Wrote,
@@ -61,7 +62,7 @@ class LanguageWorker:
             self._accept(event)
         plan, tells, leaves_cores = self._turn.take(self._facts())
         self._check(plan)
-        self._neighbours.tell(tells)
+        self._tell(tells)
         if plan.preempt:
             self._preempt(plan)
         if plan.has_work:
@@ -110,7 +111,7 @@ class LanguageWorker:
         for event in begun:
             self._accept(event)
         plan, tells, _ = self._turn.between(self._facts())
-        self._neighbours.tell(tells)
+        self._tell(tells)
         batch.looks = bool(plan.prefill)
         return plan if plan.prefill else None
 
@@ -225,6 +226,10 @@ class LanguageWorker:
     def _awake(self, time: float) -> None:
         if self._wake == time:
             self._system.wake(self)
+
+    def _tell(self, tells: Tells) -> None:
+        for stage in self._neighbours.tell(tells):
+            self._system.freed(stage, self)
 
     def _facts(self) -> Facts:
         return Facts(self._system.clock.now, self._system.pages, self._neighbours.around())

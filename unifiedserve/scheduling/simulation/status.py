@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from unifiedserve.placement import Stage
+from unifiedserve.scheduling.state import Place
 
 
 class Status:
@@ -13,7 +14,7 @@ class Status:
         self._shares: defaultdict[str, float] = defaultdict(lambda: 1.0)
         self._working: defaultdict[tuple[str, Stage], bool] = defaultdict(bool)
         self._waiting: defaultdict[str, tuple[int, bool]] = defaultdict(lambda: (0, False))
-        self._firsts: dict[str, tuple[int, float]] = {}
+        self._firsts: dict[tuple[str, Stage], Place | None] = {}
         self._pending = Counter[str]()
 
     def working(self, instance: str, stage: Stage) -> bool:
@@ -37,13 +38,11 @@ class Status:
     def set_share(self, instance: str, share: float, tbt: float) -> None:
         self._shares[instance] = share
 
-    def set_first(self, instance: str, rank: tuple[int, float] | None) -> None:
-        self._firsts.pop(instance, None)
-        if rank is not None:
-            self._firsts[instance] = rank
+    def first(self, instance: str, stage: Stage) -> Place | None:
+        return self._firsts.get((instance, stage))
 
-    def first_elsewhere(self, instance: str) -> tuple[int, float] | None:
-        return min((rank for other, rank in self._firsts.items() if other != instance), default=None)
+    def set_first(self, instance: str, stage: Stage, place: Place | None) -> None:
+        self._firsts[instance, stage] = place
 
     def give(self, receiver: str, patch_pages: int) -> None:
         self._pending[receiver] += patch_pages

@@ -38,7 +38,6 @@ class VisionWorker:
         self._jobs: dict[int, _Job] = {}
         self._turn = VisionTurn(order)
         self._neighbours = Neighbours(system.placement, instance.name, system.status)
-        self._waited = False  # for pages: other vision instances may have waited for their turn
         self._wake = float("inf")
 
     def receive(self, event: Event) -> None:
@@ -48,18 +47,15 @@ class VisionWorker:
             self._jobs[event.ticket.uid] = _Job(request, len(request.arrival.units))
 
     def turn(self) -> None:
-        system, name = self._system, self._instance.name
+        system = self._system
         free = system.free.patch, system.free.visual
-        decision = self._turn.take(VisionFacts(system.clock.now, *free, system.status.first_elsewhere(name)))
+        decision = self._turn.take(VisionFacts(system.clock.now, *free, self._neighbours.first(Stage.VISION)))
         for uid, turn in decision.turns.items():
             self._jobs[uid].turn = turn
         for uid in decision.admit:
             self._begin(self._jobs[uid])
-        system.status.set_first(name, decision.waits)
-        if self._waited and decision.waits is None:
-            system.freed(Stage.VISION, self)
-        self._waited = decision.waits is not None
-        self._neighbours.tell(decision.tells)
+        for stage in self._neighbours.tell(decision.tells):
+            system.freed(stage, self)
         self._sleep(decision.wait_until)
 
     def _sleep(self, until: float) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Stage
-from unifiedserve.scheduling.state import Chunk, DecodeState, Plan
+from unifiedserve.scheduling.state import Chunk, DecodeState, Place, Plan
 
 Key = tuple[int, int]  # uid of a request, number of an answer
 
@@ -160,13 +160,15 @@ class Free(NamedTuple):
 
 class Around(NamedTuple):
     """The other workers: whether their heavy stages work, and how many requests there wait for their first token or
-    are about to get it; and the share that heavy work may have beside streams.
+    are about to get it; the share that heavy work may have beside streams; and the first in the order of service that
+    waits for KV pages there.
     """
 
     work: bool = False
     waiting: int = 0
     joining: bool = False
     share: float = 1.0
+    first: Place | None = None
 
 
 class Facts(NamedTuple):
@@ -180,7 +182,8 @@ class Facts(NamedTuple):
 class Tells(NamedTuple):
     """What the other workers may know; None is what this one has no part in.
 
-    `tbt` are the seconds between tokens that the share of heavy work follows from; 0: not measured.
+    `tbt` are the seconds between tokens that the share of heavy work follows from; 0: not measured. `first` are the
+    places of those who come first of all that wait for pages here, by stage; None if nobody does.
     """
 
     working: Mapping[Stage, bool]
@@ -188,6 +191,7 @@ class Tells(NamedTuple):
     joining: bool = False
     share: float | None = None
     tbt: float = 0.0
+    first: Mapping[Stage, Place | None] = {}
 
 
 class Decision(NamedTuple):

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from unifiedserve.placement import Placement, Stage
+from unifiedserve.scheduling.state import Place
 from unifiedserve.scheduling.turn.facts import Around, Tells
 
 _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
@@ -22,6 +23,12 @@ class Board(Protocol):
 
     def share(self, instance: str) -> float:
         """Return the share of its budgets that heavy work may take beside the streams there."""
+
+    def first(self, instance: str, stage: Stage) -> Place | None:
+        """Return the place of the first there that waits for the stage's pages; None if nobody does."""
+
+    def set_first(self, instance: str, stage: Stage, place: Place | None) -> None:
+        """Write the place of the first that waits for the stage's pages."""
 
     def set_working(self, instance: str, stage: Stage, working: bool) -> None:
         """Write whether a stage has work for the cores."""
@@ -43,11 +50,18 @@ class Neighbours:
         self._heavy = [(other, stage) for other, stage in others if stage in _HEAVY]
         self._prefills = [other for other, stage in others if stage is Stage.PREFILL]
         self._decodes = [other for other, stage in others if stage is Stage.DECODE]
+        self._rivals = {stage: [host for host in placement.hosts(stage) if host != name] for stage in Stage}
+        self._firsts: dict[Stage, Place | None] = {}  # as told last
 
     @property
     def work(self) -> bool:
         """Tell whether a heavy stage of another instance has work for the cores."""
         return any(self._board.working(other, stage) for other, stage in self._heavy)
+
+    def first(self, stage: Stage) -> Place | None:
+        """Return the place of the first that waits for a stage's pages in another instance; None if nobody does."""
+        places = (self._board.first(other, stage) for other in self._rivals[stage])
+        return min((place for place in places if place is not None), default=None)
 
     def around(self) -> Around:
         """Return what the others tell."""
@@ -57,13 +71,23 @@ class Neighbours:
             sum(map(board.waiting, self._prefills)),
             any(map(board.joining, self._prefills)),
             min(map(board.share, self._decodes), default=1.0),
+            self.first(Stage.PREFILL),
         )
 
-    def tell(self, tells: Tells) -> None:
-        """Tell them what this one is about to do."""
+    def tell(self, tells: Tells) -> list[Stage]:
+        """Tell them what this one is about to do; return the stages in which others may have waited behind one here
+        that does not wait any more.
+        """
         for stage, working in tells.working.items():
             self._board.set_working(self._name, stage, working)
         if tells.waiting is not None:
             self._board.set_waiting(self._name, tells.waiting, tells.joining)
         if tells.share is not None:
             self._board.set_share(self._name, tells.share, tells.tbt)
+        over = []
+        for stage, place in tells.first.items():
+            if self._rivals[stage] and (before := self._firsts.get(stage)) != place:
+                self._board.set_first(self._name, stage, place)
+                self._firsts[stage] = place
+                over += [stage] if before is not None else []
+        return over

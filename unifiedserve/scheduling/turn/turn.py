@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import Stage
-from unifiedserve.scheduling.encode_prefill import schedule_in_between
+from unifiedserve.scheduling.encode_prefill import first_without_pages, schedule_in_between
 from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import heavy_within_share, joins_soon, leaves_cores, within_share
 from unifiedserve.scheduling.policies import goes_between, policy_for
@@ -109,14 +109,15 @@ class Turn:
 
         While one is under way there is no other.
         """
-        plan = self._policy(self._state(facts), self._held_budget(facts.around))
+        state = self._state(facts)
+        plan = self._policy(state, self._held_budget(facts.around))
         if self._encoding:
             self._streams.note_heavy()
             plan = plan._replace(encode=[])
         else:
             self._encoding = plan.encode
         leaves = facts.around.work and not plan.prefill and leaves_cores(self._streams.control.share)
-        return Decision(plan, self._tells(plan), leaves)
+        return Decision(plan, self._tells(plan, state), leaves)
 
     def between(self, facts: Facts) -> Decision:
         """Return which short prompts go in before the next layer of the encoder; without any it goes on at once.
@@ -124,9 +125,10 @@ class Turn:
         Nothing may have happened since the batch began but requests that came, and what goes in between.
         """
         uids, sharing = {uid for uid, _ in self._encoding}, self._measured.encoder_shares(facts.now)
-        chunks = schedule_in_between(self._state(facts), self._budget, uids, sharing)
+        state = self._state(facts)
+        chunks = schedule_in_between(state, self._budget, uids, sharing)
         plan = Plan(encode=self._encoding, prefill=chunks)
-        return Decision(plan, self._tells(plan))
+        return Decision(plan, self._tells(plan, state))
 
     def close(self) -> None:
         """Do nothing: a turn that is recorded has a file to close."""
@@ -168,15 +170,17 @@ class Turn:
                 others_work=self._rests and around.work, waiting=around.waiting, joining=around.joining
             ),
             costs=self._measured.costs,
+            first_elsewhere=around.first,
         )
 
-    def _tells(self, plan: Plan) -> Tells:
+    def _tells(self, plan: Plan, state: State) -> Tells:
         """Return what lets the other workers pace themselves; all is heavy work's where no streams are left."""
         planned = {Stage.ENCODE: self._encoding, Stage.PREFILL: plan.prefill}
         tells = Tells({stage: bool(work) for stage, work in planned.items() if stage in self._hosted})
         if Stage.PREFILL in self._hosted:
             joining = joins_soon(plan, self._prompts.__getitem__, self._budget)
-            tells = tells._replace(waiting=len(self._prompts), joining=joining)
+            first = first_without_pages(state, self._budget, plan.prefill)
+            tells = tells._replace(waiting=len(self._prompts), joining=joining, first={Stage.PREFILL: first})
         if Stage.DECODE in self._hosted:
             control = self._streams.control if len(self._sequences) else TbtControl()
             tells = tells._replace(share=control.share, tbt=control.tbt)

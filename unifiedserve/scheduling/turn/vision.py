@@ -7,36 +7,32 @@ from unifiedserve.config import Order
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling.queue import Queue
-from unifiedserve.scheduling.state import VisionState
+from unifiedserve.scheduling.state import Place, VisionState
 from unifiedserve.scheduling.turn.facts import Tells
 from unifiedserve.scheduling.vision import schedule_vision
-
-VisionRank = tuple[int, float]  # priority, and turn (monotonic seconds) among those of it
 
 
 class VisionFacts(NamedTuple):
     """What vision looks up at its turn: the time (monotonic seconds), the pages that nobody uses, and others' waits.
 
-    No other vision instance has let in the request of rank `first_elsewhere`, because pages lack.
+    No other vision instance has let in the request of place `first_elsewhere`, because pages lack.
     """
 
     now: float
     patch_free: int
     visual_free: int
-    first_elsewhere: VisionRank | None = None
+    first_elsewhere: Place | None = None
 
 
 class VisionDecision(NamedTuple):
     """Who is to be let in, how the turns of those in decoding have changed, and what to tell the other instances.
 
-    `waits` is the rank of the first that is not let in. Without a message there is nothing to do before `wait_until`
-    (monotonic seconds).
+    Without a message there is nothing to do before `wait_until` (monotonic seconds).
     """
 
     admit: list[int]
     turns: Mapping[int, float]  # by uid: monotonic seconds
     tells: Tells
-    waits: VisionRank | None
     wait_until: float
 
 
@@ -68,8 +64,8 @@ class VisionTurn:
         """Return what to do next. Those who are let in may find that others have taken the pages meanwhile."""
         states = self._queue.in_turn(facts.now)
         admit = schedule_vision(states, facts.patch_free, facts.visual_free, facts.first_elsewhere)
-        going = {state.ticket.uid: state.turn[1] for state in states if state.admitted} | {
-            uid: self._states[uid].turn[1] for uid in admit
+        going = {state.ticket.uid: state.place[1] for state in states if state.admitted} | {
+            uid: self._states[uid].place[1] for uid in admit
         }
         changed = {uid: turn for uid, turn in going.items() if self._turns.get(uid) != turn}
         self._turns |= changed
@@ -77,8 +73,7 @@ class VisionTurn:
         return VisionDecision(
             admit,
             changed,
-            Tells({Stage.VISION: bool(going)}),
-            None if waiting is None else waiting.turn,
+            Tells({Stage.VISION: bool(going)}, first={Stage.VISION: None if waiting is None else waiting.place}),
             min((state.rank_ends for state in states), default=float("inf")),
         )
 

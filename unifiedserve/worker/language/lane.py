@@ -85,7 +85,7 @@ class LanguageLane:
         if Stage.PREFILL in self._hosted:
             self._renew_prefixes()
         plan, tells, leaves_cores = self._turn.take(self._facts())
-        self._port.neighbours.tell(tells)
+        self._port.tell(tells)
         self._show_work(plan)
         if plan.preempt:
             self._preempt(plan.preempt)
@@ -142,7 +142,7 @@ class LanguageLane:
         if not (requests or self._looks_between):
             return
         plan, tells, _ = self._turn.between(self._facts())
-        self._port.neighbours.tell(tells)
+        self._port.tell(tells)
         self._looks_between = bool(plan.prefill)
         if not plan.prefill:
             return

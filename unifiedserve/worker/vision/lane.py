@@ -22,7 +22,6 @@ class VisionLane:
         self._stage = stage
         self._turn = turn
         self._port = port
-        self._waited = False  # for pages: other vision instances may have waited for their turn
 
     def accept(self, message: Message) -> None:
         if isinstance(message, VisionRequest):
@@ -42,17 +41,12 @@ class VisionLane:
             self._stage.take_turn(uid, turn)
         for uid in decision.admit:
             self._let_in(uid, decision.turns[uid])
-        self._port.status.set_first(self._port.instance, decision.waits)
-        if self._waited and decision.waits is None:
-            self._tell_others()
-        self._waited = decision.waits is not None
-        self._port.neighbours.tell(decision.tells)
+        self._port.tell(decision.tells)
         self._port.pulse.work_on(self._stage.decoding)
         return AT_ONCE if outputs or decision.admit else decision.wait_until
 
     def _facts(self) -> VisionFacts:
-        port = self._port
-        return VisionFacts(time.monotonic(), *self._stage.free_pages, port.status.first_elsewhere(port.instance))
+        return VisionFacts(time.monotonic(), *self._stage.free_pages, self._port.neighbours.first(Stage.VISION))
 
     def _let_in(self, uid: int, turn: float) -> None:
         taken = self._stage.take_pages(uid)
@@ -106,9 +100,6 @@ class VisionLane:
     def _drop(self, uid: int) -> None:
         self._turn.leave(uid)
         self._stage.drop(uid)
-        self._tell_others()
-
-    def _tell_others(self) -> None:
         self._port.outbox.send_others(Stage.VISION, PagesFreed())
 
     def counts(self) -> dict[Stage, tuple[int, int]]:
