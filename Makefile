@@ -41,6 +41,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 
 CORES := native flashcodec/csrc ipc_buffers/csrc unifiedserve/csrc
 CPP := $(sort $(shell find $(CORES) -name '*.cpp'))
+PACKAGES := $(shell find unifiedserve flashcodec/python ipc_buffers/python -name __init__.py)
 NATIVE := $(CPP) $(shell find $(CORES) -name '*.h' -o -name '*.inl') $(wildcard CMakeLists.txt */CMakeLists.txt)
 FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard */fuzz/*.cpp */fuzz/*.h)
 
@@ -170,6 +171,6 @@ $(VENV)/.environment: pyproject.toml
 	$(PIP) --no-deps $(TRAINED) || echo 'Some tests will be skipped: no $(TRAINED)'
 	touch $@ $(VENV)/.native
 
-$(VENV)/.native: $(VENV)/.environment $(NATIVE)
+$(VENV)/.native: $(VENV)/.environment $(NATIVE) $(PACKAGES)
 	@tools/step 'Building the C++ cores' $(EDITABLE) . --no-deps || $(WHEN_WARNED)
 	touch $@

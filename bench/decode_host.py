@@ -118,10 +118,10 @@ class Device(CpuDevice):
 def decode_worker(batch: int) -> Iterator[tuple[Worker, SharedMemory, int]]:
     """Yield a worker that decodes up to so many sequences, its memory, and the tokens of its pages."""
     placement = Placement("decode", (Instance("decode", (Stage.DECODE,)), Instance("others", tuple(Stage)[:3])))
-    config = EngineConfig(max_running=batch, max_model_len=CONTEXT + STEPS + WARM_UP + 1)
+    config = EngineConfig.of(max_running=batch, max_model_len=CONTEXT + STEPS + WARM_UP + 1)
     processor, name = load_processor(DEFAULT_CHECKPOINT), f"decode-host-{uuid4().hex[:8]}"
-    kv = KVLayout.of(processor.config, config.kv_page_tokens, torch.float32)
-    pages = (batch + 1) * -(-(config.max_model_len + 2) // config.kv_page_tokens)
+    kv = KVLayout.of(processor.config, config.memory.kv_page_tokens, torch.float32)
+    pages = (batch + 1) * -(-(config.checkpoint.max_model_len + 2) // config.memory.kv_page_tokens)
     layout = MemoryLayout(
         engine_id=name,
         weights=f"{name}-weights",
@@ -149,7 +149,7 @@ def decode_worker(batch: int) -> Iterator[tuple[Worker, SharedMemory, int]]:
             vocab_size=processor.vocab_size,
             eos_token_ids=processor.eos_token_ids,
         )
-        yield Worker(spec, Device()), memory, config.kv_page_tokens
+        yield Worker(spec, Device()), memory, config.memory.kv_page_tokens
     finally:
         memory.unlink()
         free([weights, *taken.values()])

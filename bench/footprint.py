@@ -83,8 +83,13 @@ def main(
             total = show(console, f"after a request of {count} frames", sizes)
             for name, (peak, pages) in buffers(daemon.url).items():
                 console.print(f"{name}: {peak} of {pages} pages at most in use at once")
-    mib = DEFAULT_KV_CACHE_MIB + config.patch_buffer_mib + config.visual_buffer_mib + config.visual_cache_mib
-    limit = weights * WEIGHTS_FACTOR + mib * 2**20 / 1e6 + WORKER_MB * len(config.workers.instances)
+    mib = (
+        DEFAULT_KV_CACHE_MIB
+        + config.memory.patch_buffer_mib
+        + config.memory.visual_buffer_mib
+        + config.memory.visual_cache_mib
+    )
+    limit = weights * WEIGHTS_FACTOR + mib * 2**20 / 1e6 + WORKER_MB * len(config.machine.workers.instances)
     console.print(f"{total:.0f} MB; weights x {WEIGHTS_FACTOR} + buffers + {WORKER_MB} MB a worker: {limit:.0f} MB")
 
 

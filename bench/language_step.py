@@ -245,7 +245,7 @@ def main() -> None:
     with torch.inference_mode(), ExitStack() as stack:
         models = []
         for each in args.weights:
-            config = EngineConfig(dtype=args.dtype, quantization=each)
+            config = EngineConfig.of(dtype=args.dtype, quantization=each)
             models.append(Model(stack.enter_context(loaded(args.model, config)).adapter, args.dtype, each))
         rows = [
             each

@@ -24,9 +24,9 @@ class Loaded(NamedTuple):
 @contextmanager
 def loaded(model_dir: Path, config: EngineConfig) -> Iterator[Loaded]:
     """Yield the model of a config that names its dtype."""
-    dtype: torch.dtype = getattr(torch, config.dtype)
-    tensors = weight_source(config, model_dir, load_config(model_dir), CPU, config.dtype)
-    name = f"bench-weights-{os.getpid()}-{config.dtype}-{config.quantization}"
+    dtype: torch.dtype = getattr(torch, config.checkpoint.dtype)
+    tensors = weight_source(config, model_dir, load_config(model_dir), CPU, config.checkpoint.dtype)
+    name = f"bench-weights-{os.getpid()}-{config.checkpoint.dtype}-{config.checkpoint.quantization}"
     memory = store_weights(tensors, name, dtype, CPU.place)
     try:
         yield Loaded(load_adapter(model_dir, attach_weights(name), dtype), weights_bytes(tensors, dtype))

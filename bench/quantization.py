@@ -50,7 +50,7 @@ def options(scheme: str) -> dict[str, str]:
 
 def texts(schemes: Sequence[str], text: Path, tokens: int, large: Path | None) -> dict[str, dict[str, Divergence]]:
     """Measure every text by every scheme."""
-    configs = {scheme: EngineConfig(**options(scheme)) for scheme in schemes}
+    configs = {scheme: EngineConfig.of(**options(scheme)) for scheme in schemes}
     words = text.read_text()
     found = {
         "answers": diverge(DEFAULT_CHECKPOINT, answers(DEFAULT_CHECKPOINT, tokens), configs),

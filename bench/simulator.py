@@ -99,7 +99,9 @@ class Model:
         ]
         sharing = Cores(len(os.sched_getaffinity(0)), costs.waste)
         budget, targets = budget_of(self._config, self._free.kv, costs.lone_step), Targets(self._config)
-        simulator = Simulator(self._config.workers, budget, copy(self._free), arrivals, costs, sharing, targets=targets)
+        simulator = Simulator(
+            self._config.machine.workers, budget, copy(self._free), arrivals, costs, sharing, targets=targets
+        )
         simulator.run()
         return [
             Answer(each.kind, each.due, [token - start for token in simulator.tokens[uid]])
@@ -122,7 +124,7 @@ def arrival(uid: int, due: float, work: Work, asked: Asked, config: EngineConfig
         work.generate,
         decode,
         gop=max(1, units * GOP_SECONDS // VIDEO_SECONDS) if work.frames else 0,
-        patch_pages=-(-tokens * PATCHES_A_TOKEN // config.patch_page_rows),
+        patch_pages=-(-tokens * PATCHES_A_TOKEN // config.memory.patch_page_rows),
         media=1,
     )
 
@@ -166,7 +168,7 @@ async def run(
 
             asker = Asker(http, Prompts(model))
             engine = Model(config, await pages(asker), before, [await asker.ask(work) for work in before])
-            lone_step = await asker.gauge("slo_tbt_seconds") / config.seconds_between_tokens(1.0)
+            lone_step = await asker.gauge("slo_tbt_seconds") / config.scheduling.seconds_between_tokens(1.0)
             costs, served = [await calibrate()], []
             for questions in courses:
                 served.append(await serve(asker, questions))

@@ -98,7 +98,7 @@ async def _decode(asker: Asker, repeats: int) -> dict[str, float]:
                     steps.setdefault((before.requests, context), []).append(after.start - before.start)
     rows = [[1, batch, batch * (context + ANSWER / 2)] for batch, context in steps]
     first, sequence, context_token = _fit(rows, [median(seconds) for seconds in steps.values()])
-    lone = await asker.gauge("slo_tbt_seconds") / EngineConfig().seconds_between_tokens(1.0)
+    lone = await asker.gauge("slo_tbt_seconds") / EngineConfig().scheduling.seconds_between_tokens(1.0)
     return {"decode_pass": first, "sequence": sequence, "context_token": context_token, "lone_step": lone}
 
 

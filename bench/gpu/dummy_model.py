@@ -33,7 +33,7 @@ def load(folder: Path, device: Device) -> LanguageAdapter:
 
 def make_cache(adapter: LanguageAdapter, pages: int) -> KVCache:
     """Return a KV cache of random numbers: of so many pages, or of as many as there is memory for."""
-    layout = KVLayout.of(adapter.config, EngineConfig().kv_page_tokens, DTYPE)
+    layout = KVLayout.of(adapter.config, EngineConfig().memory.kv_page_tokens, DTYPE)
     if (room := adapter.device.room()) is not None:
         pages = min(pages, int(SHARE * room.free) // layout.page_bytes)
     pool = PagePool.create(_name(), pages, layout.page_bytes, adapter.device.place)

@@ -32,7 +32,7 @@ class ModelLoad:
         self._device = open_device(cast(DeviceName, device), EngineConfig())
         self._device.sharing.enter(Instance("load", ()), 0)
         adapter = dummy_model.load(self._folder, self._device)
-        pages = LARGEST * -(-(2 * CONTEXT) // EngineConfig().kv_page_tokens)
+        pages = LARGEST * -(-(2 * CONTEXT) // EngineConfig().memory.kv_page_tokens)
         self._model = LanguageModel(adapter, dummy_model.make_cache(adapter, pages))
         self._steps: dict[tuple[str, int], Callable[[], object]] = {}
         return time.perf_counter() - start

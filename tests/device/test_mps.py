@@ -39,7 +39,7 @@ from unifiedserve.device.cuda.sharing import Mps, stay_outside
 SEES = "from ipc_buffers import list_gpus; print(*[gpu.uuid for gpu in list_gpus()], flush=True)"
 stay_outside()
 exec(SEES)
-sharing = Mps(EngineConfig(share="mps"))
+sharing = Mps(EngineConfig.of(share="mps"))
 sharing.start()
 client = os.environ | sharing.environment(read_placement("shared", ()).instances[0])
 subprocess.run([sys.executable, "-c", SEES], env=client, check=True)
@@ -196,7 +196,7 @@ def test_a_folder_without_an_owner_is_removed(orders: Callable[[], list[str]]) -
 
 
 def test_workers_are_clients_by_what_the_placement_and_the_user_say(orders: Callable[[], list[str]]) -> None:
-    sharing = Mps(EngineConfig(gpu_threads=("encode-prefill=60",), gpu_memory_limits=("decode=9000",)))
+    sharing = Mps(EngineConfig.of(gpu_threads=("encode-prefill=60",), gpu_memory_limits=("decode=9000",)))
     sharing.start()
     first = sharing.environment(DECODE)
     assert (first[PRIORITY], first.get(THREADS)) == ("0", None)
@@ -224,7 +224,7 @@ def test_without_mps_workers_take_turns_and_the_log_says_so_once(
     (record,) = caplog.records
     assert "workers take turns on the GPU, as MPS cannot be used" in record.message
     with pytest.raises(ConfigError, match=r"--share mps: .*ended with code 1"):
-        Mps(EngineConfig(share="mps")).start()
+        Mps(EngineConfig.of(share="mps")).start()
 
 
 @pytest.mark.parametrize(
@@ -273,4 +273,4 @@ def test_clients_see_the_gpus_that_the_engine_sees_in_its_order(
 )
 def test_limits_that_cannot_be(given: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        EngineConfig(**given).check()  # type: ignore[arg-type]
+        EngineConfig.of(**given).check()  # type: ignore[arg-type]

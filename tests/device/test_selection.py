@@ -38,7 +38,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def chosen(**given: Any) -> str:
-    return select_device(EngineConfig(**given)).name
+    return select_device(EngineConfig.of(**given)).name
 
 
 def test_a_gpu_that_can_be_used_is_used(gpu: Callable[..., None]) -> None:
@@ -110,7 +110,7 @@ def test_dtypes_of_older_gpus(gpu: Callable[..., None]) -> None:
 def test_a_cache_of_codes_is_for_the_processor(gpu: Callable[..., None]) -> None:
     gpu()
     with pytest.raises(ConfigError, match="--kv-cache-dtype int8: only the CPU's kernels"):
-        CudaDevice(EngineConfig(kv_cache_dtype="int8")).check("bfloat16")
+        CudaDevice(EngineConfig.of(kv_cache_dtype="int8")).check("bfloat16")
     CudaDevice(EngineConfig()).check("bfloat16")
 
 
@@ -124,4 +124,4 @@ def test_flashinfer_that_is_not_installed(gpu: Callable[..., None], monkeypatch:
     gpu()
     monkeypatch.setattr("unifiedserve.device.cuda.backends.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="--attention-backend flashinfer: FlashInfer is not installed"):
-        CudaDevice(EngineConfig(attention_backend="flashinfer")).check("bfloat16")
+        CudaDevice(EngineConfig.of(attention_backend="flashinfer")).check("bfloat16")

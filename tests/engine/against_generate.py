@@ -41,7 +41,7 @@ def prompts(tokenizer: Any) -> list[Ids]:
 
 
 def ours(checkpoint: Path, dtype: Literal["float32", "bfloat16"], asked: Sequence[Ids]) -> list[Ids]:
-    config = EngineConfig(model=str(checkpoint), dtype=dtype, kv_cache_mib=1024)
+    config = EngineConfig.of(model=str(checkpoint), dtype=dtype, kv_cache_mib=1024)
     with running(config) as daemon, ThreadPoolExecutor(len(asked)) as pool:
         client = daemon.client.with_options(timeout=3600)  # a busy machine takes long
 

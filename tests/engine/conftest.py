@@ -68,7 +68,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, local_media: Path) -> Iterat
             paths["chat_template"] = str(once(file, lambda path: path.write_text(TEMPLATES[name])))
         if "allowed_local_media_path" in options:
             paths["allowed_local_media_path"] = str(local_media)
-        return EngineConfig(**{**options, **paths})
+        return EngineConfig.of(**{**options, **paths})
 
     engines = Engines(resolve)
     yield engines.serve

@@ -90,13 +90,13 @@ class InlineWorkers:
     ) -> None:
         """Start them on a device; what a worker does is done within the `process` of its name."""
         name = f"test-workers-{uuid.uuid4().hex[:12]}"
-        kv = KVLayout.of(processor.config, config.kv_page_tokens, torch.float32)
+        kv = KVLayout.of(processor.config, config.memory.kv_page_tokens, torch.float32)
         layout = MemoryLayout(
             engine_id=name,
             weights=f"{name}-weights",
             kv=PoolSize(PAGES, kv.page_bytes),
-            patch=PoolSize(PAGES, config.patch_page_rows * processor.patch_row_bytes),
-            visual=PoolSize(PAGES, config.visual_page_tokens * processor.visual_dim * 4),
+            patch=PoolSize(PAGES, config.memory.patch_page_rows * processor.patch_row_bytes),
+            visual=PoolSize(PAGES, config.memory.visual_page_tokens * processor.visual_dim * 4),
             instances=tuple(instance.name for instance in placement.instances),
             state_pages=kv.state_pages,
         )

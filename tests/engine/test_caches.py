@@ -186,7 +186,7 @@ def test_a_video_of_which_a_part_is_cached_is_decoded_for_the_rest(
     first = ask(daemon, *video, extra_body=EVERY_FRAME)
     daemon.wait_idle()
     total, cached = daemon.engine.observation.buffers()["kv"][1], daemon.engine.observation.cached()["kv"]
-    others = (total - cached // 2) * daemon.engine.config.kv_page_tokens
+    others = (total - cached // 2) * daemon.engine.config.memory.kv_page_tokens
     ask(daemon, text_part("word"), max_tokens=others - 60, extra_body={"ignore_eos": True})
     hits = Hits(daemon)
     second = ask(daemon, *video, extra_body=EVERY_FRAME)
@@ -227,7 +227,7 @@ def test_a_full_cache_makes_nobody_wait(daemon: Daemon, placement: str) -> None:
     assert daemon.engine.observation.cached()["kv"] > total // 2
     longest = {"max_tokens": None, "extra_body": {"ignore_eos": True}}
     completion = ask(daemon, text_part("Hello"), **longest)
-    assert completion.usage.total_tokens == total * daemon.engine.config.kv_page_tokens + 1
+    assert completion.usage.total_tokens == total * daemon.engine.config.memory.kv_page_tokens + 1
     assert metric(daemon, "num_preemptions_total") == before
     assert [tokens(daemon, part) for part in plain] == answers
     daemon.wait_idle()

@@ -52,9 +52,9 @@ def test_workers_do_not_have_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_kernel_that_cannot(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(resources, "missing", lambda: ["files (Landlock)"])
-    check_sandbox(EngineConfig(sandbox="off"))
+    check_sandbox(EngineConfig.of(sandbox="off"))
     assert not caplog.records
     check_sandbox(EngineConfig())
     assert "cannot confine files (Landlock)" in caplog.text
     with pytest.raises(ConfigError, match=r"--sandbox require: this kernel cannot confine files \(Landlock\)"):
-        check_sandbox(EngineConfig(sandbox="require"))
+        check_sandbox(EngineConfig.of(sandbox="require"))

@@ -39,7 +39,7 @@ FOLLOWING = {
         temperature=0.7, seed=6, max_tokens=12, grammar=regex_grammar("(yes|no), [a-z ]{3,9}")
     ),
 }
-CONFIG = EngineConfig(prefill_chunk_tokens=16, vision_threads=1, max_running=4)
+CONFIG = EngineConfig.of(prefill_chunk_tokens=16, vision_threads=1, max_running=4)
 WRITTEN = bytes([POISON])  # all over a page, by whoever takes it next
 Answers = dict[int, list[int]]
 
@@ -136,7 +136,7 @@ def test_so_they_are_where_steps_are_not_recorded_yet(
         eager.append(found.eager)
         return found
 
-    at_the_start, collect = 2 * len(list(step_graphs.row_buckets(CONFIG.max_running))), DecodeAhead.collect
+    at_the_start, collect = 2 * len(list(step_graphs.row_buckets(CONFIG.scheduling.max_running))), DecodeAhead.collect
     monkeypatch.setattr(DeferredStream, "record", some_are_recorded)
     monkeypatch.setattr(DecodeAhead, "collect", collected)
     kinds = [*KINDS.values(), *KINDS.values()]
@@ -157,7 +157,7 @@ def test_aborted_answers_leave_the_others_alone(ask: Callable[..., Answers], lau
 def test_a_target_that_cannot_be_held_leaves_heavy_work_its_least_and_only_beside_streams(
     tmp_path_factory: pytest.TempPathFactory, device: Device
 ) -> None:
-    config = EngineConfig(prefill_chunk_tokens=256, vision_threads=1, slo_tbt=1e-6)
+    config = EngineConfig.of(prefill_chunk_tokens=256, vision_threads=1, slo_tbt=1e-6)
     with apart(find_checkpoint(tmp_path_factory, "qwen2_5_vl"), config, device) as workers:
         status = workers.memory.status
         assert status.held[0] == 1.0

@@ -53,7 +53,7 @@ def memory_on(
     gpu: Gpu, checkpoint: Path, processor: Processor, videos_mib: int = 0, placement: str = "shared", **given: int
 ) -> EngineMemory:
     """Take an engine's memory on a GPU where a worker takes 10 MiB, and one with the language model 30."""
-    config = EngineConfig(**{**SMALL, **given}, gpu_memory_utilization=0.5, placement=placement)
+    config = EngineConfig.of(**{**SMALL, **given}, gpu_memory_utilization=0.5, placement=placement)
     footprint = Footprint(10 * MIB, 30 * MIB)
     device = DeferredDevice(gpu.room, videos_mib * MIB)
     return EngineMemory(config, checkpoint, processor, device, lambda memory, dtype: footprint)
@@ -157,7 +157,7 @@ def test_auto_goes_on_with_the_cpu(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(supervisor, "select_device", lambda config: DeferredDevice(Gpu(10).room))
-    config = EngineConfig(device=device, **SMALL)
+    config = EngineConfig.of(device=device, **SMALL)
     if device == "cuda":
         with pytest.raises(ConfigError, match="too little memory"):
             Supervisor(config, checkpoint, processor)
@@ -210,7 +210,7 @@ def try_out(
         return gpu.room()
 
     monkeypatch.setattr(rehearsal, "shared_zygote", lambda: type("Zygote", (), {"start": staticmethod(first)}))
-    config = EngineConfig(**SMALL, prefill_chunk_tokens=32, max_running=3, encode_budget_tokens=16)
+    config = EngineConfig.of(**SMALL, prefill_chunk_tokens=32, max_running=3, encode_budget_tokens=16)
     memory = memory_on(Gpu(400), checkpoint, processor)
 
     def tried(own: SharedMemory) -> Footprint:

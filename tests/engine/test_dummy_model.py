@@ -13,7 +13,7 @@ pytestmark = pytest.mark.daemon("weights that the supervisor makes up", model="w
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_answers(daemon: Daemon, placement: str) -> None:
-    assert not list(Path(daemon.engine.config.model).glob("*.safetensors"))
+    assert not list(Path(daemon.engine.config.checkpoint.model).glob("*.safetensors"))
     question = image_part(make_image(3, 90, 120)), text_part("What is this?")
     first, again = (
         ask(daemon, *question, max_tokens=12, logprobs=True, extra_body={"ignore_eos": True}) for _ in range(2)

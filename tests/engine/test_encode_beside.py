@@ -22,7 +22,7 @@ from unifiedserve.messages.wire import Embeddings
 from unifiedserve.worker.language.decode_ahead import DecodeAhead
 from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
 
-CONFIG = EngineConfig(prefill_chunk_tokens=16, vision_threads=1, encode_budget_tokens=1)
+CONFIG = EngineConfig.of(prefill_chunk_tokens=16, vision_threads=1, encode_budget_tokens=1)
 STREAM = SamplingParams(temperature=0, max_tokens=200, ignore_eos=True)
 ANSWER = SamplingParams(temperature=0, max_tokens=8)
 

@@ -26,7 +26,7 @@ from unifiedserve.placement import read_placement
 
 Clips = Callable[[int], Clip]
 
-CONFIG = EngineConfig(prefill_chunk_tokens=16, vision_threads=1)
+CONFIG = EngineConfig.of(prefill_chunk_tokens=16, vision_threads=1)
 GREEDY = SamplingParams(temperature=0, max_tokens=TOKENS)
 EVERY_FRAME = {"media_io_kwargs": {"video": {"num_frames": -1}}}
 KEPT_ROWS: dict[str, Any] = {"model": "mllama", "kv_page_tokens": 4, "prefill_chunk_tokens": 16}

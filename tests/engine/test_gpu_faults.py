@@ -31,7 +31,7 @@ from unifiedserve.memory.weights import load_weights, sum_weights, write_weights
 from unifiedserve.worker.assembly import DAMAGED_WEIGHTS
 
 PROGRAM = Path(__file__).parents[1] / "fakes" / "mps"
-CONFIG = EngineConfig(share="mps", dtype="float32", kv_cache_mib=32, vision_threads=1)
+CONFIG = EngineConfig.of(share="mps", dtype="float32", kv_cache_mib=32, vision_threads=1)
 
 
 @pytest.fixture(scope="module")

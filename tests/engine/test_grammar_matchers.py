@@ -21,7 +21,7 @@ def matchers() -> int:
 def test_matchers_go_with_their_answers(tmp_path_factory: pytest.TempPathFactory, placement: str) -> None:
     checkpoint = find_checkpoint(tmp_path_factory, "qwen2_5_vl")
     before = matchers()
-    with apart(checkpoint, EngineConfig(vision_threads=1), CPU, placement) as workers:
+    with apart(checkpoint, EngineConfig.of(vision_threads=1), CPU, placement) as workers:
         for uid in range(1, 6):
             sampling = SamplingParams(temperature=0, max_tokens=4, grammar=regex_grammar(f"[a-z ]{{{uid + 20}}}"))
             workers.submit(uid, Asked([10, 11, 12], [], []), sampling)

@@ -51,7 +51,7 @@ def test_an_enormous_stop_string_is_refused_and_the_engine_goes_on(daemon: Daemo
 @pytest.mark.daemon(**TIGHT_BUFFERS)
 def test_the_answer_may_take_what_the_cache_holds_when_no_limit_is_given(daemon: Daemon) -> None:
     completion = ask(daemon, text_part("Hello"), max_tokens=None, extra_body={"ignore_eos": True})
-    pages, page_tokens = daemon.engine.observation.buffers()["kv"][1], daemon.engine.config.kv_page_tokens
+    pages, page_tokens = daemon.engine.observation.buffers()["kv"][1], daemon.engine.config.memory.kv_page_tokens
     assert completion.choices[0].finish_reason == "length"
     assert completion.usage.total_tokens == pages * page_tokens + 1  # the last token is never cached
     daemon.wait_idle()

@@ -38,7 +38,7 @@ def ask_both(
     def ask(family: str, order: Order) -> InlineWorkers:
         checkpoint = find_checkpoint(tmp_path_factory, family)
         hf, processor = reference.load(checkpoint), load_processor(checkpoint)
-        workers = InlineWorkers(read_placement("shared", ()), checkpoint, processor, EngineConfig(order=order))
+        workers = InlineWorkers(read_placement("shared", ()), checkpoint, processor, EngineConfig.of(order=order))
         started.append(workers)
         asked = questions(FAMILIES[family], clips)
         take_requests, looked = Outbox.take_requests, list[bool]()

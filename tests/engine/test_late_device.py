@@ -30,7 +30,7 @@ from unifiedserve.sampling.grammar import regex_grammar
 from unifiedserve.worker.outbox import Outbox
 
 TOKENS = 8
-CONFIG = EngineConfig(prefill_chunk_tokens=16, vision_threads=1)
+CONFIG = EngineConfig.of(prefill_chunk_tokens=16, vision_threads=1)
 GREEDY = SamplingParams(temperature=0, max_tokens=TOKENS)
 POISON = 0xFF  # NaN in each float
 KINDS = {

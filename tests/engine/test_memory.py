@@ -19,7 +19,7 @@ def test_pages_of_a_long_video_go_back_unit_by_unit(
     checkpoint: Path, clips: Callable[[int], Clip], tmp_path: Path
 ) -> None:
     """Those for its visual tokens are taken at once; steps are as long as their budgets here."""
-    config = EngineConfig(encode_budget_tokens=1, prefill_chunk_tokens=16, order="fcfs", vision_threads=1)
+    config = EngineConfig.of(encode_budget_tokens=1, prefill_chunk_tokens=16, order="fcfs", vision_threads=1)
     processor = load_processor(checkpoint)
     workers = InlineWorkers(read_placement("shared", ()), checkpoint, processor, config)
     try:

@@ -17,7 +17,7 @@ from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import NAMED, read_placement
 
 SHORT, LONG = (SamplingParams(temperature=0, max_tokens=count, ignore_eos=True) for count in (12, 400))
-CONFIG = EngineConfig(prefill_chunk_tokens=32, encode_budget_tokens=16, vision_threads=1)
+CONFIG = EngineConfig.of(prefill_chunk_tokens=32, encode_budget_tokens=16, vision_threads=1)
 
 PLACED = [read_placement(name, ()) for name in (*NAMED, "e+pd", "2v+2e+2p+2d", "2ep+d")]
 
@@ -136,7 +136,7 @@ def test_answers_are_the_same_without_a_mechanism(
     expected: dict[str, list[int]],
 ) -> None:
     """Requests with targets of their own, the tightest last, in one loop."""
-    config = EngineConfig(**WITHOUT[without], encode_budget_tokens=16, vision_threads=1)  # type: ignore[arg-type]
+    config = EngineConfig.of(**WITHOUT[without], encode_budget_tokens=16, vision_threads=1)  # type: ignore[arg-type]
     workers = InlineWorkers(read_placement("monolithic", ()), checkpoint, processor, config)
     try:
         for uid, question in enumerate(asked.values(), 1):

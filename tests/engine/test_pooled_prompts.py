@@ -20,7 +20,7 @@ TEXTS = ["What is a river?", "A lake, and how it differs from a river that runs 
 
 @pytest.mark.daemon(model="pooled_texts", prefill_chunk_tokens=8)
 def test_texts(daemon: Daemon) -> None:
-    text_model = daemon.engine.config.model
+    text_model = daemon.engine.config.checkpoint.model
     tokens = transformers.AutoTokenizer.from_pretrained(text_model)
     model = transformers.AutoModel.from_pretrained(text_model, dtype=torch.float32).eval()
     ids = [tokens(text)["input_ids"] for text in TEXTS]

@@ -47,7 +47,7 @@ def folder(
 ) -> Iterator[Path]:
     """Record an aborted text, then a video beside two texts, for whose answers there is no room at once."""
     folder, processor = tmp_path_factory.mktemp(request.param), load_processor(checkpoint)
-    config = EngineConfig(record=str(folder), kv_page_tokens=1, encode_budget_tokens=16, prefill_chunk_tokens=32)
+    config = EngineConfig.of(record=str(folder), kv_page_tokens=1, encode_budget_tokens=16, prefill_chunk_tokens=32)
     every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
     video = as_sent(ask([clips(8), "What happens?"], clips, every_frame), processor, clips, folder)
     text = as_sent(ask(["What is a river?"], clips), processor, clips, folder)

@@ -167,4 +167,4 @@ def test_a_text_has_a_plan_too(daemon: Daemon) -> None:
     planned = plan(daemon, body(text_part("word " * 40)))
     assert (planned["media"], planned["pages"]["patch"], planned["pages"]["visual"]) == ([], 0, 0)
     tokens = planned["prompt_tokens"] + planned["max_tokens"] - 1
-    assert planned["pages"]["kv"] == -(-tokens // daemon.engine.config.kv_page_tokens)
+    assert planned["pages"]["kv"] == -(-tokens // daemon.engine.config.memory.kv_page_tokens)

@@ -115,7 +115,7 @@ def test_preempted_answers_are_the_same(daemon: Daemon, second_daemon: Daemon) -
 
 def steps(tmp_path_factory: pytest.TempPathFactory, model: str, device: Device, most: int = 7) -> list[Any]:
     """The tokens of an answer that repeats itself, how many steps decode took for them, and its drafts."""
-    config = EngineConfig(vision_threads=1, speculative_tokens=most)
+    config = EngineConfig.of(vision_threads=1, speculative_tokens=most)
     params = SamplingParams(temperature=0, logit_bias={20: 100}, max_tokens=41, ignore_eos=True)
     with apart(find_checkpoint(tmp_path_factory, model), config, device) as workers:
         workers.submit(1, Asked([20, 21, 22], [], []), params)

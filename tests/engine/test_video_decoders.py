@@ -343,7 +343,7 @@ def test_torchcodecs_errors_end_their_request_only(
 
 def test_contradictions_are_named_at_the_start(patches: RowBuffer, visual: RowBuffer) -> None:
     with pytest.raises(ConfigError, match="--decode-on works with --video-decoder flashcodec only"):
-        EngineConfig(video_decoder="torchcodec", decode_on="cpu").check()
+        EngineConfig.of(video_decoder="torchcodec", decode_on="cpu").check()
     with pytest.raises(ConfigError, match="--decode-on gpu: with --device cpu cores decode"):
         Vision(patches, visual, decode_on="gpu")
     with pytest.raises(ConfigError, match="--video-decoder pynvvideocodec decodes on a GPU only"):
@@ -354,4 +354,4 @@ def test_a_decoder_that_is_not_installed_is_named_at_the_start(monkeypatch: pyte
     check_packages(EngineConfig())
     monkeypatch.setattr(util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="--video-decoder torchcodec needs the package torchcodec: pip install"):
-        check_packages(EngineConfig(video_decoder="torchcodec"))
+        check_packages(EngineConfig.of(video_decoder="torchcodec"))

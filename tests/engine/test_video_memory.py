@@ -46,7 +46,7 @@ def decoders_of(threads: int) -> int:
 def test_all_decoders_are_counted(threads: int) -> None:
     decoders = decoders_of(threads)
     assert decoders >= 1
-    assert CudaDevice(EngineConfig(vision_threads=threads)).video_bytes() == decoders * DECODER
+    assert CudaDevice(EngineConfig.of(vision_threads=threads)).video_bytes() == decoders * DECODER
     if threads == 100:
         assert CudaDevice(EngineConfig()).video_bytes() == decoders * DECODER
 
@@ -54,7 +54,7 @@ def test_all_decoders_are_counted(threads: int) -> None:
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("options", [{"decode_on": "cpu"}, {"video_decoder": "torchcodec"}])
 def test_where_cores_decode_there_are_none(options: dict[str, str]) -> None:
-    assert CudaDevice(EngineConfig(**options)).video_bytes() == 0
+    assert CudaDevice(EngineConfig.of(**options)).video_bytes() == 0
 
 
 def test_without_a_video_library_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

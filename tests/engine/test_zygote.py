@@ -23,8 +23,8 @@ from unifiedserve.messages.wire import Ready, Shutdown, pack, unpack
 from unifiedserve.placement import Stage
 from unifiedserve.worker.spec import WorkerSpec
 
-CONFIG = EngineConfig(placement="shared")
-VISION = next(instance for instance in CONFIG.workers.instances if instance.stages == (Stage.VISION,))
+CONFIG = EngineConfig.of(placement="shared")
+VISION = next(instance for instance in CONFIG.machine.workers.instances if instance.stages == (Stage.VISION,))
 SECONDS = 60.0
 WITH_A_THREAD = """
 import threading
@@ -80,7 +80,7 @@ def spec(memory: SharedMemory) -> WorkerSpec:
     """A worker that only decodes videos: it needs no model."""
     return WorkerSpec(
         config=CONFIG,
-        placement=CONFIG.workers,
+        placement=CONFIG.machine.workers,
         instance=VISION,
         number=1,
         layout=memory.layout,

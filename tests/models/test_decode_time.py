@@ -14,7 +14,7 @@ from unifiedserve.models.base import Processor
 
 
 def admission(ours: Processor, seconds: float, decoder: VideoDecoderName = "flashcodec") -> Admission:
-    return Admission(EngineConfig(max_decode_seconds=seconds, video_decoder=decoder), ours, LAYOUT)
+    return Admission(EngineConfig.of(max_decode_seconds=seconds, video_decoder=decoder), ours, LAYOUT)
 
 
 def seconds_for(clip: Path, frames: list[int]) -> float:

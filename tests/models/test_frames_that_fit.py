@@ -29,7 +29,7 @@ def request(clip: Path, words: int, **options: int) -> GenerateRequest:
 
 
 def test_as_many_frames_as_it_says_fit(ours: Processor, sample_clip: Path) -> None:
-    admission = Admission(EngineConfig(max_model_len=1000), ours, LAYOUT)
+    admission = Admission(EngineConfig.of(max_model_len=1000), ours, LAYOUT)
     with pytest.raises(RequestError, match=r"holds 1000 .* (\d+) frames a video fit") as refused:
         admission.admit(request(sample_clip, 5, num_frames=-1))
     assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "messages")
@@ -41,7 +41,7 @@ def test_as_many_frames_as_it_says_fit(ours: Processor, sample_clip: Path) -> No
 
 
 def test_a_prompt_of_tokens_that_is_too_long_has_the_clients_name(ours: Processor) -> None:
-    admission = Admission(EngineConfig(max_model_len=100), ours, LAYOUT)
+    admission = Admission(EngineConfig.of(max_model_len=100), ours, LAYOUT)
     with pytest.raises(RequestError, match="has 100 tokens, media included; the context holds 100") as refused:
         admission.admit(GenerateRequest(id="x", prompt_token_ids=[5] * 100, prompt_param="prompt[1]"))
     assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "prompt[1]")
@@ -49,7 +49,7 @@ def test_a_prompt_of_tokens_that_is_too_long_has_the_clients_name(ours: Processo
 
 
 def test_where_even_one_frame_is_too_much(ours: Processor, sample_clip: Path) -> None:
-    admission = Admission(EngineConfig(max_model_len=100), ours, LAYOUT)
+    admission = Admission(EngineConfig.of(max_model_len=100), ours, LAYOUT)
     with pytest.raises(RequestError, match="not even one frame fits"):
         admission.admit(request(sample_clip, 200, num_frames=8))
     admission.close()

@@ -5,8 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
+from unifiedserve.cli.options import options_of
 from unifiedserve.config import EngineConfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -21,7 +20,7 @@ def project(folder: str = ".") -> dict[str, Any]:
 
 IMAGES = sorted((PACKAGING / "docker").iterdir())
 TO_STOP = 15  # seconds after --drain-timeout to tell requests, close connections, send spans and end workers
-OPTIONS = {"--" + field.name.replace("_", "-") for field in msgspec.structs.fields(EngineConfig)}
+OPTIONS = {"--" + field.name.replace("_", "-") for field, _ in options_of(EngineConfig)}
 
 
 def options_of(arguments: list[str]) -> dict[str, str]:

@@ -39,7 +39,10 @@ def test_probes_ask_for_what_is_served(probe: str, path: str) -> None:
 
 @pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe"])
 def test_workers_that_start_are_waited_for(probe: str) -> None:
-    assert CONTAINER[probe]["periodSeconds"] * CONTAINER[probe]["failureThreshold"] >= EngineConfig().startup_timeout
+    assert (
+        CONTAINER[probe]["periodSeconds"] * CONTAINER[probe]["failureThreshold"]
+        >= EngineConfig().machine.startup_timeout
+    )
 
 
 def test_ports_agree() -> None:
@@ -60,7 +63,12 @@ def test_a_drain_has_time() -> None:
 def test_shared_memory_has_room() -> None:
     shared = MOUNTED["/dev/shm"]["emptyDir"]
     config = EngineConfig()
-    buffers = DEFAULT_KV_CACHE_MIB + config.patch_buffer_mib + config.visual_buffer_mib + config.visual_cache_mib
+    buffers = (
+        DEFAULT_KV_CACHE_MIB
+        + config.memory.patch_buffer_mib
+        + config.memory.visual_buffer_mib
+        + config.memory.visual_cache_mib
+    )
     assert shared["medium"] == "Memory"
     assert 1.5 * buffers * MIB < bytes_of(shared["sizeLimit"]) < bytes_of(LIMITS["memory"]) / 2
 

@@ -14,12 +14,14 @@ def test_its_device_is_opened_before_it_leaves_the_others_cores(monkeypatch: pyt
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
         pytest.skip("there is one core")
-    config = EngineConfig(placement=f"ep@{cores[0]}+d@{cores[1]}")
-    spec = SimpleNamespace(config=config, instance=config.workers.instances[-1], device="cuda")
+    config = EngineConfig.of(placement=f"ep@{cores[0]}+d@{cores[1]}")
+    spec = SimpleNamespace(config=config, instance=config.machine.workers.instances[-1], device="cuda")
     opened: list[str] = []
 
     def open_device(name: DeviceName, given: EngineConfig) -> Any:
-        opened.extend([name, *given.threads_of])  # as a GPU's device does; raises where other cores are not seen
+        opened.extend(
+            [name, *given.machine.threads_of]
+        )  # as a GPU's device does; raises where other cores are not seen
 
     def confine(spec: Any) -> None:
         assert os.sched_getaffinity(0) == {cores[1]}

@@ -17,7 +17,7 @@ from unifiedserve.reading.readers import Readers
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Setup:
-    return Setup.of(EngineConfig(allowed_local_media_path=str(tmp_path)))
+    return Setup.of(EngineConfig.of(allowed_local_media_path=str(tmp_path)))
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def sent(tokens: int, units: int = 0, reuse: Reuse = Reuse()) -> PrefillRequest:
 
 
 def targets(**options: Any) -> Targets:
-    made = Targets(EngineConfig(**options))
+    made = Targets(EngineConfig.of(**options))
     made.learn(COSTS)
     return made
 

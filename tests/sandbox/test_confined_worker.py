@@ -112,5 +112,5 @@ def test_threads_that_cannot_be_confined_are_told_of() -> None:
     done = confined("none", "cpu", tried, EngineConfig())
     assert "leaves files to what runs already in the vision worker: thread early" in done.stderr
     assert "PermissionError" in done.stderr
-    done = confined("none", "cpu", tried, EngineConfig(sandbox="require"))
+    done = confined("none", "cpu", tried, EngineConfig.of(sandbox="require"))
     assert "ConfigError: --sandbox require: the sandbox leaves files" in done.stderr

@@ -40,7 +40,7 @@ def video(uid: int, arrival: float, units: int = UNITS) -> Arrival:
 
 def ttfts(order: Order, arrivals: list[Arrival]) -> dict[int, float]:
     """Return the seconds to the first tokens on an engine that has seen requests before."""
-    config = EngineConfig(order=order)
+    config = EngineConfig.of(order=order)
     free = FreePages(10_000, 10_000, 10_000)
     warm_up = [text(-1, 0.0), video(-2, 10.0, units=4)]
     budget, targets = budget_of(config, free.kv, COSTS.decode(1, 0)), Targets(config)

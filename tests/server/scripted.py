@@ -78,7 +78,7 @@ class ScriptedEngine:
     """Implements what `unifiedserve.server.protocol.ServingEngine` asks for; remembers what it was asked."""
 
     def __init__(self, script: Script | None = None, **options: Any) -> None:
-        self.config = EngineConfig(**options)
+        self.config = EngineConfig.of(**options)
         self.script = script or say_words
         self.model_name = "scripted"
         self.max_model_len = 4096

@@ -302,10 +302,10 @@ async def test_https(certificate: tuple[str, str]) -> None:
 
 def test_bad_certificates_are_told(certificate: tuple[str, str], tmp_path: Path) -> None:
     cert, key = certificate
-    check_certificate(EngineConfig(ssl_certfile=cert, ssl_keyfile=key))
+    check_certificate(EngineConfig.of(ssl_certfile=cert, ssl_keyfile=key))
     for half in ({"ssl_certfile": cert}, {"ssl_keyfile": key}):
         with pytest.raises(ConfigError, match="go together"):
-            check_certificate(EngineConfig(**half))
+            check_certificate(EngineConfig.of(**half))
     for wrong in (str(tmp_path / "missing"), key):
         with pytest.raises(ConfigError, match="--ssl-certfile"):
-            check_certificate(EngineConfig(ssl_certfile=wrong, ssl_keyfile=key))
+            check_certificate(EngineConfig.of(ssl_certfile=wrong, ssl_keyfile=key))

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import get_args
 
 import httpx
 import msgspec
@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from unifiedserve import __version__
 from unifiedserve.bench.options import GoodputOptions, RunOptions
 from unifiedserve.cli.daemon import daemon
+from unifiedserve.cli.options import options_of
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor import gpu
 from unifiedserve.models.tiny import make_checkpoint
@@ -46,15 +47,18 @@ def test_help_lists_the_commands(arguments: list[str]) -> None:
 
 def test_serve_has_every_option_of_the_config() -> None:
     text = run("serve", "--help").stdout
-    for field in msgspec.structs.fields(EngineConfig):
+    for field, _ in options_of(EngineConfig):
         wanted = "model" if field.name == "model" else "--" + field.name.replace("_", "-")
         assert re.search(rf"^  {wanted}( |$)", text, re.MULTILINE), wanted
     assert "unifiedserve serve --trace trace.json" in text
+    headings = ["Arguments", "Checkpoint", "Machine", "Memory", "Scheduling", "Media", "Server", "Options"]
+    assert re.findall(r"^(\w+):$", text, re.MULTILINE) == headings
 
 
 @pytest.mark.parametrize("options", [EngineConfig, RunOptions, GoodputOptions])
 def test_a_help_text_makes_sense_without_its_option(options: type[msgspec.Struct]) -> None:
-    for name, hint in get_type_hints(options, include_extras=True).items():
+    for field, hint in options_of(options):
+        name = field.name
         text = next(part.description for part in get_args(hint) if isinstance(part, msgspec.Meta))
         assert not re.match(r"(Of|Its|More|Less|As|That|Who|Such|Longest|Largest) ", text), name
         assert text[0].isupper(), name

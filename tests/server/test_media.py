@@ -24,7 +24,7 @@ OPTIONS = MediaOptions()
 
 
 def fetcher(**options: object) -> MediaFetcher:
-    config = EngineConfig(**options)
+    config = EngineConfig.of(**options)
     return MediaFetcher(config, FileStore(config))
 
 

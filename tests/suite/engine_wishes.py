@@ -5,13 +5,13 @@ names what the `second_daemon` fixture has beside that. Marks of a module hold f
 parameter with the name of an option is that option.
 """
 
-import msgspec
 import pytest
 
+from unifiedserve.cli.options import options_of
 from unifiedserve.config import EngineConfig
 
 Options = dict[str, object]
-_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(EngineConfig)}
+_DEFAULTS = {field.name: field.default for field, _ in options_of(EngineConfig)}
 
 
 def starts_engines(item: pytest.Item) -> bool:
@@ -27,7 +27,7 @@ def options(item: pytest.Item) -> Options:
     """Return the options that a test's `daemon` is started with."""
     callspec = getattr(item, "callspec", None)
     parameters = callspec.params if callspec else {}
-    given = {name: value for name, value in parameters.items() if name in EngineConfig.__struct_fields__}
+    given = {name: value for name, value in parameters.items() if name in _DEFAULTS}
     return {**_merged(item, "daemon"), **given}
 
 

@@ -9,6 +9,7 @@ import typer
 
 from unifiedserve import __version__
 from unifiedserve.cli.bench import bench
+from unifiedserve.cli.grouped_help import GroupedHelp
 from unifiedserve.cli.leaving import leave
 from unifiedserve.cli.options import from_options, signature_of
 from unifiedserve.config import EngineConfig
@@ -43,9 +44,9 @@ def serve(**options: Any) -> None:
       unifiedserve serve --trace trace.json
     """
     config = from_options(EngineConfig, options)
-    log_of_server(config.log_format, access_log=config.access_log)
-    told = sys.stderr if config.log_format == "text" else None
-    with bind(config.host, config.port) as listener, StartReport(told) as report:
+    log_of_server(config.server.log_format, access_log=config.server.access_log)
+    told = sys.stderr if config.server.log_format == "text" else None
+    with bind(config.server.host, config.server.port) as listener, StartReport(told) as report:
 
         def announce(model_name: str, url: str) -> None:
             begin_step("ready")
@@ -65,7 +66,7 @@ def serve(**options: Any) -> None:
 
 
 serve.__signature__ = signature_of(EngineConfig, positional={"model"})  # type: ignore[attr-defined]
-app.command()(serve)
+app.command(cls=GroupedHelp)(serve)
 
 
 def placement(**options: Any) -> None:
@@ -89,7 +90,7 @@ def placement(**options: Any) -> None:
 
 
 placement.__signature__ = signature_of(EngineConfig, positional={"placement"})  # type: ignore[attr-defined]
-app.command()(placement)
+app.command(cls=GroupedHelp)(placement)
 
 
 @app.command()

@@ -34,7 +34,7 @@ def run(config: EngineConfig, console: Console) -> None:
     config.check()
     check_threads(config)
     sizes = _sizes(config)
-    placement = config.workers
+    placement = config.machine.workers
     console.print(_drawing(placement, sizes, sorted(os.sched_getaffinity(0))))
     total = sum(sizes.values()) // MIB
     parts = " + ".join(f"{use} {_mib(size)}" for use, size in sizes.items())

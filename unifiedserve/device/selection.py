@@ -17,21 +17,20 @@ def select_device(config: EngineConfig) -> Device:
 
     Raises ConfigError if that is "cuda" and there is none that can be used, and for options without effect on a CPU.
     """
-    if config.device == "cpu":
+    if config.machine.device == "cpu":
         return _cpu(config)
     stay_outside()
     reason = obstacle()
     if reason is None:
         return open_device("cuda", config)
-    if config.device == "cuda":
+    if config.machine.device == "cuda":
         raise ConfigError(f"--device cuda: {reason}")
     _log.log(logging.WARNING if has_gpu() else logging.INFO, "computing on the CPU: %s", reason)
     return _cpu(config)
 
 
 def _cpu(config: EngineConfig) -> Device:
-    usual = EngineConfig()
-    given = [name for name in _OF_GPUS if getattr(config, name) != getattr(usual, name)]
+    given = [name for name in _OF_GPUS if name in config.given]
     if given:
         options = ", ".join("--" + name.replace("_", "-") for name in given)
         raise ConfigError(f"{options}: means nothing on a CPU, which computes here; leave it out or give --device cuda")

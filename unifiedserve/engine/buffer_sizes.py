@@ -12,7 +12,7 @@ from unifiedserve.models.base import Processor
 
 def dtype_of(config: EngineConfig, device: Device) -> str:
     """Return the name of the dtype that weights and activations are to have."""
-    return device.best_dtype() if config.dtype == "auto" else config.dtype
+    return device.best_dtype() if config.checkpoint.dtype == "auto" else config.checkpoint.dtype
 
 
 def plan_layout(
@@ -22,20 +22,25 @@ def plan_layout(
 
     `weights` names their memory. Raises ConfigError for a buffer without a single page.
     """
-    kv_dtype: torch.dtype = getattr(torch, config.kv_dtype(dtype))
+    sizes = config.memory
+    kv_dtype: torch.dtype = getattr(torch, sizes.kv_dtype(dtype))
     own: torch.dtype = getattr(torch, dtype)
-    kv = KVLayout.of(processor.config, config.kv_page_tokens, kv_dtype)
+    kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype)
     return MemoryLayout(
         engine_id=engine_id,
         weights=weights,
-        kv=_pool("kv_cache_mib", config.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
-        patch=_pool("patch_buffer_mib", config.patch_buffer_mib, config.patch_page_rows * processor.patch_row_bytes),
+        kv=_pool("kv_cache_mib", sizes.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
+        patch=_pool(
+            "patch_buffer_mib",
+            sizes.patch_buffer_mib,
+            sizes.patch_page_rows * processor.patch_row_bytes,
+        ),
         visual=_pool(
             "visual_buffer_mib",
-            config.visual_buffer_mib + config.visual_cache_mib,
-            config.visual_page_tokens * processor.visual_dim * own.itemsize,
+            sizes.visual_buffer_mib + sizes.visual_cache_mib,
+            sizes.visual_page_tokens * processor.visual_dim * own.itemsize,
         ),
-        instances=tuple(instance.name for instance in config.workers.instances),
+        instances=tuple(instance.name for instance in config.machine.workers.instances),
         state_pages=kv.state_pages,
         place=place,
     )

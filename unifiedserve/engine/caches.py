@@ -63,9 +63,9 @@ class Caches:
 
     def __init__(self, config: EngineConfig, pools: Mapping[str, PagePool], processor: Processor) -> None:
         self._indexes: dict[CachedBuffer, ContentIndex] = {}
-        if processor.shares_prefixes and not config.no_prefix_cache:
+        if processor.shares_prefixes and not config.memory.no_prefix_cache:
             self._indexes["kv"] = ContentIndex(pools["kv"])
-        if config.visual_cache_mib:
+        if config.memory.visual_cache_mib:
             self._indexes["visual"] = ContentIndex(pools["visual"])
 
     def page_keys(self, token_ids: Sequence[int], contents: PromptContents) -> list[bytes] | None:

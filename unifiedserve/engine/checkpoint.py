@@ -14,12 +14,12 @@ from unifiedserve.observe.start import begin_step
 
 def load_checkpoint(config: EngineConfig) -> tuple[Path, Processor]:
     """Return the checkpoint's directory and its prompt and media side. Raises ConfigError; may take seconds."""
-    zygote = shared_zygote()  # it imports while this process loads
-    begin_step(f"finding the checkpoint of {config.model}" if config.model else "reading the bundled model")
-    weights = config.load_format != "dummy"
-    model_dir = resolve_model(config.model, weights=weights) if config.model else DEFAULT_CHECKPOINT
+    zygote, options = shared_zygote(), config.checkpoint  # it imports while this process loads
+    begin_step(f"finding the checkpoint of {options.model}" if options.model else "reading the bundled model")
+    weights = options.load_format != "dummy"
+    model_dir = resolve_model(options.model, weights=weights) if options.model else DEFAULT_CHECKPOINT
     zygote.preload(model_dir)
-    return model_dir, load_processor(model_dir, _chat_template(config.chat_template))
+    return model_dir, load_processor(model_dir, _chat_template(options.chat_template))
 
 
 def _chat_template(path: str) -> str | None:

@@ -43,7 +43,7 @@ def describe(room: Room, layout: MemoryLayout, workers: Mapping[str, int], token
 
 def spare_bytes(room: Room, config: EngineConfig) -> int:
     """Return what may still be taken, all programs' use counted; below 0 if that is too much already."""
-    return int(room.total * config.gpu_memory_utilization) - (room.total - room.free)
+    return int(room.total * config.memory.gpu_memory_utilization) - (room.total - room.free)
 
 
 def check_room(room: Room, config: EngineConfig, needed: Mapping[str, int]) -> int:
@@ -58,17 +58,17 @@ def check_room(room: Room, config: EngineConfig, needed: Mapping[str, int]) -> i
         raise RoomError(
             f"{room.name} has too little memory: {parts} = {-(-sum(needed.values()) // MIB):,} MiB, but of its "
             f"{room.total // MIB:,} MiB {room.free // MIB:,} are free, and --gpu-memory-utilization "
-            f"{config.gpu_memory_utilization:g} leaves {max(0, spare) // MIB:,}; {_advice(needed, spare)}"
+            f"{config.memory.gpu_memory_utilization:g} leaves {max(0, spare) // MIB:,}; {_advice(needed, spare)}"
         )
     return left
 
 
 def check_context(room: Room, config: EngineConfig, tokens: int) -> None:
     """Raise RoomError if the KV cache holds fewer `tokens` than --max-model-len asks for."""
-    if tokens < config.max_model_len:
+    if tokens < config.checkpoint.max_model_len:
         raise RoomError(
-            f"{room.name} has too little memory for --max-model-len {config.max_model_len}: beside the model its KV "
-            f"cache holds {tokens:,} tokens; ask for that or less, or raise --gpu-memory-utilization"
+            f"{room.name} has too little memory for --max-model-len {config.checkpoint.max_model_len}: beside the "
+            f"model its KV cache holds {tokens:,} tokens; ask for that or less, or raise --gpu-memory-utilization"
         )
 
 

@@ -44,7 +44,9 @@ class Engine:
         self.live = Live()
         self._watching = Watching.of(self.metrics, self.live)
         self._health = Health(config)
-        self._recovery = Recovery(self._health, config.startup_timeout, self.fail_all, self.metrics.workers_restarted)
+        self._recovery = Recovery(
+            self._health, config.machine.startup_timeout, self.fail_all, self.metrics.workers_restarted
+        )
         self._running: Running | None = None
         self._changed = asyncio.Event()  # something was reported or released
         self.observation = Observation(self._health, self._watching.timeline, lambda: self._running)
@@ -54,7 +56,7 @@ class Engine:
     @property
     def model_name(self) -> str:
         """The model's name in the API."""
-        return self.config.served_model_name or self.config.model or DEFAULT_MODEL
+        return self.config.checkpoint.served_model_name or self.config.checkpoint.model or DEFAULT_MODEL
 
     @property
     def processor(self) -> Processor:
@@ -89,8 +91,8 @@ class Engine:
         if self._running is not None:
             await self._running.stop()
         self._recovery.cancel()
-        if self.config.trace:
-            Path(self.config.trace).write_text(json.dumps(self.observation.trace()))
+        if self.config.server.trace:
+            Path(self.config.server.trace).write_text(json.dumps(self.observation.trace()))
 
     def fail_all(self, reason: str) -> None:
         """End every request in flight with this error (UNAVAILABLE), and all that come later."""
@@ -167,8 +169,8 @@ class Engine:
 
     async def _start(self) -> None:
         self.config.check()
-        if self.config.record:
-            prepare_folder(Path(self.config.record))
+        if self.config.scheduling.record:
+            prepare_folder(Path(self.config.scheduling.record))
         events = WorkerEvents(
             messages=on_loop(self._handle_all),
             exited=on_loop(self._worker_ended),
@@ -177,7 +179,7 @@ class Engine:
         model_dir, processor = await in_thread(load_checkpoint, self.config)
         workers = await Workers.start(self.config, model_dir, processor, self._watching.broadcast, events)
         self._running = assemble(self.config, processor, workers, self._health, self._watching, self._changed.set)
-        await self._health.wait_decided(self.config.startup_timeout)
+        await self._health.wait_decided(self.config.machine.startup_timeout)
         if self._health.fatal:
             raise ConfigError(self._health.fatal)
 

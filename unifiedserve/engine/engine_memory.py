@@ -113,7 +113,7 @@ class EngineMemory:
         if room is None:
             check_memory({**self.uses, **layout.segments()}, len(layout.instances))
             return
-        kv = {"KV cache": layout.kv.bytes} if self._config.kv_cache_mib else {}
+        kv = {"KV cache": layout.kv.bytes} if self._config.memory.kv_cache_mib else {}
         check_room(room, self._config, {**self.uses, **kv, **layout.buffers()})
         check_memory({"queues": layout.queue_bytes}, len(layout.instances))
 
@@ -125,13 +125,17 @@ class EngineMemory:
         footprint = rehearse_alone(self._layout, lambda memory: rehearse(memory, self.dtype))
         self.share = footprint.share
         layout, config = self._layout, self._config
-        workers = workers_bytes(config.workers, footprint)
+        workers = workers_bytes(config.machine.workers, footprint)
         videos = self._device.video_bytes()
-        if not config.kv_cache_mib:  # as if decode took nothing: what it takes depends on how much the cache holds
-            left = check_room(room, config, {**layout.buffers(), **workers, **unseen_bytes(config.workers, 0, videos)})
+        if (
+            not config.memory.kv_cache_mib
+        ):  # as if decode took nothing: what it takes depends on how much the cache holds
+            left = check_room(
+                room, config, {**layout.buffers(), **workers, **unseen_bytes(config.machine.workers, 0, videos)}
+            )
             layout = _with_kv_bytes(layout, left)
-        workers |= unseen_bytes(config.workers, self._decode_bytes(layout), videos)
-        if config.kv_cache_mib:
+        workers |= unseen_bytes(config.machine.workers, self._decode_bytes(layout), videos)
+        if config.memory.kv_cache_mib:
             check_room(room, config, {"KV cache": layout.kv.bytes, **layout.buffers(), **workers})
         else:
             layout = _with_kv_bytes(layout, check_room(room, config, {**layout.buffers(), **workers}))
@@ -142,13 +146,13 @@ class EngineMemory:
         return layout
 
     def _tokens_held(self, layout: MemoryLayout) -> int:
-        return (layout.kv.pages - layout.state_pages) * self._config.kv_page_tokens
+        return (layout.kv.pages - layout.state_pages) * self._config.memory.kv_page_tokens
 
     def _decode_bytes(self, layout: MemoryLayout) -> int:
         """Return what a worker's decode takes beside such a KV cache."""
         config, text = self._config, self._processor.config.get_text_config()
-        tokens = min(config.max_model_len or text.max_position_embeddings, self._tokens_held(layout))
-        return self._device.decode_bytes(text, config.max_running, tokens, config.kv_page_tokens)
+        tokens = min(config.checkpoint.max_model_len or text.max_position_embeddings, self._tokens_held(layout))
+        return self._device.decode_bytes(text, config.scheduling.max_running, tokens, config.memory.kv_page_tokens)
 
     def _free_shared(self) -> None:
         self.shared.unlink()

@@ -17,7 +17,7 @@ class Health:
         self.fatal: str | None = None  # why the engine serves nothing any more
         self.weights_sum: int | None = None  # of weights in a device's own memory
         self.target_between_tokens: float | None = None  # seconds; known when the workers are up
-        self._instances = frozenset(instance.name for instance in config.workers.instances)
+        self._instances = frozenset(instance.name for instance in config.machine.workers.instances)
         self._ready: set[str] = set()
         self._decided = asyncio.Event()  # the workers are up, or never will be
         self._ended = asyncio.Event()
@@ -79,4 +79,4 @@ class Health:
     def _set_target(self, decode_step: float) -> None:
         if self.target_between_tokens is None:  # the engine starts: later it makes do with what there is
             check_target(self._config, decode_step)
-        self.target_between_tokens = self._config.seconds_between_tokens(decode_step)
+        self.target_between_tokens = self._config.scheduling.seconds_between_tokens(decode_step)

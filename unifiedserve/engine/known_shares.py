@@ -49,10 +49,21 @@ class KnownShares:
 
 def key_of(spec: WorkerSpec, device: str) -> str:
     """Return what a share depends on: the model, the device's name, the sizes of steps, and who computes them."""
-    config = spec.config
+    config, scheduling = spec.config, spec.config.scheduling
     checkpoint = (Path(spec.model_dir) / "config.json").read_bytes()
-    sizes = config.prefill_chunk_tokens, config.encode_budget_tokens, config.max_running, config.slo_tbt
-    how = spec.dtype, config.attention_backend, config.share, config.gpu_threads, version("torch")
+    sizes = (
+        scheduling.prefill_chunk_tokens,
+        scheduling.encode_budget_tokens,
+        scheduling.max_running,
+        scheduling.slo_tbt,
+    )
+    how = (
+        spec.dtype,
+        config.machine.attention_backend,
+        config.machine.share,
+        config.machine.gpu_threads,
+        version("torch"),
+    )
     parts = (device, hashlib.sha256(checkpoint).hexdigest(), sizes, how)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 

@@ -64,7 +64,7 @@ def rehearse(
 
     Raises ConfigError if it cannot, or takes longer than a start may.
     """
-    end = time.monotonic() + spec.config.startup_timeout
+    end = time.monotonic() + spec.config.machine.startup_timeout
     room = device.room()
     key = key_of(spec, room.name if room else device.name)
     share = known.find(key)

@@ -22,33 +22,37 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 def check_threads(config: EngineConfig) -> None:
     """Raise ConfigError if a worker is to have more threads than there are cores, which slows it down."""
-    for instance in config.workers.instances:
+    for instance in config.machine.workers.instances:
         cores = len(instance.cores) or len(os.sched_getaffinity(0))
         who = f"the worker {instance.name}" if instance.cores else "this process"
-        for option, threads in ("--torch-threads", config.torch_threads), ("--vision-threads", config.vision_threads):
+        for option, threads in (
+            ("--torch-threads", config.machine.torch_threads),
+            ("--vision-threads", config.machine.vision_threads),
+        ):
             if threads > cores:
                 raise ConfigError(f"{option} {threads}: {who} may use {cores} cores; ask for {cores} or fewer")
 
 
 def check_packages(config: EngineConfig) -> None:
     """Raise ConfigError if the decoder of videos is not installed."""
-    package = "PyNvVideoCodec" if config.video_decoder == "pynvvideocodec" else config.video_decoder
+    decoder = config.media.video_decoder
+    package = "PyNvVideoCodec" if decoder == "pynvvideocodec" else decoder
     if util.find_spec(package) is None:
-        raise ConfigError(f"--video-decoder {config.video_decoder} needs the package {package}: pip install {package}")
+        raise ConfigError(f"--video-decoder {decoder} needs the package {package}: pip install {package}")
 
 
 def check_sandbox(config: EngineConfig) -> None:
     """Warn if the kernel cannot confine what reads strangers' data; raise ConfigError if it must."""
-    if config.sandbox == "off" or not (reason := _obstacle(config)):
+    if config.machine.sandbox == "off" or not (reason := _obstacle(config)):
         return
-    if config.sandbox == "require":
+    if config.machine.sandbox == "require":
         raise ConfigError(f"--sandbox require: {reason}")
     _log.warning("%s: what decodes media could reach more than it needs", reason)
 
 
 def _obstacle(config: EngineConfig) -> str:
     """Say why what decodes media cannot be confined; empty if it can."""
-    placement = config.workers
+    placement = config.machine.workers
     host = next(instance for instance in placement.instances if Stage.VISION in instance.stages)
     if not host.only_decodes_media:
         others = " and ".join(stage for stage in host.stages if stage is not Stage.VISION)
@@ -67,10 +71,10 @@ def check_memory(shared: Mapping[str, int], workers: int) -> None:
 
 def check_target(config: EngineConfig, decode_step: float) -> None:
     """Raise ConfigError if streams cannot hold their target, given the seconds of a lone decode step."""
-    least = decode_step * (1 + config.rest_between_steps)
-    if config.seconds_between_tokens(decode_step) < least:
+    least = decode_step * (1 + config.scheduling.rest_between_steps)
+    if config.scheduling.seconds_between_tokens(decode_step) < least:
         raise ConfigError(
-            f"--slo-tbt {config.slo_tbt:g} is too low: a decode step alone takes {decode_step * 1e3:.1f} ms "
+            f"--slo-tbt {config.scheduling.slo_tbt:g} is too low: a decode step alone takes {decode_step * 1e3:.1f} ms "
             f"here, so {math.ceil(least * 1e3)} is the least; leave the option out, and streams and videos share the "
             "cores about equally"
         )

@@ -57,8 +57,13 @@ def assemble(
     on_release: Callable[[], None],
 ) -> Running:
     """Return the parts over workers that have been started; `on_release` is called when a request has ended."""
-    placement, metrics, timeline, broadcast = config.workers, watching.metrics, watching.timeline, watching.broadcast
-    table = RequestTable(config.max_running, on_release)
+    placement, metrics, timeline, broadcast = (
+        config.machine.workers,
+        watching.metrics,
+        watching.timeline,
+        watching.broadcast,
+    )
+    table = RequestTable(config.scheduling.max_running, on_release)
     targets = Targets(config)
     dispatch = Dispatch(placement, table, workers, targets, timeline, broadcast)
     lifecycle = Lifecycle(table, dispatch, metrics)
@@ -79,5 +84,5 @@ def assemble(
         lifecycle=lifecycle,
         reports=reports,
         messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, metrics),
-        watchdog=Watchdog(config.worker_timeout, workers, lambda: health.healthy, note_hang),
+        watchdog=Watchdog(config.machine.worker_timeout, workers, lambda: health.healthy, note_hang),
     )

@@ -60,7 +60,7 @@ class Supervisor:
         try:
             return self._allocate_on(self._device)
         except RoomError as error:
-            if self.config.device != "auto":
+            if self.config.machine.device != "auto":
                 raise
             _log.warning("computing on the CPU: %s", error)
         self._device.sharing.stop()
@@ -89,7 +89,7 @@ class Supervisor:
 
     def start(self, on_exit: OnExit, weights_sum: int | None = None) -> None:
         """Start the workers; `on_exit` is called from a thread when one ends that was not told to."""
-        placement, layout = self.config.workers, self.memory.layout
+        placement, layout = self.config.machine.workers, self.memory.layout
         begin_step(f"starting the workers: {', '.join(instance.name for instance in placement.instances)}")
         specs = [
             self._spec(instance, number, layout, self._memory.dtype, placement, weights_sum, self._memory.share)

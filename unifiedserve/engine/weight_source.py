@@ -29,15 +29,15 @@ def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, devi
     torch_dtype: torch.dtype = getattr(torch, dtype)
     in_panels = known_matrices(model_config) if device.panels(dtype) else _no_matrices
     raw = read_json(model_dir / "config.json")
-    dummy = config.load_format == "dummy"
+    dummy = config.checkpoint.load_format == "dummy"
     tensors: Tensors = DummyTensors(model_config, torch_dtype) if dummy else SafetensorsFiles(model_dir)
-    if config.quantization == "none":
+    if config.checkpoint.quantization == "none":
         return PanelTensors(_as_stored(tensors, None if dummy else quantization_config(raw)), torch_dtype, in_panels)
-    option = f"--quantization {config.quantization}"
+    option = f"--quantization {config.checkpoint.quantization}"
     require_plain(raw, option)
     if not device.panels(dtype):
         raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
-    scheme = DEFAULTS[_BITS[config.quantization]]
+    scheme = DEFAULTS[_BITS[config.checkpoint.quantization]]
     return PanelTensors(OnTheFly(tensors, scheme, language_matrices(model_config)), torch_dtype, in_panels)
 
 

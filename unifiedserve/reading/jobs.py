@@ -65,9 +65,11 @@ class Setup(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, config: EngineConfig) -> "Setup":
         """Return that of a server with these options."""
-        media = config.allowed_local_media_path
+        media = config.media.allowed_local_media_path
         readable = [*code_paths(), *([os.path.realpath(media)] if media else [])]
-        return cls(config.sandbox != "off", readable, _OWN_BYTES + config.max_image_pixels * _BYTES_A_PIXEL)
+        return cls(
+            config.machine.sandbox != "off", readable, _OWN_BYTES + config.media.max_image_pixels * _BYTES_A_PIXEL
+        )
 
     def seconds_for(self, job: "Job", pixels: int = 0) -> float:
         """Return the processor time that a job may take, which decodes so many pixels."""

@@ -16,24 +16,24 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: b
     Where decode `rests` between its steps, that holds the default target, and what is measured holds one that is given;
     and there cores are shared, so that a full batch of the encoder is no better than a small one.
     """
-    naive, order = config.naive, config.service_order
-    slo_tbt = 0.0 if naive or config.no_pacing else config.seconds_between_tokens(lone_step)
+    naive, order = config.scheduling.naive, config.scheduling.service_order
+    slo_tbt = 0.0 if naive or config.scheduling.no_pacing else config.scheduling.seconds_between_tokens(lone_step)
     budget = Budget(
-        prefill_tokens=0 if naive else config.prefill_chunk_tokens,
-        encode_tokens=_WHOLE if naive else config.encode_budget_tokens,
-        max_running=config.max_running,
-        kv_page_tokens=config.kv_page_tokens,
-        kv_reserve=int(config.kv_growth_reserve * kv_pages),
+        prefill_tokens=0 if naive else config.scheduling.prefill_chunk_tokens,
+        encode_tokens=_WHOLE if naive else config.scheduling.encode_budget_tokens,
+        max_running=config.scheduling.max_running,
+        kv_page_tokens=config.memory.kv_page_tokens,
+        kv_reserve=int(config.memory.kv_growth_reserve * kv_pages),
         order=order,
-        short_tokens=0 if order == "fcfs" else config.short_tokens,
-        step_seconds=config.step_seconds,
-        rest=config.rest_between_steps,
-        stretch=config.stretch,
-        stretch_joining=config.stretch_joining,
+        short_tokens=0 if order == "fcfs" else config.scheduling.short_tokens,
+        step_seconds=config.scheduling.step_seconds,
+        rest=config.scheduling.rest_between_steps,
+        stretch=config.scheduling.stretch,
+        stretch_joining=config.scheduling.stretch_joining,
         slo_tbt=slo_tbt,
-        holds=slo_tbt > 0 and (config.slo_tbt > 0 or not rests),
-        pace=config.pace,
+        holds=slo_tbt > 0 and (config.scheduling.slo_tbt > 0 or not rests),
+        pace=config.scheduling.pace,
         fills=not rests,
-        overlap=not (naive or config.no_overlap),
+        overlap=not (naive or config.scheduling.no_overlap),
     )
     return budget if rests else replace(budget, least_prompt=_LEAST_ON_GPU, least_visual=_LEAST_ON_GPU)

@@ -14,8 +14,8 @@ class Targets:
     """Gives requests their places in the queues, by what work has cost lately (`costs`)."""
 
     def __init__(self, config: EngineConfig) -> None:
-        self._base = config.slo_ttft / 1000
-        self._visual = config.slo_ttft_visual / 1000
+        self._base = config.scheduling.slo_ttft / 1000
+        self._visual = config.scheduling.slo_ttft_visual / 1000
         self.costs = Costs()
 
     def learn(self, costs: Costs) -> None:

@@ -61,7 +61,7 @@ def create_app(engine: ServingEngine, compared: ServingEngine | None = None, key
     """
     config = engine.config
     uploaded = FileStore(config)
-    bodies = Bodies(config.max_body_mib * MIB, config.body_timeout)
+    bodies = Bodies(config.server.max_body_mib * MIB, config.server.body_timeout)
     fetcher = MediaFetcher(config, uploaded)
     services = Services(engine, uploaded, fetcher, bodies, ResponseStore(config), int(time.time()))
     routes = _routes("UnifiedServe", [*OF_AN_ENGINE, *files.ENDPOINTS], services)
@@ -69,22 +69,22 @@ def create_app(engine: ServingEngine, compared: ServingEngine | None = None, key
         other = _routes("UnifiedServe, monolithic", OF_AN_ENGINE, services._replace(engine=compared))
         routes.append(Mount(COMPARED_PATH, _starlette(other)))
     routes += page_routes(engine, COMPARED_PATH if compared is not None else "")
-    guard = _guard(config, Keys(config.api_key_file) if keys is None else keys)
+    guard = _guard(config, Keys(config.server.api_key_file) if keys is None else keys)
     return _starlette(routes, _lifespan(services, compared), guard)
 
 
 def _guard(config: EngineConfig, keys: Keys) -> list[Middleware]:
     gate = Middleware(
         Gate,
-        hosts=Hosts(config.host, config.allowed_hosts),
+        hosts=Hosts(config.server.host, config.server.allowed_hosts),
         keys=keys,
-        limits=Limits(config.requests_per_minute, config.requests_at_once),
+        limits=Limits(config.server.requests_per_minute, config.server.requests_at_once),
     )
     outside = [Middleware(Targets), Middleware(RequestLog)]
-    if not config.cors_origins:
+    if not config.server.cors_origins:
         return [*outside, gate]
     allowed: dict[str, Any] = {name: ["*"] for name in ("allow_methods", "allow_headers", "expose_headers")}
-    return [*outside, Middleware(CORSMiddleware, allow_origins=config.cors_origins, **allowed), gate]
+    return [*outside, Middleware(CORSMiddleware, allow_origins=config.server.cors_origins, **allowed), gate]
 
 
 def _routes(title: str, endpoints: Sequence[Endpoint], services: Services) -> list[BaseRoute]:

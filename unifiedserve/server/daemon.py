@@ -49,19 +49,19 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
     warnings.filterwarnings("ignore", LARGE_IMAGE_WARNING)
     engine = Engine(config)
     compared = Engine(config.compared) if config.compared else None
-    keys = Keys(config.api_key_file)
+    keys = Keys(config.server.api_key_file)
     check_certificate(config)
-    if not keys and not is_loopback(config.host):
-        _log.warning("anybody who reaches %s may use this server: set keys (--api-key-file)", config.host)
+    if not keys and not is_loopback(config.server.host):
+        _log.warning("anybody who reaches %s may use this server: set keys (--api-key-file)", config.server.host)
     app = create_app(engine, compared, keys)
     server = Server(http_config(app, Connections(descriptors_for_connections()), config))
     engines = [engine] if compared is None else [engine, compared]
     give_back_at_rest(also_at_work=True)
-    with _stop_on_signals(server, engines, config.drain_timeout), _reload_on_signal(keys):
+    with _stop_on_signals(server, engines, config.server.drain_timeout), _reload_on_signal(keys):
         async with app.router.lifespan_context(app):
             if not server.should_exit:
                 _spare_collections()
-                on_ready(engine.model_name, listen(listener, "https" if config.ssl_certfile else "http"))
+                on_ready(engine.model_name, listen(listener, "https" if config.server.ssl_certfile else "http"))
                 return await _serve_until_lost(engine, server, listener)
     return ""
 
@@ -101,23 +101,25 @@ def http_config(app: ASGIApp, connections: Connections, config: EngineConfig) ->
         log_config=None,
         access_log=False,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=math.ceil(config.drain_timeout) + _LAST_SECONDS,
-        ssl_certfile=config.ssl_certfile or None,
-        ssl_keyfile=config.ssl_keyfile or None,
+        timeout_graceful_shutdown=math.ceil(config.server.drain_timeout) + _LAST_SECONDS,
+        ssl_certfile=config.server.ssl_certfile or None,
+        ssl_keyfile=config.server.ssl_keyfile or None,
     )
 
 
 def check_certificate(config: EngineConfig) -> None:
     """Raise ConfigError unless HTTPS is possible as configured, or not asked for."""
-    if not config.ssl_certfile and not config.ssl_keyfile:
+    if not config.server.ssl_certfile and not config.server.ssl_keyfile:
         return
-    if not config.ssl_certfile or not config.ssl_keyfile:
+    if not config.server.ssl_certfile or not config.server.ssl_keyfile:
         raise ConfigError("--ssl-certfile and --ssl-keyfile go together")
     try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(config.ssl_certfile, config.ssl_keyfile)
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            config.server.ssl_certfile, config.server.ssl_keyfile
+        )
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(
-            f"--ssl-certfile {config.ssl_certfile}, --ssl-keyfile {config.ssl_keyfile}: {error}"
+            f"--ssl-certfile {config.server.ssl_certfile}, --ssl-keyfile {config.server.ssl_keyfile}: {error}"
         ) from error
 
 

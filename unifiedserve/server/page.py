@@ -72,8 +72,8 @@ def page_routes(engine: ServingEngine, compared: str) -> list[BaseRoute]:
             for name, questions in sample_questions().items()
         ]
         config = engine.config
-        note = "" if config.model not in ("", str(DEFAULT_CHECKPOINT)) else _BUNDLED
-        limit = config.max_media_mib * MIB
+        note = "" if config.checkpoint.model not in ("", str(DEFAULT_CHECKPOINT)) else _BUNDLED
+        limit = config.media.max_media_mib * MIB
         return json_response(PageSettings(engine.model_name, note, engine.max_model_len, limit, compared, samples))
 
     return [

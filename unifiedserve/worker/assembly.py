@@ -91,15 +91,15 @@ def _vision_lane(
         _patch_buffer(spec, memory, device),
         _visual_buffer(spec, memory, device),
         spec.number,
-        config.vision_threads,
+        config.machine.vision_threads,
         wake,
-        config.video_decoder,
-        config.decode_on,
-        config.max_image_pixels,
-        config.image_background,
+        config.media.video_decoder,
+        config.media.decode_on,
+        config.media.max_image_pixels,
+        config.media.image_background,
         reading,
     )
-    return VisionLane(stage, VisionTurn(config.service_order), port)
+    return VisionLane(stage, VisionTurn(config.scheduling.service_order), port)
 
 
 def _patch_buffer(spec: WorkerSpec, memory: SharedMemory, device: Device) -> RowBuffer:
@@ -122,7 +122,7 @@ def _language_lane(
     sampler = Sampler(grammars, spec.eos_token_ids)
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
     decoder = _decoder(spec, model) if generates else None
-    speculation = _speculation(spec.config.speculative_tokens, model)
+    speculation = _speculation(spec.config.scheduling.speculative_tokens, model)
     patches = PatchPages(_patch_buffer(spec, memory, device), memory.status, spec.instance.name)
     stages = LanguageStages.build(
         model, patches, visual, sampler, spec.instance.name, spec.number, speculation, decoder
@@ -137,17 +137,19 @@ def _language_lane(
 def _turn(spec: WorkerSpec, budget: Budget, *, rests: bool) -> Turn:
     """Return what decides for the lane; where turns are recorded it says how it was made, too."""
     hosted = list(spec.instance.stages)
-    if not spec.config.record:
+    if not spec.config.scheduling.record:
         return Turn(hosted, budget, rests=rests, share=spec.share)
-    log = begin_run(Path(spec.config.record), spec.instance.name)
+    log = begin_run(Path(spec.config.scheduling.record), spec.instance.name)
     return RecordedTurn(Made(hosted, budget, rests, spec.share), log)
 
 
 def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:
     """Return what decodes on the device by itself, if anything does."""
-    longest: int = spec.config.max_model_len or model.adapter.config.get_text_config().max_position_embeddings
+    longest: int = (
+        spec.config.checkpoint.max_model_len or model.adapter.config.get_text_config().max_position_embeddings
+    )
     held = (model.kv.pool.num_pages - model.kv.state_pages) * model.kv.page_size
-    return model.adapter.decoder(model.kv, spec.config.max_running, min(longest, held))
+    return model.adapter.decoder(model.kv, spec.config.scheduling.max_running, min(longest, held))
 
 
 def _speculation(most: int, model: LanguageModel) -> Speculation:
@@ -163,6 +165,6 @@ def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory) -> La
     """Return the model over the shared KV cache and the visual buffer."""
     device, model_dir = visual.device, Path(spec.model_dir)
     adapter = load_adapter(model_dir, attach_weights(spec.layout.weights, device), visual.dtype, device)
-    kv_dtype: torch.dtype = getattr(torch, spec.config.kv_dtype(spec.dtype))
-    layout = KVLayout.of(load_config(model_dir), spec.config.kv_page_tokens, kv_dtype)
+    kv_dtype: torch.dtype = getattr(torch, spec.config.memory.kv_dtype(spec.dtype))
+    layout = KVLayout.of(load_config(model_dir), spec.config.memory.kv_page_tokens, kv_dtype)
     return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows, device))

@@ -23,23 +23,23 @@ def confine(spec: WorkerSpec) -> None:
 
     Raises ConfigError if an import has started some and `--sandbox require` forbids that.
     """
-    if spec.instance.only_decodes_media and spec.config.sandbox != "off":
+    if spec.instance.only_decodes_media and spec.config.machine.sandbox != "off":
         leave_decoding(spec.config, spec.device)
 
 
 def leave_decoding(config: EngineConfig, device: DeviceName) -> None:
     """Leave this process what decoding media takes, on cores or on a GPU."""
     on_gpu = device == "cuda"
-    _check_threads(required=config.sandbox == "require")
-    media = config.allowed_local_media_path
+    _check_threads(required=config.machine.sandbox == "require")
+    media = config.media.allowed_local_media_path
     give_up(
         readable=[*code_paths(), *([str(Path(media).resolve())] if media else [])],
         writable=[_SHARED_MEMORY, *files_of(device)],
         unix_sockets=on_gpu,  # of CUDA and MPS
     )
     if not on_gpu:  # whose driver maps more than it takes
-        threads = config.vision_threads or len(os.sched_getaffinity(0))
-        _limit_memory(_OWN_MIB * MIB + threads * config.max_image_pixels * _BYTES_A_PIXEL)
+        threads = config.machine.vision_threads or len(os.sched_getaffinity(0))
+        _limit_memory(_OWN_MIB * MIB + threads * config.media.max_image_pixels * _BYTES_A_PIXEL)
 
 
 def _check_threads(*, required: bool) -> None:

@@ -33,7 +33,7 @@ class Worker:
         """Attach, and build the lanes; images are read by `reading`, or in this process."""
         self._memory = SharedMemory.attach(spec.layout)
         self._port = Port.connect(spec.placement, spec.instance, self._memory, device)
-        self._beat = spec.config.worker_timeout / _BEATS
+        self._beat = spec.config.machine.worker_timeout / _BEATS
         self._lanes: list[Lane] = []
         self._serving = True
         try:
@@ -99,12 +99,12 @@ class Worker:
 
 def run(spec: WorkerSpec) -> None:
     """Run a worker in this process until it is told to shut down."""
-    log_of_worker(spec.config.log_format, spec.instance.name)
+    log_of_worker(spec.config.server.log_format, spec.instance.name)
     device = open_device(spec.device, spec.config)  # first: what is configured names cores of the other workers, too
     if spec.instance.cores:
         os.sched_setaffinity(0, spec.instance.cores)  # before libraries count the cores
     confine(spec)  # before torch starts threads: those there are already would not be
-    device.sharing.enter(spec.instance, spec.config.torch_threads)
+    device.sharing.enter(spec.instance, spec.config.machine.torch_threads)
     worker = Worker(spec, device, _reading(spec))
     give_back_at_rest()
     try:

@@ -27,12 +27,12 @@ class CudaDevice:
     synchronous = False
 
     def __init__(self, config: EngineConfig) -> None:
-        self._attention: AttentionBackend = config.attention_backend
-        self._coded_cache = config.kv_cache_dtype == "int8"
-        self._decodes_videos = config.video_decoder == "flashcodec" and config.decode_on != "cpu"
-        self._video_threads = config.vision_threads
+        self._attention: AttentionBackend = config.machine.attention_backend
+        self._coded_cache = config.memory.kv_cache_dtype == "int8"
+        self._decodes_videos = config.media.video_decoder == "flashcodec" and config.media.decode_on != "cpu"
+        self._video_threads = config.machine.vision_threads
         self.torch = torch.device(self.place)
-        self.sharing: Sharing = TimeSlices() if config.share == "none" else Mps(config)
+        self.sharing: Sharing = TimeSlices() if config.machine.share == "none" else Mps(config)
 
     @cached_property
     def kernels(self) -> Kernels:

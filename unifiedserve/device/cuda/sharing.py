@@ -49,9 +49,9 @@ class Mps(TimeSlices):
     """Workers are clients of a daemon. Where there can be none they get time slices, unless it was asked for."""
 
     def __init__(self, config: EngineConfig) -> None:
-        self._required = config.share == "mps"
-        self._threads = config.threads_of
-        self._memory = config.memory_limits_of
+        self._required = config.machine.share == "mps"
+        self._threads = config.machine.threads_of
+        self._memory = config.machine.memory_limits_of
         self._daemon: MpsDaemon | None = None
 
     def start(self) -> None:

@@ -60,10 +60,10 @@ class Admission:
             lambda: tokenizer_json(processor.tokenizer),
             processor.vocab_size,
             processor.eos_token_ids,
-            confined=config.sandbox != "off",
+            confined=config.machine.sandbox != "off",
         )
         longest = processor.max_position_embeddings
-        self.max_model_len = min(config.max_model_len or longest, longest)
+        self.max_model_len = min(config.checkpoint.max_model_len or longest, longest)
         self._context = Context(processor, self.max_model_len)
 
     def admit(
@@ -110,7 +110,7 @@ class Admission:
             self._grammars.check(sampling.grammar)
 
     def _plan(self, request: GenerateRequest, outlook: Outlook, cancellation: Cancellation | None) -> PlannedRequest:
-        infos = inspect(request.media, self._config.max_image_pixels, self._reading, cancellation)
+        infos = inspect(request.media, self._config.media.max_image_pixels, self._reading, cancellation)
         plans: Sequence[MediaPlan] = plan(self._processor, request.media, infos)
         prompt = self._context.prompt(request, infos, plans)
         workload = Workload(self._processor, request.media, infos, self._reading, cancellation)
@@ -119,7 +119,7 @@ class Admission:
             fewer = workload.in_time(plans, text_tokens, outlook, request.max_ttft)
             if fewer != plans:
                 plans, prompt = fewer, self._context.prompt(request, infos, fewer)
-        check_decode_time(request.media, infos, plans, workload, self._config.max_decode_seconds)
+        check_decode_time(request.media, infos, plans, workload, self._config.media.max_decode_seconds)
         sampling = self._complete(request.sampling, len(prompt.token_ids))
         pages = check_buffers(self._config, self._layout, prompt, sampling)
         media = [self._seen(request, i, infos[i], plans[i], workload) for i in prompt.order]
@@ -137,7 +137,7 @@ class Admission:
         """Resolve `max_tokens` and `seed`. Raises RequestError for an answer that the context does not hold."""
         room = self._context.room(sampling, prompt_tokens)
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed  # a recomputation draws alike
-        cached = (self._layout.kv.pages // sampling.n - self._layout.state_pages) * self._config.kv_page_tokens
+        cached = (self._layout.kv.pages // sampling.n - self._layout.state_pages) * self._config.memory.kv_page_tokens
         longest = max(1, min(room, cached - prompt_tokens + 1))
         max_tokens = longest if sampling.max_tokens is None else sampling.max_tokens
         return msgspec.structs.replace(sampling, max_tokens=max_tokens, seed=seed)

@@ -40,15 +40,15 @@ def check_buffers(
 
 def medium_pages(config: EngineConfig, plan: MediaPlan) -> MediumPages:
     """Return the pages that a medium's patches and visual tokens fill."""
-    visual = sum(_pages(plan.unit_tokens(unit), config.visual_page_tokens) for unit in range(plan.units))
-    return MediumPages(plan.units * _pages(plan.patches_per_unit, config.patch_page_rows), visual)
+    visual = sum(_pages(plan.unit_tokens(unit), config.memory.visual_page_tokens) for unit in range(plan.units))
+    return MediumPages(plan.units * _pages(plan.patches_per_unit, config.memory.patch_page_rows), visual)
 
 
 def _request_pages(
     config: EngineConfig, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams
 ) -> RequestPages:
     media = [medium_pages(config, plan) for plan in prompt.media]
-    kv = (_pages(_cached_tokens(prompt, sampling), config.kv_page_tokens) + layout.state_pages) * sampling.n
+    kv = (_pages(_cached_tokens(prompt, sampling), config.memory.kv_page_tokens) + layout.state_pages) * sampling.n
     return RequestPages(sum(pages.patch for pages in media), sum(pages.visual for pages in media), kv)
 
 

@@ -43,7 +43,7 @@ class Arrivals:
         timeline: Timeline,
         broadcast: Broadcast,
     ) -> None:
-        self._limit, self._longest_wait = config.max_requests, config.max_queue_time
+        self._limit, self._longest_wait = config.scheduling.max_requests, config.scheduling.max_queue_time
         self._intake = intake
         self._table = table
         self._targets = targets

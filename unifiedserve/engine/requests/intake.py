@@ -38,8 +38,8 @@ class Intake:
         self._admission = Admission(config, processor, layout, reading)
         self._processor = processor
         self._arena_name = arena_name
-        self._cached = not config.no_prefix_cache or config.visual_cache_mib
-        self._page_tokens = config.kv_page_tokens
+        self._cached = not config.memory.no_prefix_cache or config.memory.visual_cache_mib
+        self._page_tokens = config.memory.kv_page_tokens
         self._digests = MediaDigests()
         self._numbers = itertools.count(1)
         self.max_model_len = self._admission.max_model_len

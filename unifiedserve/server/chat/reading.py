@@ -39,7 +39,7 @@ async def reading(work: GenerateRequest, tools: ToolUse | None, engine: ServingE
 
 
 def _reasons(engine: ServingEngine) -> bool:
-    asked = engine.config.reasoning_parser
+    asked = engine.config.checkpoint.reasoning_parser
     return asked == "think" or (asked == "auto" and END_THINK in str(engine.processor.chat.template))
 
 

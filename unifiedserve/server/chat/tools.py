@@ -63,7 +63,7 @@ def tool_use(chat: ChatRequest, engine: ServingEngine) -> ToolUse | None:
 
 
 def _format(engine: ServingEngine, template: str) -> ToolFormat | None:
-    asked = engine.config.tool_call_parser
+    asked = engine.config.checkpoint.tool_call_parser
     return detect_format(template) if asked == "auto" else FORMATS[asked]
 
 

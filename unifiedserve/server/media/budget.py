@@ -20,7 +20,7 @@ class MediaBudget:
     """What media of all requests take. Images and videos have a budget each, so that neither waits for the other's."""
 
     def __init__(self, config: EngineConfig) -> None:
-        largest = config.max_media_mib * MIB
+        largest = config.media.max_media_mib * MIB
         self._of_a_request, self._of_a_kind = _A_REQUEST * largest, _TOGETHER * largest
         self._held: Counter[MediaKind] = Counter()
 

@@ -33,14 +33,14 @@ class MediaFetcher:
         """Create one for the files of a caller."""
         self._files = files
         self._caller = caller
-        self.max_bytes = config.max_media_mib * MIB
+        self.max_bytes = config.media.max_media_mib * MIB
         self.budget = MediaBudget(config)
-        self._root = config.allowed_local_media_path
+        self._root = config.media.allowed_local_media_path
         self._downloader = Downloader(
             max_bytes=self.max_bytes,
-            timeout=config.media_timeout,
-            allow_private=config.allow_private_media,
-            allowed_domains=config.allowed_media_domains,
+            timeout=config.media.media_timeout,
+            allow_private=config.media.allow_private_media,
+            allowed_domains=config.media.allowed_media_domains,
         )
 
     async def __aenter__(self) -> Self:

@@ -46,7 +46,7 @@ class FileStore:
     """Uploaded files, bounded in bytes and number: those that were not used for longest make room for new ones."""
 
     def __init__(self, config: EngineConfig) -> None:
-        self.max_bytes = config.max_media_mib * MIB
+        self.max_bytes = config.media.max_media_mib * MIB
         self._files = Shelf("file", "upload it again", Bounds(_MOST_FILES, _KEPT * self.max_bytes), _close)
         self._uploads = 0
 

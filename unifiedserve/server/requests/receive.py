@@ -88,7 +88,7 @@ def viewer_of(request: Request, name: str | None) -> str | None:
 def check_origin(services: Services, request: Request) -> None:
     """Raise RequestError 403 for what a page of another site made a browser send, where no label tells."""
     origin = request.headers.get("origin")
-    if origin is None or origin in services.engine.config.cors_origins:
+    if origin is None or origin in services.engine.config.server.cors_origins:
         return
     if _host_of(origin) != request.headers.get("host"):
         raise RequestError(

@@ -19,8 +19,8 @@ class ResponseStore:
     """Exchanges by the ids of their responses. Those that were not used for longest make room."""
 
     def __init__(self, config: EngineConfig) -> None:
-        self._most_bytes = config.response_store_mib * MIB
-        bounds = Bounds(_MOST, self._most_bytes, config.response_store_seconds)
+        self._most_bytes = config.server.response_store_mib * MIB
+        bounds = Bounds(_MOST, self._most_bytes, config.server.response_store_seconds)
         self._shelf = Shelf[Exchange]("response", "send the whole conversation as `input`", bounds)
 
     def fits(self, size: int) -> bool:

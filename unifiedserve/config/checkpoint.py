@@ -1,0 +1,69 @@
+"""What is served, and how its checkpoint is read."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+
+class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What is served, and how its checkpoint is read."""
+
+    model: Annotated[
+        str,
+        Meta(
+            description="The model to serve: a directory of a checkpoint, or its id on the Hugging Face hub. Empty: "
+            "the bundled model, which knows drawn shapes only"
+        ),
+    ] = ""
+    served_model_name: Annotated[
+        str, Meta(description="The name by which requests ask for the model. Empty: the model argument as it is given")
+    ] = ""
+    chat_template: Annotated[
+        str,
+        Meta(description="A Jinja file to use instead of the checkpoint's own chat template. Empty: the checkpoint's"),
+    ] = ""
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16"],
+        Meta(
+            description="The number type of weights and activations. auto: bfloat16 where the device multiplies it "
+            "in hardware, else float32"
+        ),
+    ] = "auto"
+    load_format: Annotated[
+        Literal["auto", "dummy"],
+        Meta(
+            description="Where the weights come from. auto: the checkpoint; dummy: random weights of the same "
+            "shapes, to measure speed without the files (the answers are nonsense)"
+        ),
+    ] = "auto"
+    quantization: Annotated[
+        Literal["none", "int8", "int4"],
+        Meta(
+            description="Quantise the language model's matrices while loading: int8 takes about half and int4 about "
+            "a quarter of their memory in bfloat16; tokens come sooner, and answers change a little. "
+            "Checkpoints that are quantised already are loaded as they are"
+        ),
+    ] = "none"
+    max_model_len: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="The longest prompt and answer together, in tokens. 0: the model's own context length. "
+            "Lower it to refuse longer requests",
+        ),
+    ] = 0
+    tool_call_parser: Annotated[
+        Literal["auto", "hermes", "llama3_json", "mistral"],
+        Meta(
+            description="The format in which the model writes tool calls. auto: found out from the chat template; "
+            "name it if tool calls appear as text in answers"
+        ),
+    ] = "auto"
+    reasoning_parser: Annotated[
+        Literal["auto", "think", "none"],
+        Meta(
+            description="Whether text in <think> tags goes into the field `reasoning_content` of the answer. think: "
+            "always; none: never; auto: if the chat template mentions such tags"
+        ),
+    ] = "auto"

@@ -1,0 +1,64 @@
+"""All options of the daemon, in groups."""
+
+from typing import Any
+
+import msgspec
+
+from unifiedserve.config.checkpoint import CheckpointOptions
+from unifiedserve.config.machine import MachineOptions
+from unifiedserve.config.media import MediaOptions
+from unifiedserve.config.memory import MemoryOptions
+from unifiedserve.config.scheduling import SchedulingOptions
+from unifiedserve.config.server import ServerOptions
+from unifiedserve.errors import ConfigError
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Hold the daemon's options. Sizes are in MiB, times in seconds unless the description names another unit."""
+
+    checkpoint: CheckpointOptions = CheckpointOptions()
+    machine: MachineOptions = MachineOptions()
+    memory: MemoryOptions = MemoryOptions()
+    scheduling: SchedulingOptions = SchedulingOptions()
+    media: MediaOptions = MediaOptions()
+    server: ServerOptions = ServerOptions()
+
+    @classmethod
+    def of(cls, **options: Any) -> "EngineConfig":
+        """Return the options with these, by their names on the command line. Raises TypeError for one that is none."""
+        return cls().changed(**options)
+
+    def changed(self, **options: Any) -> "EngineConfig":
+        """Return the same options but for these. Raises TypeError for one that is none."""
+        groups = {name: getattr(self, name) for name in self.__struct_fields__}
+        for option, value in options.items():
+            name = next((name for name, group in groups.items() if option in group.__struct_fields__), None)
+            if name is None:
+                raise TypeError(f"there is no option {option!r}")
+            groups[name] = msgspec.structs.replace(groups[name], **{option: value})
+        return EngineConfig(**groups)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are not as by default, by their names."""
+        groups = [getattr(self, name) for name in self.__struct_fields__]
+        return {
+            field.name: value
+            for group in groups
+            for field in msgspec.structs.fields(group)
+            if (value := getattr(group, field.name)) != field.default
+        }
+
+    def check(self) -> None:
+        """Raise ConfigError for options that contradict each other."""
+        if self.scheduling.naive and self.machine.placement != "monolithic":
+            raise ConfigError("--naive needs --placement monolithic: give both")
+        for group in (self.machine, self.scheduling, self.media):
+            group.check()
+
+    @property
+    def compared(self) -> "EngineConfig | None":
+        """The options of the second engine, if there is to be one to compare with."""
+        if not self.machine.compare:
+            return None
+        return self.changed(placement="monolithic", irp="auto", compare=False, trace="", record="")

@@ -1,0 +1,149 @@
+"""Which processes there are, and what each may use of the machine."""
+
+import os
+from functools import lru_cache
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.placement import Placement, Stage, read_placement
+
+DeviceName = Literal["cpu", "cuda"]
+Share = Literal["auto", "mps", "none"]
+AttentionBackend = Literal["auto", "triton", "flashinfer"]
+_MOST_GPU_MIB = 1 << 24
+
+
+class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which processes there are, and what each may use of the machine."""
+
+    placement: Annotated[
+        str,
+        Meta(
+            description="Which processes host the stages, and on which cores. shared: vision, encode + prefill and "
+            "decode have a process each on all cores, so that videos do not stop streams; monolithic, split, ep-d, "
+            "ed-p, e-p-d, one: other systems' ways, for comparisons; or parts, such as e+p+d or ep@0-3+d@4-5, or a "
+            ".toml file. `unifiedserve placement X` draws it"
+        ),
+    ] = "shared"
+    irp: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="Whether the units of one request (groups of a video's frames, images, tiles) are spread over "
+            "all workers that encode (EPD's intra-request parallelism), or one encodes all of them, as an ablation. "
+            "auto: they are, where several encode"
+        ),
+    ] = "auto"
+    compare: Annotated[
+        bool,
+        Meta(
+            description="Serve the model a second time, with --placement monolithic, under the path /monolithic, so "
+            "that the playground can compare both. Needs twice the memory"
+        ),
+    ] = False
+    device: Annotated[
+        Literal["auto", "cpu", "cuda"],
+        Meta(description="The device that runs the model. auto: cuda if a usable GPU is found, else cpu"),
+    ] = "auto"
+    attention_backend: Annotated[
+        AttentionBackend,
+        Meta(
+            description="The attention kernels on a GPU. auto: triton, which needs no further package and gives the "
+            "same tokens in any batch; flashinfer: needs the package flashinfer-python"
+        ),
+    ] = "auto"
+    share: Annotated[
+        Share,
+        Meta(
+            description="How the workers share a GPU. mps: at the same time, as clients of an MPS daemon that the "
+            "engine starts; none: in turns; auto: mps where it works, else none"
+        ),
+    ] = "auto"
+    gpu_threads: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="With MPS, limit a worker to this percentage of the GPU's threads, as in encode-prefill=50. "
+            "May be repeated. Most make an H100's products wrong, and a worker that finds that does not start: 10, 25, "
+            "50 and 90 were right. Default: no limit"
+        ),
+    ] = ()
+    gpu_memory_limits: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="With MPS, limit the GPU memory in MiB that a worker may take beside the shared buffers, as "
+            "in encode-prefill=8192, so that only this worker fails if it takes more. May be repeated. "
+            "Default: no limit"
+        ),
+    ] = ()
+    vision_threads: Annotated[int, Meta(ge=0, description="Threads that decode videos. 0: one for each core")] = 0
+    torch_threads: Annotated[
+        int, Meta(ge=0, description="Threads that a worker computes with. 0: one for each core")
+    ] = 0
+    sandbox: Annotated[
+        Literal["auto", "require", "off"],
+        Meta(
+            description="Whether the processes that decode media and check grammars are denied the network, other "
+            "programs and other files. auto: as far as the kernel supports it; require: refuse to start "
+            "where it does not; off: no sandbox"
+        ),
+    ] = "auto"
+    worker_timeout: Annotated[
+        float,
+        Meta(
+            ge=0.2,
+            description="Seconds without a sign of life after which a worker is replaced; a worker that is "
+            "computing has forty times as long. Raise it on a machine that stalls",
+        ),
+    ] = 15.0
+    startup_timeout: Annotated[
+        float,
+        Meta(gt=0, description="Seconds in which all workers must be ready. Raise it for large models on slow disks"),
+    ] = 300.0
+
+    @property
+    def workers(self) -> Placement:
+        """The processes that host the stages. Raises ConfigError for a placement that cannot be."""
+        placement = _placement(self.placement, tuple(sorted(os.sched_getaffinity(0))))
+        if self.irp != "auto" and len(placement.hosts(Stage.ENCODE)) == 1:
+            raise ConfigError(
+                f"--irp {self.irp}: --placement {self.placement} has one encoder; leave --irp out, or have several"
+            )
+        return msgspec.structs.replace(placement, irp=self.irp != "off")
+
+    @property
+    def threads_of(self) -> dict[str, int]:
+        """The percentages of a GPU's threads, by instance. Raises ConfigError for what is none."""
+        return self._by_instance("--gpu-threads", self.gpu_threads, "a percentage", 100)
+
+    @property
+    def memory_limits_of(self) -> dict[str, int]:
+        """The MiB of a GPU's memory, by instance. Raises ConfigError for what is none."""
+        return self._by_instance("--gpu-memory-limits", self.gpu_memory_limits, "a number of MiB", _MOST_GPU_MIB)
+
+    def check(self) -> None:
+        """Raise ConfigError for options that contradict each other, or name workers that there are not."""
+        if self.compare and self.placement == "monolithic":
+            raise ConfigError("--compare serves --placement monolithic beside another placement: leave one out")
+        for option, given in ("--gpu-threads", self.gpu_threads), ("--gpu-memory-limits", self.gpu_memory_limits):
+            if given and self.share == "none":
+                raise ConfigError(f"{option} needs --share mps: workers that take turns have no limits")
+        _ = self.threads_of, self.memory_limits_of, self.workers
+
+    def _by_instance(self, option: str, values: tuple[str, ...], what: str, most: int) -> dict[str, int]:
+        known = [instance.name for instance in self.workers.instances]
+        found: dict[str, int] = {}
+        for given in values:
+            name, _, number = given.partition("=")
+            if name not in known:
+                raise ConfigError(f"{option} {given}: there is no worker {name!r}; the workers are {', '.join(known)}")
+            if not (number.isdecimal() and 1 <= int(number) <= most):
+                raise ConfigError(f"{option} {given}: expected NAME=N, with {what} from 1 to {most} as N")
+            found[name] = int(number)
+        return found
+
+
+@lru_cache
+def _placement(text: str, cores: tuple[int, ...]) -> Placement:
+    return read_placement(text, cores)

@@ -1,0 +1,172 @@
+"""Who goes first, and what a step does."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from unifiedserve.errors import ConfigError
+
+Order = Literal["fcfs", "slack", "shortest"]
+_SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user gives no target
+_PACE = 2.45  # lone decode steps between tokens while videos are worked on: streams keep about a third of their speed
+_REST = 0.8  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
+_LEAST_REST = 0.1  # the same if the user gives a target, which goes first
+_STRETCH = 1.8  # factor of the beat while more wait than stream: few streams see no gap of five steps
+_JOINING = 3.0  # the same while short prompts are about to join, which is soon over; more than that gains little
+
+
+class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Who goes first, and what a step does."""
+
+    order: Annotated[
+        Order,
+        Meta(
+            description="The order in which requests are served in every stage, within the same priority. slack: "
+            "the request first that would otherwise miss its target for the first token; shortest: the "
+            "least remaining work first, but nobody waits for ever; fcfs: first come, first served"
+        ),
+    ] = "slack"
+    slo_ttft: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="The target for the time to first token, in milliseconds; a request may set its own with "
+            "`slo_ttft`. 0: five times what the request would take alone, as measured",
+        ),
+    ] = 0.0
+    slo_ttft_visual: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Milliseconds that each visual token adds to the target for the first token, so that a long "
+            "video is not held to the target of a text",
+        ),
+    ] = 5.0
+    slo_tbt: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="The target for the time between tokens of a stream while videos are processed, in "
+            "milliseconds. Higher values finish videos sooner, lower ones keep streams faster. 0: 2.45 "
+            "times the duration of a step alone, measured at the start",
+        ),
+    ] = 0.0
+    no_overlap: Annotated[
+        bool,
+        Meta(
+            description="Encode a request only after all its media are decoded, and prefill it only after all are "
+            "encoded. For comparisons"
+        ),
+    ] = False
+    no_pacing: Annotated[
+        bool,
+        Meta(
+            description="Do not slow streams down while videos are processed: there is no target between tokens. "
+            "For comparisons"
+        ),
+    ] = False
+    naive: Annotated[
+        bool,
+        Meta(
+            description="Work as the baseline of papers does, for comparisons: whole prompts, encoding within the "
+            "step, one queue, no overlap and no pacing. Needs --placement monolithic"
+        ),
+    ] = False
+    record: Annotated[
+        str,
+        Meta(
+            description="A folder for what the schedulers of encode, prefill and decode are told and what they decide, "
+            "which unifiedserve replay decides again. Empty: nothing is recorded"
+        ),
+    ] = ""
+    prefill_chunk_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Prompt tokens that one step of prefill computes. Smaller steps let short requests in "
+            "sooner, larger ones finish long prompts sooner. 0: whole prompts",
+        ),
+    ] = 512
+    encode_budget_tokens: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Visual tokens that one step of the encoder computes; at least one image or pair of frames. "
+            "Smaller steps let other work in sooner",
+        ),
+    ] = 512
+    max_running: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="The most answers that are generated at the same time; further requests wait. Raise it for "
+            "throughput if there is memory for their contexts",
+        ),
+    ] = 64
+    speculative_tokens: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=31,
+            description="Tokens that a decode step on a CPU guesses and checks at once, for all answers together, "
+            "where a text repeats itself. Answers stay the same and come sooner. 0: no guesses; a GPU "
+            "never guesses",
+        ),
+    ] = 7
+    max_requests: Annotated[
+        int,
+        Meta(ge=1, description="The most requests in the engine, waiting ones included; further requests get a 429"),
+    ] = 512
+    max_queue_time: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="The longest estimated wait in seconds; a request that would wait longer gets a 429 at "
+            "once. 0: no limit",
+        ),
+    ] = 600.0
+
+    def check(self) -> None:
+        """Raise ConfigError for options that contradict each other."""
+        if self.no_pacing and self.slo_tbt:
+            raise ConfigError("--no-pacing means that there is no --slo-tbt: leave one out")
+
+    @property
+    def service_order(self) -> Order:
+        """Who goes first."""
+        return "fcfs" if self.naive else self.order
+
+    @property
+    def short_tokens(self) -> int:
+        """The most tokens of a request for which a share of each step is kept: two steps' worth."""
+        return 2 * self.prefill_chunk_tokens
+
+    @property
+    def step_seconds(self) -> float:
+        """The longest that a step may take which prefills, for short requests may come meanwhile: half their target."""
+        return (self.slo_ttft / 1000 or _SHORT_TARGET) / 2
+
+    def seconds_between_tokens(self, decode_step: float) -> float:
+        """Return the target for streams beside heavy work, given the seconds of a lone decode step."""
+        return self.slo_tbt / 1000 or _PACE * decode_step
+
+    @property
+    def pace(self) -> float:
+        """The times of a step's own time that the target is at least; 0 if the user gave the target."""
+        return 0.0 if self.slo_tbt else _PACE
+
+    @property
+    def rest_between_steps(self) -> float:
+        """The least rest for others after a decode step, as a share of the step."""
+        return _LEAST_REST if self.slo_tbt else _REST
+
+    @property
+    def stretch(self) -> float:
+        """The most targets between tokens while more requests wait than stream; 1 if the user gave the target."""
+        return 1.0 if self.slo_tbt else _STRETCH
+
+    @property
+    def stretch_joining(self) -> float:
+        """The same while some are about to join the streams."""
+        return 1.0 if self.slo_tbt else _JOINING
