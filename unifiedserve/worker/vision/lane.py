@@ -30,6 +30,8 @@ class VisionLane:
     def step(self) -> float:
         outputs = self._stage.take_outputs()
         for output in outputs:
+            if output.uid not in self._stage:
+                continue  # another of its media has failed just now
             try:
                 self._pass_on(output)
             except Exception as error:  # ends one request, never the worker

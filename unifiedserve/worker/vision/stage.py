@@ -71,6 +71,10 @@ class VisionStage:
         cached = sum(len(pages.numbers) for pages in message.cached.values())
         return sum(map(self._buffer.pages_for, patches)), cached + sum(map(self._visual.pages_for, visual))
 
+    def __contains__(self, uid: int) -> bool:
+        """Tell whether a request is here."""
+        return uid in self._jobs
+
     @property
     def costs(self) -> Costs:
         """Return what decoding has cost lately."""
