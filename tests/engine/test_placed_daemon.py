@@ -12,7 +12,9 @@ from test_fidelity import TOKENS, question
 
 from unifiedserve.placement import read_placement
 
-pytestmark = pytest.mark.daemon("its workers are told their cores", placement="ep-d")
+pytestmark = pytest.mark.daemon(
+    "its workers are told their cores, and try out the sizes of steps", placement="ep-d", budgets="profiled"
+)
 
 
 def test_workers_keep_to_their_cores(daemon: Daemon) -> None:

@@ -27,6 +27,7 @@ WITHOUT = {
     "least slack": {"order": "fcfs"},
     "arrival": {"order": "shortest"},
     "any mechanism": {"naive": True},
+    "fixed budgets": {"budgets": "profiled"},
 }
 
 
@@ -136,7 +137,7 @@ def test_answers_are_the_same_without_a_mechanism(
     expected: dict[str, list[int]],
 ) -> None:
     """Requests with targets of their own, the tightest last, in one loop."""
-    config = EngineConfig.of(**WITHOUT[without], encode_budget_tokens=16, vision_threads=1)  # type: ignore[arg-type]
+    config = EngineConfig.of(**{"encode_budget_tokens": 16, **WITHOUT[without]}, vision_threads=1)
     workers = InlineWorkers(read_placement("monolithic", ()), checkpoint, processor, config)
     try:
         for uid, question in enumerate(asked.values(), 1):

@@ -1,5 +1,6 @@
 """The simulator takes exactly as long as its costs and the sharing of its cores say."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -60,10 +61,14 @@ def video(uid: int, units: int, decode: float, generate: int = 1, arrival: float
 
 
 def simulate(
-    arrivals: list[Arrival], placement: str = "shared", budget: Budget = BUDGET, sharing: Sharing | None = None
+    arrivals: list[Arrival],
+    placement: str = "shared",
+    budget: Budget = BUDGET,
+    sharing: Sharing | None = None,
+    cores: Sequence[int] = (),
 ) -> dict[int, list[float]]:
     free = FreePages(10_000, 10_000, 10_000)
-    simulator = Simulator(read_placement(placement, ()), budget, free, arrivals, COSTS, sharing or Cores(2))
+    simulator = Simulator(read_placement(placement, cores), budget, free, arrivals, COSTS, sharing or Cores(2))
     simulator.run()
     assert simulator.unfinished == []
     return simulator.tokens
@@ -194,16 +199,17 @@ def test_the_same_trace_gives_the_same_times() -> None:
     assert simulate(work) == simulate(list(work))
 
 
-def test_steps_that_are_one_event_give_the_same_times(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cores", [(), (0, 1)], ids=["together", "apart"])
+def test_steps_that_are_one_event_give_the_same_times(monkeypatch: pytest.MonkeyPatch, cores: tuple[int, ...]) -> None:
     choose = Random(3)
     work = [text(uid, choose.randint(1, 300), choose.randint(1, 200), choose.uniform(0, 30)) for uid in range(12)]
     work.append(video(12, 30, 0.05, generate=100, arrival=10.0))
     budget = replace(BUDGET, slo_tbt=0.1)
     for placement in NAMED:
-        together = simulate(work, placement, budget)
+        together = simulate(work, placement, budget, cores=cores)
         with monkeypatch.context() as patch:
             patch.setattr(System, "quiet_until", property(lambda system: system.clock.now))
-            each = simulate(work, placement, budget)
+            each = simulate(work, placement, budget, cores=cores)
         assert together.keys() == each.keys()
         assert all(together[uid] == pytest.approx(each[uid]) for uid in each)
 

@@ -93,6 +93,7 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["serve", "--slo-tbt", "-1"], ["--slo-tbt"]),
         (["serve", "--order", "lifo"], ["--order", "lifo", "slack"]),
         (["serve", "--port", "0", "--naive"], ["--naive", "--placement monolithic"]),
+        (["serve", "--port", "0", "--budgets", "profiled", "--encode-budget-tokens", "64"], ["--budgets", "leave one"]),
         (["serve", "--port", "0", "--irp", "off"], ["--irp off", "--placement shared has one encoder"]),
         (["serve", "--port", "0", "--compare", "--placement", "monolithic"], ["--compare", "leave one out"]),
         (["serve", "--port", "0", "--no-pacing", "--slo-tbt", "50"], ["--no-pacing", "--slo-tbt", "leave one out"]),

@@ -8,6 +8,7 @@ from msgspec import Meta
 from unifiedserve.errors import ConfigError
 
 Order = Literal["fcfs", "slack", "shortest"]
+DEFAULT_BUDGET = 512  # tokens of a step
 _SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user gives no target
 _PACE = 2.45  # lone decode steps between tokens while videos are worked on: streams keep about a third of their speed
 _REST = 0.8  # share of a step that decode leaves all cores to others after it; in the step it uses half of them
@@ -87,7 +88,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
             description="Prompt tokens that one step of prefill computes. Smaller steps let short requests in "
             "sooner, larger ones finish long prompts sooner. 0: whole prompts",
         ),
-    ] = 512
+    ] = DEFAULT_BUDGET
     encode_budget_tokens: Annotated[
         int,
         Meta(
@@ -95,7 +96,16 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
             description="Visual tokens that one step of the encoder computes; at least one image or pair of frames. "
             "Smaller steps let other work in sooner",
         ),
-    ] = 512
+    ] = DEFAULT_BUDGET
+    budgets: Annotated[
+        Literal["fixed", "profiled"],
+        Meta(
+            description="Where the sizes of steps come from. fixed: --prefill-chunk-tokens and --encode-budget-tokens; "
+            "profiled: each worker tries out at its start how large steps may be to end within the target between "
+            "tokens, where it decodes, or within half of --slo-ttft elsewhere (HydraInfer's algorithm). Take it on "
+            "machines much faster or slower than a desktop's"
+        ),
+    ] = "fixed"
     max_running: Annotated[
         int,
         Meta(
@@ -131,6 +141,14 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other."""
         if self.no_pacing and self.slo_tbt:
             raise ConfigError("--no-pacing means that there is no --slo-tbt: leave one out")
+        if self.budgets == "profiled" and self.naive:
+            raise ConfigError("--naive has steps without budgets: leave out --budgets profiled")
+        for option, tokens in (
+            ("--prefill-chunk-tokens", self.prefill_chunk_tokens),
+            ("--encode-budget-tokens", self.encode_budget_tokens),
+        ):
+            if self.budgets == "profiled" and tokens != DEFAULT_BUDGET:
+                raise ConfigError(f"--budgets profiled finds what {option} {tokens} says: leave one out")
 
     @property
     def service_order(self) -> Order:

@@ -20,6 +20,7 @@ from unifiedserve.worker.spec import WorkerSpec
 PLACEMENT = read_placement("monolithic", ())  # its language worker does what those of any other do
 _, INSTANCE = PLACEMENT.instances
 _LARGE_IMAGE = 2048  # pixels of a side: the model's own rules bound what is made of it
+_SMALL_IMAGE = 112  # pixels of a side
 _POLL_SECONDS = 0.2
 
 
@@ -77,7 +78,7 @@ def rehearse(
         _await(Ready, memory, process, end)
         ready = _free(device)
         inbox = memory.inboxes[spec.instance.name]
-        inbox.send(pack(Rehearse(_large_medium(processor), processor.patch_row_bytes, share)))
+        inbox.send(pack(Rehearse(_image(processor, _LARGE_IMAGE), processor.patch_row_bytes, share)))
         done = _await(Rehearsed, memory, process, end)
         if share is None:
             known.keep(key, done.share)
@@ -102,10 +103,14 @@ def _await(kind: type[M], memory: SharedMemory, process: WorkerProcess, end: flo
     raise ConfigError("a worker that tried the largest step took too long: raise --startup-timeout")
 
 
-def _large_medium(processor: Processor) -> MediaPlan | None:
-    """Return the plan of a large image; None for a model that takes none."""
+def small_medium(processor: Processor) -> MediaPlan | None:
+    """Return the plan of a small image; None for a model that takes none."""
+    return _image(processor, _SMALL_IMAGE)
+
+
+def _image(processor: Processor, side: int) -> MediaPlan | None:
     try:
-        return processor.plan_image(_LARGE_IMAGE, _LARGE_IMAGE, MediaOptions())
+        return processor.plan_image(side, side, MediaOptions())
     except PromptError:
         return None
 

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
 from ipc_buffers import ArenaError, remove_stale_arenas
@@ -13,11 +14,12 @@ from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.engine.known_shares import KnownShares
 from unifiedserve.engine.rehearsal import INSTANCE as REHEARSAL
 from unifiedserve.engine.rehearsal import PLACEMENT as REHEARSAL_PLACEMENT
-from unifiedserve.engine.rehearsal import Footprint, rehearse
+from unifiedserve.engine.rehearsal import Footprint, rehearse, small_medium
 from unifiedserve.engine.resources import check_packages, check_sandbox, check_threads
 from unifiedserve.engine.worker_processes import OnExit, WorkerProcesses
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import MemoryLayout, SharedMemory
+from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.wire import Shutdown, pack
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
@@ -54,6 +56,11 @@ class Supervisor:
             self._device.sharing.stop()
             raise
         self._workers = WorkerProcesses(self.nursery)
+
+    @cached_property
+    def _medium(self) -> MediaPlan | None:
+        """A medium with which workers try out the sizes of steps; None where they do not, or the model takes none."""
+        return small_medium(self._processor) if self.config.scheduling.budgets == "profiled" else None
 
     def _allocate(self) -> EngineMemory:
         """Take the memory; where the device has too little and the user did not insist on it, the host's."""
@@ -160,6 +167,7 @@ class Supervisor:
             eos_token_ids=self._processor.eos_token_ids,
             weights_sum=weights_sum,
             share=share,
+            medium=self._medium,
         )
 
     def _ask_to_end(self, instance: str) -> None:

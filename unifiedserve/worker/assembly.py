@@ -1,5 +1,6 @@
 """From what a worker is told to the lanes that it runs."""
 
+import logging
 from pathlib import Path
 
 import torch
@@ -22,6 +23,8 @@ from unifiedserve.recording.records import Made
 from unifiedserve.recording.turn import RecordedTurn
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
 from unifiedserve.scheduling import Budget, budget_of
+from unifiedserve.scheduling.budgets import step_cap
+from unifiedserve.scheduling.profile import profiled
 from unifiedserve.scheduling.speculation import row_cost
 from unifiedserve.scheduling.turn import Turn
 from unifiedserve.scheduling.turn.vision import VisionTurn
@@ -30,6 +33,7 @@ from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
 from unifiedserve.worker.language.model import LanguageModel
 from unifiedserve.worker.language.patch_pages import PatchPages
+from unifiedserve.worker.language.rehearsal import step_seconds
 from unifiedserve.worker.language.sampler import Sampler
 from unifiedserve.worker.language.speculation import Speculation
 from unifiedserve.worker.language.stages import LanguageStages
@@ -37,6 +41,8 @@ from unifiedserve.worker.port import Port
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.vision.lane import VisionLane
 from unifiedserve.worker.vision.stage import VisionStage
+
+_log = logging.getLogger(__name__)
 
 #: exit code of a worker that has found other weights than there should be
 DAMAGED_WEIGHTS = 75
@@ -131,6 +137,10 @@ def _language_lane(
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
+    if spec.config.scheduling.budgets == "profiled" and hosted & {Stage.ENCODE, Stage.PREFILL}:
+        cap = step_cap(spec.config.scheduling, budget, decode_step)
+        budget = profiled(budget, step_seconds(model, hosted, spec.medium, spec.patch_row_bytes), cap)
+        _log.info("steps of %d prompt tokens, %d visual tokens", budget.prefill_tokens, budget.encode_tokens)
     return LanguageLane(stages, hosted, budget, port, _turn(spec, budget, rests=rests)), decode_step
 
 

@@ -10,6 +10,7 @@ import sys
 
 import msgspec
 
+from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.worker.process import become_worker, prepare_interpreter
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.zygote_messages import Start
@@ -39,7 +40,7 @@ def start_interpreter(request: Start, standard_error: int | None) -> "subprocess
 def main() -> None:
     """Run the process."""
     file, parent = map(int, sys.argv[1:])
-    spec = msgspec.msgpack.decode(os.pread(file, _MOST_BYTES, 0), type=WorkerSpec)
+    spec = msgspec.msgpack.decode(os.pread(file, _MOST_BYTES, 0), type=WorkerSpec, dec_hook=decode_layout)
     os.close(file)
     become_worker(parent, prepare_interpreter, spec)
 

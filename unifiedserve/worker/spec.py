@@ -4,6 +4,7 @@ import msgspec
 
 from unifiedserve.config import DeviceName, EngineConfig
 from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.messages.media import MediaPlan
 from unifiedserve.placement import Instance, Placement
 
 
@@ -12,7 +13,8 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `weights_sum` is what the weights in a device's own memory must add up to, once that is known. `share` is what heavy
     work gets of its budgets beside streams until there are measurements. `nursery` is the descriptor of the socket over
-    which it gets reading processes (None: it reads media itself).
+    which it gets reading processes (None: it reads media itself). The sizes of steps are tried out with a `medium` like
+    this (None: the model takes none).
     """
 
     config: EngineConfig
@@ -29,4 +31,5 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     eos_token_ids: tuple[int, ...]
     weights_sum: int | None = None
     share: float = 1.0
+    medium: MediaPlan | None = None
     nursery: int | None = None

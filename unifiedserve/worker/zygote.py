@@ -20,6 +20,7 @@ from typing import NoReturn
 
 import msgspec
 
+from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.models.registry import preload
 from unifiedserve.worker.fork_obstacles import fork_obstacles
 from unifiedserve.worker.new_interpreter import start_interpreter
@@ -51,7 +52,7 @@ class Zygote:
         data, descriptors = receive(self._engine)
         if not data:
             return False
-        match msgspec.msgpack.decode(data, type=ToZygote):
+        match msgspec.msgpack.decode(data, type=ToZygote, dec_hook=decode_layout):
             case Preload(model_dir):
                 _preload(model_dir)
             case Start() as request:

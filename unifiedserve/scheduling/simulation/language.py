@@ -134,17 +134,18 @@ class LanguageWorker:
         """Take the next step, and those after it if nothing happens meanwhile that could change them."""
         costs, now, batch = self._system.costs, self._system.clock.now, len(plan.decode)
         context, quiet = self._sequences.context(plan.decode), self._system.quiet_until - now
+        slower = self._system.slower(self._instance, self._system.machine.sharing.threads(giving))
         steps = 1
         if quiet > 0 and not giving and not self._turn.prompts:
             steps = self._sequences.steps(plan.decode)
-            slowest = costs.decode(batch, context + batch * steps)
+            slowest = slower * costs.decode(batch, context + batch * steps)
             steps = steps if steps * slowest <= quiet else max(1, int(quiet / slowest))
         self._sequences.grow(plan.decode, steps)
         seconds = [costs.decode(batch, context + batch * step, half=giving) for step in range(steps)]
         if steps == 1:
             return Work(seconds[0], partial(self._end_pass, plan, now), giving)
-        times = list(accumulate(seconds, initial=now))
-        return Work(times[-1] - now, partial(self._end_passes, plan, times), giving)
+        times = list(accumulate((slower * each for each in seconds), initial=now))
+        return Work((times[-1] - now) / slower, partial(self._end_passes, plan, times), giving)
 
     def _end_pass(self, plan: Plan, start: float) -> None:
         self._end_passes(plan, [start, self._system.clock.now])

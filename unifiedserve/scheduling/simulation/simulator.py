@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.scheduling.profile import StepSeconds, profiled
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
 from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.language import LanguageWorker
@@ -34,8 +35,13 @@ class Simulator:
         sharing: Sharing,
         rules: Rules = Rules(),  # noqa: B008
         targets: Targets | None = None,
+        step_seconds: float | None = None,
     ) -> None:
+        """Begin with no request; with `step_seconds` budgets are profiled for steps of that length, or of the target
+        between tokens where an instance decodes.
+        """
         self.free = free
+        self._step_seconds = step_seconds
         self._machine = Machine(sharing)
         self._system = System(placement, self._machine, costs, free, rules, budget.kv_page_tokens, targets)
         self._clock = self._system.clock
@@ -87,11 +93,24 @@ class Simulator:
         workers: dict[Stage, Worker] = {}
         if language := [stage for stage in instance.stages if stage is not Stage.VISION]:
             own = budget if Stage.DECODE in language else replace(budget, slo_tbt=0.0)
+            if self._step_seconds is not None:
+                own = self._profiled(instance, own, self._step_seconds)
             workers |= dict.fromkeys(language, LanguageWorker(instance, own, self._system))
         if Stage.VISION in instance.stages:
             engines = instance.threads(self._machine.sharing.threads(giving=False))
             workers[Stage.VISION] = VisionWorker(instance, engines, self._system, budget.order)
         return workers
+
+    def _profiled(self, instance: Instance, budget: Budget, step_seconds: float) -> Budget:
+        """Return the budget of an instance whose steps it tries out, with its cores to itself."""
+        costs = self._system.costs
+        slower = self._system.slower(instance, self._machine.sharing.threads(giving=False))
+        steps = StepSeconds(
+            lambda tokens: slower * costs.prefill(tokens, tokens * tokens / 2),
+            lambda tokens: slower * costs.encode(tokens),
+        )
+        cap = budget.slo_tbt - slower * costs.lone_step if budget.slo_tbt else step_seconds
+        return profiled(budget, steps, cap)
 
     def _take_in(self, request: Request) -> None:
         """Let the HTTP server read a request and look at its media."""

@@ -62,10 +62,15 @@ class System:
 
     def run(self, instance: Instance, threads: int, seconds: float, ended: Action) -> Task:
         """Let an instance compute, and do something when that has ended; fewer cores take longer in proportion."""
-        own = instance.threads(threads)
-        task = Task(seconds * threads / own, Demand(own, instance.nice, instance.cores), ended)
+        demand = Demand(instance.threads(threads), instance.nice, instance.cores)
+        task = Task(seconds * self.slower(instance, threads), demand, ended)
         self.machine.start(task)
         return task
+
+    @staticmethod
+    def slower(instance: Instance, threads: int) -> float:
+        """Return how many times longer work takes an instance than so many threads would take for it."""
+        return threads / instance.threads(threads)
 
     @property
     def pages(self) -> Free:

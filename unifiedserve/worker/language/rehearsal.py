@@ -3,15 +3,19 @@
 What it reads is whatever lies in the KV cache, and what comes out is thrown away.
 """
 
+import math
 import time
+from collections.abc import Callable, Collection
 
 import torch
 
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Rehearse, Rehearsed
+from unifiedserve.placement import Stage
 from unifiedserve.sampling.sample import sample
 from unifiedserve.scheduling import Budget, heavy_within_share, largest_share
+from unifiedserve.scheduling.profile import StepSeconds
 from unifiedserve.worker.language.model import LanguageModel, Rows
 
 _CONTEXT = 4096  # tokens before those of each sequence, if the model has as many
@@ -47,6 +51,47 @@ def rehearse(model: LanguageModel, budget: Budget, request: Rehearse) -> Rehears
     return Rehearsed(room.free, largest_share(heavy, budget.slo_tbt))
 
 
+def step_seconds(
+    model: LanguageModel, hosted: Collection[Stage], medium: MediaPlan | None, row_bytes: int
+) -> StepSeconds:
+    """Return what takes steps of a size: a pass over prompt tokens, and a batch of media like this, if there is one.
+
+    What is not hosted takes no time.
+    """
+    longest: int = model.adapter.config.get_text_config().max_position_embeddings
+
+    def prompt(tokens: int) -> float:
+        if Stage.PREFILL not in hosted:
+            return 0.0
+        pages = model.kv.pool.allocate(model.kv.pages_for(tokens), 0) if tokens <= longest else None
+        if pages is None:
+            return math.inf
+        try:
+            return _timed(model, lambda: model.run([_chunk(model, 0, tokens, pages.tolist())]))
+        finally:
+            model.kv.release(pages)
+
+    def visual(tokens: int) -> float:
+        if medium is None or Stage.ENCODE not in hosted:
+            return 0.0
+        return _timed(model, lambda: _encode_media(model, medium, tokens, row_bytes))
+
+    return StepSeconds(prompt, visual)
+
+
+def _timed(model: LanguageModel, step: Callable[[], object]) -> float:
+    start = time.monotonic()
+    step()
+    model.adapter.device.fence()
+    return time.monotonic() - start
+
+
+def _encode_media(model: LanguageModel, medium: MediaPlan, tokens: int, row_bytes: int) -> None:
+    units = max(1, tokens // medium.tokens_per_unit)
+    rows = torch.zeros(units * medium.patches_per_unit, row_bytes, dtype=torch.uint8)
+    model.adapter.visual_tokens(model.adapter.device.upload(rows), [(medium, range(1))] * units)
+
+
 def _encode(model: LanguageModel, budget: Budget, medium: MediaPlan, row_bytes: int) -> None:
     units = max(1, min(medium.units, budget.encode_tokens // medium.tokens_per_unit))
     rows = torch.zeros(units * medium.patches_per_unit, row_bytes, dtype=torch.uint8)
@@ -66,6 +111,9 @@ def _run(model: LanguageModel, budget: Budget, decodes: int) -> None:
 
 def _rows(model: LanguageModel, start: int, count: int) -> Rows:
     """Return new tokens of a sequence all of whose pages are the first one, or the first ones with a state."""
-    pages = [0] * model.kv.pages_for(start + count)
+    return _chunk(model, start, count, [0] * model.kv.pages_for(start + count))
+
+
+def _chunk(model: LanguageModel, start: int, count: int, pages: list[int]) -> Rows:
     positions = torch.arange(start, start + count).expand(model.adapter.position_rows, -1)
     return Rows([0] * count, positions, start, pages)
