@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +17,6 @@ from unifiedserve.memory.content_keys import ROOT_KEY, MediaTokens, page_keys
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import Generation
 from unifiedserve.sampling.grammar import regex_grammar
 from unifiedserve.sampling.sample import sample
 from unifiedserve.scheduling import schedule_decode
@@ -25,6 +24,7 @@ from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.model import Rows
 from unifiedserve.worker.language.prompt_lookup import LONGEST, SHORTEST, look_up
 from unifiedserve.worker.language.sampler import Key, Sampler
+from unifiedserve.worker.language.sequence import Sequence
 from unifiedserve.worker.language.speculation import Speculation
 
 VOCAB, EOS, PAGE, PAGES = 6, 5, 4, 24
@@ -127,10 +127,10 @@ class Guesses(Speculation):
         super().__init__()
         self._expected, self._random = expected, random.Random(seed)
 
-    def draft(self, sequences: Sequence[Generation]) -> list[list[int]]:
+    def draft(self, sequences: list[Sequence]) -> list[list[int]]:
         return [self._guess(sequence) for sequence in sequences]
 
-    def _guess(self, sequence: Generation) -> list[int]:
+    def _guess(self, sequence: Sequence) -> list[int]:
         coming = [token for token, _ in self._expected[sequence.ticket.uid]] + [0, 1, 2]
         guess = coming[sequence.num_generated : sequence.num_generated + self._random.randrange(8)]
         return [token if self._random.random() < 0.8 else (token + 1) % VOCAB for token in guess]
@@ -142,10 +142,10 @@ def stage_of(model: Any, speculation: Speculation) -> DecodeStage:
     return DecodeStage(model, visual, 1, Sampler(grammars, (EOS,)), speculation)
 
 
-def begin(model: Any, uid: int, prompt: list[int], params: SamplingParams) -> Generation:
+def begin(model: Any, uid: int, prompt: list[int], params: SamplingParams) -> Sequence:
     """An answer behind its prefill: the keys of all but its last token are there."""
     pages = model.kv.pool.allocate(model.kv.pages_for(len(prompt)), uid)
-    sequence = Generation(
+    sequence = Sequence(
         ticket=Ticket(uid, float(uid)),
         index=0,
         token_ids=list(prompt),
@@ -183,7 +183,7 @@ def run(
     """
     stage = stage_of(model, speculation)
     contents = {}
-    running: dict[int, Generation] = {}
+    running: dict[int, Sequence] = {}
     for uid, (prompt, params) in enumerate(asked, 1):
         running[uid] = begin(model, uid, prompt, params)
         stage.accept(running[uid])
@@ -257,8 +257,8 @@ def key_of(uid: int) -> Key:
 
 
 def test_rows_are_shared_out_and_grammars_have_none() -> None:
-    def answer(uid: int, params: SamplingParams) -> Generation:
-        return Generation(
+    def answer(uid: int, params: SamplingParams) -> Sequence:
+        return Sequence(
             ticket=Ticket(uid, 0.0),
             index=0,
             token_ids=[1] * 9,

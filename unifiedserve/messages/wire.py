@@ -161,19 +161,6 @@ class Generation(msgspec.Struct, tag=True, kw_only=True):
     last_key: bytes = b""
     tail_media: list[bytes] = []
 
-    @property
-    def key(self) -> tuple[int, int]:
-        """Uid of the request and number of the answer."""
-        return self.ticket.uid, self.index
-
-    @property
-    def num_generated(self) -> int:
-        return len(self.token_ids) - self.num_prompt
-
-    @property
-    def visual_pages(self) -> list[int]:
-        return [part.page for part in self.visual]
-
 
 class Abort(msgspec.Struct, tag=True):
     """Drop what `stage` holds of a request and go on to the next stage; or drop one finished answer of it in decode.

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 import torch
 from torch import Tensor
@@ -10,14 +10,14 @@ from torch import Tensor
 from unifiedserve.attention import CrossSpan
 from unifiedserve.memory.content_keys import page_key
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages.wire import Generation, Token
+from unifiedserve.messages.wire import Token
 from unifiedserve.scheduling import DecodeState
 from unifiedserve.scheduling.turn import Streamed
 from unifiedserve.worker.cache_log import CacheLog
 from unifiedserve.worker.language.decode_ahead import Collected, DecodeAhead
 from unifiedserve.worker.language.model import LanguageModel, Rows
 from unifiedserve.worker.language.sampler import Key, Sampler
-from unifiedserve.worker.language.sequence import release_pages
+from unifiedserve.worker.language.sequence import Sequence
 from unifiedserve.worker.language.speculation import Speculation
 
 
@@ -36,25 +36,25 @@ class DecodeStage:
         """Decode by the model's steps or, where the device does that by itself, `ahead`."""
         self.ahead = ahead
         self._speculation = speculation
-        self._leaving: list[Generation] = []  # which a step under way still writes to
+        self._leaving: list[Sequence] = []  # which a step under way still writes to
         self._released = False
         self._model = model
         self._visual = visual
         self._kv = model.kv
         self._instance = instance
         self._sampler = sampler
-        self._running: dict[Key, Generation] = {}
+        self._running: dict[Key, Sequence] = {}
         self._waiting: dict[int, float] = {}  # since when (monotonic seconds) requests wait for their first step
         self.log = CacheLog("kv", self._kv.pool)
 
     def __len__(self) -> int:
         return len(self._running)
 
-    def accept(self, generation: Generation) -> None:
-        """Take over an answer and the pages that it holds."""
-        self._running[generation.key] = generation
+    def accept(self, sequence: Sequence) -> None:
+        """Take over a sequence and the pages that it holds."""
+        self._running[sequence.key] = sequence
         self._running = dict(sorted(self._running.items(), key=lambda item: (item[1].ticket.turn, item[1].index)))
-        self._waiting.setdefault(generation.ticket.uid, time.monotonic())
+        self._waiting.setdefault(sequence.ticket.uid, time.monotonic())
 
     def end_waits(self, keys: list[Key]) -> dict[int, float]:
         """Return since when requests have waited for decode, which begins with them now; those that have not are not
@@ -63,10 +63,10 @@ class DecodeStage:
         begun = {uid for uid, _ in keys} if self._waiting else set()
         return {uid: self._waiting.pop(uid) for uid in begun & self._waiting.keys()}
 
-    def state(self, generation: Generation) -> DecodeState:
-        """Return what the scheduler sees of an answer that has come."""
-        tokens, pages = len(generation.token_ids), len(generation.pages)
-        return DecodeState(generation.ticket, generation.index, tokens, pages, self._kv.state_pages)
+    def state(self, sequence: Sequence) -> DecodeState:
+        """Return what the scheduler sees of a sequence that has come."""
+        tokens, pages = len(sequence.token_ids), len(sequence.pages)
+        return DecodeState(sequence.ticket, sequence.index, tokens, pages, self._kv.state_pages)
 
     def streamed(self, keys: Iterable[Key]) -> list[Streamed]:
         """Return how these are now, those that are still here."""
@@ -111,7 +111,7 @@ class DecodeStage:
         self._ended(collected.sequences, collected.tokens)
         return collected
 
-    def finish(self, batch: Sequence[tuple[Key, Rows]], logits: Tensor) -> list[Token]:
+    def finish(self, batch: list[tuple[Key, Rows]], logits: Tensor) -> list[Token]:
         """Sample a token for each sequence, and further ones if its drafts allow; those that end release their pages.
 
         The logits are those after all tokens that `rows` has returned. Keys and values of what is not accepted are
@@ -155,12 +155,12 @@ class DecodeStage:
         """The sequences whose next token is on its way."""
         return () if self.ahead is None else self.ahead.pending
 
-    def _streamed(self, sequence: Generation) -> Streamed:
+    def _streamed(self, sequence: Sequence) -> Streamed:
         pending, limit = sequence.key in self._pending, sequence.sampling.max_tokens
         last = limit is not None and sequence.num_generated + pending >= limit
         return Streamed(sequence.key, len(sequence.token_ids) + pending, len(sequence.pages), rests=last)
 
-    def _rows(self, sequence: Generation, draft: list[int]) -> Rows:
+    def _rows(self, sequence: Sequence, draft: list[int]) -> Rows:
         if not self._grow(sequence, len(sequence.token_ids) + len(draft)):
             draft = []
         last, count = len(sequence.token_ids) - 1, 1 + len(draft)
@@ -175,7 +175,7 @@ class DecodeStage:
             cross=[CrossSpan(0, count, self._visual.numbers(sequence.visual))] if sequence.visual else [],
         )
 
-    def _ended(self, sequences: dict[Key, Generation], tokens: list[Token]) -> None:
+    def _ended(self, sequences: dict[Key, Sequence], tokens: list[Token]) -> None:
         """See to what their tokens mean for sequences: pages that are full, answers that have ended."""
         for key, sequence in sequences.items():
             if sequence.last_key and key in self._running:
@@ -188,9 +188,9 @@ class DecodeStage:
         ahead = self.ahead
         self._release_leaving([s for s in self._leaving if ahead is None or not ahead.uses(s.key)])
 
-    def _release_leaving(self, sequences: list[Generation]) -> None:
+    def _release_leaving(self, sequences: list[Sequence]) -> None:
         for sequence in sequences:
-            release_pages(sequence, self._kv, self._visual)
+            sequence.release(self._kv, self._visual)
             self._released = True
         released = {sequence.key for sequence in sequences}
         self._leaving = [sequence for sequence in self._leaving if sequence.key not in released]
@@ -198,7 +198,7 @@ class DecodeStage:
     def _keys(self, uid: int) -> list[Key]:
         return [key for key in self._running if key[0] == uid]
 
-    def _keep_full_pages(self, sequence: Generation) -> None:
+    def _keep_full_pages(self, sequence: Sequence) -> None:
         """Remember pages that the last step filled, for requests that begin with this answer's prompt and text."""
         size = self._kv.page_size
         while (sequence.keyed + 1) * size < len(sequence.token_ids):
@@ -209,7 +209,7 @@ class DecodeStage:
             sequence.tail_media = []
             sequence.keyed += 1
 
-    def _grow(self, sequence: Generation, tokens: int) -> bool:
+    def _grow(self, sequence: Sequence, tokens: int) -> bool:
         """Give a sequence pages for so many tokens; tell whether it has them."""
         missing = self._kv.pages_for(tokens) - len(sequence.pages)
         if missing > 0:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from unifiedserve.device.base import Decoder, DecodeRow, DecodeStep
-from unifiedserve.messages.wire import Generation, Token
+from unifiedserve.messages.wire import Token
 from unifiedserve.worker.language.sampler import Drawing, Key, Sampler
+from unifiedserve.worker.language.sequence import Sequence
 
 #: rows beyond twice the sequences are given up from so many on: a step computes all rows up to the last one
 _MANY_ROWS = 8
@@ -24,7 +25,7 @@ _MANY_ROWS = 8
 class _Flight:
     """A step under way; what comes of the `void` sequences is dropped."""
 
-    sequences: dict[Key, Generation]
+    sequences: dict[Key, Sequence]
     step: DecodeStep
     drawing: Drawing
     launched: float  # monotonic seconds
@@ -37,7 +38,7 @@ class _Flight:
 class Collected:
     """A step that is done: its sequences, and the tokens of those that were still running."""
 
-    sequences: dict[Key, Generation]
+    sequences: dict[Key, Sequence]
     tokens: list[Token]
     launched: float  # monotonic seconds
     host: float  # seconds that the host spent on it, beside those it waited
@@ -64,7 +65,7 @@ class DecodeAhead:
         """The requests of the steps under way."""
         return {uid for flight in self._flights for uid, _ in flight.sequences}
 
-    def must_wait(self, sequences: Mapping[Key, Generation]) -> bool:
+    def must_wait(self, sequences: Mapping[Key, Sequence]) -> bool:
         """Tell whether what is under way must be collected before these sequences' next step is launched.
 
         So it is if a token depends on the values of those before, or to have the sequences in the first rows again.
@@ -74,7 +75,7 @@ class DecodeAhead:
         following = {key for key, sequence in sequences.items() if sequence.sampling.follows}
         return self._scattered(sequences) or not following.isdisjoint(self.pending)
 
-    def launch(self, sequences: dict[Key, Generation]) -> None:
+    def launch(self, sequences: dict[Key, Sequence]) -> None:
         """Launch the next step of these, at least one; their pages have room for it."""
         if not self._flights and self._scattered(sequences):
             self._give_up(list(self._rows))
@@ -127,7 +128,7 @@ class DecodeAhead:
         rows = max(self._rows.values(), default=0) + 1
         return rows > _MANY_ROWS and rows > 2 * len(sequences)
 
-    def _row(self, key: Key, sequence: Generation) -> DecodeRow:
+    def _row(self, key: Key, sequence: Sequence) -> DecodeRow:
         number, pending = self._rows.get(key), key in self.pending
         if number is None:
             number = self._rows[key] = heapq.heappop(self._free)

@@ -165,8 +165,8 @@ class ForwardStep:
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         visual = any(self._prompts[chunk.uid].shape.units for chunk in chunks)
         finished = self._prefill.finish(chunks, logits)
-        for generation in finished.generations:
-            self._port.outbox.send(generation.ticket.route.decode, generation)
+        for sequence in finished.sequences:
+            self._port.outbox.send(sequence.ticket.route.decode, sequence.handed_over())
         self._port.reporter.tokens(finished.tokens, finished.without_tokens)
         if visual:
             self._freed.by_prefill()

@@ -3,17 +3,17 @@
 from unifiedserve.memory.content_keys import ROOT_KEY
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.messages.pages import PageSlice
-from unifiedserve.messages.wire import Generation
+from unifiedserve.worker.language.sequence import Sequence
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 
 
-def hand_over(prompt: StagedPrompt, kv: KVCache) -> list[Generation]:
+def hand_over(prompt: StagedPrompt, kv: KVCache) -> list[Sequence]:
     """Return the answers of a prompt that is complete, before their first tokens; they hold all that it held."""
     request = prompt.request
     last_key = b"" if request.page_keys is None else [ROOT_KEY, *request.page_keys][-1]
     visual = _share_visual(prompt)
     return [
-        Generation(
+        Sequence(
             ticket=request.ticket,
             index=index,
             token_ids=list(request.token_ids),

@@ -30,6 +30,7 @@ from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.rehearsal import rehearse
 from unifiedserve.worker.language.sampler import Key
+from unifiedserve.worker.language.sequence import Sequence
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.language.stages import LanguageStages
 from unifiedserve.worker.port import Port
@@ -76,8 +77,9 @@ class LanguageLane:
             case Embeddings():
                 self._accept_embeddings(message)
             case Generation():
-                self._decode.accept(message)
-                self._turn.note(Handed(self._decode.state(message)))
+                sequence = Sequence.of(message)
+                self._decode.accept(sequence)
+                self._turn.note(Handed(self._decode.state(sequence)))
             case Rehearse():
                 self._port.outbox.to_engine(rehearse(self._model, self._budget, message))
 

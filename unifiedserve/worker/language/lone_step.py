@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.messages.wire import Generation
 from unifiedserve.worker.language.decode import DecodeStage
 from unifiedserve.worker.language.model import LanguageModel
+from unifiedserve.worker.language.sequence import Sequence
 
 _UNTIMED = 2  # steps that fault pages in
 _STEPS = 10
@@ -19,7 +19,7 @@ def measure_lone_step(model: LanguageModel, decode: DecodeStage) -> float:
     pages = model.kv.pool.allocate(model.kv.pages_for(1), 0)
     if pages is None:
         raise RuntimeError("the KV cache is in use before there are any requests")
-    generation = Generation(
+    sequence = Sequence(
         ticket=Ticket(uid=0, arrival=0.0),
         index=0,
         token_ids=[0],
@@ -28,14 +28,14 @@ def measure_lone_step(model: LanguageModel, decode: DecodeStage) -> float:
         position_offset=0,
         sampling=SamplingParams(temperature=0, ignore_eos=True),
     )
-    decode.accept(generation)
+    decode.accept(sequence)
     try:
-        return min(list(_steps(model, decode, generation))[_UNTIMED:])
+        return min(list(_steps(model, decode, sequence))[_UNTIMED:])
     finally:
-        decode.drop(generation.key)
+        decode.drop(sequence.key)
 
 
-def _steps(model: LanguageModel, decode: DecodeStage, generation: Generation) -> Iterator[float]:
+def _steps(model: LanguageModel, decode: DecodeStage, sequence: Sequence) -> Iterator[float]:
     """Take the same step again and again; yield the seconds of each."""
     begin = time.monotonic()
     for done in range(_UNTIMED + _STEPS):
@@ -43,11 +43,11 @@ def _steps(model: LanguageModel, decode: DecodeStage, generation: Generation) ->
         if done > _UNTIMED and start - begin > _SECONDS:
             return
         if decode.ahead is None:
-            rows = decode.rows([generation.key])
+            rows = decode.rows([sequence.key])
             batch = [own for _, own in rows]
             decode.finish(rows, model.next_logits(batch, model.run(batch)))
         else:
-            decode.launch([generation.key])
+            decode.launch([sequence.key])
             decode.collect()
-        del generation.token_ids[1:]
+        del sequence.token_ids[1:]
         yield time.monotonic() - start

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages.wire import Embeddings, Generation, Token
+from unifiedserve.messages.wire import Embeddings, Token
 from unifiedserve.models.scopes import cross_spans
 from unifiedserve.scheduling import Chunk
 from unifiedserve.scheduling.turn import Renewed
@@ -15,7 +15,7 @@ from unifiedserve.worker.language.handoff import hand_over
 from unifiedserve.worker.language.model import LanguageModel, Rows
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.sampler import Sampler
-from unifiedserve.worker.language.sequence import release_pages
+from unifiedserve.worker.language.sequence import Sequence
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 
 
@@ -23,7 +23,7 @@ class Finished(NamedTuple):
     """What a step of prefill gave: first tokens, answers for decode, and the prompts without any that are through."""
 
     tokens: list[Token]
-    generations: list[Generation]
+    sequences: list[Sequence]
     without_tokens: list[int]
 
 
@@ -87,7 +87,7 @@ class PrefillStage:
         `logits` [k, vocab] are those of the k prompts that are through and want tokens, in order.
         """
         finished = Finished([], [], [])
-        answers: list[list[Generation]] = []  # of each of the k
+        answers: list[list[Sequence]] = []  # of each of the k
         for chunk in chunks:
             prompt = self._prompts[chunk.uid]
             prompt.prefilled = chunk.stop
@@ -145,16 +145,16 @@ class PrefillStage:
             cross=cross_spans(inputs.scopes, chunk.start, chunk.stop, prompt.visual.find),
         )
 
-    def _begin(self, answers: list[list[Generation]], logits: Tensor, finished: Finished) -> None:
+    def _begin(self, answers: list[list[Sequence]], logits: Tensor, finished: Finished) -> None:
         """Begin the answers of each prompt; those that end with their first token release their pages."""
-        generations = [generation for own in answers for generation in own]
-        if len(generations) > len(logits):
+        sequences = [sequence for own in answers for sequence in own]
+        if len(sequences) > len(logits):
             logits = torch.cat([row.expand(len(own), -1) for row, own in zip(logits, answers, strict=True)])
-        tokens = self._sampler.next_tokens(generations, logits)
+        tokens = self._sampler.next_tokens(sequences, logits)
         finished.tokens.extend(tokens)
-        for generation, token in zip(generations, tokens, strict=True):
-            self._sampler.forget(generation.key)  # it goes on in decode, mostly in another worker
+        for sequence, token in zip(sequences, tokens, strict=True):
+            self._sampler.forget(sequence.key)  # it goes on in decode, mostly in another worker
             if token.finish:
-                release_pages(generation, self._kv, self._visual)
+                sequence.release(self._kv, self._visual)
             else:
-                finished.generations.append(generation)
+                finished.sequences.append(sequence)

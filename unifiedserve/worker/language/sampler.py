@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from unifiedserve.messages.wire import Generation, Token
+from unifiedserve.messages.wire import Token
 from unifiedserve.sampling.grammar import GrammarError, Grammars, Matcher
 from unifiedserve.sampling.sample import Draw, SampledToken
-from unifiedserve.worker.language.sequence import append_token
+from unifiedserve.worker.language.sequence import Sequence
 
 Key = tuple[int, int]
 
@@ -33,7 +33,7 @@ class Sampler:
         self._matchers: dict[Key, Matcher] = {}
 
     def next_tokens(
-        self, sequences: list[Generation], logits: Tensor, drafts: list[list[int]] | None = None
+        self, sequences: list[Sequence], logits: Tensor, drafts: list[list[int]] | None = None
     ) -> list[Token]:
         """Sample from float32 logits [B, vocab] and append tokens, each with what it means for the answer.
 
@@ -66,7 +66,7 @@ class Sampler:
 
     def draw(
         self,
-        sequences: list[Generation],
+        sequences: list[Sequence],
         logits: Tensor,
         indices: list[int],
         histories: list[list[int]] | None = None,
@@ -81,9 +81,9 @@ class Sampler:
         params, histories = [s.sampling for s in sequences], histories or [s.token_ids for s in sequences]
         return Drawing(Draw(logits, params, histories, indices, self._eos, allowed, keep=keep), errors)
 
-    def append(self, sequence: Generation, sampled: SampledToken, error: str | None = None) -> Token:
+    def append(self, sequence: Sequence, sampled: SampledToken, error: str | None = None) -> Token:
         """Add what was drawn to a sequence; an `error` ends it."""
-        token = append_token(sequence, sampled, self._eos)
+        token = sequence.append(sampled, self._eos)
         if error:
             token.finish, token.error = "stop", error
         if token.finish:
@@ -91,7 +91,7 @@ class Sampler:
         return token
 
     def _accept(
-        self, sequence: Generation, draft: list[int], sampled: list[SampledToken], error: str | None
+        self, sequence: Sequence, draft: list[int], sampled: list[SampledToken], error: str | None
     ) -> Iterator[Token]:
         """Append what was sampled, up to where the answer ends or goes on otherwise than in the draft."""
         for number, own in enumerate(sampled):
@@ -104,7 +104,7 @@ class Sampler:
         """Drop what is cached for a sequence that has ended here."""
         self._matchers.pop(key, None)
 
-    def _allowed(self, sequences: list[Generation], vocabulary: int) -> tuple[dict[int, Tensor], dict[int, str]]:
+    def _allowed(self, sequences: list[Sequence], vocabulary: int) -> tuple[dict[int, Tensor], dict[int, str]]:
         """Return bool [vocabulary] of each row that has a grammar; and why the grammars of others failed, by row."""
         allowed: dict[int, Tensor] = {}
         errors: dict[int, str] = {}
@@ -118,7 +118,7 @@ class Sampler:
                     errors[row] = f"the grammar of the answer cannot go on: {error}"
         return allowed, errors
 
-    def _matcher(self, sequence: Generation, grammar: str) -> Matcher:
+    def _matcher(self, sequence: Sequence, grammar: str) -> Matcher:
         if sequence.key not in self._matchers:
             self._matchers[sequence.key] = self._grammars.matcher(grammar)
         return self._matchers[sequence.key]

@@ -1,35 +1,74 @@
-"""How a sequence grows by a sampled token, when it ends, and what it gives back then."""
+"""A sequence: an answer as the worker holds it that generates its tokens."""
 
 from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import msgspec
 
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.api import FinishReason, TokenLogprob
+from unifiedserve.messages.pages import PageSlice
+from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import Generation, Token
 from unifiedserve.sampling.sample import SampledToken
 
 
-def append_token(sequence: Generation, sampled: SampledToken, eos_token_ids: Collection[int]) -> Token:
-    """Add a sampled token; return the event, which says whether it ends the answer."""
-    number = sequence.num_generated
-    sequence.token_ids.append(sampled.token)
-    finish, stop_reason = _finish(sequence, sampled.token, eos_token_ids)
-    logprob = TokenLogprob(sampled.token, sampled.logprob, sampled.top)
-    return Token(*sequence.key, number, logprob, finish, stop_reason)
+@dataclass(slots=True, eq=False, kw_only=True)
+class Sequence:
+    """Its tokens so far and the pages that it holds, which are those of its `Generation` and grow."""
 
+    ticket: Ticket
+    index: int
+    token_ids: list[int]
+    num_prompt: int
+    pages: list[int]
+    visual: list[PageSlice] = field(default_factory=list)
+    position_offset: int
+    sampling: SamplingParams
+    keyed: int = 0  # leading pages that are remembered, the last of them by
+    last_key: bytes = b""
+    tail_media: list[bytes] = field(default_factory=list)
 
-def release_pages(sequence: Generation, kv: KVCache, visual: RowBuffer) -> None:
-    """Give back all that a sequence holds."""
-    kv.release(sequence.pages)
-    visual.release(sequence.visual_pages)
+    @classmethod
+    def of(cls, message: Generation) -> "Sequence":
+        """Return what has been handed over."""
+        return cls(**msgspec.structs.asdict(message))
 
+    def handed_over(self) -> Generation:
+        """Return the message that hands it over, with all that it holds."""
+        return Generation(**{name: getattr(self, name) for name in Generation.__struct_fields__})
 
-def _finish(sequence: Generation, token: int, eos_token_ids: Collection[int]) -> tuple[FinishReason | None, int | None]:
-    params = sequence.sampling
-    if token in params.stop_token_ids:
-        return "stop", token
-    if token in eos_token_ids and not params.ignore_eos:
-        return "stop", None
-    if params.max_tokens is not None and sequence.num_generated >= params.max_tokens:
-        return "length", None
-    return None, None
+    @property
+    def key(self) -> tuple[int, int]:
+        """The uid of the request and the number of the answer."""
+        return self.ticket.uid, self.index
+
+    @property
+    def num_generated(self) -> int:
+        """How many tokens were generated."""
+        return len(self.token_ids) - self.num_prompt
+
+    def append(self, sampled: SampledToken, eos_token_ids: Collection[int]) -> Token:
+        """Add a sampled token; return the event, which says whether it ends the answer."""
+        number = self.num_generated
+        self.token_ids.append(sampled.token)
+        finish, stop_reason = self._finish(sampled.token, eos_token_ids)
+        logprob = TokenLogprob(sampled.token, sampled.logprob, sampled.top)
+        return Token(*self.key, number, logprob, finish, stop_reason)
+
+    def release(self, kv: KVCache, visual: RowBuffer) -> None:
+        """Give back all that it holds."""
+        kv.release(self.pages)
+        visual.release([part.page for part in self.visual])
+
+    def _finish(self, token: int, eos_token_ids: Collection[int]) -> tuple[FinishReason | None, int | None]:
+        params = self.sampling
+        if token in params.stop_token_ids:
+            return "stop", token
+        if token in eos_token_ids and not params.ignore_eos:
+            return "stop", None
+        if params.max_tokens is not None and self.num_generated >= params.max_tokens:
+            return "length", None
+        return None, None

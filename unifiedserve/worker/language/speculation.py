@@ -1,16 +1,16 @@
 """Speculative decoding: what is tried out behind the next tokens of running sequences."""
 
 from array import array
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
 
-from unifiedserve.messages.wire import Generation
 from unifiedserve.scheduling.speculation import Acceptance
 from unifiedserve.worker.language.prompt_lookup import look_up
 from unifiedserve.worker.language.sampler import Key
+from unifiedserve.worker.language.sequence import Sequence
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Speculation:
         self._never = never
         self._texts: dict[Key, _Text] = {}
 
-    def draft(self, sequences: Sequence[Generation]) -> list[list[int]]:
+    def draft(self, sequences: list[Sequence]) -> list[list[int]]:
         """Return what may follow each sequence, in a step of 1 + `most` rows; many sequences leave no room for it.
 
         What one does not use of its share goes to those behind it.
@@ -56,7 +56,7 @@ class Speculation:
         """Drop what is known of a sequence that has ended here."""
         self._texts.pop(key, None)
 
-    def _draft(self, sequence: Generation, share: int) -> list[int]:
+    def _draft(self, sequence: Sequence, share: int) -> list[int]:
         sampling = sequence.sampling
         if sampling.grammar is not None:  # what it allows is known for the next token only
             return []
