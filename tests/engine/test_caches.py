@@ -15,7 +15,7 @@ from reference import Reference
 from test_fidelity import NAMES, PIECES, answer, expected_answers, question
 from test_life_of_requests import KEEPS_NOTHING, PLACEMENTS, TIGHT_BUFFERS, ask, metric, tokens
 
-from unifiedserve.engine.caches import Caches
+from unifiedserve.engine.caches import Caches, Known
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.sampling_params import SamplingParams
@@ -288,17 +288,18 @@ def test_a_request_goes_on_from_its_pages_when_a_worker_was_killed(daemon: Daemo
 @pytest.fixture
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
     """Makes the pages that the index finds in a cache look as if they had been taken since."""
-    find = Caches.find
+    look_up = Caches.look_up
     lost: list[str] = []
 
-    def find_what_is_gone(*args: Any) -> Reuse:
-        found = find(*args)
+    def find_what_is_gone(*args: Any, **named: Any) -> Known:
+        known = look_up(*args, **named)
+        found = known.reuse
         gone = lambda pages: Pages(pages.numbers, tuple(epoch - 1 for epoch in pages.epochs))  # noqa: E731
         prefix = gone(found.prefix) if "prefix" in lost else found.prefix
         units = {unit: gone(pages) for unit, pages in found.units.items()} if "units" in lost else found.units
-        return Reuse(prefix=prefix, covered=found.covered, units=units)
+        return known._replace(reuse=Reuse(prefix=prefix, covered=found.covered, units=units))
 
-    monkeypatch.setattr(Caches, "find", find_what_is_gone)
+    monkeypatch.setattr(Caches, "look_up", find_what_is_gone)
     return lost.append  # type: ignore[return-value]
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,6 +31,17 @@ class PromptContents:
     page_keys: list[bytes]  # of the full KV pages
     unit_keys: list[bytes]
     unit_ends: list[int]  # a prefix of so many tokens makes each unit superfluous, ascending
+
+
+class Known(NamedTuple):
+    """What the caches know of a prompt: the keys of its full KV pages (None: they are not to be remembered), of the
+    media with tokens behind these, and of its encode units (none if they are not), and what need not be computed.
+    """
+
+    page_keys: list[bytes] | None = None
+    tail_media: list[bytes] = []  # noqa: RUF012
+    unit_keys: list[bytes] = []  # noqa: RUF012
+    reuse: Reuse = Reuse()
 
 
 def contents_of(
@@ -68,21 +80,25 @@ class Caches:
         if config.memory.visual_cache_mib:
             self._indexes["visual"] = ContentIndex(pools["visual"])
 
-    def page_keys(self, token_ids: Sequence[int], contents: PromptContents) -> list[bytes] | None:
-        """Return the keys of the full KV pages of a prompt and what was generated; None if they are not kept."""
-        if "kv" not in self._indexes:
-            return None
-        return page_keys(token_ids, contents.page_tokens, contents.media, contents.page_keys)
+    def look_up(
+        self, token_ids: Sequence[int], contents: PromptContents, *, whole: bool = False, anew: bool = False
+    ) -> Known:
+        """Return what is known of a prompt and of what was generated behind it.
 
-    def tail_media(self, token_ids: Sequence[int], contents: PromptContents) -> list[bytes]:
-        """Return the keys of the media with tokens behind the full pages."""
-        return contents.media.within(len(token_ids) // contents.page_tokens * contents.page_tokens, len(token_ids))
+        No prefix is reused where the `whole` prompt is to be computed, and nothing where it begins `anew`.
+        """
+        keys = None
+        if "kv" in self._indexes:
+            keys = page_keys(token_ids, contents.page_tokens, contents.media, contents.page_keys)
+        full = len(token_ids) // contents.page_tokens * contents.page_tokens
+        return Known(
+            keys,
+            contents.media.within(full, len(token_ids)),
+            contents.unit_keys if "visual" in self._indexes else [],
+            Reuse() if anew else self._find(len(token_ids), None if whole else keys, contents),
+        )
 
-    def unit_keys(self, contents: PromptContents) -> list[bytes]:
-        """Return the keys of the encode units; none if they are not kept."""
-        return contents.unit_keys if "visual" in self._indexes else []
-
-    def find(self, num_tokens: int, keys: Sequence[bytes] | None, contents: PromptContents) -> Reuse:
+    def _find(self, num_tokens: int, keys: Sequence[bytes] | None, contents: PromptContents) -> Reuse:
         """Return what is there now of a sequence of `num_tokens` with these page keys; the last one is never reused."""
         page_tokens = contents.page_tokens
         prefix = self._indexes["kv"].prefix(keys[: (num_tokens - 1) // page_tokens]) if keys else Reuse().prefix

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from unifiedserve.engine.caches import Caches, PromptContents
+from unifiedserve.engine.caches import Caches, Known
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
@@ -16,21 +16,21 @@ def prefill_request(active: ActiveRequest, uid: int, indices: list[int], caches:
     """
     prompt = active.planned.prompt
     generated = active.answers[indices[0]].token_ids if len(indices) == 1 else []
-    request = PrefillRequest(
+    token_ids, sampling = prompt.token_ids + generated, _sampling(active, begun=bool(generated))
+    embed, known = active.planned.request.embed, Known()
+    if active.contents is not None:
+        whole = embed or sampling.prompt_logprobs is not None
+        known = caches.look_up(token_ids, active.contents, whole=whole, anew=active.stale)
+    return PrefillRequest(
         ticket=active.ticket(uid),
-        token_ids=prompt.token_ids + generated,
+        token_ids=token_ids,
         num_prompt=len(prompt.token_ids),
         media=prompt.media,
-        sampling=_sampling(active, begun=bool(generated)),
+        sampling=sampling,
         indices=indices,
-        embed=active.planned.request.embed,
+        embed=embed,
+        **known._asdict(),
     )
-    if active.contents is not None:
-        _add_keys(request, active.contents, caches)
-        if not active.stale:
-            keys = None if request.reads_prompt else request.page_keys  # all of it is to be computed
-            request.reuse = caches.find(len(request.token_ids), keys, active.contents)
-    return request
 
 
 def vision_request(
@@ -46,12 +46,6 @@ def vision_request(
 def _sampling(active: ActiveRequest, begun: bool) -> SamplingParams:
     sampling = msgspec.structs.replace(active.planned.sampling, stop=())  # stop strings are found in the engine
     return msgspec.structs.replace(sampling, prompt_logprobs=None) if begun else sampling  # they are there
-
-
-def _add_keys(request: PrefillRequest, contents: PromptContents, caches: Caches) -> None:
-    request.page_keys = caches.page_keys(request.token_ids, contents)
-    request.tail_media = caches.tail_media(request.token_ids, contents)
-    request.unit_keys = caches.unit_keys(contents)
 
 
 def _missing(source: MediaSource, reuse: Reuse) -> list[int]:
