@@ -1,6 +1,7 @@
 """The processor's instruction sets, and the threads of the kernels."""
 
 import platform
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -30,11 +31,31 @@ def slowness() -> str | None:
     return None
 
 
+class _Own(threading.local):
+    """The calling thread's pool, of which `allowed` threads work.
+
+    Each thread has one of its own, because a pool serves one caller at a time.
+    """
+
+    pool: _core.ThreadPool | None = None
+    allowed = 0
+
+
+_own = _Own()
+
+
 def thread_pool() -> _core.ThreadPool:
-    """Return this process's pool of as many threads as torch uses."""
-    return _pool(torch.get_num_threads())
+    """Return the calling thread's pool, of which as many threads work as torch uses there."""
+    threads, pool = torch.get_num_threads(), _own.pool
+    if pool is None or pool.threads < threads:
+        pool = _own.pool = _core.ThreadPool(threads)
+    elif _own.allowed != threads:
+        pool.use(threads)
+    _own.allowed = threads
+    return pool
 
 
-@cache
-def _pool(threads: int) -> _core.ThreadPool:
-    return _core.ThreadPool(threads)
+def use_threads(threads: int) -> None:
+    """Have the calling thread compute with so many threads from now on, in torch and in our kernels."""
+    torch.set_num_threads(threads)
+    thread_pool()  # a language model keeps the pool that it was built with, and does not ask

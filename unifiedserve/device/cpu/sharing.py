@@ -36,5 +36,5 @@ class NiceSharing:
 
         For decode, which waits for memory more than for cores: half of them do it in much less than twice the time.
         """
-        pool = thread_pool()
-        pool.use(pool.threads // 2 if giving else pool.threads)
+        threads = torch.get_num_threads()
+        thread_pool().use(threads // 2 if giving else threads)
