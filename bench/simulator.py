@@ -222,7 +222,7 @@ def main(
     console = Console()
     found = footage.ensure(media_folder, console, quick=False)
     asked = [workload(found, rate, seconds, seed + number) for number in range(courses)]
-    config = msgspec.convert({"placement": placement, "order": order}, EngineConfig)
+    config = EngineConfig.of(placement=placement, order=order)
     options = (*NO_CACHES, "--kv-cache-mib", KV_CACHE_MIB)
     with (
         serving(model, media_folder, *options, "--no-overlap", "--placement", placement) as other,

@@ -71,6 +71,13 @@ def test_memory_holds_what_was_computed_once_the_fence_returns(device: Device) -
         memory.unlink()
 
 
+def test_work_in_the_side_queue_is_done_once_it_was_waited_for(device: Device) -> None:
+    side, there = device.side_queue(), device.upload(torch.arange(1000.0))
+    found = side.start(lambda: there.square().add_(1), lambda: None).wait()
+    assert found.cpu().tolist() == [i * i + 1.0 for i in range(1000)]
+    side.close()
+
+
 def test_uploads_are_copies_or_the_tensor_itself(device: Device) -> None:
     host = torch.arange(1000)
     there = device.upload(host)

@@ -1,26 +1,27 @@
 """Where streams are decoded by the worker that encodes, a device goes on with both: nobody can tell but by the time."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-import deferred_device
 import pytest
 from checkpoints import find_checkpoint
 from deferred import BatchMark, DeferredDevice
 from every_family import FAMILIES
 from inline_workers import InlineWorkers, apart, as_sent
 from media import Clip
+from msgspec.structs import replace
 from test_families import questions
 from test_late_device import taken_at_once
 
-from unifiedserve.config import EngineConfig
+from unifiedserve.config import DualStreams, EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.messages.wire import Embeddings
 from unifiedserve.worker.language.decode_ahead import DecodeAhead
-from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
+from unifiedserve.worker.language.encode import EncodeStage
+from unifiedserve.worker.language.prefill import PrefillStage
 
 CONFIG = EngineConfig.of(prefill_chunk_tokens=16, vision_threads=1, encode_budget_tokens=1)
 STREAM = SamplingParams(temperature=0, max_tokens=200, ignore_eos=True)
@@ -31,7 +32,7 @@ Ask = Callable[..., list[list[int]]]
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what is done in turn: batches of the encoder begun and finished, steps of decode launched."""
+    """Return what is done in turn: batches of the encoder begun and finished, prefill, steps of decode launched."""
     done: list[str] = []
 
     def noting(owner: type, name: str, word: str) -> None:
@@ -45,6 +46,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     noting(EncodeStage, "begin", "begin")
     noting(EncodeStage, "finish", "finish")
+    noting(PrefillStage, "finish", "prefill")
     noting(DecodeAhead, "launch", "decode")
     return done
 
@@ -61,8 +63,13 @@ def ask(
     checkpoint = find_checkpoint(tmp_path_factory, "qwen2_5_vl")
     asked = questions(FAMILIES["qwen2_5_vl"], clips)
 
-    def answers(device: Device, meanwhile: Callable[[InlineWorkers], object] = lambda workers: None) -> list[list[int]]:
-        with apart(checkpoint, CONFIG, device, "monolithic") as workers:
+    def answers(
+        device: Device,
+        meanwhile: Callable[[InlineWorkers], object] = lambda workers: None,
+        streams: DualStreams = "auto",
+        placement: str = "monolithic",
+    ) -> list[list[int]]:
+        with apart(checkpoint, replace(CONFIG, dual_streams=streams), device, placement) as workers:
             workers.submit(1, as_sent(asked["text"], workers.processor, clips, tmp_path), STREAM)
             workers.run_until(lambda: len(workers.tokens[1]) > 2)
             workers.submit(2, as_sent(asked["video"], workers.processor, clips, tmp_path), ANSWER)
@@ -77,14 +84,43 @@ def ask(
     return answers
 
 
+def in_turn(events: list[str], step: str) -> str:
+    """Return batches of the encoder, of which there is one at a time, as brackets, and a kind of steps as dots."""
+    batches = "".join({"begin": "(", "finish": ")", step: "."}.get(event, "") for event in events)
+    assert "((" not in batches.replace(".", "")
+    assert batches.count("(") == batches.count(")") > 1
+    return re.sub(r"\.+", ".", batches)
+
+
 def test_streams_go_on_while_a_video_is_encoded(ask: Ask, events: list[str]) -> None:
     expected = ask(CPU)
     events.clear()
     assert ask(DeferredDevice()) == expected
-    batches = "".join({"begin": "(", "finish": ")", "decode": "."}[event] for event in events)
-    assert "(.)" in batches.replace("..", ".")
-    assert "((" not in batches
-    assert batches.count("(") == batches.count(")") > 1
+    assert "(.)" in in_turn(events, "decode")
+
+
+def test_without_dual_streams_they_take_turns(ask: Ask, events: list[str]) -> None:
+    expected = ask(CPU)
+    events.clear()
+    assert ask(DeferredDevice(), streams="off") == expected
+    assert "(.)" not in in_turn(events, "decode")
+
+
+@pytest.mark.parametrize("placement", ["shared", "ep-d"])
+def test_a_text_is_prefilled_while_a_video_is_encoded(
+    ask: Ask, events: list[str], placement: str, clips: Callable[[int], Clip], tmp_path: Path
+) -> None:
+    expected = ask(CPU)
+    events.clear()
+
+    def ask_again(workers: InlineWorkers) -> None:
+        workers.run_until(lambda: events.count("begin") > events.count("finish"))
+        text = questions(FAMILIES["qwen2_5_vl"], clips)["text"]
+        workers.submit(3, as_sent(text, workers.processor, clips, tmp_path), ANSWER)
+        workers.answer(3)
+
+    assert ask(DeferredDevice(), ask_again, "on", placement) == expected
+    assert "(.)" in in_turn(events, "prefill")
 
 
 def test_answers_would_be_wrong_if_pages_were_given_back_before_they_are_read(
@@ -94,13 +130,7 @@ def test_answers_would_be_wrong_if_pages_were_given_back_before_they_are_read(
     expected = ask(CPU)
     monkeypatch.setattr(BatchMark, "done", lambda mark: True)
     assert ask(DeferredDevice()) == expected
-    finish = EncodeStage.finish
-
-    def early(stage: EncodeStage, batch: EncodedBatch) -> list[Embeddings]:
-        with deferred_device.process("nothing is queued here"):
-            return finish(stage, batch)
-
-    monkeypatch.setattr(EncodeStage, "finish", early)
+    monkeypatch.setattr(BatchMark, "wait", lambda mark: None)
     assert ask(DeferredDevice()) != expected
 
 

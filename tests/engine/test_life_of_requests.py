@@ -90,8 +90,11 @@ def test_preempted_requests_give_the_same_answers(
     second_daemon.wait_idle()
 
 
-@pytest.mark.parametrize("instance", ["vision", "encode-prefill", "decode"])
-def test_a_killed_worker_loses_no_request(daemon: Daemon, clips: Clips, instance: str) -> None:
+@pytest.mark.parametrize(
+    ("instance", "dual_streams"),
+    [("vision", "auto"), ("encode-prefill", "auto"), ("decode", "auto"), ("encode-prefill", "on")],
+)
+def test_a_killed_worker_loses_no_request(daemon: Daemon, clips: Clips, instance: str, dual_streams: str) -> None:
     options = {"max_tokens": 300, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
     video = [video_part(clips(64)), text_part("What happens?")]
     expected = [tokens(daemon, text_part("What is a river?"), **options), tokens(daemon, *video, **options)]

@@ -38,7 +38,7 @@ class Recorded(NamedTuple):
         return [record.decision.plan for record in self.events if isinstance(record, Taken | Between)]
 
 
-@pytest.fixture(scope="module", params=["shared", "monolithic", "2e+2p+d"])
+@pytest.fixture(scope="module", params=["shared", "monolithic", "2e+2p+d", "2ep+d with dual streams"])
 def folder(
     request: pytest.FixtureRequest,
     checkpoint: Path,
@@ -46,12 +46,19 @@ def folder(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Path]:
     """Record an aborted text, then a video beside two texts, for whose answers there is no room at once."""
-    folder, processor = tmp_path_factory.mktemp(request.param), load_processor(checkpoint)
-    config = EngineConfig.of(record=str(folder), kv_page_tokens=1, encode_budget_tokens=16, prefill_chunk_tokens=32)
+    placement, _, dual = request.param.partition(" with ")
+    folder, processor = tmp_path_factory.mktemp(placement), load_processor(checkpoint)
+    config = EngineConfig.of(
+        record=str(folder),
+        kv_page_tokens=1,
+        encode_budget_tokens=16,
+        prefill_chunk_tokens=32,
+        dual_streams="on" if dual else "auto",
+    )
     every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
     video = as_sent(ask([clips(8), "What happens?"], clips, every_frame), processor, clips, folder)
     text = as_sent(ask(["What is a river?"], clips), processor, clips, folder)
-    workers = InlineWorkers(read_placement(request.param, ()), checkpoint, processor, config)
+    workers = InlineWorkers(read_placement(placement, ()), checkpoint, processor, config)
     try:
         workers.submit(GONE, text, LONG)
         workers.run_until(lambda: len(workers.tokens[GONE]) > 3)

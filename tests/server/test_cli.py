@@ -95,6 +95,14 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["serve", "--port", "0", "--naive"], ["--naive", "--placement monolithic"]),
         (["serve", "--port", "0", "--budgets", "profiled", "--encode-budget-tokens", "64"], ["--budgets", "leave one"]),
         (["serve", "--port", "0", "--irp", "off"], ["--irp off", "--placement shared has one encoder"]),
+        (
+            ["serve", "--port", "0", "--dual-streams", "on", "--placement", "e-p-d"],
+            ["--dual-streams on", "--placement e-p-d", "leave one out"],
+        ),
+        (
+            ["serve", "--port", "0", "--dual-streams", "on", "--placement", "monolithic", "--naive"],
+            ["--naive", "--dual-streams on", "leave one out"],
+        ),
         (["serve", "--port", "0", "--compare", "--placement", "monolithic"], ["--compare", "leave one out"]),
         (["serve", "--port", "0", "--no-pacing", "--slo-tbt", "50"], ["--no-pacing", "--slo-tbt", "leave one out"]),
         (

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import deferred_device
 import torch
@@ -15,12 +15,15 @@ from ipc_buffers import Memory
 from unifiedserve.attention import PLAIN, AttentionRules, CrossSpan, RaggedBatch, cross_attention, reference
 from unifiedserve.attention.base import SequenceView
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import DecodeStep, Kernels, Mark, Room, Sharing, SideStream
+from unifiedserve.device.base import DecodeStep, Kernels, Mark, Pending, Room, Sharing, SideQueue
 from unifiedserve.device.cuda.kernels import CudaKernels
 from unifiedserve.device.cuda.sharing import TimeSlices
+from unifiedserve.device.cuda.side_stream import Issued
 from unifiedserve.device.cuda.unseen import decode_bytes
 from unifiedserve.device.operators import PlannedAttention
 from unifiedserve.device.triton.attention_plan import scratch_of_rows
+
+T = TypeVar("T")
 
 
 class PlainAttention:
@@ -97,10 +100,19 @@ class PlainPointwise:
 
 
 class DeferredStream:
-    """A `SideStream` whose work is done when its values are waited for, no further."""
+    """A `SideStream` and a `SideQueue` whose work is done when its values are waited for, no further."""
+
+    tells = False
 
     def __init__(self) -> None:
         self._name = uuid.uuid4().hex
+
+    def start(self, work: Callable[[], T], then: Callable[[], object]) -> Pending[T]:
+        with self.use():
+            return Issued(work(), self.mark())
+
+    def close(self) -> None:
+        pass
 
     @contextmanager
     def use(self) -> Iterator[None]:
@@ -197,7 +209,7 @@ class DeferredDevice:
     def view(self, memory: Memory) -> Tensor:
         return deferred_device.view(from_dlpack(memory))
 
-    def side_stream(self) -> SideStream:
+    def side_queue(self) -> SideQueue:
         return DeferredStream()
 
     def upload(self, host: Tensor) -> Tensor:

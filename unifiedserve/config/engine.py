@@ -53,6 +53,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other."""
         if self.scheduling.naive and self.machine.placement != "monolithic":
             raise ConfigError("--naive needs --placement monolithic: give both")
+        if self.scheduling.dual_streams == "on" and not any(
+            each.has_both_models for each in self.machine.workers.instances
+        ):
+            raise ConfigError(
+                "--dual-streams on needs a worker for encode and prefill or decode: "
+                f"--placement {self.machine.placement} has none, so leave one out"
+            )
         for group in (self.machine, self.scheduling, self.media):
             group.check()
 

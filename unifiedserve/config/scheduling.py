@@ -67,6 +67,14 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
             "For comparisons"
         ),
     ] = False
+    dual_streams: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="Whether a worker that hosts encode and also prefill or decode runs them side by side, not in "
+            "turns: on a CPU each on half of the threads while a batch is encoded, on a GPU in two streams. auto: on a "
+            "GPU if the worker decodes, never on a CPU. Set on or off to compare"
+        ),
+    ] = "auto"
     naive: Annotated[
         bool,
         Meta(
@@ -141,6 +149,8 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other."""
         if self.no_pacing and self.slo_tbt:
             raise ConfigError("--no-pacing means that there is no --slo-tbt: leave one out")
+        if self.dual_streams == "on" and self.naive:
+            raise ConfigError("--naive encodes within the step, not beside it as --dual-streams on: leave one out")
         if self.budgets == "profiled" and self.naive:
             raise ConfigError("--naive has steps without budgets: leave out --budgets profiled")
         for option, tokens in (

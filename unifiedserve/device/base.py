@@ -6,7 +6,7 @@ positions, masks) is in host memory, and is uploaded where it meets them.
 
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ from ipc_buffers import Memory
 from unifiedserve.attention import PLAIN, AttentionRules, PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
 from unifiedserve.placement import Instance
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 Activation = Literal["none", "gelu", "silu"]
 
@@ -148,6 +151,35 @@ class SideStream(Protocol):
 
     def download(self, tokens: Tensor) -> DecodeStep:
         """Copy int64 [n] to the host behind what was issued, which is a step; within `use`."""
+
+
+class Pending(Protocol[T_co]):
+    """A piece of work that goes on beside what its caller does."""
+
+    def done(self) -> bool:
+        """Tell whether it is done, or has failed."""
+
+    def wait(self) -> T_co:
+        """Return what it returned when all of it is done; to be called once. Raises what it raised, or RuntimeError."""
+
+
+class SideQueue(Protocol):
+    """Work beside what the thread does that owns this: one piece at a time, which that thread begins and waits for."""
+
+    #: tells when a piece is done; where it does not, somebody has to wait
+    tells: bool
+
+    def start(self, work: Callable[[], T], then: Callable[[], object]) -> Pending[T]:
+        """Have the work done behind all that was issued before, and return at once.
+
+        `then` is called in another thread when it is done, by what `tells`.
+        """
+
+    def use(self) -> AbstractContextManager[Any]:
+        """Let a fence within this wait for this work only."""
+
+    def close(self) -> None:
+        """End it when what is under way is done."""
 
 
 class VisionKernels(Protocol):
@@ -292,8 +324,8 @@ class Device(Protocol):
     def view(self, memory: Memory) -> Tensor:
         """Return all bytes of shared memory at its `place` as uint8 [n], which keeps them mapped."""
 
-    def side_stream(self) -> SideStream | None:
-        """Return a queue of work beside all others; None if calls return when the work is done."""
+    def side_queue(self) -> SideQueue:
+        """Return a queue of work beside all others; where `synchronous`, it takes a part of what the caller had."""
 
     def upload(self, host: Tensor) -> Tensor:
         """Return a copy of a host tensor on the device, made in the order of its work; the host may reuse its own."""

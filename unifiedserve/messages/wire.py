@@ -179,7 +179,7 @@ class PagesFreed(msgspec.Struct, tag=True):
 
 
 class OutputReady(msgspec.Struct, tag=True):
-    """A media decoding thread of the receiver has finished something."""
+    """A thread of the receiver, which decodes media or encodes, has finished something."""
 
 
 class Shutdown(msgspec.Struct, tag=True):

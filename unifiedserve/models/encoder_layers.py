@@ -42,5 +42,15 @@ def layer_by_layer(encode: Callable[[], T]) -> Generator[None, None, T]:
             encoding.throw()
 
 
+def run_through(layers: Generator[None, None, T]) -> T:
+    """Run what yields before each layer from its beginning to its end, and return its result."""
+    while True:
+        try:
+            next(layers)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
+
+
 class _Encoding(greenlet):
     """An encoder that is run layer by layer."""

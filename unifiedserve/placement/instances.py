@@ -57,6 +57,11 @@ class Instance(msgspec.Struct, frozen=True):
         """Whether it needs nothing of the model, so that a sandbox can take everything else from it."""
         return self.stages == (Stage.VISION,)
 
+    @property
+    def has_both_models(self) -> bool:
+        """Whether it runs the vision encoder and the language model."""
+        return Stage.ENCODE in self.stages and not {Stage.PREFILL, Stage.DECODE}.isdisjoint(self.stages)
+
     def threads(self, wanted: int) -> int:
         """Return how many threads can run at once here, of so many."""
         return min(wanted, len(self.cores) or wanted)

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from unifiedserve.device import Device
-from unifiedserve.device.base import Decoder
+from unifiedserve.device.base import Decoder, SideQueue
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.panels import weight_bits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
@@ -141,7 +141,18 @@ def _language_lane(
         cap = step_cap(spec.config.scheduling, budget, decode_step)
         budget = profiled(budget, step_seconds(model, hosted, spec.medium, spec.patch_row_bytes), cap)
         _log.info("steps of %d prompt tokens, %d visual tokens", budget.prefill_tokens, budget.encode_tokens)
-    return LanguageLane(stages, hosted, budget, port, _turn(spec, budget, rests=rests)), decode_step
+    turn, side = _turn(spec, budget, rests=rests), _side_queue(spec, model.adapter.device)
+    return LanguageLane(stages, hosted, budget, port, turn, side), decode_step
+
+
+def _side_queue(spec: WorkerSpec, device: Device) -> SideQueue | None:
+    """Return where batches are encoded beside the other steps; None if they take turns with them."""
+    options, stages = spec.config.scheduling, set(spec.instance.stages)
+    if options.dual_streams == "auto":
+        beside = {Stage.ENCODE, Stage.DECODE} <= stages and not (device.synchronous or options.naive)
+    else:
+        beside = options.dual_streams == "on" and spec.instance.has_both_models
+    return device.side_queue() if beside else None
 
 
 def _turn(spec: WorkerSpec, budget: Budget, *, rests: bool) -> Turn:

@@ -2,11 +2,12 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from ipc_buffers import MessageQueue
 from unifiedserve.errors import ErrorKind
 from unifiedserve.memory.shared import ENGINE_INBOX
-from unifiedserve.messages.wire import Abort, Drained, Failed, Message, PrefillRequest, pack, unpack
+from unifiedserve.messages.wire import Abort, Drained, Failed, Message, OutputReady, PrefillRequest, pack, unpack
 from unifiedserve.placement import Placement, Stage
 
 _PATIENCE_SECONDS = 0.05
@@ -57,6 +58,11 @@ class Outbox:
         """Return the messages that came in; wait up to `timeout` seconds (None: for ever) for the first one."""
         early, self._early = self._early, []
         return early + self._inboxes[self._instance].receive_many(_MOST_MESSAGES, timeout=0 if early else timeout)
+
+    def wake(self) -> None:
+        """Have `receive` return; any thread may call this."""
+        with suppress(TimeoutError):  # full: it returns
+            self._inboxes[self._instance].send(pack(OutputReady()), timeout=0)
 
     def take_requests(self) -> list[PrefillRequest]:
         """Return the requests that have come in meanwhile; all other messages wait for `receive`, in their order."""

@@ -10,13 +10,14 @@ from torch.utils.dlpack import from_dlpack
 from ipc_buffers import Memory
 from unifiedserve.attention import PagedKV, RaggedBatch
 from unifiedserve.config import DeviceName
-from unifiedserve.device.base import Decoder, Kernels, Sharing, StepRunner
+from unifiedserve.device.base import Decoder, Kernels, Sharing, SideQueue, StepRunner
 from unifiedserve.device.cpu.attention import CpuAttention
 from unifiedserve.device.cpu.decoder import FusedDecoder
 from unifiedserve.device.cpu.head import Head
 from unifiedserve.device.cpu.modules import fill_panels
 from unifiedserve.device.cpu.processor import KERNEL_DTYPES, cpu_features, slowness
 from unifiedserve.device.cpu.sharing import NiceSharing
+from unifiedserve.device.cpu.side_thread import SideThread
 from unifiedserve.device.cpu.vision import CpuVision
 from unifiedserve.device.llama import fits
 
@@ -84,8 +85,9 @@ class CpuDevice:
     def view(self, memory: Memory) -> Tensor:
         return from_dlpack(memory)
 
-    def side_stream(self) -> None:
-        """Return None: what is called is done."""
+    def side_queue(self) -> SideQueue:
+        """Return a thread that computes with half of the calling thread's threads while it has work."""
+        return SideThread()
 
     def upload(self, host: Tensor) -> Tensor:
         """Return the very tensor: it is there."""

@@ -9,7 +9,7 @@ from torch.utils.dlpack import from_dlpack
 
 from ipc_buffers import Memory, free_bytes
 from unifiedserve.config import AttentionBackend, DeviceName, EngineConfig
-from unifiedserve.device.base import Kernels, Room, Sharing, SideStream
+from unifiedserve.device.base import Kernels, Room, Sharing, SideQueue
 from unifiedserve.device.cuda.backends import attention_backend, check_attention_backend
 from unifiedserve.device.cuda.products import check_products
 from unifiedserve.device.cuda.sharing import Mps, TimeSlices
@@ -81,7 +81,7 @@ class CudaDevice:
     def view(self, memory: Memory) -> Tensor:
         return from_dlpack(memory)
 
-    def side_stream(self) -> SideStream:
+    def side_queue(self) -> SideQueue:
         return CudaStream(self.torch, NORMAL)
 
     def upload(self, host: Tensor) -> Tensor:

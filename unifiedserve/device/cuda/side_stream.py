@@ -1,13 +1,15 @@
-"""A stream of CUDA as a `SideStream`."""
+"""A stream of CUDA as a `SideStream` and a `SideQueue`."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
-from unifiedserve.device.base import DecodeStep, Mark
+from unifiedserve.device.base import DecodeStep, Mark, Pending
+
+T = TypeVar("T")
 
 #: of streams: the lower goes first
 HIGH, NORMAL = -1, 0
@@ -16,9 +18,19 @@ HIGH, NORMAL = -1, 0
 class CudaStream:
     """A stream of some priority, whose work is recorded in CUDA graphs; these share their memory."""
 
+    tells = False
+
     def __init__(self, device: torch.device, priority: int = HIGH) -> None:
         self._stream = torch.cuda.Stream(device, priority=priority)  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle()
+
+    def start(self, work: Callable[[], T], then: Callable[[], object]) -> Pending[T]:
+        """Issue the work now."""
+        with self.use():
+            return Issued(work(), self.mark())
+
+    def close(self) -> None:
+        """Do nothing: what was issued is done without it."""
 
     def use(self) -> AbstractContextManager[Any]:
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
@@ -47,6 +59,21 @@ class CudaStream:
 
     def download(self, tokens: Tensor) -> DecodeStep:
         return _PinnedCopy(tokens)
+
+
+class Issued(Generic[T]):
+    """What work returned that was issued, and a mark behind it: a `Pending`."""
+
+    def __init__(self, returned: T, mark: Mark) -> None:
+        self._returned = returned
+        self._mark = mark
+
+    def done(self) -> bool:
+        return self._mark.done()
+
+    def wait(self) -> T:
+        self._mark.wait()
+        return self._returned
 
 
 class _Event:

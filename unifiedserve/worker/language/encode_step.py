@@ -4,9 +4,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
-from unifiedserve.device.base import Mark, SideStream
+from unifiedserve.device.base import Pending, SideQueue
 from unifiedserve.messages.wire import Embeddings
+from unifiedserve.models.encoder_layers import run_through
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling import EncodeWork
 from unifiedserve.scheduling.turn import Batched, Note, Wrote
@@ -16,14 +19,26 @@ from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.port import Port
 
 
-@dataclass(frozen=True, slots=True)
-class _UnderWay:
-    """A batch that the device encodes, since a time (monotonic seconds)."""
+class _Encoded(NamedTuple):
+    """A batch that was encoded within the step, as a `Pending`."""
 
     batch: EncodedBatch
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self) -> EncodedBatch:
+        return self.batch
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderWay:
+    """A batch that is encoded for these requests, since a time (monotonic seconds)."""
+
+    uids: list[int]
     tokens: int
     started: float
-    mark: Mark | None  # of the stream that it is in
+    batch: Pending[EncodedBatch]
 
 
 class EncodeStep:
@@ -36,31 +51,36 @@ class EncodeStep:
         note: Note,
         freed: FreedPages,
         port: Port,
-        stream: SideStream | None = None,
+        side: SideQueue | None = None,
     ) -> None:
-        """Encode in `stream`, beside other work, if there is one."""
+        """Encode in `side`, beside other steps, if there is one."""
         self._stage = stage
         self._prompts = prompts
         self._note = note
         self._freed = freed
         self._port = port
-        self._stream = stream
+        self._side = side
         self._under_way: _UnderWay | None = None
 
     @property
     def beside(self) -> bool:
         """Tell whether batches are encoded beside other steps."""
-        return self._stream is not None
+        return self._side is not None
+
+    @property
+    def tells(self) -> bool:
+        """Tell whether a message comes when a batch is done, so that nobody has to wait for it."""
+        return self._side is not None and self._side.tells
 
     @property
     def uids(self) -> set[int]:
         """The requests of the batch that is under way; none if none is."""
-        return {prompt.uid for prompt, _ in self._under_way.batch.units} if self._under_way else set()
+        return set(self._under_way.uids) if self._under_way else set()
 
     @property
     def done(self) -> bool:
         """Tell whether the batch under way is."""
-        return self._under_way is not None and (self._under_way.mark is None or self._under_way.mark.done())
+        return self._under_way is not None and self._under_way.batch.done()
 
     def begin(self, scheduled: list[EncodeWork]) -> Iterator[None]:
         """Have units encoded, and yield before each layer of the encoder.
@@ -80,14 +100,18 @@ class EncodeStep:
         finally:
             self._note(Batched(tokens, start, time.monotonic()))
 
+    def close(self) -> None:
+        """End what encodes beside other steps, when it is done with its batch."""
+        if self._side:
+            self._side.close()
+
     def _finish(self, under_way: _UnderWay) -> None:
-        with self._stream.use() if self._stream else nullcontext():  # so that the fence is the stream's
-            messages = self._stage.finish(under_way.batch)
+        with self._side.use() if self._side else nullcontext():  # so that the fence is the queue's
+            messages = self._stage.finish(under_way.batch.wait())
         self._send(messages)
         self._freed.by_encode()
-        uids = list(dict.fromkeys(prompt.uid for prompt, _ in under_way.batch.units))
-        self._port.reporter.span(Stage.ENCODE, "encode", under_way.started, uids, under_way.tokens)
-        self._drop_done(uids)
+        self._port.reporter.span(Stage.ENCODE, "encode", under_way.started, under_way.uids, under_way.tokens)
+        self._drop_done(under_way.uids)
 
     def _send(self, embeddings: list[Embeddings]) -> None:
         for message in embeddings:
@@ -100,9 +124,13 @@ class EncodeStep:
         for uid, _ in work:
             self._port.reporter.waited(Stage.ENCODE, uid, self._prompts[uid].end_wait(Stage.ENCODE))
         tokens = sum(self._prompts[uid].shape.units[unit].tokens for uid, units in work for unit in units)
-        with self._stream.use() if self._stream else nullcontext():
-            batch = yield from self._stage.begin(work)
-            self._under_way = _UnderWay(batch, tokens, start, self._stream.mark() if self._stream else None)
+        layers, uids = self._stage.begin(work), [uid for uid, _ in work]
+        batch: Pending[EncodedBatch]
+        if self._side:  # until it is done, nobody else touches these prompts' patches of these units
+            batch = self._side.start(partial(run_through, layers), self._port.outbox.wake)
+        else:
+            batch = _Encoded((yield from layers))
+        self._under_way = _UnderWay(uids, tokens, start, batch)
 
     def _drop_done(self, uids: Iterable[int]) -> None:
         for uid in uids:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from unifiedserve.device.base import SideQueue
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.wire import (
     Abort,
@@ -41,13 +42,19 @@ _log = logging.getLogger(__name__)
 class LanguageLane:
     """One step is: run prompt chunks and decode tokens in one forward pass, then encode a batch of units.
 
-    Where the device goes on by itself and streams are decoded here, the batch is encoded beside the following steps.
+    With a `side` queue the batch is encoded beside this and the following steps.
     """
 
     def __init__(
-        self, stages: LanguageStages, hosted: frozenset[Stage], budget: Budget, port: Port, turn: Turn
+        self,
+        stages: LanguageStages,
+        hosted: frozenset[Stage],
+        budget: Budget,
+        port: Port,
+        turn: Turn,
+        side: SideQueue | None = None,
     ) -> None:
-        """Do what a `turn` of these stages, which is the lane's from now on, decides."""
+        """Do what a `turn` of these stages decides; that and the `side` queue are the lane's from now on."""
         model = stages.model
         self._model = model
         self._pool = model.kv.pool
@@ -63,9 +70,8 @@ class LanguageLane:
         self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
         shared = self._turn.note, self._freed, port
         self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared)
-        stream = model.adapter.device.side_stream() if {Stage.ENCODE, Stage.DECODE} <= hosted else None
-        self._encode_step = EncodeStep(stages.encode, stages.prompts, *shared, stream)
-        self._goes_between = model.adapter.device.synchronous and self._turn.goes_between
+        self._encode_step = EncodeStep(stages.encode, stages.prompts, *shared, side)
+        self._goes_between = model.adapter.device.synchronous and self._turn.goes_between and not side
 
     def accept(self, message: Message) -> None:
         match message:
@@ -91,17 +97,15 @@ class LanguageLane:
         self._show_work(plan)
         if plan.preempt:
             self._preempt(plan.preempt)
+        if plan.encode and self._encode_step.tells:  # at once, so that it goes on beside this very pass
+            self._begin_encoding(plan.encode)
         under_way = self._forward_step.under_way
         if plan.prefill or plan.decode or under_way:
             uids = self._forward_step.uids | {chunk.uid for chunk in plan.prefill} | {uid for uid, _ in plan.decode}
             with self._guard(uids):
                 self._forward_step.run(plan, leaves_cores=leaves_cores)
         self._report_caches()
-        if encoding := bool(self._encode_step.uids):
-            if self._encode_step.done or not (self._forward_step.under_way or plan.prefill):
-                self._finish_encoding()
-        elif plan.encode:
-            self._begin_encoding(plan.encode)
+        encoding = self._go_on_encoding(plan)
         self._port.reporter.learned(self._turn.costs)
         return AT_ONCE if plan.has_work or encoding or under_way else plan.wait_until
 
@@ -115,8 +119,21 @@ class LanguageLane:
         return self._turn.counts()
 
     def close(self) -> None:
-        """End the turn: nothing runs beside the loop; pages are the engine's to reclaim."""
+        """End the turn, and what encodes beside the loop; pages are the engine's to reclaim."""
+        self._encode_step.close()
         self._turn.close()
+
+    def _go_on_encoding(self, plan: Plan) -> bool:
+        """Finish the batch that is done, or begin the planned one; return whether the next turn comes at once."""
+        step = self._encode_step
+        if not step.uids:
+            if plan.encode and not step.tells:
+                self._begin_encoding(plan.encode)
+            return False
+        if step.done or not (step.tells or self._forward_step.under_way or plan.prefill):
+            self._finish_encoding()
+            return True
+        return not step.tells
 
     def _begin_encoding(self, work: list[EncodeWork]) -> None:
         if not self._encode_step.beside:
