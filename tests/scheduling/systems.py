@@ -67,8 +67,11 @@ def free_pages() -> FreePages:
     return FreePages(KV, VISUAL, PATCH, visual_page_tokens=PAGE)
 
 
-def simulated(placement: str, work: list[Arrival], budget: Budget, costs: StageCosts, kept: Rules) -> Simulator:
+def simulated(
+    placement: str, work: list[Arrival], budget: Budget, costs: StageCosts, kept: Rules, dual_streams: bool = False
+) -> Simulator:
     """Return a system in which all has happened that will."""
-    simulator = Simulator(LAYOUTS[placement], budget, free_pages(), work, costs, Cores(2), kept)
+    placed = LAYOUTS[placement]
+    simulator = Simulator(placed, budget, free_pages(), work, costs, Cores(2), kept, dual_streams=dual_streams)
     simulator.run(until=8000)
     return simulator

@@ -11,10 +11,10 @@ from unifiedserve.scheduling.simulation import Arrival, Rules, StageCosts
 
 @pytest.mark.parametrize("placement", LAYOUTS)
 @settings(max_examples=150)
-@given(works, budgets, st.sampled_from(COSTS), rules)
+@given(works, budgets, st.sampled_from(COSTS), rules, st.booleans())
 def test_every_request_finishes_and_pages_return(
-    placement: str, work: list[Arrival], budget: Budget, costs: StageCosts, kept: Rules
+    placement: str, work: list[Arrival], budget: Budget, costs: StageCosts, kept: Rules, dual_streams: bool
 ) -> None:
-    simulator = simulated(placement, work, budget, costs, kept)
+    simulator = simulated(placement, work, budget, costs, kept, dual_streams)
     assert simulator.unfinished == [], "a request is stuck"
     assert simulator.free == free_pages()

@@ -66,9 +66,10 @@ def simulate(
     budget: Budget = BUDGET,
     sharing: Sharing | None = None,
     cores: Sequence[int] = (),
+    dual_streams: bool = False,
 ) -> dict[int, list[float]]:
-    free = FreePages(10_000, 10_000, 10_000)
-    simulator = Simulator(read_placement(placement, cores), budget, free, arrivals, COSTS, sharing or Cores(2))
+    free, table = FreePages(10_000, 10_000, 10_000), read_placement(placement, cores)
+    simulator = Simulator(table, budget, free, arrivals, COSTS, sharing or Cores(2), dual_streams=dual_streams)
     simulator.run()
     assert simulator.unfinished == []
     return simulator.tokens
@@ -146,14 +147,26 @@ def test_a_lone_text_takes_its_analytic_time(placement: str) -> None:
     assert [after - before for before, after in pairwise(tokens)] == pytest.approx([handoff + steps[0], *steps[1:]])
 
 
-def test_a_lone_image_takes_its_analytic_time() -> None:
-    tokens = simulate([video(0, 1, decode=0.05)])[0]
+@pytest.mark.parametrize("dual_streams", [False, True])
+def test_a_lone_image_takes_its_analytic_time(dual_streams: bool) -> None:
+    """With dual streams the encoder has half of the cores, also when it is alone."""
+    tokens = simulate([video(0, 1, decode=0.05)], dual_streams=dual_streams)[0]
     arrives = COSTS.intake + COSTS.medium + COSTS.message
     decoded = COSTS.analysis + 0.05 + COSTS.message
-    prompt = UNIT + 2 * TEXT
-    assert tokens == pytest.approx(
-        [arrives + decoded + COSTS.encode(UNIT) + COSTS.prefill(prompt, prompt**2 / 2) + COSTS.reply]
-    )
+    prompt, encode = UNIT + 2 * TEXT, (2 if dual_streams else 1) * COSTS.encode(UNIT)
+    assert tokens == pytest.approx([arrives + decoded + encode + COSTS.prefill(prompt, prompt**2 / 2) + COSTS.reply])
+
+
+def test_with_dual_streams_a_batch_of_the_encoder_stops_nobody() -> None:
+    """In one loop; a step of decode on half of the cores and a chunk of the prompt are shorter than a batch."""
+    work = [text(0, 50, 400), video(1, 16, decode=0.01, arrival=1.0)]
+
+    def longest_gap(dual_streams: bool) -> float:
+        tokens = simulate(work, "monolithic", dual_streams=dual_streams)[0]
+        return max(after - before for before, after in pairwise(tokens))
+
+    assert longest_gap(False) > COSTS.encode(400)
+    assert longest_gap(True) < longest_gap(False) / 3
 
 
 def test_overlap_hides_all_but_the_last_unit() -> None:

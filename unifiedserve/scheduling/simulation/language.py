@@ -31,7 +31,10 @@ from unifiedserve.scheduling.turn import (
 
 
 class LanguageWorker:
-    """One step is: a pass over prompt chunks and sequences, then a batch of the encoder."""
+    """One step is: a pass over prompt chunks and sequences, then a batch of the encoder.
+
+    With dual streams the batch goes on beside passes, on half of the cores; these have the others meanwhile.
+    """
 
     def __init__(self, instance: Instance, budget: Budget, system: System) -> None:
         self._instance = instance
@@ -42,6 +45,11 @@ class LanguageWorker:
         self._sequences = Sequences(system)
         self._inbox: list[Event] = []
         self._batch: Batch | None = None
+        cores = instance.threads(system.machine.sharing.threads(giving=False))
+        self._half, self._rest = max(1, cores // 2), max(1, cores - cores // 2)
+        self._dual = system.dual_streams and instance.has_both_models
+        self._beside: Work | None = None  # the batch that goes on beside passes
+        self._beside_ended = False
         self._busy = False
         self._wake = float("inf")
 
@@ -67,6 +75,8 @@ class LanguageWorker:
             self._preempt(plan)
         if plan.has_work:
             self._run(plan, leaves_cores)
+        elif self._beside_ended:
+            self._end_beside()
         else:
             self._sleep(plan.wait_until)
 
@@ -81,6 +91,9 @@ class LanguageWorker:
     def _run(self, plan: Plan, leaves_cores: bool) -> None:
         """Do what is planned; then the next turn comes at once."""
         self._wake = float("inf")
+        if plan.encode and self._dual:
+            self._begin_beside(plan.encode)
+            plan = plan._replace(encode=[])
         if plan.prefill or plan.decode:
             then = partial(self._run, plan._replace(prefill=[], decode=[]), leaves_cores)
             self._compute(self._forward(plan, leaves_cores), then)
@@ -88,8 +101,26 @@ class LanguageWorker:
             layers = self._system.costs.encoder_layers if self._turn.goes_between else 1
             self._batch = Batch(self._encode(plan.encode), layers)
             self._go_on(self._batch)
+        elif self._beside_ended:
+            self._end_beside()
         else:
             self._system.wake(self)
+
+    def _begin_beside(self, work: Sequence[EncodeWork]) -> None:
+        self._beside = self._encode(work)
+        threads = self._system.machine.sharing.threads(giving=False)
+        self._system.run(self._instance, threads, self._beside.seconds, self._tell_beside, most=self._half)
+
+    def _tell_beside(self) -> None:
+        self._beside_ended = True
+        self._system.wake(self)
+
+    def _end_beside(self) -> None:
+        """Take the end of the batch in, between two steps; then the next turn comes at once."""
+        assert self._beside
+        self._beside.end()
+        self._beside, self._beside_ended = None, False
+        self._system.wake(self)
 
     def _go_on(self, batch: Batch) -> None:
         """Run the next layers of the encoder, or first the short prompts that may go in before them."""
@@ -132,6 +163,7 @@ class LanguageWorker:
 
     def _decoding(self, plan: Plan, giving: bool) -> Work:
         """Take the next step, and those after it if nothing happens meanwhile that could change them."""
+        giving = giving or bool(self._beside)
         costs, now, batch = self._system.costs, self._system.clock.now, len(plan.decode)
         context, quiet = self._sequences.context(plan.decode), self._system.quiet_until - now
         slower = self._system.slower(self._instance, self._system.machine.sharing.threads(giving))
@@ -210,7 +242,8 @@ class LanguageWorker:
     def _compute(self, work: Work, then: Action) -> Task:
         self._busy = True
         threads = self._system.machine.sharing.threads(work.giving)
-        return self._system.run(self._instance, threads, work.seconds, partial(self._computed, work, then))
+        most = self._rest if self._beside else None
+        return self._system.run(self._instance, threads, work.seconds, partial(self._computed, work, then), most)
 
     def _computed(self, work: Work, then: Action) -> None:
         work.end()

@@ -23,7 +23,10 @@ _FRONTEND = Instance("frontend", ())
 
 
 class Simulator:
-    """The requests of one engine, its buffers, and its workers. Without `targets` their tickets stay as they are."""
+    """The requests of one engine, its buffers, and its workers. Without `targets` their tickets stay as they are.
+
+    With `dual_streams` cores are shared out as by `--dual-streams on`.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Simulator:
         sharing: Sharing,
         rules: Rules = Rules(),  # noqa: B008
         targets: Targets | None = None,
+        dual_streams: bool = False,
         step_seconds: float | None = None,
     ) -> None:
         """Begin with no request; with `step_seconds` budgets are profiled for steps of that length, or of the target
@@ -43,7 +47,8 @@ class Simulator:
         self.free = free
         self._step_seconds = step_seconds
         self._machine = Machine(sharing)
-        self._system = System(placement, self._machine, costs, free, rules, budget.kv_page_tokens, targets)
+        page_tokens = budget.kv_page_tokens
+        self._system = System(placement, self._machine, costs, free, rules, page_tokens, targets, dual_streams)
         self._clock = self._system.clock
         for instance in placement.instances:
             self._system.workers[instance.name] = self._workers(instance, budget)

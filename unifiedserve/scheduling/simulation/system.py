@@ -45,6 +45,7 @@ class System:
         rules: Rules,
         page_tokens: int,
         targets: Targets | None,
+        dual_streams: bool,
     ) -> None:
         self.placement = placement
         self.machine = machine
@@ -52,6 +53,7 @@ class System:
         self.free = free
         self.kv_total = free.kv
         self.rules = rules
+        self.dual_streams = dual_streams
         self._page_tokens = page_tokens
         self._targets = targets
         self.clock = Clock()
@@ -60,10 +62,13 @@ class System:
         self.requests: dict[int, Request] = {}  # by uid
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
 
-    def run(self, instance: Instance, threads: int, seconds: float, ended: Action) -> Task:
-        """Let an instance compute, and do something when that has ended; fewer cores take longer in proportion."""
-        demand = Demand(instance.threads(threads), instance.nice, instance.cores)
-        task = Task(seconds * self.slower(instance, threads), demand, ended)
+    def run(self, instance: Instance, threads: int, seconds: float, ended: Action, most: int | None = None) -> Task:
+        """Let an instance compute, on `most` cores at most, and do something when that has ended.
+
+        Fewer cores than `threads` take longer in proportion.
+        """
+        own = min(instance.threads(threads), most or threads)
+        task = Task(seconds * threads / own, Demand(own, instance.nice, instance.cores), ended)
         self.machine.start(task)
         return task
 
