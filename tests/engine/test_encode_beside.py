@@ -4,13 +4,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import deferred_device
 import pytest
 from checkpoints import find_checkpoint
 from deferred import BatchMark, DeferredDevice
 from every_family import FAMILIES
 from inline_workers import InlineWorkers, apart, as_sent
 from media import Clip
-from msgspec.structs import replace
 from test_families import questions
 from test_late_device import taken_at_once
 
@@ -19,8 +19,9 @@ from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.messages.wire import Embeddings
 from unifiedserve.worker.language.decode_ahead import DecodeAhead
-from unifiedserve.worker.language.encode import EncodeStage
+from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
 from unifiedserve.worker.language.prefill import PrefillStage
 
 CONFIG = EngineConfig.of(prefill_chunk_tokens=16, vision_threads=1, encode_budget_tokens=1)
@@ -69,7 +70,7 @@ def ask(
         streams: DualStreams = "auto",
         placement: str = "monolithic",
     ) -> list[list[int]]:
-        with apart(checkpoint, replace(CONFIG, dual_streams=streams), device, placement) as workers:
+        with apart(checkpoint, CONFIG.changed(dual_streams=streams), device, placement) as workers:
             workers.submit(1, as_sent(asked["text"], workers.processor, clips, tmp_path), STREAM)
             workers.run_until(lambda: len(workers.tokens[1]) > 2)
             workers.submit(2, as_sent(asked["video"], workers.processor, clips, tmp_path), ANSWER)
@@ -130,7 +131,14 @@ def test_answers_would_be_wrong_if_pages_were_given_back_before_they_are_read(
     expected = ask(CPU)
     monkeypatch.setattr(BatchMark, "done", lambda mark: True)
     assert ask(DeferredDevice()) == expected
+    finish = EncodeStage.finish
+
+    def early(stage: EncodeStage, batch: EncodedBatch) -> list[Embeddings]:
+        with deferred_device.process("nothing is queued here"):
+            return finish(stage, batch)
+
     monkeypatch.setattr(BatchMark, "wait", lambda mark: None)
+    monkeypatch.setattr(EncodeStage, "finish", early)
     assert ask(DeferredDevice()) != expected
 
 

@@ -13,7 +13,7 @@ TICKET = Ticket(7, 100.0, priority=2)
 
 def learned(**options: float) -> Targets:
     """Return targets of a daemon that has measured 1 ms a prompt token and 2 ms a visual one."""
-    targets = Targets(msgspec.structs.replace(EngineConfig(), **options))
+    targets = Targets(EngineConfig.of(**options))
     targets.learn(Costs(prompt_token=0.001))
     targets.learn(Costs(decode=0.05, visual_token=0.002))
     return targets

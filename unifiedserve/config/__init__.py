@@ -4,7 +4,7 @@ from unifiedserve.config.engine import EngineConfig
 from unifiedserve.config.machine import AttentionBackend, DeviceName
 from unifiedserve.config.media import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.config.memory import DEFAULT_KV_CACHE_MIB, MIB
-from unifiedserve.config.scheduling import Order
+from unifiedserve.config.scheduling import DualStreams, Order
 
 #: Pillow's warning of an image that is smaller than what is allowed here: as a regular expression
 LARGE_IMAGE_WARNING = "Image size .* exceeds limit"
@@ -20,6 +20,7 @@ __all__ = [
     "AttentionBackend",
     "DecodeOn",
     "DeviceName",
+    "DualStreams",
     "EngineConfig",
     "ImageBackground",
     "Order",

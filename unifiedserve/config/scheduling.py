@@ -8,6 +8,7 @@ from msgspec import Meta
 from unifiedserve.errors import ConfigError
 
 Order = Literal["fcfs", "slack", "shortest"]
+DualStreams = Literal["auto", "on", "off"]
 DEFAULT_BUDGET = 512  # tokens of a step
 _SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user gives no target
 _PACE = 2.45  # lone decode steps between tokens while videos are worked on: streams keep about a third of their speed
@@ -68,7 +69,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = False
     dual_streams: Annotated[
-        Literal["auto", "on", "off"],
+        DualStreams,
         Meta(
             description="Whether a worker that hosts encode and also prefill or decode runs them side by side, not in "
             "turns: on a CPU each on half of the threads while a batch is encoded, on a GPU in two streams. auto: on a "
