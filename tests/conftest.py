@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,19 @@ pytest_plugins = ["command_line", "engine_starts", "order", "shared_memory"]
 REPOSITORY = Path(__file__).resolve().parents[1]
 DATA_FOLDER = REPOSITORY.parent / "shared" / "data"
 
+# Where Python may write no bytecode beside its sources, as in many images, it writes it to a folder of its own: each
+# process that a test starts would compile again all that it imports.
+if sys.dont_write_bytecode:
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(REPOSITORY / "build" / "bytecode")
 # One thread for torch, here and in what tests start: tiny models gain nothing from more, and two workers of pytest
 # share the cores. Read when torch is first imported.
 os.environ["OMP_NUM_THREADS"] = "1"
 # Tests must not depend on a network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Imports and the collection of tests leave no garbage worth the looking.
+gc.disable()
 # How long an example takes says how busy the machine is.
 settings.register_profile("no clock", deadline=None)
 settings.load_profile("no clock")
@@ -59,3 +68,4 @@ def pytest_collection_finish() -> None:
     """What is imported by now stays: collections of garbage in tests need not look through it."""
     gc.collect()
     gc.freeze()
+    gc.enable()
