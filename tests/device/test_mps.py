@@ -30,20 +30,30 @@ daemon.start()
 print(daemon.environment["CUDA_MPS_PIPE_DIRECTORY"], flush=True)
 time.sleep(600)
 """
-#: an engine and a client of its daemon, who say which GPUs they see
-ENGINE_AND_CLIENT = """
+#: engines, one for each value of CUDA_VISIBLE_DEVICES, and a client of each one's daemon, who say which GPUs they see
+ENGINES_AND_CLIENTS = """
 import os, subprocess, sys
 from unifiedserve.config import EngineConfig
 from unifiedserve.placement import read_placement
 from unifiedserve.device.cuda.sharing import Mps, stay_outside
 SEES = "from ipc_buffers import list_gpus; print(*[gpu.uuid for gpu in list_gpus()], flush=True)"
-stay_outside()
-exec(SEES)
-sharing = Mps(EngineConfig.of(share="mps"))
-sharing.start()
-client = os.environ | sharing.environment(read_placement("shared", ()).instances[0])
-subprocess.run([sys.executable, "-c", SEES], env=client, check=True)
-sharing.stop()
+
+def engine():
+    stay_outside()
+    exec(SEES)
+    sharing = Mps(EngineConfig.of(share="mps"))
+    sharing.start()
+    client = os.environ | sharing.environment(read_placement("shared", ()).instances[0])
+    subprocess.run([sys.executable, "-c", SEES], env=client, check=True)
+    sharing.stop()
+
+for visible in sys.argv[1:]:
+    if not os.fork():  # what was imported is there already
+        if visible:
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible
+        engine()
+        os._exit(0)
+    assert os.wait()[1] == 0
 """
 UUID_A, UUID_B = (f"GPU-{2 * byte}{2 * byte}-{2 * byte}-{2 * byte}-{2 * byte}-{6 * byte}" for byte in ("41", "42"))
 
@@ -227,31 +237,17 @@ def test_without_mps_workers_take_turns_and_the_log_says_so_once(
         Mps(EngineConfig.of(share="mps")).start()
 
 
-@pytest.mark.parametrize(
-    ("visible", "seen"),
-    [
-        (None, [UUID_A, UUID_B]),
-        ("1", [UUID_B]),
-        ("1,0", [UUID_B, UUID_A]),
-        (UUID_B[:8], [UUID_B]),
-    ],
-)
 def test_clients_see_the_gpus_that_the_engine_sees_in_its_order(
-    visible: str | None,
-    seen: list[str],
-    orders: Callable[[], list[str]],
-    fake_libcuda: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    orders: Callable[[], list[str]], fake_libcuda: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake_cuda.use(fake_libcuda, tmp_path, monkeypatch)
     monkeypatch.setenv("FAKE_CUDA_GPUS", "AB")
     monkeypatch.setenv("TMPDIR", str(mps_daemon.tempfile.tempdir))
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    done = subprocess.run([sys.executable, "-c", ENGINE_AND_CLIENT], capture_output=True, text=True, check=True)
-    engine, client = (line.split() for line in done.stdout.splitlines())
-    assert engine == client == seen
+    seen = {"": [UUID_A, UUID_B], "1": [UUID_B], "1,0": [UUID_B, UUID_A], UUID_B[:8]: [UUID_B]}
+    command = [sys.executable, "-c", ENGINES_AND_CLIENTS, *seen]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    engines_and_clients = [line.split() for line in done.stdout.splitlines()]
+    assert engines_and_clients == [uuids for uuids in seen.values() for _ in ("engine", "client")]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Decode a video, then an image, for the engine into the memory of a GPU that is a stand-in, in a process of its own;
-prints as JSON the units' MD5s, or the error, and what the log says.
+prints as JSON, a line for each way to decode, the units' MD5s, or the error, and what the log says.
 
-gpu_frames_process.py VIDEO IMAGE DECODE_ON FRAME...
+gpu_frames_process.py VIDEO IMAGE DECODE_ON[,DECODE_ON] FRAME...
 """
 
 import ctypes
@@ -78,17 +78,23 @@ def decode(path: Path, image: Path, decode_on: Any, frames: tuple[int, ...]) -> 
         pool.unlink()
 
 
-def main() -> None:
-    path, image, decode_on, *frames = sys.argv[1:]
+def found(path: Path, image: Path, decode_on: str, frames: tuple[int, ...]) -> dict[str, Any]:
     logged: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: logged.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("unifiedserve").addHandler(handler)
     try:
-        found = decode(Path(path), Path(image), decode_on, tuple(map(int, frames)))
+        return decode(path, image, decode_on, frames) | {"logged": logged}
     except ConfigError as error:
-        found = {"refused": str(error)}
-    print(json.dumps(found | {"logged": logged}))
+        return {"refused": str(error), "logged": logged}
+    finally:
+        logging.getLogger("unifiedserve").removeHandler(handler)
+
+
+def main() -> None:
+    path, image, ways, *frames = sys.argv[1:]
+    for decode_on in ways.split(","):
+        print(json.dumps(found(Path(path), Path(image), decode_on, tuple(map(int, frames)))))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ CONFINED = """
 import socket, sys, threading
 import msgspec
 from ipc_buffers import Memory
+from unifiedserve.errors import ConfigError
 from unifiedserve.worker.confinement import confine
 from unifiedserve.worker.spec import WorkerSpec
 spec = msgspec.json.decode(sys.argv[1], type=WorkerSpec)
@@ -47,7 +48,24 @@ memory = Memory.attach(sys.argv[2])
 print(memory.read(0, 7).decode())
 memory.write(8, b"inside")
 """
-BEGINS_A_THREAD = "threading.Thread(target=threading.Event().wait, name='early', daemon=True).start()"
+TRIES = """
+confine(spec)
+for attempt in (lambda: socket.socket(socket.AF_INET), lambda: open("/etc/passwd")):
+    try:
+        attempt()
+    except PermissionError:
+        print("refused")
+"""
+HAS_A_THREAD = """
+threading.Thread(target=threading.Event().wait, name="early", daemon=True).start()
+required = msgspec.structs.replace(spec, config=msgspec.structs.replace(spec.config, sandbox="require"))
+try:
+    confine(required)
+except ConfigError as error:
+    print(error)
+confine(spec)
+open("/etc/passwd")
+"""
 
 
 @pytest.fixture(scope="session")
@@ -71,10 +89,10 @@ def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         folder.rmdir()
 
 
-def confined(name: str, device: DeviceName, tried: str, config: EngineConfig) -> "subprocess.CompletedProcess[str]":
+def confined(name: str, device: DeviceName, tried: str) -> "subprocess.CompletedProcess[str]":
     """Run Python in a process that has been confined as a vision worker is."""
     spec = WorkerSpec(
-        config=config,
+        config=EngineConfig(),
         placement=PLACEMENT,
         instance=PLACEMENT.instances[0],
         number=1,
@@ -96,21 +114,18 @@ def test_memory_of_a_gpu_is_shared_with_it(name: str) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == "ready\n"
-        done = confined(name, "cuda", SHARES, EngineConfig())
+        done = confined(name, "cuda", SHARES)
         told, _ = owner.communicate()
     assert not done.returncode, done.stderr
     assert (done.stdout, told) == ("outside\n", "inside\n")
 
 
-@pytest.mark.parametrize("tried", ["socket.socket(socket.AF_INET)", "open('/etc/passwd')"])
-def test_beside_a_gpu_nothing_else_is_given_back(tried: str) -> None:
-    assert "PermissionError" in confined("none", "cuda", f"confine(spec); {tried}", EngineConfig()).stderr
+def test_beside_a_gpu_nothing_else_is_given_back() -> None:
+    assert confined("none", "cuda", TRIES).stdout == "refused\n" * 2
 
 
 def test_threads_that_cannot_be_confined_are_told_of() -> None:
-    tried = f"{BEGINS_A_THREAD}; confine(spec); open('/etc/passwd')"
-    done = confined("none", "cpu", tried, EngineConfig())
+    done = confined("none", "cpu", HAS_A_THREAD)
+    assert done.stdout.startswith("--sandbox require: the sandbox leaves files")
     assert "leaves files to what runs already in the vision worker: thread early" in done.stderr
     assert "PermissionError" in done.stderr
-    done = confined("none", "cpu", tried, EngineConfig.of(sandbox="require"))
-    assert "ConfigError: --sandbox require: the sandbox leaves files" in done.stderr
