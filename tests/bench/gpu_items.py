@@ -6,8 +6,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from bench.gpu import machine
 from bench.gpu.figures import Figures, Skip
 
@@ -26,6 +24,8 @@ def raises(figures: Figures) -> None:
 
 
 def skips_as_tests_do(figures: Figures) -> None:
+    import pytest  # here, as each item's process imports this module
+
     pytest.skip("no such package")
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.gpu import cargo, luggage, machine, needs, processes, report
+from bench.gpu import cargo, command, luggage, machine, needs, processes, report
 from bench.gpu.brief import brief
 from bench.gpu.item import Item, allowance
 from bench.gpu.parts import ITEMS, PARTS, of_part
@@ -287,15 +287,19 @@ def test_a_visit_s_reserved_times_fit_into_it(visit: str) -> None:
 
 
 @pytest.mark.parametrize("chosen", [*(("part", part) for part in (*PARTS, "all")), *(("visit", v) for v in VISITS)])
-def test_what_can_be_run_is_listed(chosen: tuple[str, str]) -> None:
+def test_what_can_be_run_is_listed(
+    chosen: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     kind, name = chosen
-    command = [sys.executable, "bench/gpu/run_all.py", f"--{kind}", name]
-    listed = subprocess.run([*command, "--list"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setattr(sys, "argv", ["run_all.py", f"--{kind}", name, "--list"])
+    assert command.main() == 0
     expected = of_part(name) if kind == "part" else of_visit(name)
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == [item.name for item in expected]
-    refused = subprocess.run([*command, "--only", "nothing"], cwd=REPOSITORY, capture_output=True, text=True)
-    assert refused.returncode == 2
-    assert f"no item nothing in {kind} {name}" in refused.stderr
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [item.name for item in expected]
+    monkeypatch.setattr(sys, "argv", ["run_all.py", f"--{kind}", name, "--only", "nothing"])
+    with pytest.raises(SystemExit, match="2"):
+        command.main()
+    assert f"no item nothing in {kind} {name}" in capsys.readouterr().err
 
 
 def test_what_is_wrong_with_the_luggage_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from test_generation import CASES
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import weight_files
+from unifiedserve.models import tiny
 from unifiedserve.models.hub import resolve_model
 from unifiedserve.models.registry import load_config, load_processor
 from unifiedserve.models.tiny import make_checkpoint
@@ -53,10 +55,14 @@ def test_answers_depend_on_the_pictures(hf: Reference) -> None:
     assert len({tuple(answer) for answer in answers}) == len(CASES)
 
 
-def test_command(tmp_path: Path) -> None:
-    assert python("-m", "unifiedserve.models.tiny", str(tmp_path / "made")).returncode == 0
+def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, whose imports are done."""
+    monkeypatch.setattr(sys, "argv", ["tiny", str(tmp_path / "made")])
+    runpy.run_path(tiny.__file__, run_name="__main__")
     assert load_processor(tmp_path / "made").vocab_size == 1040
-    assert python("-m", "unifiedserve.models.tiny").returncode == 2
+    monkeypatch.setattr(sys, "argv", ["tiny"])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(tiny.__file__, run_name="__main__")
 
 
 def test_the_engine_does_without_torchvision(checkpoint: Path) -> None:

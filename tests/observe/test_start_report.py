@@ -7,6 +7,7 @@ import subprocess
 import threading
 
 import pytest
+from command_line import Failed
 
 from unifiedserve.cli.daemon import serve_command
 from unifiedserve.observe.start import StartReport, begin_step
@@ -56,14 +57,26 @@ def test_programs_find_the_steps_in_the_log(caplog: pytest.LogCaptureFixture) ->
     assert [record.getMessage() for record in caplog.records] == ["reading"]
 
 
-@pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_daemon_tells_its_start(log_format: str) -> None:
-    """Until its memory does not suffice, which ends it without a worker."""
-    command = serve_command("", "--port", "0", "--kv-cache-mib", "99999999", "--log-format", log_format)
+TOO_MUCH = ("--port", "0", "--kv-cache-mib", "99999999")  # memory, which ends a start before there are workers
+
+
+def check_start(told: list[str]) -> None:
+    begun = [step for step in told if not step.startswith("still ")]
+    assert begun[:2] == ["loading the program", "reading the bundled model"]
+
+
+def test_a_daemon_tells_its_start(failed: Failed) -> None:
+    code, out, err = failed("serve", *TOO_MUCH)
+    assert (code, out) == (2, "")
+    *lines, reason = err.splitlines()
+    assert reason.startswith("unifiedserve: not enough memory")
+    check_start(steps("\n".join(lines)))
+
+
+def test_a_daemon_tells_its_start_in_json() -> None:
+    command = serve_command("", *TOO_MUCH, "--log-format", "json")
     ended = subprocess.run(command, capture_output=True, text=True)
     assert (ended.returncode, ended.stdout) == (2, "")
     *lines, reason = ended.stderr.splitlines()
     assert reason.startswith("unifiedserve: not enough memory")
-    told = steps("\n".join(lines)) if log_format == "text" else [json.loads(line)["message"] for line in lines]
-    begun = [step for step in told if not step.startswith("still ")]
-    assert begun[:2] == ["loading the program", "reading the bundled model"]
+    check_start([json.loads(line)["message"] for line in lines])

@@ -17,17 +17,26 @@ def the_line(code: object, out: str, err: str) -> str:
     return line
 
 
-@pytest.fixture
-def error_of(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a command in this process, whose imports are done, and returns the line with which it fails.
+Failed = Callable[..., tuple[object, str, str]]  # the `failed` fixture
 
-    What processes that it starts say on stderr counts, too.
+
+@pytest.fixture
+def failed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Failed:
+    """Runs a command in this process, whose imports are done, and returns its exit code, stdout and stderr.
+
+    What processes that it starts say counts, too.
     """
 
-    def fail(*arguments: str) -> str:
+    def run(*arguments: str) -> tuple[object, str, str]:
         monkeypatch.setattr(sys, "argv", ["unifiedserve", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        return the_line(ended.value.code, *capfd.readouterr())
+        return (ended.value.code, *capfd.readouterr())
 
-    return fail
+    return run
+
+
+@pytest.fixture
+def error_of(failed: Failed) -> Callable[..., str]:
+    """Runs a command in this process, and returns the line with which it fails."""
+    return lambda *arguments: the_line(*failed(*arguments))
