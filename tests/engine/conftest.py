@@ -13,7 +13,7 @@ import media
 import pytest
 import torch
 from checkpoints import find_checkpoint
-from daemon import Daemon
+from daemon import KEY, Daemon
 from engine_wishes import Options
 from engines import Engines
 from once import once, run_folder
@@ -66,6 +66,9 @@ def serve(tmp_path_factory: pytest.TempPathFactory, local_media: Path) -> Iterat
             name = str(options["chat_template"])
             file = run_folder(tmp_path_factory) / "templates" / f"{name}.jinja"
             paths["chat_template"] = str(once(file, lambda path: path.write_text(TEMPLATES[name])))
+        if "api_key_file" in options:
+            file = run_folder(tmp_path_factory) / "keys"
+            paths["api_key_file"] = str(once(file, lambda path: path.write_text(f"anne {KEY}\n")))
         if "allowed_local_media_path" in options:
             paths["allowed_local_media_path"] = str(local_media)
         return EngineConfig.of(**{**options, **paths})

@@ -14,6 +14,7 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.engine.engine import Engine
 from unifiedserve.server.app import create_app
 
+KEY = "sk-anne-0123456789"  # which a daemon with `api_key_file` asks for
 STOP_SECONDS = 60.0  # after which nobody reads any more what a test has asked for
 
 

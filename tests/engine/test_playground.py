@@ -15,13 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
-from daemon import Daemon
+from daemon import KEY, Daemon
 from media import make_image
 from PIL import Image
 from test_bundled_model import BUNDLED
 from wire import Wire, wire_to
-
-from unifiedserve.cli.daemon import daemon as started
 
 playwright = pytest.importorskip("playwright.sync_api", reason="no playwright")
 
@@ -274,20 +272,18 @@ def test_the_bundled_model_answers_right(browser: Any, daemon: Daemon, screensho
     page.close()
 
 
-def test_a_server_with_keys_asks_for_one(browser: Any, tmp_path: Path, screenshots: Path) -> None:
-    key = "sk-anne-0123456789"
-    (tmp_path / "keys").write_text(f"anne {key}\n")
-    with started("", "--kv-cache-mib", "64", "--api-key-file", str(tmp_path / "keys")) as (url, _):
-        page = browser.new_page(viewport={"width": 1360, "height": 900})
-        page.goto(url)
-        page.get_by_label("Key").fill("sk-nobody-0123456789")
-        page.screenshot(path=screenshots / "key.png")
-        page.get_by_role("button", name="Use this key").click()
-        playwright.expect(page.get_by_role("alert")).to_contain_text("does not know this key")
-        page.get_by_label("Key").fill(key)
-        page.get_by_role("button", name="Use this key").click()
-        playwright.expect(page.get_by_text("live", exact=True)).to_be_visible()
-        page.get_by_role("button", name="Sample: shapes-events.mp4").click()
-        playwright.expect(page.get_by_text("uploaded", exact=True)).to_be_visible()
-        done(ask(page, "What is the last thing that happens?", frames=8))
-        page.close()
+@pytest.mark.daemon(**BUNDLED, compare=False, max_model_len=0, max_media_mib=512, api_key_file="keys")
+def test_a_server_with_keys_asks_for_one(browser: Any, daemon: Daemon, screenshots: Path) -> None:
+    page = browser.new_page(viewport={"width": 1360, "height": 900})
+    page.goto(daemon.url)
+    page.get_by_label("Key").fill("sk-nobody-0123456789")
+    page.screenshot(path=screenshots / "key.png")
+    page.get_by_role("button", name="Use this key").click()
+    playwright.expect(page.get_by_role("alert")).to_contain_text("does not know this key")
+    page.get_by_label("Key").fill(KEY)
+    page.get_by_role("button", name="Use this key").click()
+    playwright.expect(page.get_by_text("live", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Sample: shapes-events.mp4").click()
+    playwright.expect(page.get_by_text("uploaded", exact=True)).to_be_visible()
+    done(ask(page, "What is the last thing that happens?", frames=8))
+    page.close()

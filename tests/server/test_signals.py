@@ -45,17 +45,26 @@ def test_what_is_not_done_in_time_ends_with_an_error() -> None:
         assert process.wait() == 0
 
 
-@pytest.fixture
-def keys(tmp_path: Path) -> Path:
-    path = tmp_path / "keys"
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keys") / "keys"
     path.write_text(f"anne {ANNE}\n")
     return path
 
 
-@pytest.fixture
-def guarded(keys: Path) -> Iterator[Daemon]:
+@pytest.fixture(scope="module")
+def served(keys: Path) -> Iterator[Daemon]:
     with daemon("", *SMALL, "--api-key-file", str(keys)) as served:
         yield served
+
+
+@pytest.fixture
+def guarded(served: Daemon, keys: Path) -> Iterator[Daemon]:
+    """A daemon that lets Anne in, and nobody else, before and after the test."""
+    yield served
+    keys.write_text(f"anne {ANNE}\n")
+    served.process.send_signal(signal.SIGHUP)
+    wait_for(served.url, BEN, 401)
 
 
 def status(url: str, key: str) -> int:
