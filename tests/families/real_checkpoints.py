@@ -5,8 +5,10 @@
 
 import importlib
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 
 import torch
 from reference import transformers
@@ -37,13 +39,15 @@ def gemma3_270m(directory: Path) -> None:
     _write(file, directory)
 
 
-def _write(gguf: Path, directory: Path) -> None:
-    options = {"gguf_file": gguf.name}
-    model = transformers.AutoModelForCausalLM.from_pretrained(gguf.parent, dtype=torch.float32, **options)
+def _write(file: Path, directory: Path) -> None:
+    gguf, options = importlib.import_module("gguf"), {"gguf_file": file.name}
+    with mock.patch.object(gguf, "GGUFReader", cache(gguf.GGUFReader)):  # transformers reads the file three times
+        model = transformers.AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **options)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **options)
     model.hf_quantizer = None  # nothing is quantised any more
     del model.config.quantization_config
     model.save_pretrained(directory)
-    transformers.AutoTokenizer.from_pretrained(gguf.parent, **options).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
 
 
 REAL: dict[str, Callable[[Path], None]] = {"smollm2": smollm2, "gemma3_270m": gemma3_270m}

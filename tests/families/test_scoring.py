@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import reference
@@ -14,7 +14,7 @@ from cases import pixels, user
 from checkpoints import find_checkpoint
 from deferred import DeferredDevice
 from model_loop import Loop, make_adapter
-from reference import Case
+from reference import Case, Reference
 from test_conformance import prepare
 from text_variants import LANGUAGE_MODEL_SIZES, with_language_model, write_changed
 
@@ -33,28 +33,43 @@ SHOWN = [
 ]
 
 
-def answers(checkpoint: Path, cases: list[Case], chunk: int, device: Device = CPU) -> list[list[int]]:
-    """Return our answers to prompts that are computed together."""
-    ours, adapter = load_processor(checkpoint), make_adapter(checkpoint, torch.float32, device)
-    loaded = Loaded("", frozenset(), True, checkpoint, ours, adapter, reference.load(checkpoint))
-    loop = Loop(adapter, pages=1024)
-    try:
-        return loop.generate([prepare(loaded, case) for case in cases], TOKENS, chunk, ours.eos_token_ids)
-    finally:
-        loop.close()
+class Asked(NamedTuple):
+    """Prompts to a checkpoint, and transformers' answers."""
+
+    checkpoint: Path
+    hf: Reference
+    cases: list[Case]
+    expected: list[list[int]]
+
+    @classmethod
+    def of(cls, checkpoint: Path, cases: list[Case]) -> "Asked":
+        hf = reference.load(checkpoint)
+        return cls(checkpoint, hf, cases, [hf.generate(case, TOKENS) for case in cases])
+
+
+def check_answers(asked: Asked, chunks: tuple[int, ...], device: Device = CPU) -> None:
+    """Compare transformers' answers with ours to prompts that are computed together."""
+    ours, adapter = load_processor(asked.checkpoint), make_adapter(asked.checkpoint, torch.float32, device)
+    loaded = Loaded("", frozenset(), True, asked.checkpoint, ours, adapter, asked.hf)
+    for chunk in chunks:
+        loop = Loop(adapter, pages=1024)
+        try:
+            requests = [prepare(loaded, case) for case in asked.cases]
+            assert loop.generate(requests, TOKENS, chunk, ours.eos_token_ids) == asked.expected
+        finally:
+            loop.close()
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def many_parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    asked = Asked.of(find_checkpoint(tmp_path_factory, request.param), [LONG, SHOWN[1]])
+    assert len(asked.hf.inputs(LONG)["input_ids"][0]) > 1024
+    return asked
 
 
 @pytest.mark.parametrize("make_device", [lambda: CPU, DeferredDevice], ids=["cpu", "stand-in"])
-@pytest.mark.parametrize("name", SIZES)
-def test_a_prompt_of_many_parts(
-    name: str, make_device: Callable[[], Device], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    checkpoint = find_checkpoint(tmp_path_factory, name)
-    hf = reference.load(checkpoint)
-    assert len(hf.inputs(LONG)["input_ids"][0]) > 1024
-    expected = [hf.generate(case, TOKENS) for case in (LONG, SHOWN[1])]
-    for chunk in (700, 1 << 30):
-        assert answers(checkpoint, [LONG, SHOWN[1]], chunk, make_device()) == expected
+def test_a_prompt_of_many_parts(many_parts: Asked, make_device: Callable[[], Device]) -> None:
+    check_answers(many_parts, (700, 1 << 30), make_device())
 
 
 @pytest.mark.parametrize("family", ["internvl", "llava", "llava_next"])
@@ -68,10 +83,7 @@ def test_as_a_language_model(name: str, family: str, tmp_path_factory: pytest.Te
         config["text_config"].update(sizes, no_rope_layers=None, layer_types=None, moe_layers=None)
 
     write_changed(change, base, checkpoint)
-    hf = reference.load(checkpoint)
-    expected = [hf.generate(case, TOKENS) for case in SHOWN]
-    for chunk in (23, 1 << 30):
-        assert answers(checkpoint, SHOWN, chunk) == expected
+    check_answers(Asked.of(checkpoint, SHOWN), (23, 1 << 30))
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Processes that read, and what they are to read."""
 
 import io
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from once import once, run_folder
 from PIL import Image
 
 from unifiedserve.config import EngineConfig
@@ -42,11 +44,15 @@ def picture(tmp_path: Path) -> Source:
 
 
 @pytest.fixture
-def slow(tmp_path: Path) -> Source:
+def slow(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Source:
     """Takes seconds to decode, inside the library."""
+    made = once(run_folder(tmp_path_factory) / "slow.jpg", _encode_slowly)
+    return Source(path=str(shutil.copy(made, tmp_path / "slow.jpg")))
+
+
+def _encode_slowly(path: Path) -> None:
     data = io.BytesIO()
     Image.new("RGB", (12_000, 12_000)).save(data, "JPEG", progressive=True)
     progressive = data.getvalue()
     scan = progressive.rindex(b"\xff\xda")
-    (tmp_path / "slow.jpg").write_bytes(progressive[:scan] + progressive[scan:-2] * 60 + progressive[-2:])
-    return Source(path=str(tmp_path / "slow.jpg"))
+    path.write_bytes(progressive[:scan] + progressive[scan:-2] * 60 + progressive[-2:])
