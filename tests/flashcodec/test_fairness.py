@@ -148,7 +148,7 @@ def test_what_has_begun_is_finished_first(long: Bitstream, gate: Gate) -> None:
 
 
 def test_short_requests_do_not_hold_up_a_long_one_for_ever(stream: Bitstream, long: Bitstream, gate: Gate) -> None:
-    frames = range(0, long.num_frames, 20)
+    frames = range(0, long.num_frames // 4, 20)  # they may overtake it for a multiple of what it takes
     with FlashCodec(num_threads=1) as codec:
         gate.occupy(codec)
         first = codec.add_decoding_request(long, frames, SMALL)
