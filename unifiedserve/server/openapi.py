@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ _PAGE = """<!DOCTYPE html>
 
 def description_routes(title: str, endpoints: Sequence[Endpoint]) -> list[Route]:
     """Return the routes of the document and of its page."""
-    document = openapi(title, endpoints)
+    document = _document(title, tuple(endpoints))
 
     async def get_document(request: Request) -> Response:
         root = request.scope.get("root_path")
@@ -41,6 +42,11 @@ def description_routes(title: str, endpoints: Sequence[Endpoint]) -> list[Route]
         return HTMLResponse(_PAGE)
 
     return [get_route("/openapi.json", get_document), get_route("/docs", get_docs)]
+
+
+@cache
+def _document(title: str, endpoints: tuple[Endpoint, ...]) -> dict[str, Any]:
+    return openapi(title, endpoints)
 
 
 def openapi(title: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:

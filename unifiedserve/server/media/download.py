@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator, Callable, Collection
+from functools import cache
 from http import HTTPStatus
 from types import TracebackType
 from typing import Self
@@ -16,6 +18,12 @@ from unifiedserve.server.media.network import ForbiddenAddressError, check_publi
 
 _MAX_REDIRECTS = 5
 _HEADERS = {"User-Agent": f"unifiedserve/{__version__}", "Accept": "*/*", "Accept-Encoding": "identity"}
+
+
+@cache
+def _trusted_certificates() -> ssl.SSLContext:
+    """Read the certificates that servers may have; all apps of a process share them."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 class Downloader:
@@ -35,6 +43,7 @@ class Downloader:
         self._allowed_domains = {domain.lower() for domain in allowed_domains}
         self._client = httpx.AsyncClient(
             timeout=timeout,
+            verify=_trusted_certificates(),
             trust_env=False,
             follow_redirects=False,
             limits=httpx.Limits(max_keepalive_connections=0),
