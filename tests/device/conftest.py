@@ -8,6 +8,7 @@ import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +22,21 @@ INTERPRETED = not gpu.has_device() and "triton" not in sys.modules and importlib
 
 def choose_interpreter(patch: pytest.MonkeyPatch) -> None:
     patch.setenv("TRITON_INTERPRET", "1")
+
+
+def prepare_language_once(patch: pytest.MonkeyPatch) -> None:
+    """Spare the interpreter half of its time: it would prepare Triton's language for each function that a kernel calls,
+    as it has for the kernel.
+    """
+    interpreter = importlib.import_module("triton.runtime.interpreter")
+    prepare, language = interpreter._patch_lang, interpreter.tl
+
+    def prepare_unless_done(function: Any) -> Any:
+        used = [part for part in (language, language.core) if any(part is v for v in function.__globals__.values())]
+        done = not any(language.core.is_builtin(part.load) for part in used)
+        return interpreter._LangPatchScope() if done else prepare(function)
+
+    patch.setattr(interpreter, "_patch_lang", prepare_unless_done)
 
 
 if INTERPRETED:
@@ -38,4 +54,5 @@ def device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
             if not INTERPRETED:
                 pytest.skip("Triton was imported for a GPU, not for its interpreter")
             choose_interpreter(patch)
+            prepare_language_once(patch)
         yield torch.device(request.param)
