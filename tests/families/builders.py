@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from reference import Reference, transformers
+from tokenizers import Tokenizer
 from tokenizers.processors import TemplateProcessing
 
 from unifiedserve.models.base import LanguageAdapter, Processor
@@ -86,7 +88,7 @@ def tokenizer(*special: str, named: Mapping[str, str] | None = None, bos: str | 
 
     One with a `bos` opens every text with it, as Llama's does.
     """
-    base = make_tokenizer(0)
+    base = Tokenizer.from_str(_trained())
     base.add_special_tokens([*special, *(named or {}).values(), *([bos] if bos else [])])
     if bos:
         base.post_processor = TemplateProcessing(single=f"{bos} $0", special_tokens=[(bos, base.token_to_id(bos))])
@@ -97,6 +99,11 @@ def tokenizer(*special: str, named: Mapping[str, str] | None = None, bos: str | 
         pad_token="<|endoftext|>",
         extra_special_tokens=dict(named or {}),
     )
+
+
+@cache
+def _trained() -> str:
+    return make_tokenizer(0).to_str()
 
 
 def text_sizes(tokens: Any, **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+import threading
 from pathlib import Path
 
 import httpx
@@ -16,9 +17,9 @@ def worker_of(server: psutil.Process) -> psutil.Process | None:
     return found[0] if found else None
 
 
-def is_up(url: str) -> bool:
+def is_up(client: httpx.Client) -> bool:
     """Tell whether all workers run; raises httpx.TransportError once the server is gone."""
-    return httpx.get(f"{url}/health").status_code == 200
+    return client.get("/health").status_code == 200
 
 
 def test_it_ends_with_code_1_and_says_why(tmp_path: Path) -> None:
@@ -28,10 +29,12 @@ def test_it_ends_with_code_1_and_says_why(tmp_path: Path) -> None:
         assert server.stdout is not None
         ready = READY.match(server.stdout.readline())
         assert ready is not None
-        with contextlib.suppress(httpx.TransportError):  # it has gone
+        between_looks = threading.Event()
+        with httpx.Client(base_url=ready[1]) as client, contextlib.suppress(httpx.TransportError):  # it has gone
             while server.poll() is None:
-                if is_up(ready[1]) and (worker := worker_of(psutil.Process(server.pid))) is not None:
+                if is_up(client) and (worker := worker_of(psutil.Process(server.pid))) is not None:
                     worker.kill()
+                between_looks.wait(0.05)
         assert server.wait() == 1
     last = log.read_text().splitlines()[-1]
     assert last.startswith("unifiedserve: the server ends: worker vision ended with code -9, after 5 restarts")
