@@ -129,13 +129,13 @@ def test_what_cannot_be_killed_is_left_behind(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_deadline_is_for_all(tmp_path: Path) -> None:
-    _, records = run(tmp_path, item("hangs"), found(), deadline=MARGIN + 4)
+    _, records = run(tmp_path, item("hangs"), found(), deadline=MARGIN + 2)
     assert records["hangs"]["error"].endswith(" s (deadline)")
     assert (records["finds"]["status"], records["finds"]["error"]) == ("skipped", "deadline")
 
 
 def test_what_hangs_does_not_take_what_is_reserved_for_later_items(tmp_path: Path) -> None:
-    _, records = run(tmp_path, item("hangs"), found("later") | {"reserved": 20}, deadline=MARGIN + 24)
+    _, records = run(tmp_path, item("hangs"), found("later") | {"reserved": 20}, deadline=MARGIN + 22)
     assert records["hangs"]["error"].endswith(" s (deadline)")
     assert records["later"]["status"] == "ok"
 

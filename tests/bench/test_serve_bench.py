@@ -190,7 +190,10 @@ def lives(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("reason", [KeyboardInterrupt, SystemExit, RuntimeError])
-def test_nothing_of_a_server_stays_behind(tmp_path: Path, reason: type[BaseException]) -> None:
+def test_nothing_of_a_server_stays_behind(
+    tmp_path: Path, reason: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "LAST_SECONDS", 0.5)
     log = tmp_path / "log"
     found: list[int] = []
     server = servers.Server([sys.executable, "-c", SERVER])

@@ -17,6 +17,7 @@ import pytest
 from daemon import Daemon
 
 from unifiedserve.config import EngineConfig
+from unifiedserve.engine import zygote as zygote_module
 from unifiedserve.engine.zygote import Zygote, ZygoteError
 from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.messages.wire import Ready, Shutdown, pack, unpack
@@ -280,7 +281,8 @@ def test_an_engine_survives_the_death_of_its_zygote(daemon: Daemon) -> None:
 
 
 @pytest.mark.daemon("its zygote is stopped, and then a worker dies")
-def test_a_stopped_zygote_hides_no_death_and_is_replaced(daemon: Daemon) -> None:
+def test_a_stopped_zygote_hides_no_death_and_is_replaced(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zygote_module, "_TELLING_SECONDS", 0.5)
     pids = daemon.engine.observation.worker_pids()
     zygote = psutil.Process(pids["vision"]).parent()
     assert zygote is not None

@@ -12,9 +12,18 @@ from PIL import Image
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.media import Source
+from unifiedserve.reading import keeper
+from unifiedserve.reading import readers as readers_module
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.keeper import Nursery
 from unifiedserve.reading.readers import Readers
+
+
+@pytest.fixture(autouse=True)
+def soon_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have processes that are stopped seen soon."""
+    for module in (keeper, readers_module):
+        monkeypatch.setattr(module, "_LOOK_SECONDS", 0.1)
 
 
 @pytest.fixture

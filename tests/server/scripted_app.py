@@ -15,6 +15,22 @@ from unifiedserve.server.connections import Connections
 from unifiedserve.server.daemon import http_config
 
 
+class _Server(uvicorn.Server):
+    """uvicorn, which ends when it is told to: by itself it would look ten times a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._told.wait()
+
+    def end(self) -> None:
+        self.should_exit = True
+        self._told.set()
+
+
 @contextlib.asynccontextmanager
 async def connected(engine: ScriptedEngine) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(engine)
@@ -30,11 +46,11 @@ async def connected(engine: ScriptedEngine) -> AsyncIterator[httpx.AsyncClient]:
 async def listening(engine: ScriptedEngine, connections: int = 100) -> AsyncIterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
     app = create_app(engine)
-    server = uvicorn.Server(http_config(app, Connections(connections), engine.config))
+    server = _Server(http_config(app, Connections(connections), engine.config))
     async with app.router.lifespan_context(app):
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
+        server.end()
         await serving
     listener.close()
 
