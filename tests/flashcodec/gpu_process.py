@@ -1,6 +1,8 @@
 """Decode with outputs on a GPU, in a process of its own; prints what came out as JSON.
 
-gpu_process.py FILE[,FILE] DEVICE[,DEVICE] FRAME... [--decode-on KIND] [--skip]
+gpu_process.py FILE[,FILE] DEVICE[,DEVICE] FRAME[,FRAME]... [--decode-on KIND] [--skip]
+
+Each list of frames is a request of its own for each file.
 """
 
 import argparse
@@ -63,14 +65,14 @@ def decode(codec: flashcodec.FlashCodec, path: str, frames: list[int], options: 
     }
 
 
-def decode_all(paths: list[str], device: Any, frames: list[int], options: dict[str, Any]) -> dict[str, Any]:
-    """Decode these frames of each file, one after the other; return what came of the last, and how often cores took
-    over.
-    """
+def decode_all(
+    paths: list[str], device: Any, requests: list[list[int]], options: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Make the requests for each file, one after the other; return what came of those for the last file."""
     with flashcodec.FlashCodec(num_threads=2, device=device) as codec:
         for path in paths:
-            found = decode(codec, path, frames, options)
-        return found | {"fallbacks": codec.fallbacks}
+            found = [decode(codec, path, frames, options) for frames in requests]
+        return [each | {"fallbacks": codec.fallbacks} for each in found]
 
 
 def left_behind() -> dict[str, Any]:
@@ -88,18 +90,19 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("paths")
     parser.add_argument("device")
-    parser.add_argument("frames", type=int, nargs="+")
+    parser.add_argument("requests", nargs="+")
     parser.add_argument("--decode-on", default="fastest")
     parser.add_argument("--skip", action="store_true")
     given = parser.parse_args()
     device = given.device.split(",") if "," in given.device else given.device
+    requests = [[int(frame) for frame in request.split(",")] for request in given.requests]
     options = {"decode_on": given.decode_on, "on_error": "skip" if given.skip else "raise"}
     try:
-        found = decode_all(given.paths.split(","), device, given.frames, options)
+        found = decode_all(given.paths.split(","), device, requests, options)
     except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
+        found = [{"error": f"{type(error).__name__}: {error}"}]
     else:
-        found |= left_behind()
+        found = [each | left_behind() for each in found]
     print(json.dumps(found))
 
 

@@ -17,11 +17,21 @@ CUDA = 2  # DLPack's number
 
 
 def run(paths: Path | list[Path], device: str, frames: list[int], decode_on: str = "fastest", *options: str) -> Any:
-    """Return what gpu_process.py finds."""
+    """Return what gpu_process.py finds of a request."""
+    (found,) = run_all(paths, device, [frames], decode_on, *options)
+    return found
+
+
+def run_all(
+    paths: Path | list[Path], device: str, requests: list[list[int]], decode_on: str = "fastest", *options: str
+) -> list[Any]:
+    """Return what gpu_process.py finds of each request, one after the other in one process."""
     files = ",".join(map(str, paths if isinstance(paths, list) else [paths]))
-    command = [sys.executable, str(PROCESS), files, device, *map(str, frames), "--decode-on", decode_on, *options]
+    frames = [",".join(map(str, request)) for request in requests]
+    command = [sys.executable, str(PROCESS), files, device, *frames, "--decode-on", decode_on, *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    found: list[Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def expected(path: Path, frames: list[int]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conftest import FaultyFile
 from flashcodec_clips import ClipMaker
-from gpu_runs import CUDA, expected, run
+from gpu_runs import CUDA, expected, run, run_all
 from test_damaged_video import without_packets
 
 from flashcodec import Bitstream, _core
@@ -46,8 +46,8 @@ def check(found: dict[str, Any], path: Path, frames: list[int]) -> None:
 @pytest.mark.parametrize("name", CLIPS)
 def test_frames_are_those_that_cores_decode(clip: ClipMaker, name: str) -> None:
     count = Bitstream(clip(name)).num_frames
-    for frames in (list(range(count)), [count - 1, 3, 17, 3, 20]):
-        found = run(clip(name), "cuda:0", frames, "gpu")
+    requests = [list(range(count)), [count - 1, 3, 17, 3, 20]]
+    for frames, found in zip(requests, run_all(clip(name), "cuda:0", requests, "gpu"), strict=True):
         check(found, clip(name), frames)
         assert (found["decoded_on"], found["fallbacks"]) == (["gpu"], 0)
 
@@ -66,9 +66,10 @@ def test_frames_are_those_that_cores_decode(clip: ClipMaker, name: str) -> None:
 def test_doubtful_containers_give_what_cores_give(faulty: FaultyFile, case: str, on_gpu: bool) -> None:
     path = faulty(case)
     frames = list(range(Bitstream(path).num_frames))
-    for wanted in (frames, frames[-3:]):
-        found = run(path, "cuda:0", wanted, "gpu" if on_gpu else "fastest")
-        assert "error" not in found, found
+    requests = [frames, frames[-3:]]
+    results = run_all(path, "cuda:0", requests, "gpu" if on_gpu else "fastest")
+    assert "error" not in results[0], results
+    for wanted, found in zip(requests, results, strict=True):
         check(found, path, wanted)
         assert (found["decoded_on"] == ["gpu"], found["fallbacks"]) == (on_gpu, 0)
 
