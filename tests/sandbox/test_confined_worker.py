@@ -58,7 +58,7 @@ for attempt in (lambda: socket.socket(socket.AF_INET), lambda: open("/etc/passwd
 """
 HAS_A_THREAD = """
 threading.Thread(target=threading.Event().wait, name="early", daemon=True).start()
-required = msgspec.structs.replace(spec, config=msgspec.structs.replace(spec.config, sandbox="require"))
+required = msgspec.structs.replace(spec, config=spec.config.changed(sandbox="require"))
 try:
     confine(required)
 except ConfigError as error:
