@@ -10,6 +10,7 @@ class ErrorKind(StrEnum):
     NO_KEY = "no key"  # it shows none of the keys that there are
     FORBIDDEN = "forbidden"  # it comes from where none may come from
     NOT_FOUND = "not found"  # it names what is not there
+    CONFLICT = "conflict"  # the state of what it would change forbids it
     TOO_LARGE = "too large"  # its body is
     SLOW = "slow"  # its body does not come
     CONTENT_TYPE = "content type"  # its body is labelled as something else

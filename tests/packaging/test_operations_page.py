@@ -31,7 +31,11 @@ class Engine:
         return {"kv": 1}
 
     cached = memory = peaks
+    role_changes = 0
     in_flight = 1
+
+    def hosts(self) -> dict[str, int]:
+        return {"encode": 2}
 
     def silences(self) -> dict[str, float]:
         return {"vision": 1.5}

@@ -9,10 +9,10 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.engine.requests.dispatch import Dispatch
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.engine.roles import Roles
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Abort, MediaSource, Message
-from unifiedserve.placement import read_placement
 from unifiedserve.scheduling import Targets
 
 IMAGE = MediaPlan(
@@ -29,7 +29,8 @@ def test_who_receives_is_told_before_who_sends() -> None:
     sent: list[tuple[str, Message]] = []
     workers = Mock(send=lambda instance, message: sent.append((instance, message)))
     table = RequestTable(4, lambda: None)
-    dispatch = Dispatch(read_placement("2e+2p+d", ()), table, workers, Targets(EngineConfig()), Mock(), Mock())
+    roles = Roles(EngineConfig.of(placement="2e+2p+d"))
+    dispatch = Dispatch(roles, table, workers, Targets(EngineConfig()), Mock(), Mock())
     request = SimpleNamespace(embed=False, slo_ttft=None, priority=0, viewer=None, id="a")
     prompt = SimpleNamespace(token_ids=[1, 2, 3], media=[IMAGE])
     planned = SimpleNamespace(prompt=prompt, request=request, sampling=SamplingParams())

@@ -13,11 +13,12 @@ from tokenizers.models import BPE
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.api import Delta, GenerateRequest, TokenLogprob
-from unifiedserve.messages.seen import RequestPages, RequestPlan, SeenMedium
+from unifiedserve.messages.seen import RequestPages, RequestPlan, SeenInstance, SeenMedium
 from unifiedserve.models.text import NO_LIMIT, TextEncoder
 from unifiedserve.models.token_bytes import TokenBytes
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics
+from unifiedserve.placement import Stage
 
 Script = Callable[[GenerateRequest], AsyncGenerator[Delta, None]]
 
@@ -102,6 +103,9 @@ class ScriptedEngine:
         if self.full is not None:
             raise self.full
 
+    def change_role(self, instance: str, stages: str) -> None:
+        self.events.append(f"{instance} becomes {stages}")
+
     async def start(self) -> None:
         self.events.append("start")
         self.metrics.bind(self.observation)
@@ -144,6 +148,7 @@ class ScriptedObservation:
         self._engine = engine
         self.target_between_tokens = 0.1
         self.in_flight = 4
+        self.role_changes = 1
 
     def trace(self, request_id: str | None = None) -> dict[str, Any]:
         return {"traceEvents": [], "asked": request_id}
@@ -159,6 +164,12 @@ class ScriptedObservation:
 
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20}
+
+    def instances(self) -> list[SeenInstance]:
+        return [SeenInstance(name="encode-1", stages=[Stage.ENCODE], cores=[0], state="serving")]
+
+    def hosts(self) -> dict[str, int]:
+        return {"encode": 1}
 
     def silences(self) -> dict[str, float]:
         return {"vision": 1.5}

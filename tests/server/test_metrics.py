@@ -24,6 +24,9 @@ class Engine:
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20, "KV cache": 3 << 20}
 
+    def hosts(self) -> dict[str, int]:
+        return {"encode": 2}
+
     def silences(self) -> dict[str, float]:
         return {"vision": 1.5}
 
@@ -31,6 +34,7 @@ class Engine:
         return 0.25, 0.07
 
     target_between_tokens = 0.08
+    role_changes = 7
     in_flight = 4
 
 
@@ -99,6 +103,8 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert values["tbt_p99_seconds", ()] == 0.07
     assert values["worker_silent_seconds", ("vision",)] == 1.5
     assert values["num_requests_in_flight", ()] == 4
+    assert values["workers", ("encode",)] == 2
+    assert values["role_changes_total", ()] == 7
 
 
 def test_engines_do_not_share_metrics() -> None:

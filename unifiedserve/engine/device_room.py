@@ -34,6 +34,26 @@ def unseen_bytes(placement: Placement, decode: int, videos: int) -> dict[str, in
     return {use: size for use, size in found.items() if size}
 
 
+def check_role(started: Placement, changed: Placement) -> None:
+    """Raise ConfigError if a change needs memory of a device beside what was set aside when the engine started."""
+    before, after = _takers(started), _takers(changed)
+    more = next((what for what, count in after.items() if count > before[what]), None)
+    if more is not None:
+        raise ConfigError(
+            f"the GPU's memory was divided at the start among {before[more]} workers that {more}: start with more"
+        )
+
+
+def _takers(placement: Placement) -> dict[str, int]:
+    """Count the workers that take memory of their own, by what they take it for."""
+    stages = [stage for instance in placement.instances for stage in instance.stages]
+    return {
+        "compute": sum(not instance.only_decodes_media for instance in placement.instances),
+        "decode tokens": stages.count(Stage.DECODE),
+        "decode media": stages.count(Stage.VISION),
+    }
+
+
 def describe(room: Room, layout: MemoryLayout, workers: Mapping[str, int], tokens: int) -> str:
     """Say in a line what the memory is used for; `workers` is what they take, by use."""
     parts = {"KV cache": layout.kv.bytes, **layout.buffers(), **workers}

@@ -16,6 +16,8 @@ from unifiedserve.engine.checkpoint import load_checkpoint
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.observation import Observation
 from unifiedserve.engine.recovery import Recovery
+from unifiedserve.engine.role_changes import RoleChanges
+from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running, assemble
 from unifiedserve.engine.threads import in_thread, on_loop
 from unifiedserve.engine.workers import WorkerEvents, Workers
@@ -44,12 +46,14 @@ class Engine:
         self.live = Live()
         self._watching = Watching.of(self.metrics, self.live)
         self._health = Health(config)
+        self.roles = Roles(config)
         self._recovery = Recovery(
-            self._health, config.machine.startup_timeout, self.fail_all, self.metrics.workers_restarted
+            self._health, self.roles, config.machine.startup_timeout, self.fail_all, self.metrics.workers_restarted
         )
         self._running: Running | None = None
         self._changed = asyncio.Event()  # something was reported or released
-        self.observation = Observation(self._health, self._watching.timeline, lambda: self._running)
+        self._role_changes = RoleChanges(self.roles, self._health, self._watching.timeline, self.wait_for)
+        self.observation = Observation(self._health, self.roles, self._watching.timeline, lambda: self._running)
 
     # The model
 
@@ -87,6 +91,7 @@ class Engine:
     async def stop(self) -> None:
         """End the workers, fail what is in flight and leave nothing behind."""
         self._health.worker_lost()
+        self._role_changes.cancel()
         self.fail_all("the server is shutting down")
         if self._running is not None:
             await self._running.stop()
@@ -141,6 +146,13 @@ class Engine:
         """
         return await self._started.arrivals.plan(request)
 
+    def change_role(self, instance: str, stages: str) -> None:
+        """Begin to give a worker the stages with these letters, while the others serve.
+
+        Raises RequestError if that cannot be.
+        """
+        self._role_changes.begin(self._started, instance, stages)
+
     async def wait_for(self, condition: Callable[[], bool]) -> None:
         """Return as soon as the condition holds; it is looked at whenever something changes."""
         while not condition():
@@ -178,7 +190,9 @@ class Engine:
         )
         model_dir, processor = await in_thread(load_checkpoint, self.config)
         workers = await Workers.start(self.config, model_dir, processor, self._watching.broadcast, events)
-        self._running = assemble(self.config, processor, workers, self._health, self._watching, self._changed.set)
+        self._running = assemble(
+            self.config, processor, workers, self.roles, self._health, self._watching, self._changed.set
+        )
         await self._health.wait_decided(self.config.machine.startup_timeout)
         if self._health.fatal:
             raise ConfigError(self._health.fatal)
@@ -206,6 +220,7 @@ class Engine:
 
     def _worker_ready(self, message: Ready) -> None:
         begin_step(f"warming up the workers ({message.instance} is ready)")
+        self._role_changes.worker_ready(message)
         try:
             self._health.worker_ready(message)
         except ConfigError as error:

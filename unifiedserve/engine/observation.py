@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from unifiedserve.engine.health import Health
+from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running
 from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.messages.seen import SeenInstance
 from unifiedserve.messages.wire import CachedBuffer, Span
 from unifiedserve.observe.tracing import Timeline
 from unifiedserve.placement import Stage
@@ -14,8 +16,9 @@ from unifiedserve.placement import Stage
 class Observation:
     """What can be seen of an engine at any time; nothing here changes it."""
 
-    def __init__(self, health: Health, timeline: Timeline, running: Callable[[], Running | None]) -> None:
+    def __init__(self, health: Health, roles: Roles, timeline: Timeline, running: Callable[[], Running | None]) -> None:
         self._health = health
+        self._roles = roles
         self._timeline = timeline
         self._running = running
 
@@ -57,6 +60,19 @@ class Observation:
         """Return the free pages of each buffer that hold what later requests may reuse."""
         memory = self._memory()
         return {name: memory.pools[name].remembered_pages() for name in get_args(CachedBuffer)} if memory else {}
+
+    def instances(self) -> list[SeenInstance]:
+        """Return the workers, what they host and whether they are about to host something else."""
+        return self._roles.seen()
+
+    def hosts(self) -> dict[str, int]:
+        """Return how many workers host each stage."""
+        return {stage.value: len(self._roles.placement.hosts(stage)) for stage in Stage}
+
+    @property
+    def role_changes(self) -> int:
+        """How often a worker has begun to host other stages."""
+        return self._roles.changes
 
     def memory(self) -> dict[str, int]:
         """Return the bytes that are taken of the memory of the device that computes, by use."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running
 from unifiedserve.worker.assembly import DAMAGED_WEIGHTS
 
@@ -23,12 +24,17 @@ class Recovery:
     def __init__(
         self,
         health: Health,
+        roles: Roles,
         startup_timeout: float,
         fail_all: Callable[[str], None],
         on_restart: Callable[[], None],
     ) -> None:
-        """Watch over `health`; `fail_all` ends all requests, now and later, for a reason; `on_restart` counts."""
+        """Watch over `health`, and restart all with their `roles`.
+
+        `fail_all` ends all requests, now and later, for a reason; `on_restart` counts.
+        """
         self._health = health
+        self._roles = roles
         self._startup_timeout = startup_timeout
         self._fail_all = fail_all
         self._on_restart = on_restart
@@ -52,6 +58,7 @@ class Recovery:
             _log.warning("worker %s ended with code %d: restarting; no request is lost", instance, code)
             self._on_restart()
             self._health.restarting()
+            self._roles.restart()
             killed = code == -signal.SIGKILL  # from outside: it has written nothing that it was not to write
             lost = running.lifecycle.workers_lost(running.workers.memory.pulses.worked_on(instance))
             recovering = self._recover(running, lost, damaged=code == DAMAGED_WEIGHTS, keeps=killed)
@@ -84,7 +91,8 @@ class Recovery:
         Damaged weights are loaded anew. Where the caches are to be kept, answers go on from their full pages.
         """
         try:
-            await running.workers.restart(self._health.weights_sum, damaged=damaged, keeps=keeps)
+            placement, weights_sum = self._roles.placement, self._health.weights_sum
+            await running.workers.restart(placement, weights_sum, damaged=damaged, keeps=keeps)
             await self._health.wait_decided(self._startup_timeout)
         except Exception as error:
             _log.exception("the restart failed")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement import Stage
+from unifiedserve.placement import Placement, Stage
 from unifiedserve.sandbox import missing
 
 _log = logging.getLogger(__name__)
@@ -41,20 +41,22 @@ def check_packages(config: EngineConfig) -> None:
         raise ConfigError(f"--video-decoder {decoder} needs the package {package}: pip install {package}")
 
 
-def check_sandbox(config: EngineConfig) -> None:
-    """Warn if the kernel cannot confine what reads strangers' data; raise ConfigError if it must."""
-    if config.machine.sandbox == "off" or not (reason := _obstacle(config)):
+def check_sandbox(config: EngineConfig, placement: Placement | None = None) -> None:
+    """Warn if what reads strangers' data cannot be confined; raise ConfigError if it must be.
+
+    `placement` is what the configured one has become, if it has changed.
+    """
+    if config.machine.sandbox == "off" or not (reason := _obstacle(placement or config.machine.workers)):
         return
     if config.machine.sandbox == "require":
         raise ConfigError(f"--sandbox require: {reason}")
     _log.warning("%s: what decodes media could reach more than it needs", reason)
 
 
-def _obstacle(config: EngineConfig) -> str:
+def _obstacle(placement: Placement) -> str:
     """Say why what decodes media cannot be confined; empty if it can."""
-    placement = config.machine.workers
-    host = next(instance for instance in placement.instances if Stage.VISION in instance.stages)
-    if not host.only_decodes_media:
+    hosts = [instance for instance in placement.instances if Stage.VISION in instance.stages]
+    if host := next((host for host in hosts if not host.only_decodes_media), None):
         others = " and ".join(stage for stage in host.stages if stage is not Stage.VISION)
         return f"with --placement {placement.name} the worker {host.name} hosts {others} beside vision"
     lacking = missing()

@@ -14,6 +14,7 @@ from unifiedserve.engine.requests.reports import Reports
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.requests.tokens import TokenFlow
 from unifiedserve.engine.requests.worker_messages import WorkerMessages
+from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.watchdog import Watchdog
 from unifiedserve.engine.workers import Workers
 from unifiedserve.models.base import Processor
@@ -52,6 +53,7 @@ def assemble(
     config: EngineConfig,
     processor: Processor,
     workers: Workers,
+    roles: Roles,
     health: Health,
     watching: Watching,
     on_release: Callable[[], None],
@@ -65,7 +67,7 @@ def assemble(
     )
     table = RequestTable(config.scheduling.max_running, on_release)
     targets = Targets(config)
-    dispatch = Dispatch(placement, table, workers, targets, timeline, broadcast)
+    dispatch = Dispatch(roles, table, workers, targets, timeline, broadcast)
     lifecycle = Lifecycle(table, dispatch, metrics)
     reports = Reports(table, TokenFlow(table, lifecycle, dispatch, metrics), workers, targets, watching)
     reading = Readers(workers.nursery, Setup.of(config))

@@ -1,6 +1,7 @@
 """The supervisor: owns the shared memory and the worker processes of one engine."""
 
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -94,18 +95,37 @@ class Supervisor:
         """The bytes that are taken of the memory of the device that computes, by use."""
         return self._memory.uses
 
-    def start(self, on_exit: OnExit, weights_sum: int | None = None) -> None:
+    def start(self, placement: Placement, on_exit: OnExit, weights_sum: int | None = None) -> None:
         """Start the workers; `on_exit` is called from a thread when one ends that was not told to."""
-        placement, layout = self.config.machine.workers, self.memory.layout
         begin_step(f"starting the workers: {', '.join(instance.name for instance in placement.instances)}")
-        specs = [
-            self._spec(instance, number, layout, self._memory.dtype, placement, weights_sum, self._memory.share)
-            for number, instance in enumerate(placement.instances, 1)
-        ]
-        self._workers.start(specs, self._device.sharing.environment, self._memory.generation, on_exit)
+        self._start(self._specs(placement, weights_sum), on_exit)
+
+    def replace(
+        self, name: str, placement: Placement, ask: Callable[[str], None], on_exit: OnExit, weights_sum: int | None
+    ) -> None:
+        """End a worker that has no requests, as `ask` tells it to, and start it with what `placement` has it host.
+
+        `on_exit` is told if either cannot be.
+        """
+        if not self._workers.end_one(name, ask):
+            return
+        if leaked := self.memory.leave(name):
+            _log.error("worker %s left %d pages behind", name, leaked)
+        specs = [spec for spec in self._specs(placement, weights_sum) if spec.instance.name == name]
+        try:
+            self._start(specs, on_exit)
+        except ConfigError as error:
+            _log.error("%s", error)
+            on_exit(name, 1, self._memory.generation)
 
     def restart(
-        self, on_exit: OnExit, weights_sum: int | None = None, *, damaged: bool = False, keeps: bool = False
+        self,
+        placement: Placement,
+        on_exit: OnExit,
+        weights_sum: int | None = None,
+        *,
+        damaged: bool = False,
+        keeps: bool = False,
     ) -> None:
         """Replace pools, queues and workers, over the same weights, after a worker died.
 
@@ -119,7 +139,7 @@ class Supervisor:
         if damaged:
             _log.warning("loading the weights anew: what is in the device's memory has been damaged")
             self._memory.load_again(self._model_dir)
-        self.start(on_exit, weights_sum)
+        self.start(placement, on_exit, weights_sum)
 
     def stop(self) -> None:
         """End the workers and remove every shared segment; safe to call at any time."""
@@ -141,6 +161,16 @@ class Supervisor:
     def arena_name(self, name: str) -> str:
         """Return a name for a further arena of this engine."""
         return self._memory.arena_name(name)
+
+    def _start(self, specs: Sequence[WorkerSpec], on_exit: OnExit) -> None:
+        self._workers.start(specs, self._device.sharing.environment, self._memory.generation, on_exit)
+
+    def _specs(self, placement: Placement, weights_sum: int | None) -> list[WorkerSpec]:
+        layout, dtype, share = self.memory.layout, self._memory.dtype, self._memory.share
+        return [
+            self._spec(instance, number, layout, dtype, placement, weights_sum, share)
+            for number, instance in enumerate(placement.instances, 1)
+        ]
 
     def _spec(
         self,

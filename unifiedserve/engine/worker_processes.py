@@ -26,6 +26,7 @@ class WorkerProcesses:
         """Lend `nursery` to the workers that decode: the sandbox leaves them none of their own."""
         self._nursery = nursery
         self._running: dict[str, WorkerProcess] = {}
+        self._leaving: set[WorkerProcess] = set()  # that were asked to end
 
     def start(
         self,
@@ -44,6 +45,18 @@ class WorkerProcesses:
             self._running[name] = process = self._start(spec, environment(spec.instance))
             watched = (name, process, generation, on_exit)
             threading.Thread(target=self._watch, args=watched, name="watch", daemon=True).start()
+
+    def end_one(self, name: str, ask: Callable[[str], None]) -> bool:
+        """Ask one worker to end, and return whether it did as asked; else its end is told of as if it had died."""
+        process = self._running[name]
+        self._leaving.add(process)
+        ask(name)
+        if process.wait(_STOP_SECONDS) is None:
+            process.kill()
+        if left := process.wait() == 0:
+            del self._running[name]  # first: it is nobody's surprise at any time
+        self._leaving.discard(process)
+        return left
 
     def pids(self) -> dict[str, int]:
         """Return the process ids by instance."""
@@ -79,7 +92,8 @@ class WorkerProcesses:
 
     def _watch(self, name: str, process: WorkerProcess, generation: int, on_exit: OnExit) -> None:
         code = process.wait()
-        if code is not None and self._running.get(name) is process:
+        as_asked = code == 0 and process in self._leaving
+        if code is not None and not as_asked and self._running.get(name) is process:
             _log.error("worker %s ended with code %d", name, code)
             on_exit(name, code, generation)
 

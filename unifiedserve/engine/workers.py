@@ -10,12 +10,13 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.engine.caches import Caches
 from unifiedserve.engine.link import Link
 from unifiedserve.engine.supervisor import Supervisor
-from unifiedserve.engine.threads import open_in_thread
+from unifiedserve.engine.threads import in_thread, open_in_thread
 from unifiedserve.engine.worker_processes import OnExit
 from unifiedserve.memory.shared import SharedMemory
-from unifiedserve.messages.wire import Message
+from unifiedserve.messages.wire import Message, Placed, Shutdown
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.broadcast import Broadcast
+from unifiedserve.placement import Placement
 from unifiedserve.reading.keeper import Nursery
 
 
@@ -87,13 +88,28 @@ class Workers:
         """Queue a message for an instance. Raises RequestError for one that is too large for its inbox."""
         self._link.send(instance, message)
 
-    async def restart(self, weights_sum: int | None = None, *, damaged: bool = False, keeps: bool = False) -> None:
+    async def replace(self, name: str, decide: Callable[[], Placement | None], weights_sum: int | None) -> None:
+        """Replace one worker, which has no requests, by one over the same memory, and tell the others.
+
+        `decide` returns what placement it is one of, or None where all workers have been replaced meanwhile.
+        """
+        async with self._changing:
+            if (placement := decide()) is None:
+                return
+            ask = partial(self.send, message=Shutdown())
+            await in_thread(self._supervisor.replace, name, placement, ask, self._events.exited, weights_sum)
+            for other in placement.without([name]).instances:
+                self.send(other.name, Placed(placement, name))
+
+    async def restart(
+        self, placement: Placement, weights_sum: int | None = None, *, damaged: bool = False, keeps: bool = False
+    ) -> None:
         """Replace the workers, their queues and pools; what pages held is lost, unless the caches are to be kept.
 
         The weights must add up to `weights_sum`; `damaged` ones are loaded anew.
         """
         async with self._changing:
-            await asyncio.to_thread(self._replace, weights_sum, damaged, keeps)
+            await asyncio.to_thread(self._replace, placement, weights_sum, damaged, keeps)
             self._link, caches = self._connect()
             self.caches = self.caches if keeps else caches
 
@@ -108,9 +124,9 @@ class Workers:
         link = Link(self.memory, self._events.messages, self._events.link_failed)
         return link, Caches(self._config, pools, self._processor)
 
-    def _replace(self, weights_sum: int | None, damaged: bool, keeps: bool) -> None:
+    def _replace(self, placement: Placement, weights_sum: int | None, damaged: bool, keeps: bool) -> None:
         self._link.close()
-        self._supervisor.restart(self._events.exited, weights_sum, damaged=damaged, keeps=keeps)
+        self._supervisor.restart(placement, self._events.exited, weights_sum, damaged=damaged, keeps=keeps)
 
     def _shut_down(self) -> None:
         try:
@@ -123,7 +139,7 @@ class Workers:
 def _supervise(config: EngineConfig, model_dir: Path, processor: Processor, events: WorkerEvents) -> Supervisor:
     supervisor = Supervisor(config, model_dir, processor)
     try:
-        supervisor.start(events.exited)
+        supervisor.start(config.machine.workers, events.exited)
     except BaseException:
         supervisor.stop()
         raise

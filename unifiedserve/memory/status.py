@@ -10,6 +10,7 @@ Place = tuple[int, float]
 _STAGES = list(Stage)
 _WORKING, _PEAK, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN, _ENCODED = range(9)
 _COLUMNS = 9
+_PRESENT = (_WORKING, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN)  # what is of now alone
 _ITEM_BYTES = 8
 _MILLIONTHS = 1_000_000
 _LATEST = 1e12  # seconds: whoever is owed nothing has no turn before the end of time
@@ -103,6 +104,15 @@ class Status:
 
     def peak(self, stage: Stage) -> int:
         return max(self._numbers[self._place(instance, stage, _PEAK)] for instance in self._instances)
+
+    def leave(self, instance: str) -> None:
+        """Have an instance tell nothing any more: its worker has ended, and the next one may host other stages.
+
+        What it was given and has encoded, and what it used at most, stays.
+        """
+        for stage in _STAGES:
+            for column in _PRESENT:
+                self._numbers[self._place(instance, stage, column)] = 0
 
     def _pending(self, encoder: str) -> int:
         given = sum(self._numbers[self._given(sender, encoder)] for sender in self._instances)

@@ -1,12 +1,14 @@
 """What the model sees of a request's images and videos, as clients are told."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import msgspec
 from flashcodec.layouts import Layout, PatchLayout, TileLayout
 
 from unifiedserve.messages.layouts import Views
 from unifiedserve.messages.media import MediaKind
+from unifiedserve.placement import Stage
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -72,6 +74,23 @@ class RequestPlan(msgspec.Struct, kw_only=True):
     pages: RequestPages
     media: list[SeenMedium]
     expected_ttft: float | None = None
+
+
+RoleState = Literal["serving", "draining", "starting"]
+
+
+class SeenInstance(msgspec.Struct, kw_only=True):
+    """A worker and the stages that it hosts; without `cores` it may use all of the engine's.
+
+    One that is `draining` ends the requests that it has, takes no new ones, and then `becomes` the host of other
+    stages, which is `starting` until it is ready.
+    """
+
+    name: str
+    stages: list[Stage]
+    cores: list[int]
+    state: RoleState
+    becomes: list[Stage] | None = None
 
 
 def pictures_of(layout: Layout) -> list[Picture]:

@@ -18,7 +18,7 @@ from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.pages import Pages, PageSlice
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import Route, Stage
+from unifiedserve.placement import Placement, Route, Stage
 
 CachedBuffer = Literal["kv", "visual"]
 
@@ -182,6 +182,13 @@ class OutputReady(msgspec.Struct, tag=True):
     """A thread of the receiver, which decodes media or encodes, has finished something."""
 
 
+class Placed(msgspec.Struct, tag=True):
+    """From now on the instances are these; the one named `changed` hosts other stages than before."""
+
+    placement: Placement
+    changed: str
+
+
 class Shutdown(msgspec.Struct, tag=True):
     """Leave the loop."""
 
@@ -334,6 +341,7 @@ Message = (
     | Abort
     | PagesFreed
     | OutputReady
+    | Placed
     | Shutdown
     | Ready
     | Unfit

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal, Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 _PREFIX = "unifiedserve:"
@@ -22,8 +22,11 @@ class Observed(Protocol):
     def peaks(self) -> Mapping[str, int]: ...
     def cached(self) -> Mapping[str, int]: ...
     def memory(self) -> Mapping[str, int]: ...
+    def hosts(self) -> Mapping[str, int]: ...
     def held(self) -> tuple[float, float] | None: ...
     def silences(self) -> Mapping[str, float]: ...
+    @property
+    def role_changes(self) -> int: ...
     @property
     def in_flight(self) -> int: ...
     @property
@@ -167,7 +170,7 @@ class _Gauges(Collector):
     def describe(self) -> list[GaugeMetricFamily]:
         return []  # registering must not scrape an engine that has not started
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         running = _gauge("num_requests_running", "Requests being served", "stage")
         waiting = _gauge("num_requests_waiting", "Requests waiting", "stage")
         for stage, (now_running, now_waiting) in self._engine.stages().items():
@@ -194,11 +197,17 @@ class _Gauges(Collector):
         memory = _gauge("memory_bytes", "Memory of the device that computes, by use", "use")
         for use, size in self._engine.memory().items():
             memory.add_metric([use], size)
+        hosts = _gauge("workers", "Workers that host a stage", "stage")
+        for stage, count in self._engine.hosts().items():
+            hosts.add_metric([stage], count)
         silent = _gauge("worker_silent_seconds", "Time since a worker's last sign of life", "worker")
         for worker, seconds in self._engine.silences().items():
             silent.add_metric([worker], seconds)
         flight = _gauge("num_requests_in_flight", "Requests in the engine", value=self._engine.in_flight)
-        yield from (running, waiting, serving, queued, ratio, used, total, peak, cached, memory, silent, flight)
+        yield from (running, waiting, serving, queued, ratio, used, total, peak, cached, memory, hosts, silent, flight)
+        yield CounterMetricFamily(
+            _PREFIX + "role_changes_total", "Times that a worker began to host other stages", self._engine.role_changes
+        )
         if (target := self._engine.target_between_tokens) is not None:
             yield _gauge("slo_tbt_seconds", "Target time between tokens beside heavy work", value=target)
         if (held := self._engine.held()) is not None:

@@ -10,12 +10,13 @@ from typing import Any, Literal, NamedTuple
 
 from unifiedserve.messages.wire import Span
 from unifiedserve.observe.otel import Traces
-from unifiedserve.placement import Stage
+from unifiedserve.placement import Instance, Stage, letters_of
 
 _KEPT_SPANS = 20_000
 _ROWS = {stage: row for row, stage in enumerate(Stage)}
 _THREADS = 1000  # of an instance in a stage's process, at most
 _INTAKE = len(_ROWS)  # the row of what comes before all stages
+_ROLES = _INTAKE + 1  # the row of workers that change
 
 
 class TakenIn(NamedTuple):
@@ -23,6 +24,15 @@ class TakenIn(NamedTuple):
 
     request: str
     name: Literal["fetch", "analyse"]
+    start: float
+    end: float
+
+
+class RoleStep(NamedTuple):
+    """A worker on its way to other stages, between these times: it `drain`s as one instance, `start`s as another."""
+
+    instance: Instance
+    name: Literal["drain", "start"]
     start: float
     end: float
 
@@ -36,6 +46,7 @@ class Timeline:
         self._traces = traces or Traces()
         self._spans: deque[Span] = deque(maxlen=_KEPT_SPANS)
         self._intakes: deque[TakenIn] = deque(maxlen=_KEPT_SPANS)
+        self._roles: deque[RoleStep] = deque(maxlen=_KEPT_SPANS)
         self._names: dict[int, str] = {}
         self._order: deque[int] = deque()
         self._hosts: dict[Stage, list[str]] = {stage: [] for stage in Stage}  # that work was seen of
@@ -58,6 +69,10 @@ class Timeline:
         """Keep what was done before the stages, in place of the oldest."""
         self._intakes.append(intake)
 
+    def role(self, step: RoleStep) -> None:
+        """Keep a step of a worker's way to other stages, in place of the oldest."""
+        self._roles.append(step)
+
     def of(self, request_id: str) -> list[Span]:
         """Return the spans of one request, by start time."""
         uids = {uid for uid, name in self._names.items() if name == request_id}
@@ -67,16 +82,19 @@ class Timeline:
         """Return a trace (Trace Event Format): a process a stage, a thread for its queue and each of its tracks.
 
         Where several instances host a stage, each has threads of its own. A further process is what comes before all
-        stages.
+        stages, and another one the changes of what workers host, if there are any.
         """
         spans = self.of(request_id) if request_id is not None else list(self._spans)
         rows = {**{stage.value: row for stage, row in _ROWS.items()}, "intake": _INTAKE}
+        roles = self._role_events() if request_id is None else []
+        if roles:
+            rows["roles"] = _ROLES
         names = [
             {"ph": "M", "name": "process_name", "pid": row, "tid": 0, "args": {"name": name}}
             for name, row in rows.items()
         ]
         return {
-            "traceEvents": names + self._intake_events(request_id) + self.events(spans),
+            "traceEvents": names + self._intake_events(request_id) + roles + self.events(spans),
             "displayTimeUnit": "ms",
         }
 
@@ -124,6 +142,22 @@ class Timeline:
             }
             for request, name, start, end in self._intakes
             if request_id in (None, request)
+        ]
+
+    def _role_events(self) -> list[dict[str, Any]]:
+        lanes = {name: lane for lane, name in enumerate(dict.fromkeys(step.instance.name for step in self._roles))}
+        return [
+            {
+                "ph": "X",
+                "name": name,
+                "cat": "role",
+                "pid": _ROLES,
+                "tid": lanes[instance.name],
+                "ts": self.microseconds(start),
+                "dur": round((end - start) * 1e6, 1),
+                "args": {"instance": instance.name, "stages": letters_of(instance.stages)},
+            }
+            for instance, name, start, end in self._roles
         ]
 
     def microseconds(self, time: float) -> float:

@@ -2,7 +2,19 @@
 
 from unifiedserve.placement.instances import Instance, Placement, Stage
 from unifiedserve.placement.named import NAMED
+from unifiedserve.placement.parts import letters_of, stages_of
 from unifiedserve.placement.reading import read_placement
 from unifiedserve.placement.routes import Load, Route, choose_route
 
-__all__ = ["NAMED", "Instance", "Load", "Placement", "Route", "Stage", "choose_route", "read_placement"]
+__all__ = [
+    "NAMED",
+    "Instance",
+    "Load",
+    "Placement",
+    "Route",
+    "Stage",
+    "choose_route",
+    "letters_of",
+    "read_placement",
+    "stages_of",
+]

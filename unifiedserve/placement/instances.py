@@ -1,5 +1,6 @@
 """Stages, the worker processes that host them, and all processes of an engine."""
 
+from collections.abc import Container
 from enum import StrEnum
 
 import msgspec
@@ -84,6 +85,16 @@ class Placement(msgspec.Struct, frozen=True):
     def hosts(self, stage: Stage) -> list[str]:
         """Return the names of the instances that host `stage`."""
         return [instance.name for instance in self.instances if stage in instance.stages]
+
+    def without(self, names: Container[str]) -> "Placement":
+        """Return the placement without the instances of these names."""
+        left = tuple(instance for instance in self.instances if instance.name not in names)
+        return msgspec.structs.replace(self, instances=left)
+
+    def changed(self, changed: Instance) -> "Placement":
+        """Return the placement with this instance in place of the one of its name."""
+        instances = tuple(changed if each.name == changed.name else each for each in self.instances)
+        return msgspec.structs.replace(self, instances=instances)
 
     def beside(self, name: str) -> list[Instance]:
         """Return the other instances that may want the same cores as the one of that name."""

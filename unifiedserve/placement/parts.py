@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import count
 
 import msgspec
@@ -30,16 +30,21 @@ def split_parts(text: str) -> list[Part]:
     return [_part(word.strip()) for word in text.split("+")]
 
 
-def stages_of(part: Part) -> tuple[Stage, ...]:
-    """Return the stages of a part, in order. Raises ConfigError for letters that are none."""
-    for letter, times in Counter(part.stages).items():
+def stages_of(letters: str) -> tuple[Stage, ...]:
+    """Return the stages with these letters, in order. Raises ConfigError for letters that are none."""
+    for letter, times in Counter(letters).items():
         if letter not in LETTERS:
-            raise ConfigError(f"{letter!r} in {part.stages!r} is no stage; there are {_EXPECTED}")
+            raise ConfigError(f"{letter!r} in {letters!r} is no stage; there are {_EXPECTED}")
         if times > 1:
-            raise ConfigError(f"{part.stages!r} names {LETTERS[letter]} twice")
-    if not part.stages:
+            raise ConfigError(f"{letters!r} names {LETTERS[letter]} twice")
+    if not letters:
         raise ConfigError(f"a part hosts no stage; there are {_EXPECTED}")
-    return tuple(stage for letter, stage in LETTERS.items() if letter in part.stages)
+    return tuple(stage for letter, stage in LETTERS.items() if letter in letters)
+
+
+def letters_of(stages: Collection[Stage]) -> str:
+    """Return the letters of stages."""
+    return "".join(letter for letter, stage in LETTERS.items() if stage in stages)
 
 
 def instances_of(parts: Iterable[tuple[Part, Sequence[int]]]) -> tuple[Instance, ...]:
@@ -47,7 +52,7 @@ def instances_of(parts: Iterable[tuple[Part, Sequence[int]]]) -> tuple[Instance,
 
     Raises ConfigError where stages or counts are missing.
     """
-    placed = [(part, stages_of(part), tuple(cores)) for part, cores in parts]
+    placed = [(part, stages_of(part.stages), tuple(cores)) for part, cores in parts]
     unnamed = Counter[str]()
     for part, stages, _ in placed:
         if part.count < 1:

@@ -61,13 +61,13 @@ def _of_parts(parts: Sequence[Part], available: Sequence[int]) -> tuple[Instance
     if given and not left and (lacking := next((part for part in parts if not part.cores), None)):
         raise ConfigError(f"no core is left for {lacking.stages!r}: the other parts have {write_cores(available)}")
     placed = [(part, given[part.cores] if part.cores else left if given else ()) for part in parts]
-    hosted = any(Stage.VISION in stages_of(part) for part in parts)
+    hosted = any(Stage.VISION in stages_of(part.stages) for part in parts)
     return instances_of(placed if hosted else [_vision(placed), *placed])
 
 
 def _vision(placed: Sequence[tuple[Part, Sequence[int]]]) -> tuple[Part, Sequence[int]]:
     """Return vision as a part of its own, where the first part is that encodes."""
-    cores = next((cores for part, cores in placed if Stage.ENCODE in stages_of(part)), ())
+    cores = next((cores for part, cores in placed if Stage.ENCODE in stages_of(part.stages)), ())
     return Part("v"), cores
 
 

@@ -32,6 +32,7 @@ from unifiedserve.server.media.fetcher import MediaFetcher
 from unifiedserve.server.media.file_store import FileStore
 from unifiedserve.server.openapi import description_routes
 from unifiedserve.server.page import page_routes
+from unifiedserve.server.placement import route as placement
 from unifiedserve.server.plan import route as plan
 from unifiedserve.server.protocol import ServingEngine
 from unifiedserve.server.requests.body import Bodies
@@ -50,6 +51,7 @@ OF_AN_ENGINE = [
     embeddings.ENDPOINT,
     *tokens.ENDPOINTS,
     *status.ENDPOINTS,
+    *placement.ENDPOINTS,
     events.ENDPOINT,
 ]
 

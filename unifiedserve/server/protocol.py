@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.api import Delta, GenerateRequest
-from unifiedserve.messages.seen import RequestPlan
+from unifiedserve.messages.seen import RequestPlan, SeenInstance
 from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics, Observed
 
@@ -13,6 +13,7 @@ from unifiedserve.observe.metrics import Metrics, Observed
 class Observation(Observed, Protocol):
     """What can be seen of an engine at any time."""
 
+    def instances(self) -> list[SeenInstance]: ...
     def trace(self, request_id: str | None = None) -> dict[str, Any]: ...
 
 
@@ -20,6 +21,7 @@ class ServingEngine(Protocol):
     """`generate` raises RequestError; closing its generator aborts the request. Healthy: all workers live.
 
     `check_room` raises RequestError while `generate` would refuse any request, and `plan` for one that it would refuse.
+    `change_role` begins what `observation.instances` shows, or raises RequestError.
     """
 
     @property
@@ -40,6 +42,7 @@ class ServingEngine(Protocol):
     def healthy(self) -> bool: ...
 
     def check_room(self) -> None: ...
+    def change_role(self, instance: str, stages: str) -> None: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     async def plan(self, request: GenerateRequest) -> RequestPlan: ...

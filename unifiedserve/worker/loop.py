@@ -12,7 +12,7 @@ from unifiedserve.device import Device, open_device
 from unifiedserve.errors import ConfigError
 from unifiedserve.heap import give_back_at_rest
 from unifiedserve.memory.shared import SharedMemory
-from unifiedserve.messages.wire import Abort, Message, Shutdown, Unfit, unpack
+from unifiedserve.messages.wire import Abort, Message, Placed, Shutdown, Unfit, unpack
 from unifiedserve.observe.logs import log_of_worker
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.keeper import LentNursery
@@ -62,7 +62,10 @@ class Worker:
             if isinstance(message, Shutdown):
                 self._serving = False
                 return AT_ONCE
-            self._accept(message)
+            if isinstance(message, Placed):
+                self._port.placed(message)
+            else:
+                self._accept(message)
         self._deliver()
         return self._step()
 

@@ -31,6 +31,10 @@ class Outbox:
         self._joining: Counter[tuple[int, Stage]] = Counter()  # aborts that have come, if more are to come
         self._early: list[bytes] = []
 
+    def placed(self, placement: Placement) -> None:
+        """Send to the hosts that this placement names from now on."""
+        self._placement = placement
+
     def send(self, host: str, message: Message) -> None:
         """Send to an instance; to this very one without a detour."""
         if host == self._instance:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from unifiedserve.device.base import Device
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
-from unifiedserve.messages.wire import PagesFreed
+from unifiedserve.messages.wire import PagesFreed, Placed
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.turn import Neighbours, Tells
 from unifiedserve.worker.outbox import Outbox
@@ -35,6 +35,15 @@ class Port(NamedTuple):
         """Tell the other instances what this one is about to do; wake those who have waited behind one of its own."""
         for stage in self.neighbours.tell(tells):
             self.outbox.send_others(stage, PagesFreed())
+
+    def placed(self, placed: Placed) -> None:
+        """Go by another placement, and have the instance that is new there look for pages.
+
+        Those that came free before were told of to its predecessor.
+        """
+        self.outbox.placed(placed.placement)
+        self.neighbours.placed(placed.placement)
+        self.outbox.send(placed.changed, PagesFreed())
 
     def used(self, stage: Stage, pages: int) -> None:
         """Tell how many pages of the stage's buffer are in use now."""

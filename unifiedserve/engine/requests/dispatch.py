@@ -8,11 +8,12 @@ from unifiedserve.engine.requests.place import place, work_of
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.requests.wire_requests import prefill_request, vision_request
+from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import Abort
 from unifiedserve.observe.broadcast import Broadcast
 from unifiedserve.observe.tracing import Timeline
-from unifiedserve.placement import Load, Placement, Stage, choose_route
+from unifiedserve.placement import Load, Stage, choose_route
 from unifiedserve.scheduling import Targets
 
 
@@ -21,14 +22,14 @@ class Dispatch:
 
     def __init__(
         self,
-        placement: Placement,
+        roles: Roles,
         table: RequestTable,
         workers: Workers,
         targets: Targets,
         timeline: Timeline,
         broadcast: Broadcast,
     ) -> None:
-        self._placement = placement
+        self._roles = roles
         self._table = table
         self._workers = workers
         self._targets = targets
@@ -58,7 +59,7 @@ class Dispatch:
     def _attempt(self, active: ActiveRequest, indices: list[int]) -> None:
         uid = self._table.new_uid()
         request = prefill_request(active, uid, indices, self._workers.caches)
-        work, route = work_of(active, request), choose_route(self._placement, self._table.loads())
+        work, route = work_of(active, request), choose_route(self._roles.open, self._table.loads())
         request.ticket = msgspec.structs.replace(place(active, request.ticket, work, self._targets), route=route)
         active.work = request.ticket.work
         watched = self._broadcast.watches(active.viewer)

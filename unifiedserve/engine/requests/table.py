@@ -73,6 +73,11 @@ class RequestTable:
         attempt = self._attempts.get(uid)
         return attempt.load.route if attempt else None
 
+    def serves(self, instance: str) -> bool:
+        """Return whether an instance serves an attempt in any stage."""
+        routes = (attempt.load.route for attempt in self._attempts.values())
+        return any(instance in route.hosts(stage) for route in routes for stage in Stage)
+
     def loads(self) -> Iterator[Load]:
         """Yield what is left of each attempt."""
         for uid, (active, load) in self._attempts.items():

@@ -46,12 +46,17 @@ class Neighbours:
     def __init__(self, placement: Placement, name: str, board: Board) -> None:
         self._board = board
         self._name = name
-        others = [(other.name, stage) for other in placement.beside(name) for stage in other.stages]
+        self._firsts: dict[Stage, Place | None] = {}  # as told last
+        self.placed(placement)
+
+    def placed(self, placement: Placement) -> None:
+        """Look at the instances of this placement from now on."""
+        others = [(other.name, stage) for other in placement.beside(self._name) for stage in other.stages]
         self._heavy = [(other, stage) for other, stage in others if stage in _HEAVY]
         self._prefills = [other for other, stage in others if stage is Stage.PREFILL]
         self._decodes = [other for other, stage in others if stage is Stage.DECODE]
-        self._rivals = {stage: [host for host in placement.hosts(stage) if host != name] for stage in Stage}
-        self._firsts: dict[Stage, Place | None] = {}  # as told last
+        rivals = {stage: placement.hosts(stage) for stage in Stage}
+        self._rivals = {stage: [host for host in hosts if host != self._name] for stage, hosts in rivals.items()}
 
     @property
     def work(self) -> bool:

@@ -1,0 +1,90 @@
+"""What instances host, as they change and all are restarted."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.roles import RoleChange, Roles
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.placement import Stage, letters_of
+
+NAMES = ["vision-1", "vision-2", "encode-1", "encode-2", "prefill-1", "prefill-2", "decode-1", "decode-2"]
+LETTERS = st.sets(st.sampled_from("vepd"), min_size=1).map(lambda letters: "".join(sorted(letters)))
+
+
+def fresh(placement: str = "2v+2e+2p+2d") -> Roles:
+    return Roles(EngineConfig.of(placement=placement, sandbox="off"))
+
+
+def hosted(roles: Roles) -> dict[str, str]:
+    return {instance.name: letters_of(instance.stages) for instance in roles.placement.instances}
+
+
+@given(st.lists(st.tuples(st.sampled_from(["begin", "drained", "end", "restart"]), st.sampled_from(NAMES), LETTERS)))
+def test_whatever_changes_when_all_stages_are_open_and_what_was_wanted_last_comes(
+    events: list[tuple[str, str, str]],
+) -> None:
+    roles = fresh()
+    under_way: dict[str, RoleChange] = {}
+    wanted = hosted(roles)
+    for event, name, letters in events:
+        change = under_way.get(name)
+        if event == "begin":
+            with suppress(RequestError):
+                if begun := roles.begin(name, letters, shares_device=False):
+                    under_way[name] = begun
+                    wanted[name] = letters_of(begun.after.stages)
+        elif event == "restart":
+            roles.restart()
+            assert not any(map(roles.goes_on, under_way.values()))
+            under_way.clear()
+            assert hosted(roles) == wanted
+        elif change and event == "drained" and change.state == "draining":
+            roles.drained(change)
+        elif change and event == "end" and change.state == "starting":
+            roles.end(under_way.pop(name))
+        assert all(roles.open.hosts(stage) for stage in Stage)
+        assert {each.name for each in roles.open.instances} == {*NAMES} - {*under_way}
+        waiting = {each for each, change in under_way.items() if change.state == "draining"}
+        now = hosted(roles)
+        assert {each: now[each] for each in NAMES if each not in waiting} == {
+            each: wanted[each] for each in NAMES if each not in waiting
+        }
+
+
+@pytest.mark.parametrize(
+    ("ask", "kind", "told"),
+    [
+        (lambda roles: roles.begin("encode", "p", shares_device=False), ErrorKind.NOT_FOUND, "there is no worker"),
+        (lambda roles: roles.begin("encode-1", "q", shares_device=False), ErrorKind.INVALID, "'q' in 'q' is no stage"),
+        (lambda roles: roles.begin("encode-1", "pp", shares_device=False), ErrorKind.INVALID, "names prefill twice"),
+        (lambda roles: roles.begin("vision", "p", shares_device=False), ErrorKind.CONFLICT, "the last worker that"),
+        (lambda roles: roles.begin("prefill", "pd", shares_device=False), ErrorKind.CONFLICT, "the last worker that"),
+        (lambda roles: roles.begin("encode-1", "d", shares_device=True), ErrorKind.CONFLICT, "GPU's memory"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_line(ask: Callable[[Roles], object], kind: ErrorKind, told: str) -> None:
+    roles = fresh("2e+p+d")
+    before = roles.seen()
+    with pytest.raises(RequestError) as refused:
+        ask(roles)
+    assert (refused.value.kind, told in refused.value.message) == (kind, True), refused.value.message
+    assert roles.seen() == before
+
+
+def test_a_change_is_refused_while_another_of_it_is_under_way() -> None:
+    roles = fresh()
+    assert roles.begin("encode-2", "p", shares_device=False)
+    with pytest.raises(RequestError, match="the worker encode-2 is changing to p already"):
+        roles.begin("encode-2", "e", shares_device=False)
+    assert roles.begin("prefill-1", "p", shares_device=False) is None
+
+
+def test_a_sandbox_that_is_required_stays() -> None:
+    roles = Roles(EngineConfig.of(placement="2v+2e+p+d", sandbox="require"))
+    with pytest.raises(RequestError, match="sandbox"):
+        roles.begin("encode-2", "ve", shares_device=False)

@@ -1,0 +1,78 @@
+"""Carries changes of roles out, one task each."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from unifiedserve.device.cpu import CPU
+from unifiedserve.engine.health import Health
+from unifiedserve.engine.roles import RoleChange, Roles
+from unifiedserve.engine.running import Running
+from unifiedserve.errors import ErrorKind, RequestError
+from unifiedserve.messages.wire import Ready
+from unifiedserve.observe.tracing import RoleStep, Timeline
+from unifiedserve.placement import Placement, letters_of
+
+_log = logging.getLogger(__name__)
+
+WaitFor = Callable[[Callable[[], bool]], Awaitable[None]]
+
+
+class RoleChanges:
+    """Drains a worker and has its successor host other stages, while the others serve.
+
+    A worker that dies meanwhile, this one or another, has all restarted with the stages that were wanted last, as
+    `Roles.restart` notes: then there is nothing left to do here.
+    """
+
+    def __init__(self, roles: Roles, health: Health, timeline: Timeline, wait_for: WaitFor) -> None:
+        """`wait_for` returns when a condition holds, which it looks at whenever something changes."""
+        self._roles = roles
+        self._health = health
+        self._timeline = timeline
+        self._wait_for = wait_for
+        self._ready: set[str] = set()  # new workers that are up
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, running: Running, instance: str, stages: str) -> None:
+        """Begin to give an instance the stages with these letters. Raises RequestError if that cannot be."""
+        self._health.check()
+        if not self._health.healthy:
+            raise RequestError("a worker ended and is being replaced", ErrorKind.UNAVAILABLE, retry_after=1)
+        change = self._roles.begin(instance, stages, shares_device=running.workers.memory.layout.place != CPU.place)
+        if change is None:
+            return
+        task = asyncio.create_task(self._carry_out(running, change))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def worker_ready(self, message: Ready) -> None:
+        """Note that a worker is up."""
+        self._ready.add(message.instance)
+
+    def cancel(self) -> None:
+        """Stop what is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _carry_out(self, running: Running, change: RoleChange) -> None:
+        name = change.after.name
+        await self._wait_for(lambda: not (self._roles.goes_on(change) and running.table.serves(name)))
+        drained = time.monotonic()
+        await running.workers.replace(name, lambda: self._leave(change), self._health.weights_sum)
+        await self._wait_for(lambda: not self._roles.goes_on(change) or name in self._ready)
+        if self._roles.goes_on(change):
+            self._timeline.role(RoleStep(change.before, "drain", change.began, drained))
+            self._timeline.role(RoleStep(change.after, "start", drained, time.monotonic()))
+            self._roles.end(change)
+
+    def _leave(self, change: RoleChange) -> Placement | None:
+        """Return the placement with the change, in which the new worker starts now; None if it is not to."""
+        if self._health.fatal or not self._roles.goes_on(change):
+            return None
+        self._ready.discard(change.after.name)
+        self._roles.drained(change)
+        before, after = letters_of(change.before.stages), letters_of(change.after.stages)
+        _log.info("worker %s changes from %s to %s", change.after.name, before, after)
+        return self._roles.placement

@@ -1,0 +1,126 @@
+"""Which stages each worker hosts, and which workers are about to host others."""
+
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+
+from unifiedserve.config import EngineConfig
+from unifiedserve.engine.device_room import check_role
+from unifiedserve.engine.resources import check_sandbox
+from unifiedserve.errors import ConfigError, ErrorKind, RequestError
+from unifiedserve.messages.seen import RoleState, SeenInstance
+from unifiedserve.placement import Instance, Placement, Stage, letters_of, stages_of
+
+
+@dataclass(eq=False)
+class RoleChange:
+    """An instance on its way to other stages. It drains until its old worker has no requests; then a new one starts."""
+
+    before: Instance
+    after: Instance
+    state: RoleState = "draining"
+    began: float = field(default_factory=time.monotonic)
+
+
+class Roles:
+    """Owns the placement. Belongs to the engine's event loop."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self.placement = config.machine.workers  # as the workers have been started
+        self.changes = 0  # that were completed
+        self._under_way: dict[str, RoleChange] = {}
+
+    @property
+    def open(self) -> Placement:
+        """The placement without the instances that take no new requests."""
+        return self.placement.without(self._under_way)
+
+    def seen(self) -> list[SeenInstance]:
+        """Return what clients are told of each instance."""
+        return [self._seen(instance) for instance in self.placement.instances]
+
+    def begin(self, name: str, letters: str, *, shares_device: bool) -> RoleChange | None:
+        """Give an instance the stages with these letters; None if it hosts just these.
+
+        It takes no new requests from now on. Raises RequestError if that cannot be. `shares_device`: the workers share
+        the memory of a device, which was divided at the start.
+        """
+        before = self._instance(name)
+        after = msgspec.structs.replace(before, stages=_stages(letters))
+        if under_way := self._under_way.get(name):
+            raise _conflict(f"the worker {name} is changing to {letters_of(under_way.after.stages)} already")
+        if after.stages == before.stages:
+            return None
+        self._check_hosts(name)
+        self._check_room(after, shares_device=shares_device)
+        self._under_way[name] = change = RoleChange(before, after)
+        return change
+
+    def goes_on(self, change: RoleChange) -> bool:
+        """Return whether a change is under way: neither completed, nor overtaken by a restart of all workers."""
+        return self._under_way.get(change.after.name) is change
+
+    def drained(self, change: RoleChange) -> None:
+        """Note that the old worker has no requests: its successor is started now."""
+        change.state = "starting"
+        self.placement = self.placement.changed(change.after)
+
+    def end(self, change: RoleChange) -> None:
+        """Note that the new worker is up: it takes requests."""
+        del self._under_way[change.after.name]
+        self.changes += 1
+
+    def restart(self) -> None:
+        """Note that all workers start anew, each with the stages that were wanted last."""
+        for change in self._under_way.values():
+            self.placement = self.placement.changed(change.after)
+        self.changes += len(self._under_way)
+        self._under_way.clear()
+
+    def _instance(self, name: str) -> Instance:
+        for instance in self.placement.instances:
+            if instance.name == name:
+                return instance
+        known = ", ".join(instance.name for instance in self.placement.instances)
+        raise RequestError(
+            f"there is no worker {name!r}; the workers are {known}", ErrorKind.NOT_FOUND, param="instance"
+        )
+
+    def _check_hosts(self, name: str) -> None:
+        """Raise RequestError if the other instances that take requests do not host all stages."""
+        others = self.placement.without({*self._under_way, name})
+        for stage in Stage:
+            if not others.hosts(stage):
+                raise _conflict(f"{name} is the last worker that hosts {stage}: give {stage} to another one before")
+
+    def _check_room(self, after: Instance, *, shares_device: bool) -> None:
+        placement = self.placement.changed(after)
+        try:
+            check_sandbox(self._config, placement)
+            if shares_device:
+                check_role(self._config.machine.workers, placement)
+        except ConfigError as error:
+            raise _conflict(str(error)) from error
+
+    def _seen(self, instance: Instance) -> SeenInstance:
+        change = self._under_way.get(instance.name)
+        return SeenInstance(
+            name=instance.name,
+            stages=list(instance.stages),
+            cores=list(instance.cores),
+            state=change.state if change else "serving",
+            becomes=list(change.after.stages) if change else None,
+        )
+
+
+def _stages(letters: str) -> tuple[Stage, ...]:
+    try:
+        return stages_of(letters.lower())
+    except ConfigError as error:
+        raise RequestError(str(error), param="stages") from error
+
+
+def _conflict(message: str) -> RequestError:
+    return RequestError(message, ErrorKind.CONFLICT)
