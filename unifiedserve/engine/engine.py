@@ -52,7 +52,9 @@ class Engine:
         )
         self._running: Running | None = None
         self._changed = asyncio.Event()  # something was reported or released
-        self._role_changes = RoleChanges(self.roles, self._health, self._watching.timeline, self.wait_for)
+        self._role_changes = RoleChanges(
+            self.roles, self._health, self._watching.timeline, self.wait_for, self._changed.set
+        )
         self.observation = Observation(self._health, self.roles, self._watching.timeline, lambda: self._running)
 
     # The model

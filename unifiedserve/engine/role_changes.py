@@ -26,12 +26,15 @@ class RoleChanges:
     `Roles.restart` notes: then there is nothing left to do here.
     """
 
-    def __init__(self, roles: Roles, health: Health, timeline: Timeline, wait_for: WaitFor) -> None:
-        """`wait_for` returns when a condition holds, which it looks at whenever something changes."""
+    def __init__(
+        self, roles: Roles, health: Health, timeline: Timeline, wait_for: WaitFor, changed: Callable[[], None]
+    ) -> None:
+        """`wait_for` returns when a condition holds, which it looks at whenever `changed` is called."""
         self._roles = roles
         self._health = health
         self._timeline = timeline
         self._wait_for = wait_for
+        self._changed = changed
         self._ready: set[str] = set()  # new workers that are up
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -66,6 +69,7 @@ class RoleChanges:
             self._timeline.role(RoleStep(change.before, "drain", change.began, drained))
             self._timeline.role(RoleStep(change.after, "start", drained, time.monotonic()))
             self._roles.end(change)
+        self._changed()
 
     def _leave(self, change: RoleChange) -> Placement | None:
         """Return the placement with the change, in which the new worker starts now; None if it is not to."""
