@@ -13,6 +13,7 @@ from unifiedserve.engine.roles import Roles
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Abort, MediaSource, Message
+from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Targets
 
 IMAGE = MediaPlan(
@@ -48,3 +49,15 @@ def test_who_receives_is_told_before_who_sends() -> None:
     prompt.media, active.sources = [], []
     dispatch.submit(active, [0])
     assert [instance for instance, _ in sent] == ["prefill-1"]
+    sent.clear()
+    dispatch.abort(3)
+    ((prefill, message),) = sent
+    assert isinstance(message, Abort)
+    assert (prefill, message.stage, message.route.encode) == ("prefill-1", Stage.PREFILL, ())
+    assert {each for each in ("vision", "encode-1", "prefill-1", "decode") if table.serves(each)} == {
+        "vision", "encode-1", "prefill-1", "decode",
+    }  # fmt: skip
+    table.end_attempt(1)
+    table.end_attempt(2)
+    assert not any(map(table.serves, ["vision", "encode-1", "prefill-2"]))
+    assert all(map(table.serves, ["prefill-1", "decode"]))

@@ -1,8 +1,8 @@
 """What travels between the processes: page numbers and small structs, as MessagePack.
 
 Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to
-the engine. `Abort` of a whole request goes to the hosts of all stages in this order, each time behind what the stage
-before has sent: it can never overtake the pages that it must free. Where several encode a request, prefill passes it on
+the engine. `Abort` of a whole request goes to the hosts of all its stages in this order, each time behind what the
+stage before has sent: it can never overtake the pages that it must free. Where several encode a request, prefill passes it on
 when it has come from all of them. After decode it comes back as `Drained`.
 """
 
@@ -165,7 +165,7 @@ class Generation(msgspec.Struct, tag=True, kw_only=True):
 class Abort(msgspec.Struct, tag=True):
     """Drop what `stage` holds of a request and go on to the next stage; or drop one finished answer of it in decode.
 
-    It goes the request's own `route`.
+    It goes the request's own `route`, from its first stage on.
     """
 
     uid: int

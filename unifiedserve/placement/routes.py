@@ -12,7 +12,8 @@ from unifiedserve.placement.instances import Placement, Stage
 class Route(msgspec.Struct, frozen=True, array_like=True):
     """The names of the instances that serve an attempt at a request; empty: none does yet.
 
-    Several may encode it: vision gives each unit to one of them when it is decoded.
+    Several may encode it: vision gives each unit to one of them when it is decoded. Without media, or where all of them
+    are cached, it goes to prefill at once.
     """
 
     vision: str = ""
@@ -23,7 +24,16 @@ class Route(msgspec.Struct, frozen=True, array_like=True):
     def hosts(self, stage: Stage) -> tuple[str, ...]:
         """Return the names of the instances that serve it in `stage`."""
         found: str | tuple[str, ...] = getattr(self, stage.value)
-        return (found,) if isinstance(found, str) else found
+        return found if isinstance(found, tuple) else (found,) if found else ()
+
+    @property
+    def first(self) -> Stage:
+        """The stage in which it begins."""
+        return Stage.VISION if self.vision else Stage.PREFILL
+
+    def at_prefill(self) -> "Route":
+        """Return the route of an attempt that begins there."""
+        return Route(prefill=self.prefill, decode=self.decode)
 
 
 class Load(NamedTuple):

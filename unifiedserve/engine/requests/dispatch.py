@@ -49,7 +49,8 @@ class Dispatch:
     def abort(self, uid: int) -> None:
         """Have an attempt leave all stages; `Drained` tells when it has."""
         if route := self._table.route(uid):
-            self._workers.send(route.vision, Abort(uid, route))
+            for host in route.hosts(route.first):
+                self._workers.send(host, Abort(uid, route, stage=route.first))
 
     def end_answer(self, uid: int, index: int) -> None:
         """Have decode drop an answer that is complete without its knowledge."""
@@ -64,7 +65,10 @@ class Dispatch:
         active.work = request.ticket.work
         watched = self._broadcast.watches(active.viewer)
         vision = vision_request(active, request.ticket, request.reuse, watched=watched)
-        for instance in dict.fromkeys([route.prefill, *(route.encode if vision else ())]):
+        if vision is None:
+            route = route.at_prefill()
+            request.ticket = msgspec.structs.replace(request.ticket, route=route)
+        for instance in dict.fromkeys([route.prefill, *route.encode]):
             self._workers.send(instance, request)
         left = {Stage.VISION: work.encode, Stage.ENCODE: work.encode, Stage.PREFILL: work.prompt}
         self._table.begin(uid, active, indices, Load(route, left))
