@@ -60,8 +60,10 @@ class CarefulVision(Vision):
 
 def decode(path: Path, image: Path, decode_on: Any, frames: tuple[int, ...]) -> dict[str, Any]:
     pool = PagePool.create(f"test-gpu-frames-{uuid.uuid4().hex[:12]}", 64, 16 * ROW_BYTES)
+    aside = PagePool.create(f"test-gpu-frames-{uuid.uuid4().hex[:12]}", 64, 64)
     try:
-        vision = CarefulVision(RowBuffer(pool, ROW_BYTES, torch.uint8, Gpu()), decode_on=decode_on)
+        buffers = RowBuffer(pool, ROW_BYTES, torch.uint8, Gpu()), RowBuffer(aside, 16, torch.float32, Gpu())
+        vision = CarefulVision(*buffers, decode_on=decode_on)
         try:
             vision.ask(Ticket(1, 0.0), path, frames)
             vision.finish()
@@ -74,8 +76,9 @@ def decode(path: Path, image: Path, decode_on: Any, frames: tuple[int, ...]) -> 
         units = [found[1, i] for i in range(len(found) - 1)]
         return {"units": units, "image": found[2, 0], "decoded_on": decoded_on, "errors": vision.errors}
     finally:
-        pool.close()
-        pool.unlink()
+        for each in (pool, aside):
+            each.close()
+            each.unlink()
 
 
 def found(path: Path, image: Path, decode_on: str, frames: tuple[int, ...]) -> dict[str, Any]:

@@ -94,6 +94,7 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["serve", "--order", "lifo"], ["--order", "lifo", "slack"]),
         (["serve", "--port", "0", "--naive"], ["--naive", "--placement monolithic"]),
         (["serve", "--port", "0", "--budgets", "profiled", "--encode-budget-tokens", "64"], ["--budgets", "leave one"]),
+        (["serve", "--port", "0", "--roles", "auto"], ["--roles auto", "--placement shared has one worker a stage"]),
         (["serve", "--port", "0", "--irp", "off"], ["--irp off", "--placement shared has one encoder"]),
         (
             ["serve", "--port", "0", "--dual-streams", "on", "--placement", "e-p-d"],

@@ -14,6 +14,7 @@ DeviceName = Literal["cpu", "cuda"]
 Share = Literal["auto", "mps", "none"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
 _MOST_GPU_MIB = 1 << 24
+_SWITCHED = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)  # by --roles auto; sandboxes are around vision alone
 
 
 class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,15 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             "auto: they are, where several encode"
         ),
     ] = "auto"
+    roles: Annotated[
+        Literal["fixed", "auto"],
+        Meta(
+            description="Whether workers change what they host by themselves (EPD's role switching). auto: one that "
+            "encodes, prefills or decodes tokens takes over the stage with the most work left, once that would be far "
+            "less for 5 seconds on end, at most every 30 seconds; needs several workers for a stage, as in "
+            "2e+2p+2d. fixed: only when POST /v1/placement asks for it"
+        ),
+    ] = "fixed"
     compare: Annotated[
         bool,
         Meta(
@@ -126,6 +136,10 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other, or name workers that there are not."""
         if self.compare and self.placement == "monolithic":
             raise ConfigError("--compare serves --placement monolithic beside another placement: leave one out")
+        if self.roles == "auto" and not any(len(self.workers.hosts(stage)) > 1 for stage in _SWITCHED):
+            raise ConfigError(
+                f"--roles auto: --placement {self.placement} has one worker a stage; have several, as in 2e+2p+2d"
+            )
         for option, given in ("--gpu-threads", self.gpu_threads), ("--gpu-memory-limits", self.gpu_memory_limits):
             if given and self.share == "none":
                 raise ConfigError(f"{option} needs --share mps: workers that take turns have no limits")

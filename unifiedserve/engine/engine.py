@@ -16,6 +16,7 @@ from unifiedserve.engine.checkpoint import load_checkpoint
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.observation import Observation
 from unifiedserve.engine.recovery import Recovery
+from unifiedserve.engine.role_balance import RoleWatch, waiting_work
 from unifiedserve.engine.role_changes import RoleChanges
 from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running, assemble
@@ -31,7 +32,9 @@ from unifiedserve.observe.live import Live
 from unifiedserve.observe.metrics import Metrics
 from unifiedserve.observe.start import begin_step
 from unifiedserve.observe.watching import Watching
+from unifiedserve.placement import letters_of
 from unifiedserve.recording.folder import prepare_folder
+from unifiedserve.scheduling.roles import RoleBalance
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS = 60.0  # after which a page that is still in use, with no request in flight, is held to be lost
@@ -55,6 +58,7 @@ class Engine:
         self._role_changes = RoleChanges(
             self.roles, self._health, self._watching.timeline, self.wait_for, self._changed.set
         )
+        self._role_watch: RoleWatch | None = None
         self.observation = Observation(self._health, self.roles, self._watching.timeline, lambda: self._running)
 
     # The model
@@ -93,6 +97,8 @@ class Engine:
     async def stop(self) -> None:
         """End the workers, fail what is in flight and leave nothing behind."""
         self._health.worker_lost()
+        if self._role_watch is not None:
+            self._role_watch.close()
         self._role_changes.cancel()
         self.fail_all("the server is shutting down")
         if self._running is not None:
@@ -198,6 +204,16 @@ class Engine:
         await self._health.wait_decided(self.config.machine.startup_timeout)
         if self._health.fatal:
             raise ConfigError(self._health.fatal)
+        if self.config.machine.roles == "auto":
+            self._role_watch = self._watch_roles(self._running)
+
+    def _watch_roles(self, running: Running) -> RoleWatch:
+        return RoleWatch(
+            RoleBalance(self.config.machine.workers),
+            lambda: self.roles.settled if self.healthy else None,
+            lambda: waiting_work(running.table, running.targets.costs),
+            lambda wanted: self.change_role(wanted.name, letters_of(wanted.stages)),
+        )
 
     def _worker_ended(self, instance: str, code: int, generation: int) -> None:
         self._recovery.begin(self._running, instance, code, generation)

@@ -27,14 +27,14 @@ class RoleChanges:
     """
 
     def __init__(
-        self, roles: Roles, health: Health, timeline: Timeline, wait_for: WaitFor, changed: Callable[[], None]
+        self, roles: Roles, health: Health, timeline: Timeline, wait_for: WaitFor, on_change: Callable[[], None]
     ) -> None:
-        """`wait_for` returns when a condition holds, which it looks at whenever `changed` is called."""
+        """`wait_for` returns when a condition holds; it looks whenever something changes, as `on_change` tells."""
         self._roles = roles
         self._health = health
         self._timeline = timeline
         self._wait_for = wait_for
-        self._changed = changed
+        self._on_change = on_change
         self._ready: set[str] = set()  # new workers that are up
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -69,7 +69,7 @@ class RoleChanges:
             self._timeline.role(RoleStep(change.before, "drain", change.began, drained))
             self._timeline.role(RoleStep(change.after, "start", drained, time.monotonic()))
             self._roles.end(change)
-        self._changed()
+            self._on_change()
 
     def _leave(self, change: RoleChange) -> Placement | None:
         """Return the placement with the change, in which the new worker starts now; None if it is not to."""
@@ -77,6 +77,7 @@ class RoleChanges:
             return None
         self._ready.discard(change.after.name)
         self._roles.drained(change)
+        self._on_change()
         before, after = letters_of(change.before.stages), letters_of(change.after.stages)
         _log.info("worker %s changes from %s to %s", change.after.name, before, after)
         return self._roles.placement

@@ -37,6 +37,11 @@ class Roles:
         """The placement without the instances that take no new requests."""
         return self.placement.without(self._under_way)
 
+    @property
+    def settled(self) -> Placement | None:
+        """The placement; None while any instance changes."""
+        return None if self._under_way else self.placement
+
     def seen(self) -> list[SeenInstance]:
         """Return what clients are told of each instance."""
         return [self._seen(instance) for instance in self.placement.instances]

@@ -33,6 +33,7 @@ class Running:
     intake: Intake
     arrivals: Arrivals
     table: RequestTable
+    targets: Targets
     lifecycle: Lifecycle
     reports: Reports
     messages: WorkerMessages
@@ -83,6 +84,7 @@ def assemble(
         intake=intake,
         arrivals=Arrivals(config, intake, table, targets, health, timeline, broadcast),
         table=table,
+        targets=targets,
         lifecycle=lifecycle,
         reports=reports,
         messages=WorkerMessages(placement, table, lifecycle, dispatch, reports, workers, metrics),

@@ -1,9 +1,9 @@
 """What travels between the processes: page numbers and small structs, as MessagePack.
 
-Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to
-the engine. `Abort` of a whole request goes to the hosts of all its stages in this order, each time behind what the
-stage before has sent: it can never overtake the pages that it must free. Where several encode a request, prefill passes it on
-when it has come from all of them. After decode it comes back as `Drained`.
+Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to the engine.
+`Abort` of a whole request goes to the hosts of all its stages in this order, each time behind what the stage before has
+sent: it can never overtake the pages that it must free. Where several encode a request, prefill passes it on when it
+has come from all of them. After decode it comes back as `Drained`.
 """
 
 from typing import Literal

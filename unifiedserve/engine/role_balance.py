@@ -1,0 +1,74 @@
+"""Has workers change what they host by themselves, where --roles auto asks for it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from unifiedserve.engine.requests.record import ActiveRequest
+from unifiedserve.engine.requests.table import RequestTable
+from unifiedserve.errors import RequestError
+from unifiedserve.messages.costs import Costs
+from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.scheduling.roles import RoleBalance
+
+_log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
+
+
+def waiting_work(table: RequestTable, costs: Costs) -> dict[Stage, float]:
+    """Return the seconds of work that is left for encode, prefill and decode, as measured lately.
+
+    A stream is held to go on for about as many tokens as it has.
+    """
+    left = [load.left for load in table.loads()]
+    streams = _streams(table)
+    step = costs.decode / len(streams) if streams else 0.0  # they share it
+    return {
+        Stage.ENCODE: costs.visual_token * sum(each.get(Stage.ENCODE, 0) for each in left),
+        Stage.PREFILL: costs.prompt_token * sum(each.get(Stage.PREFILL, 0) for each in left),
+        Stage.DECODE: (step + costs.prompt_token) * sum(streams),
+    }
+
+
+class RoleWatch:
+    """Looks at the work now and then. Belongs to the engine's event loop."""
+
+    def __init__(
+        self,
+        balance: RoleBalance,
+        placement: Callable[[], Placement | None],
+        work: Callable[[], Mapping[Stage, float]],
+        change: Callable[[Instance], None],
+    ) -> None:
+        """Have `balance` decide who is to `change`; `placement` is None while nobody can."""
+        self._balance = balance
+        self._placement = placement
+        self._work = work
+        self._change = change
+        self._task = asyncio.create_task(self._watch())
+
+    def close(self) -> None:
+        """Stop looking."""
+        self._task.cancel()
+
+    def look(self, now: float) -> None:
+        """Have a worker change, if one should at this time (monotonic seconds)."""
+        if (placement := self._placement()) is None:
+            return
+        if wanted := self._balance.take(now, placement, self._work()):
+            try:
+                self._change(wanted)
+            except RequestError as error:
+                _log.warning("--roles auto: %s", error)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self.look(time.monotonic())
+
+
+def _streams(requests: Iterable[ActiveRequest]) -> list[int]:
+    """Return the tokens of each answer that goes on."""
+    going = (active for active in requests if active.begun and not active.ending)
+    return [len(active.answers[index].token_ids) for active in going for index in active.unfinished]

@@ -1,0 +1,90 @@
+"""Which worker should host what, by the work that waits for each stage (EPD §3.2.3: role switching).
+
+Workers that decode media keep to that: the sandbox is around them alone.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from unifiedserve.placement import Instance, Placement, Stage
+
+_LEAST = 1.0  # seconds of work for each host of a stage; what is over sooner is not worth a change
+_GAIN = 0.75  # of the longest work, at most, is to be left after a change
+_SUSTAINED = 5.0  # seconds for which a change has to be the best one
+_APART = 30.0  # seconds between two changes, and without work until workers go back
+_SWITCHED = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
+
+
+def longest_work(placement: Placement, seconds: Mapping[Stage, float]) -> float:
+    """Return the seconds until the last stage has done its work, each divided among its hosts.
+
+    A host of several stages counts as a part of one for each.
+    """
+    return max(seconds.get(stage, 0.0) / _power(placement, stage) for stage in _SWITCHED)
+
+
+def best_change(placement: Placement, seconds: Mapping[Stage, float]) -> Instance | None:
+    """Return an instance as it should become; None where no change gains much.
+
+    Every stage keeps a host beside it, which serves while it changes.
+    """
+    before = longest_work(placement, seconds)
+    if before < _LEAST:
+        return None
+    changes = list(_changes(placement))
+    best = min(changes, key=lambda each: longest_work(placement.changed(each), seconds), default=None)
+    if best is None or longest_work(placement.changed(best), seconds) > _GAIN * before:
+        return None
+    return best
+
+
+class RoleBalance:
+    """Decides when a worker changes. It has no clock: times are monotonic seconds."""
+
+    def __init__(self, configured: Placement) -> None:
+        """Without work for a while, the workers become `configured` again."""
+        self._configured = configured
+        self._wish: Instance | None = None
+        self._since = 0.0
+        self._changed = float("-inf")
+
+    def take(self, now: float, placement: Placement, seconds: Mapping[Stage, float]) -> Instance | None:
+        """Return an instance as it should become now; None: all stay as they are.
+
+        `seconds` of work wait for each stage.
+        """
+        idle = not any(seconds.values())
+        wish = self._way_back(placement) if idle else best_change(placement, seconds)
+        if wish != self._wish:
+            self._wish, self._since = wish, now
+        patience = _APART if idle else _SUSTAINED
+        if wish is None or now - self._since < patience or now - self._changed < _APART:
+            return None
+        self._wish, self._changed = None, now
+        return wish
+
+    def _way_back(self, placement: Placement) -> Instance | None:
+        """Return the first instance that can be as it was configured, and is not."""
+        for instance, configured in zip(placement.instances, self._configured.instances, strict=True):
+            if instance.stages != configured.stages and _is_free(placement, instance):
+                return configured
+        return None
+
+
+def _changes(placement: Placement) -> Iterator[Instance]:
+    for instance in placement.instances:
+        if Stage.VISION not in instance.stages and _is_free(placement, instance):
+            for stage in _SWITCHED:
+                if instance.stages != (stage,):
+                    yield msgspec.structs.replace(instance, stages=(stage,))
+
+
+def _is_free(placement: Placement, instance: Instance) -> bool:
+    """Return whether the others host all stages."""
+    others = placement.without([instance.name])
+    return all(others.hosts(stage) for stage in Stage)
+
+
+def _power(placement: Placement, stage: Stage) -> float:
+    return sum(1 / len(instance.stages) for instance in placement.instances if stage in instance.stages)
