@@ -71,8 +71,8 @@ class Expected(NamedTuple):
 
 
 @pytest.fixture
-def expected(patches: RowBuffer, clips: Callable[[int], Clip], image: Path) -> Expected:
-    vision = Vision(patches)
+def expected(patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip], image: Path) -> Expected:
+    vision = Vision(patches, visual)
     try:
         vision.ask(Ticket(1, 0.0), clips(8).path, FRAMES)
         vision.ask_image(Ticket(2, 0.0), image)
