@@ -28,6 +28,8 @@ WITHOUT = {
     "arrival": {"order": "shortest"},
     "any mechanism": {"naive": True},
     "fixed budgets": {"budgets": "profiled"},
+    "anything but HydraInfer's algorithm": {"scheduling": "stage-level"},
+    "anything but UnifiedServe's algorithm": {"scheduling": "prefill-encode", "placement": "shared"},
 }
 
 
@@ -136,9 +138,10 @@ def test_answers_are_the_same_without_a_mechanism(
     asked: dict[str, Asked],
     expected: dict[str, list[int]],
 ) -> None:
-    """Requests with targets of their own, the tightest last, in one loop."""
-    config = EngineConfig.of(**{"encode_budget_tokens": 16, **WITHOUT[without]}, vision_threads=1)
-    workers = InlineWorkers(read_placement("monolithic", ()), checkpoint, processor, config)
+    """Requests with targets of their own, the tightest last, in one loop where the options give no other placement."""
+    options = {"placement": "monolithic", "encode_budget_tokens": 16, **WITHOUT[without]}
+    config = EngineConfig.of(**options, vision_threads=1)
+    workers = InlineWorkers(read_placement(config.machine.placement, ()), checkpoint, processor, config)
     try:
         for uid, question in enumerate(asked.values(), 1):
             workers.submit(uid, question, SHORT, target=100.0 / uid)

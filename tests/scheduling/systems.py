@@ -57,6 +57,8 @@ budgets = st.builds(
     short_tokens=st.sampled_from([0, 6, 18]),
     step_seconds=st.sampled_from([0.5, 4.0, 1e6]),
     overlap=st.booleans(),
+    scheduling=st.sampled_from(["adaptive", "stage-level", "prefill-encode"]),
+    step_cap=st.sampled_from([0.0, 1.5, 4.0]),
 )
 
 works = st.lists(jobs().filter(fits), min_size=1, max_size=8).map(numbered)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import read_placement
 from unifiedserve.scheduling import Budget
-from unifiedserve.scheduling.profile import LEAST_TOKENS, MOST_TOKENS, StepSeconds, largest_within, profiled
+from unifiedserve.scheduling.profile import LEAST_TOKENS, MOST_TOKENS, StepSeconds, profiled
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
+from unifiedserve.scheduling.step_costs import largest_within
 
 BUDGET = Budget(prefill_tokens=512, encode_tokens=512, max_running=8, kv_page_tokens=16)
 
@@ -37,7 +38,7 @@ def test_what_is_found_fits_and_twice_that_is_never_tried_before(
         tried.append(tokens)
         return sum(steps[: tokens // 2]) + 0.001 * tokens
 
-    found = largest_within(seconds, cap, most, least)
+    found = largest_within(seconds, cap, most, least, near=16)
     assert least <= found <= max(most, least)
     assert found == least or seconds(found) <= cap
     assert all(size <= most or size == least for size in tried)
@@ -48,8 +49,8 @@ def test_what_is_found_fits_and_twice_that_is_never_tried_before(
 @given(st.floats(1e-5, 1e-2), st.floats(0, 0.1), st.floats(0.01, 2), st.floats(1, 4))
 def test_a_longer_step_is_never_a_smaller_one(token: float, fixed: float, cap: float, more: float) -> None:
     seconds = line(fixed, token)
-    least = largest_within(seconds, cap, MOST_TOKENS, LEAST_TOKENS)
-    assert largest_within(seconds, cap * more, MOST_TOKENS, LEAST_TOKENS) >= least - least // 16
+    least = largest_within(seconds, cap, MOST_TOKENS, LEAST_TOKENS, near=16)
+    assert largest_within(seconds, cap * more, MOST_TOKENS, LEAST_TOKENS, near=16) >= least - least // 16
 
 
 def test_the_two_budgets_are_found_apart() -> None:

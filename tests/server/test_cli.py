@@ -104,6 +104,19 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
             ["serve", "--port", "0", "--dual-streams", "on", "--placement", "monolithic", "--naive"],
             ["--naive", "--dual-streams on", "leave one out"],
         ),
+        (["serve", "--scheduling", "alg1"], ["--scheduling", "stage-level"]),
+        (
+            ["serve", "--scheduling", "stage-level", "--order", "shortest"],
+            ["--scheduling stage-level", "leave one out"],
+        ),
+        (
+            ["serve", "--scheduling", "prefill-encode", "--placement", "monolithic"],
+            ["--scheduling prefill-encode needs decode in a process of its own", "--placement shared"],
+        ),
+        (
+            ["serve", "--scheduling", "stage-level", "--naive", "--placement", "monolithic"],
+            ["--naive", "--scheduling stage-level", "leave one out"],
+        ),
         (["serve", "--port", "0", "--compare", "--placement", "monolithic"], ["--compare", "leave one out"]),
         (["serve", "--port", "0", "--no-pacing", "--slo-tbt", "50"], ["--no-pacing", "--slo-tbt", "leave one out"]),
         (

@@ -4,7 +4,7 @@ from unifiedserve.config.engine import EngineConfig
 from unifiedserve.config.machine import AttentionBackend, DeviceName
 from unifiedserve.config.media import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.config.memory import DEFAULT_KV_CACHE_MIB, MIB
-from unifiedserve.config.scheduling import DualStreams, Order
+from unifiedserve.config.scheduling import DualStreams, Order, Scheduling
 
 #: Pillow's warning of an image that is smaller than what is allowed here: as a regular expression
 LARGE_IMAGE_WARNING = "Image size .* exceeds limit"
@@ -24,5 +24,6 @@ __all__ = [
     "EngineConfig",
     "ImageBackground",
     "Order",
+    "Scheduling",
     "VideoDecoderName",
 ]

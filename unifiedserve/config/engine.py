@@ -11,6 +11,7 @@ from unifiedserve.config.memory import MemoryOptions
 from unifiedserve.config.scheduling import SchedulingOptions
 from unifiedserve.config.server import ServerOptions
 from unifiedserve.errors import ConfigError
+from unifiedserve.placement import Stage
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,9 +54,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other."""
         if self.scheduling.naive and self.machine.placement != "monolithic":
             raise ConfigError("--naive needs --placement monolithic: give both")
-        if self.scheduling.dual_streams == "on" and not any(
-            each.has_both_models for each in self.machine.workers.instances
-        ):
+        workers = self.machine.workers.instances
+        mixed = (each.name for each in workers if Stage.DECODE in each.stages and len(each.stages) > 1)
+        if self.scheduling.scheduling == "prefill-encode" and (name := next(mixed, None)):
+            raise ConfigError(
+                f"--scheduling prefill-encode needs decode in a process of its own, unlike {name}: "
+                "use --placement shared"
+            )
+        if self.scheduling.dual_streams == "on" and not any(each.has_both_models for each in workers):
             raise ConfigError(
                 "--dual-streams on needs a worker for encode and prefill or decode: "
                 f"--placement {self.machine.placement} has none, so leave one out"

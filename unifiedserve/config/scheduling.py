@@ -9,6 +9,7 @@ from unifiedserve.errors import ConfigError
 
 Order = Literal["fcfs", "slack", "shortest"]
 DualStreams = Literal["auto", "on", "off"]
+Scheduling = Literal["adaptive", "stage-level", "prefill-encode"]
 DEFAULT_BUDGET = 512  # tokens of a step
 _SHORT_TARGET = 1.0  # seconds to a short request's first token, where the user gives no target
 _PACE = 2.45  # lone decode steps between tokens while videos are worked on: streams keep about a third of their speed
@@ -29,12 +30,21 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
             "least remaining work first, but nobody waits for ever; fcfs: first come, first served"
         ),
     ] = "slack"
+    scheduling: Annotated[
+        Scheduling,
+        Meta(
+            description="The algorithm that fills the steps. adaptive: this engine's own; stage-level: HydraInfer's "
+            "Algorithm 1; prefill-encode: UnifiedServe's Algorithm 3, where a process without decode encodes and "
+            "prefills. The last two are as published, in order of arrival and without pacing, for comparisons"
+        ),
+    ] = "adaptive"
     slo_ttft: Annotated[
         float,
         Meta(
             ge=0,
             description="The target for the time to first token, in milliseconds; a request may set its own with "
-            "`slo_ttft`. 0: five times what the request would take alone, as measured",
+            "`slo_ttft`. If given, a step that encodes or prefills where nothing decodes takes half of it at most. "
+            "0: five times what the request would take alone, as measured",
         ),
     ] = 0.0
     slo_ttft_visual: Annotated[
@@ -94,16 +104,16 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(
             ge=0,
-            description="Prompt tokens that one step of prefill computes. Smaller steps let short requests in "
-            "sooner, larger ones finish long prompts sooner. 0: whole prompts",
+            description="Prompt tokens that one step of prefill computes at most: the papers' token budget. Smaller "
+            "steps let short requests in sooner, larger ones finish long prompts sooner. 0: whole prompts",
         ),
     ] = DEFAULT_BUDGET
     encode_budget_tokens: Annotated[
         int,
         Meta(
             ge=1,
-            description="Visual tokens that one step of the encoder computes; at least one image or pair of frames. "
-            "Smaller steps let other work in sooner",
+            description="Visual tokens that one step of the encoder computes at most: the papers' encode or image "
+            "budget. At least one image or pair of frames. Smaller steps let other work in sooner",
         ),
     ] = DEFAULT_BUDGET
     budgets: Annotated[
@@ -111,8 +121,8 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
         Meta(
             description="Where the sizes of steps come from. fixed: --prefill-chunk-tokens and --encode-budget-tokens; "
             "profiled: each worker tries out at its start how large steps may be to end within the target between "
-            "tokens, where it decodes, or within half of --slo-ttft elsewhere (HydraInfer's algorithm). Take it on "
-            "machines much faster or slower than a desktop's"
+            "tokens, where it decodes, or within half of --slo-ttft elsewhere. Take it on machines much faster or "
+            "slower than a desktop's"
         ),
     ] = "fixed"
     max_running: Annotated[
@@ -152,6 +162,7 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError("--no-pacing means that there is no --slo-tbt: leave one out")
         if self.dual_streams == "on" and self.naive:
             raise ConfigError("--naive encodes within the step, not beside it as --dual-streams on: leave one out")
+        self._check_published()
         if self.budgets == "profiled" and self.naive:
             raise ConfigError("--naive has steps without budgets: leave out --budgets profiled")
         for option, tokens in (
@@ -161,10 +172,21 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
             if self.budgets == "profiled" and tokens != DEFAULT_BUDGET:
                 raise ConfigError(f"--budgets profiled finds what {option} {tokens} says: leave one out")
 
+    def _check_published(self) -> None:
+        if self.scheduling == "adaptive":
+            return
+        option = f"--scheduling {self.scheduling}"
+        if self.naive:
+            raise ConfigError(f"--naive is an algorithm of its own beside {option}: leave one out")
+        if self.order == "shortest":
+            raise ConfigError(f"{option} serves requests as they arrive, not --order shortest: leave one out")
+        if self.budgets == "profiled":
+            raise ConfigError(f"{option} finds its own budgets as it goes: leave out --budgets profiled")
+
     @property
     def service_order(self) -> Order:
         """Who goes first."""
-        return "fcfs" if self.naive else self.order
+        return "fcfs" if self.naive or self.scheduling != "adaptive" else self.order
 
     @property
     def short_tokens(self) -> int:
@@ -175,6 +197,13 @@ class SchedulingOptions(msgspec.Struct, frozen=True, kw_only=True):
     def step_seconds(self) -> float:
         """The longest that a step may take which prefills, for short requests may come meanwhile: half their target."""
         return (self.slo_ttft / 1000 or _SHORT_TARGET) / 2
+
+    @property
+    def step_cap(self) -> float:
+        """The longest that a step may take where nothing decodes; 0 if the user gave no target for it."""
+        if self.scheduling == "prefill-encode":
+            return self.slo_tbt / 1000
+        return self.step_seconds if self.slo_ttft else 0.0
 
     def seconds_between_tokens(self, decode_step: float) -> float:
         """Return the target for streams beside heavy work, given the seconds of a lone decode step."""

@@ -59,6 +59,7 @@ def key_of(spec: WorkerSpec, device: str) -> str:
     )
     how = (
         spec.dtype,
+        scheduling.scheduling,
         config.machine.attention_backend,
         config.machine.share,
         config.machine.gpu_threads,

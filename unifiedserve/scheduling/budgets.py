@@ -8,7 +8,8 @@ from unifiedserve.scheduling.state import Budget
 
 #: prompt tokens, and visual ones, that a GPU has in a step beside streams: fewer take as long, because of the launches
 _LEAST_ON_GPU = 256
-_WHOLE = 1 << 30  # visual tokens: all of every request
+_WHOLE = 1 << 30  # tokens: all of every request
+_ENOUGH = 256  # prompt tokens of a step that ends a prompt; with fewer the weights are read too often
 
 
 def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: bool = True) -> Budget:
@@ -17,30 +18,36 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: b
     Where decode `rests` between its steps, that holds the default target, and what is measured holds one that is given;
     and there cores are shared, so that a full batch of the encoder is no better than a small one.
     """
-    naive, order = config.scheduling.naive, config.scheduling.service_order
-    slo_tbt = 0.0 if naive or config.scheduling.no_pacing else config.scheduling.seconds_between_tokens(lone_step)
+    options = config.scheduling
+    naive, order, published = options.naive, options.service_order, options.scheduling != "adaptive"
+    slo_tbt = 0.0 if naive or options.no_pacing else options.seconds_between_tokens(lone_step)
+    if options.scheduling == "prefill-encode":
+        slo_tbt = 0.0  # bounds the other steps: decode, in a process of its own, does not rest
     budget = Budget(
-        prefill_tokens=0 if naive else config.scheduling.prefill_chunk_tokens,
-        encode_tokens=_WHOLE if naive else config.scheduling.encode_budget_tokens,
-        max_running=config.scheduling.max_running,
+        prefill_tokens=0 if naive else options.prefill_chunk_tokens,
+        encode_tokens=_WHOLE if naive else options.encode_budget_tokens,
+        max_running=options.max_running,
         kv_page_tokens=config.memory.kv_page_tokens,
         kv_reserve=int(config.memory.kv_growth_reserve * kv_pages),
         order=order,
-        short_tokens=0 if order == "fcfs" else config.scheduling.short_tokens,
-        step_seconds=config.scheduling.step_seconds,
-        rest=config.scheduling.rest_between_steps,
-        stretch=config.scheduling.stretch,
-        stretch_joining=config.scheduling.stretch_joining,
+        short_tokens=0 if order == "fcfs" else options.short_tokens,
+        step_seconds=options.step_seconds,
+        rest=options.rest_between_steps,
+        stretch=options.stretch,
+        stretch_joining=options.stretch_joining,
         slo_tbt=slo_tbt,
-        holds=slo_tbt > 0 and (config.scheduling.slo_tbt > 0 or not rests),
-        pace=config.scheduling.pace,
-        fills=not rests,
-        overlap=not (naive or config.scheduling.no_overlap),
+        holds=slo_tbt > 0 and not published and (options.slo_tbt > 0 or not rests),
+        pace=options.pace,
+        fills=published or not rests,
+        overlap=not (naive or published or options.no_overlap),
+        scheduling=options.scheduling,
+        step_cap=options.step_cap,
+        enough=_WHOLE if published else _ENOUGH,
     )
     return budget if rests else replace(budget, least_prompt=_LEAST_ON_GPU, least_visual=_LEAST_ON_GPU)
 
 
-def step_cap(options: SchedulingOptions, budget: Budget, lone_step: float | None) -> float:
+def profile_cap(options: SchedulingOptions, budget: Budget, lone_step: float | None) -> float:
     """Return the seconds that a step may take of an instance whose decode step alone takes `lone_step` (None: none).
 
     What goes beside decode ends within the target between tokens; elsewhere half of the target for first tokens is

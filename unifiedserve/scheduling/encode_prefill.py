@@ -11,7 +11,6 @@ from unifiedserve.scheduling.pacing import LEAST_PROMPT
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, Place, PrefillState, State
 
 _UNLIMITED = 1 << 60
-_ENOUGH = 256  # prompt tokens; with fewer the weights are read too often
 
 
 def schedule_encode(state: State, budget: Budget) -> list[EncodeWork]:
@@ -168,7 +167,7 @@ class _PrefillStep:
         """Add chunks until the step has `most` tokens, or what is efficient if it ends a prompt."""
         chosen = {chunk.uid for chunk in self.chunks}
         if self._ends:
-            most = min(most, max(_ENOUGH, 2 * self._taken))
+            most = min(most, max(self._budget.enough, 2 * self._taken))
         short = False
         for request in requests:
             if self._taken >= most or (short and not _is_short(request, self._budget)):
@@ -205,7 +204,7 @@ class _PrefillStep:
         self.chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
         if stop == request.num_tokens:
             self._ends = True
-            return min(most, _ENOUGH)
+            return min(most, self._budget.enough)
         return self._taken if stop < request.reach else most  # full, though a whole unit may leave some of it
 
 

@@ -10,13 +10,15 @@ from dataclasses import replace
 import msgspec
 
 from unifiedserve.messages.costs import Costs
-from unifiedserve.scheduling.state import Budget, Pace, Plan, PrefillState
+from unifiedserve.scheduling.state import Budget, Pace, Plan, PrefillState, State
+from unifiedserve.scheduling.step_costs import Line, largest_within
 
 _TELLING = 16  # prompt tokens; a step with fewer tells little about their cost
 #: prompt tokens and visual tokens that a step has in any case: of fewer it takes about as long, since it reads all
 #: weights, and on a GPU waits for its launches; beyond 8,000 tokens of context they cost 5 % more each than 512 do
 LEAST_PROMPT, _LEAST_VISUAL = 128, 256
 _FIRST_TOKENS = 32  # a budget before anything was measured
+_UNLIMITED = 1 << 30  # tokens
 _WHOLE_PROMPT = 8192  # tokens, where a budget of prompt tokens is unlimited
 _CORES = 0.7  # share from which on decode gets by with half of the cores
 _NEWEST = 0.3  # weight of the newest measurement
@@ -111,6 +113,35 @@ def encode_within(budget: Budget, costs: Costs, prompt_tokens: int) -> Budget:
     left = _room(budget, costs) - prompt_tokens * costs.prompt_token
     fitting = max(budget.least_visual, _affordable(left, costs.visual_token))
     return replace(budget, encode_tokens=min(budget.encode_tokens, fitting))
+
+
+def within_cap(budget: Budget, state: State, cap: float, decodes: int = 0) -> Budget:
+    """Return the budget of steps of which none takes longer than `cap` seconds (0: no limit), by what is measured.
+
+    Prompt tokens are computed in one pass with the sequences that decode, visual tokens after a pass over these.
+    """
+    if not cap:
+        return budget
+    prompt = _fitting(state.steps.passes, cap, budget.prefill_tokens or _UNLIMITED, budget.least_prompt, decodes)
+    left = cap - (state.costs.decode if decodes else 0.0)
+    visual = _fitting(state.steps.batches, left, budget.encode_tokens, budget.least_visual)
+    return replace(budget, prefill_tokens=prompt, encode_tokens=visual)
+
+
+def heavy_within_cap(budget: Budget, state: State) -> Budget:
+    """Return the budget of steps where nothing decodes, cut to their cap, but not so far that it would gain nothing."""
+    if not budget.step_cap:
+        return budget
+    efficient = replace(budget, least_prompt=LEAST_PROMPT, least_visual=_LEAST_VISUAL)
+    return within_cap(efficient, state, budget.step_cap)
+
+
+def _fitting(line: Line, seconds: float, most: int, least: int, others: int = 0) -> int:
+    """Return how many tokens beside `others` fit; few before anything was measured."""
+    if not line.weight:
+        return min(most, max(least, _FIRST_TOKENS))
+    fixed, token = line.parts
+    return largest_within(lambda tokens: fixed + (others + tokens) * token, seconds, most, least)
 
 
 def _room(budget: Budget, costs: Costs) -> float:

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
+from unifiedserve.config import Scheduling
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
-from unifiedserve.scheduling.pacing import encode_within, next_start, prefill_within, stretch
+from unifiedserve.scheduling.pacing import encode_within, heavy_within_cap, next_start, prefill_within, stretch
+from unifiedserve.scheduling.published import orchestration, stage_level_batching
 from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, Plan, State
 
 Policy = Callable[[State, Budget], Plan]
@@ -27,6 +29,7 @@ def encode_prefill(
     share cores: working ahead for others would only delay the first tokens that are nearly there. Where the budget
     `fills` batches, all go along.
     """
+    budget = heavy_within_cap(budget, state)
     prefill, encode = prefill_chunks(state, budget), encode_units(state, budget)
     if prefill and encode and not budget.fills:
         served = _until_last(state, {chunk.uid for chunk in prefill})
@@ -82,12 +85,18 @@ def stage_level(
     return continuous_batching(state, budget)
 
 
-def policy_for(stages: Iterable[Stage]) -> Policy:
+def policy_for(stages: Iterable[Stage], scheduling: Scheduling = "adaptive") -> Policy:
     """Return the policy of a worker with these language stages, which plans nothing for any other stage."""
     hosted = {Stage.ENCODE, Stage.PREFILL, Stage.DECODE} & set(stages)
-    if hosted == {Stage.DECODE}:
+    decodes = Stage.DECODE in hosted
+    if scheduling == "stage-level":
+        mixed: Callable[..., Plan] = partial(stage_level_batching, decodes=decodes)
+    elif hosted == {Stage.DECODE}:
         return continuous_batching
-    mixed = stage_level if Stage.DECODE in hosted else encode_prefill
+    elif scheduling == "prefill-encode" and not decodes:
+        mixed = orchestration
+    else:
+        mixed = stage_level if decodes else encode_prefill
     if Stage.ENCODE not in hosted:
         return partial(mixed, encode_units=_no_encode)
     if Stage.PREFILL not in hosted:

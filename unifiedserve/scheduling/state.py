@@ -4,9 +4,10 @@ from bisect import insort
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from unifiedserve.config import Order
+from unifiedserve.config import Order, Scheduling
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.scheduling.step_costs import StepCosts
 
 Place = tuple[int, float]  # priority, and turn (monotonic seconds) among those of it: comparable between instances
 Rank = tuple[bool, int, float, int]
@@ -226,6 +227,7 @@ class State:
     now: float = 0.0  # monotonic seconds
     pace: Pace = field(default_factory=Pace)
     costs: Costs = field(default_factory=Costs)
+    steps: StepCosts = field(default_factory=StepCosts)
     first_elsewhere: Place | None = None  # that waits for KV pages in another instance
 
 
@@ -251,6 +253,9 @@ class Budget:
     least_prompt: int = 16  # tokens of a step that decodes, too, however little time is left
     least_visual: int = 1  # the same, encoded beside it
     overlap: bool = True  # encode while media are decoded, prefill while they are encoded
+    scheduling: Scheduling = "adaptive"
+    step_cap: float = 0.0  # seconds of a step where no sequence decodes; 0: no limit
+    enough: int = 256  # prompt tokens that a step which ends a prompt is filled up to; with fewer weights are reread
 
 
 class EncodeWork(NamedTuple):

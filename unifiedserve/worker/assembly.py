@@ -23,7 +23,7 @@ from unifiedserve.recording.records import Made
 from unifiedserve.recording.turn import RecordedTurn
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
 from unifiedserve.scheduling import Budget, budget_of
-from unifiedserve.scheduling.budgets import step_cap
+from unifiedserve.scheduling.budgets import profile_cap
 from unifiedserve.scheduling.profile import profiled
 from unifiedserve.scheduling.speculation import row_cost
 from unifiedserve.scheduling.turn import Turn
@@ -138,7 +138,7 @@ def _language_lane(
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
     if spec.config.scheduling.budgets == "profiled" and hosted & {Stage.ENCODE, Stage.PREFILL}:
-        cap = step_cap(spec.config.scheduling, budget, decode_step)
+        cap = profile_cap(spec.config.scheduling, budget, decode_step)
         budget = profiled(budget, step_seconds(model, hosted, spec.medium, spec.patch_row_bytes), cap)
         _log.info("steps of %d prompt tokens, %d visual tokens", budget.prefill_tokens, budget.encode_tokens)
     turn, side = _turn(spec, budget, rests=rests), _side_queue(spec, model.adapter.device)

@@ -1,11 +1,13 @@
 """What the steps of an instance took, for its next plans."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from unifiedserve.messages.costs import Costs
 from unifiedserve.scheduling.pacing import learn_encode, learn_step
 from unifiedserve.scheduling.state import Pace
+from unifiedserve.scheduling.step_costs import StepCosts
 
 _LEARNT = 30  # steps alike, after which what was learnt before has no weight
 
@@ -15,6 +17,7 @@ class Measured:
 
     def __init__(self) -> None:
         self.costs = Costs()
+        self.steps = StepCosts()
         self.pace = Pace()
         self._encoding: float | None = None  # when the present batch of the encoder began
         self._between = 0.0  # seconds of forward passes in between its layers
@@ -23,6 +26,9 @@ class Measured:
         """Learn from passes alike that followed each other, between these times."""
         for start, ended in pairwise(times[-_LEARNT - 1 :]):
             self.costs = learn_step(self.costs, decodes, prompt_tokens, ended - start)
+        if prompt_tokens:
+            tokens, seconds = decodes + prompt_tokens, times[-1] - times[-2]
+            self.steps = replace(self.steps, passes=self.steps.passes.after(tokens, seconds))
         if decodes:
             self.pace = Pace(times[-2], times[-1])
         if self._encoding is not None:
@@ -37,5 +43,7 @@ class Measured:
     def encoded(self, visual_tokens: int, start: float, end: float) -> None:
         """Learn from the batch, which has ended; without tokens there was none."""
         if visual_tokens:
-            self.costs = learn_encode(self.costs, visual_tokens, end - start - self._between)
+            seconds = end - start - self._between
+            self.costs = learn_encode(self.costs, visual_tokens, seconds)
+            self.steps = replace(self.steps, batches=self.steps.batches.after(visual_tokens, seconds))
         self._encoding, self._between = None, 0.0

@@ -50,7 +50,7 @@ class Turn:
         self._hosted = frozenset(hosted)
         self._budget = budget
         self._rests = rests
-        self._policy = policy_for(self._hosted)
+        self._policy = policy_for(self._hosted, budget.scheduling)
         self._measured = Measured()
         self._streams = HeldStreams(budget, share)
         self._prompts = Prompts(budget.order)
@@ -170,6 +170,7 @@ class Turn:
                 others_work=self._rests and around.work, waiting=around.waiting, joining=around.joining
             ),
             costs=self._measured.costs,
+            steps=self._measured.steps,
             first_elsewhere=around.first,
         )
 

@@ -1,0 +1,74 @@
+"""What a step of some size takes, as measured, and the largest one that ends in time."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+_KEPT = 0.9  # weight of what was measured before, at each new step
+_APART = 0.01  # squared spread of sizes, over the squared mean, from which on they tell a fixed part
+
+
+def largest_within(
+    seconds_of: Callable[[int], float], cap: float, most: int, least: int = 0, *, near: int | None = None
+) -> int:
+    """Return the largest size up to `most` whose step takes no longer than `cap` seconds, `least` if none does.
+
+    `seconds_of` must not fall as sizes grow; it is asked as often as a binary search takes. Where it takes the step to
+    tell, the answer may be `near`: too small by one part in so many. Then sizes are doubled from the least on, and
+    nothing is tried that is more than twice too large.
+    """
+    if near is not None:
+        fits, too_much = least, least
+        while too_much <= most and seconds_of(too_much) <= cap:
+            fits, too_much = too_much, 2 * too_much
+        too_much = min(too_much, most + 1)
+    elif most <= least or seconds_of(most) <= cap:
+        return most
+    else:
+        fits, too_much = least, most
+    while too_much - fits > (max(1, fits // near) if near else 1):
+        middle = (fits + too_much) // 2
+        fits, too_much = (middle, too_much) if seconds_of(middle) <= cap else (fits, middle)
+    return fits
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A fixed part and a part for each token, fitted to the steps lately; older ones count less and less.
+
+    The sums are over these steps: of weights, tokens, seconds, tokens squared, and tokens times seconds.
+    """
+
+    weight: float = 0.0
+    tokens: float = 0.0
+    seconds: float = 0.0
+    squares: float = 0.0
+    products: float = 0.0
+
+    def after(self, tokens: int, seconds: float) -> "Line":
+        """Return the line after one more step."""
+        return Line(
+            _KEPT * self.weight + 1,
+            _KEPT * self.tokens + tokens,
+            _KEPT * self.seconds + seconds,
+            _KEPT * self.squares + tokens * tokens,
+            _KEPT * self.products + tokens * seconds,
+        )
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The fixed seconds, and those of each token; none are fixed while all steps had much the same size."""
+        tokens, seconds = self.tokens / self.weight, self.seconds / self.weight
+        spread = self.squares / self.weight - tokens * tokens
+        together = self.products / self.weight - tokens * seconds
+        if spread < _APART * tokens * tokens or together <= 0:
+            return 0.0, seconds / tokens
+        token = min(together / spread, seconds / tokens)
+        return seconds - token * tokens, token
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """What passes over the language model take by their tokens, and batches of the encoder by theirs."""
+
+    passes: Line = field(default_factory=Line)
+    batches: Line = field(default_factory=Line)
