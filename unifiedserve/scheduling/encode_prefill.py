@@ -61,14 +61,10 @@ def schedule_in_between(state: State, budget: Budget, encoding: Collection[int],
     return step.chunks if step.worth else []
 
 
-def first_without_pages(state: State, budget: Budget, planned: Collection[Chunk]) -> Place | None:
-    """Return the place of the first that is not let in when this is, because KV pages lack; None if none does."""
-    begun = {chunk.uid for chunk in planned}
-    free = state.kv_free - sum(
-        request.kv_pages for request in state.prefills if request.ticket.uid in begun and not request.admitted
-    )
-    waiting = (request for request in state.prefills if request.waits_for_pages and request.ticket.uid not in begun)
-    first = next(waiting, None)
+def first_without_pages(state: State, budget: Budget, begun: Collection[PrefillState]) -> Place | None:
+    """Return the place of the first that is not let in when these are, because KV pages lack; None if none does."""
+    free = state.kv_free - sum(request.kv_pages for request in begun if not request.admitted)
+    first = next((request for request in state.prefills if request.waits_for_pages and request not in begun), None)
     if first is None or _fits(first.kv_pages, free, state.kv_total, budget.kv_reserve):
         return None
     return first.place

@@ -11,11 +11,12 @@ class Prompts:
 
     def __init__(self, order: Order) -> None:
         self._states: dict[int, PrefillState] = {}
+        self._prefilled_here = 0
         self._queue: Queue[PrefillState] = Queue(order)
 
     def __len__(self) -> int:
         """Count those that get their first token here."""
-        return sum(state.prefills_here for state in self._states.values())
+        return self._prefilled_here
 
     def __getitem__(self, uid: int) -> PrefillState:
         """Return a prompt. Raises KeyError if it is not here."""
@@ -38,6 +39,7 @@ class Prompts:
             prefills_here=shape.prefills_here,
         )
         self._states[begin.ticket.uid] = state
+        self._prefilled_here += state.prefills_here
         self._queue.add(state)
         self._drop_if_done(state)
 
@@ -78,6 +80,7 @@ class Prompts:
     def drop(self, uid: int) -> None:
         """Forget a prompt, if it is here."""
         if state := self._states.pop(uid, None):
+            self._prefilled_here -= state.prefills_here
             self._queue.remove(state)
 
     def counts(self) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -180,7 +180,8 @@ class Turn:
         tells = Tells({stage: bool(work) for stage, work in planned.items() if stage in self._hosted})
         if Stage.PREFILL in self._hosted:
             joining = joins_soon(plan, self._prompts.__getitem__, self._budget)
-            first = first_without_pages(state, self._budget, plan.prefill)
+            begun = [self._prompts[chunk.uid] for chunk in plan.prefill]
+            first = first_without_pages(state, self._budget, begun)
             tells = tells._replace(waiting=len(self._prompts), joining=joining, first={Stage.PREFILL: first})
         if Stage.DECODE in self._hosted:
             control = self._streams.control if len(self._sequences) else TbtControl()
