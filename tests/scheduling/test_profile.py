@@ -13,9 +13,9 @@ from unifiedserve.placement import read_placement
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.profile import LEAST_TOKENS, MOST_TOKENS, StepSeconds, profiled
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
-from unifiedserve.scheduling.step_costs import largest_within
+from unifiedserve.scheduling.step_costs import largest_tried
 
-BUDGET = Budget(prefill_tokens=512, encode_tokens=512, max_running=8, kv_page_tokens=16)
+BUDGET = Budget(prefill_tokens=512, encode_tokens=512, max_running=8, kv_page_tokens=16, step_seconds=0.5)
 
 
 def line(fixed: float, token: float) -> Callable[[int], float]:
@@ -38,7 +38,7 @@ def test_what_is_found_fits_and_twice_that_is_never_tried_before(
         tried.append(tokens)
         return sum(steps[: tokens // 2]) + 0.001 * tokens
 
-    found = largest_within(seconds, cap, most, least, near=16)
+    found = largest_tried(seconds, cap, most, least)
     assert least <= found <= max(most, least)
     assert found == least or seconds(found) <= cap
     assert all(size <= most or size == least for size in tried)
@@ -49,12 +49,12 @@ def test_what_is_found_fits_and_twice_that_is_never_tried_before(
 @given(st.floats(1e-5, 1e-2), st.floats(0, 0.1), st.floats(0.01, 2), st.floats(1, 4))
 def test_a_longer_step_is_never_a_smaller_one(token: float, fixed: float, cap: float, more: float) -> None:
     seconds = line(fixed, token)
-    least = largest_within(seconds, cap, MOST_TOKENS, LEAST_TOKENS, near=16)
-    assert largest_within(seconds, cap * more, MOST_TOKENS, LEAST_TOKENS, near=16) >= least - least // 16
+    least = largest_tried(seconds, cap, MOST_TOKENS, LEAST_TOKENS)
+    assert largest_tried(seconds, cap * more, MOST_TOKENS, LEAST_TOKENS) >= least - least // 16
 
 
 def test_the_two_budgets_are_found_apart() -> None:
-    found = profiled(BUDGET, StepSeconds(line(0.0, 0.001), line(0.1, 0.002)), 0.5)
+    found = profiled(BUDGET, StepSeconds(line(0.0, 0.001), line(0.1, 0.002)), 0.0)
     assert found.prefill_tokens == pytest.approx(500, abs=500 / 16)
     assert found.encode_tokens == pytest.approx(200, abs=200 / 16)
     assert found == replace(BUDGET, prefill_tokens=found.prefill_tokens, encode_tokens=found.encode_tokens)
@@ -62,7 +62,7 @@ def test_the_two_budgets_are_found_apart() -> None:
 
 @pytest.mark.parametrize(("seconds", "tokens"), [(line(9.0, 0.0), LEAST_TOKENS), (line(0.0, 0.0), MOST_TOKENS)])
 def test_both_ends(seconds: Callable[[int], float], tokens: int) -> None:
-    found = profiled(BUDGET, StepSeconds(seconds, seconds), 0.5)
+    found = profiled(BUDGET, StepSeconds(seconds, seconds), 0.0)
     assert (found.prefill_tokens, found.encode_tokens) == (tokens, tokens)
 
 
@@ -73,7 +73,7 @@ def test_simulated_streams_beside_a_long_prompt_keep_to_the_target(placement: st
     budget = replace(BUDGET, prefill_tokens=4096, slo_tbt=0.1)
     arrivals = [Arrival(Ticket(1, 0.0), [16], [], 60), Arrival(Ticket(2, 0.3), [4000], [], 4)]
 
-    def longest_gap(step_seconds: float | None) -> float:
+    def longest_gap() -> float:
         simulator = Simulator(
             read_placement(placement, range(2)),
             budget,
@@ -81,10 +81,10 @@ def test_simulated_streams_beside_a_long_prompt_keep_to_the_target(placement: st
             arrivals,
             costs,
             Cores(2),
-            step_seconds=step_seconds,
+            profiles=True,
         )
         simulator.run()
         times = simulator.tokens[1]
         return max(later - before for before, later in pairwise(times))
 
-    assert longest_gap(0.5) <= 0.1 + 1e-9
+    assert longest_gap() <= 0.1 + 1e-9

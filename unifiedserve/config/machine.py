@@ -8,13 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement import Placement, Stage, read_placement
+from unifiedserve.placement import MODEL_STAGES, Placement, Stage, read_placement
 
 DeviceName = Literal["cpu", "cuda"]
 Share = Literal["auto", "mps", "none"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
 _MOST_GPU_MIB = 1 << 24
-_SWITCHED = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)  # by --roles auto; sandboxes are around vision alone
 
 
 class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +135,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError for options that contradict each other, or name workers that there are not."""
         if self.compare and self.placement == "monolithic":
             raise ConfigError("--compare serves --placement monolithic beside another placement: leave one out")
-        if self.roles == "auto" and not any(len(self.workers.hosts(stage)) > 1 for stage in _SWITCHED):
+        if self.roles == "auto" and not any(len(self.workers.hosts(stage)) > 1 for stage in MODEL_STAGES):
             raise ConfigError(
                 f"--roles auto: --placement {self.placement} has one worker a stage; have several, as in 2e+2p+2d"
             )

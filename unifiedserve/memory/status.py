@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from ipc_buffers import Arena
+from unifiedserve.messages.ticket import Place
 from unifiedserve.placement import Stage
-
-Place = tuple[int, float]
 
 _STAGES = list(Stage)
 _WORKING, _PEAK, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN, _ENCODED = range(9)
@@ -42,46 +41,46 @@ class Status:
         return Arena.create(name, (rows + len(instances) ** 2) * _ITEM_BYTES)
 
     def set_working(self, instance: str, stage: Stage, working: bool) -> None:
-        self._numbers[self._place(instance, stage, _WORKING)] = working
+        self._numbers[self._index(instance, stage, _WORKING)] = working
 
     def working(self, instance: str, stage: Stage) -> bool:
-        return self._numbers[self._place(instance, stage, _WORKING)] != 0
+        return self._numbers[self._index(instance, stage, _WORKING)] != 0
 
     def set_waiting(self, instance: str, requests: int, joining: bool) -> None:
         """Tell how many requests, wherever they are, have yet to leave prefill; `joining`: some do very soon."""
-        self._numbers[self._place(instance, Stage.PREFILL, _WAITING)] = requests
-        self._numbers[self._place(instance, Stage.PREFILL, _JOINING)] = joining
+        self._numbers[self._index(instance, Stage.PREFILL, _WAITING)] = requests
+        self._numbers[self._index(instance, Stage.PREFILL, _JOINING)] = joining
 
     def waiting(self, instance: str) -> int:
-        return self._numbers[self._place(instance, Stage.PREFILL, _WAITING)]
+        return self._numbers[self._index(instance, Stage.PREFILL, _WAITING)]
 
     def joining(self, instance: str) -> bool:
-        return self._numbers[self._place(instance, Stage.PREFILL, _JOINING)] != 0
+        return self._numbers[self._index(instance, Stage.PREFILL, _JOINING)] != 0
 
     def set_share(self, instance: str, share: float, tbt: float) -> None:
         """Tell the share in (0, 1], and the time between tokens, 99th percentile, in seconds (0: unknown)."""
-        self._numbers[self._place(instance, Stage.DECODE, _SHARE)] = round(share * _MILLIONTHS)
-        self._numbers[self._place(instance, Stage.DECODE, _TBT)] = round(tbt * _MILLIONTHS)
+        self._numbers[self._index(instance, Stage.DECODE, _SHARE)] = round(share * _MILLIONTHS)
+        self._numbers[self._index(instance, Stage.DECODE, _TBT)] = round(tbt * _MILLIONTHS)
 
     def share(self, instance: str) -> float:
-        return self._numbers[self._place(instance, Stage.DECODE, _SHARE)] / _MILLIONTHS or 1.0
+        return self._numbers[self._index(instance, Stage.DECODE, _SHARE)] / _MILLIONTHS or 1.0
 
     @property
     def held(self) -> tuple[float, float]:
         """The least share that any instance tells, and the longest time between tokens."""
-        tbts = [self._numbers[self._place(each, Stage.DECODE, _TBT)] / _MILLIONTHS for each in self._instances]
+        tbts = [self._numbers[self._index(each, Stage.DECODE, _TBT)] / _MILLIONTHS for each in self._instances]
         return min(map(self.share, self._instances)), max(tbts)
 
     def set_first(self, instance: str, stage: Stage, place: Place | None) -> None:
         """Tell the place (priority, turn in monotonic seconds) of the first that waits for the stage's pages."""
         priority, turn = place or (0, 0.0)
-        self._numbers[self._place(instance, stage, _PRIORITY)] = priority
-        self._numbers[self._place(instance, stage, _TURN)] = round(min(turn, _LATEST) * _MILLIONTHS) if place else _NONE
+        self._numbers[self._index(instance, stage, _PRIORITY)] = priority
+        self._numbers[self._index(instance, stage, _TURN)] = round(min(turn, _LATEST) * _MILLIONTHS) if place else _NONE
 
     def first(self, instance: str, stage: Stage) -> Place | None:
         """Return what was told of the first that waits for the stage's pages; None if nobody does."""
-        turn = self._numbers[self._place(instance, stage, _TURN)]
-        priority = self._numbers[self._place(instance, stage, _PRIORITY)]
+        turn = self._numbers[self._index(instance, stage, _TURN)]
+        priority = self._numbers[self._index(instance, stage, _PRIORITY)]
         return None if turn == _NONE else (priority, turn / _MILLIONTHS)
 
     def give(self, sender: str, receiver: str, patch_pages: int) -> None:
@@ -90,7 +89,7 @@ class Status:
 
     def encoded(self, instance: str, patch_pages: int) -> None:
         """Tell that so many pages of patches given to an instance are encoded, or not wanted any more."""
-        self._numbers[self._place(instance, Stage.ENCODE, _ENCODED)] += patch_pages
+        self._numbers[self._index(instance, Stage.ENCODE, _ENCODED)] += patch_pages
 
     def least_pending(self, encoders: Sequence[str]) -> str:
         """Return which of these instances has the fewest pages of patches to encode, else the first."""
@@ -98,12 +97,12 @@ class Status:
 
     def used(self, instance: str, stage: Stage, pages: int) -> None:
         """Tell how many pages of the stage's buffer are in use now."""
-        place = self._place(instance, stage, _PEAK)
-        if pages > self._numbers[place]:
-            self._numbers[place] = pages
+        index = self._index(instance, stage, _PEAK)
+        if pages > self._numbers[index]:
+            self._numbers[index] = pages
 
     def peak(self, stage: Stage) -> int:
-        return max(self._numbers[self._place(instance, stage, _PEAK)] for instance in self._instances)
+        return max(self._numbers[self._index(instance, stage, _PEAK)] for instance in self._instances)
 
     def leave(self, instance: str) -> None:
         """Have an instance tell nothing any more: its worker has ended, and the next one may host other stages.
@@ -112,15 +111,15 @@ class Status:
         """
         for stage in _STAGES:
             for column in _PRESENT:
-                self._numbers[self._place(instance, stage, column)] = 0
+                self._numbers[self._index(instance, stage, column)] = 0
 
     def _pending(self, encoder: str) -> int:
         given = sum(self._numbers[self._given(sender, encoder)] for sender in self._instances)
-        return given - self._numbers[self._place(encoder, Stage.ENCODE, _ENCODED)]
+        return given - self._numbers[self._index(encoder, Stage.ENCODE, _ENCODED)]
 
     def _given(self, sender: str, receiver: str) -> int:
         rows = len(self._instances) * len(_STAGES) * _COLUMNS
         return rows + self._instances.index(sender) * len(self._instances) + self._instances.index(receiver)
 
-    def _place(self, instance: str, stage: Stage, column: int) -> int:
+    def _index(self, instance: str, stage: Stage, column: int) -> int:
         return (self._instances.index(instance) * len(_STAGES) + _STAGES.index(stage)) * _COLUMNS + column

@@ -4,6 +4,8 @@ import msgspec
 
 from unifiedserve.placement import Route
 
+Place = tuple[int, float]  # priority, and turn (monotonic seconds) among those of it: comparable between instances
+
 
 class Ticket(msgspec.Struct, frozen=True):
     """Who a request is, since when it waits (monotonic seconds), and how urgent it is: the lowest `priority` first.

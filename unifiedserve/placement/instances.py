@@ -26,6 +26,10 @@ class Stage(StrEnum):
         return next((stage for stage in Stage if stage.following is self), None)
 
 
+#: those that need the model; vision, which does not, may be alone in a sandbox
+MODEL_STAGES = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
+
+
 class Instance(msgspec.Struct, frozen=True):
     """A worker process: the stages it hosts and the cores that it may use.
 

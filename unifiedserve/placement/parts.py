@@ -8,12 +8,11 @@ from itertools import count
 import msgspec
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement.instances import Instance, Stage
+from unifiedserve.placement.instances import MODEL_STAGES, Instance, Stage
 
 LETTERS = {"v": Stage.VISION, "e": Stage.ENCODE, "p": Stage.PREFILL, "d": Stage.DECODE}
 _PART = re.compile(r"(\d{0,3})([a-z]+)(?:@(.*))?", re.IGNORECASE)
 _EXPECTED = ", ".join(f"{letter} ({stage})" for letter, stage in LETTERS.items())
-_LANGUAGE = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,7 +79,7 @@ def _part(word: str) -> Part:
 
 
 def _name(stages: tuple[Stage, ...]) -> str:
-    if stages == _LANGUAGE:
+    if stages == MODEL_STAGES:
         return "language"
     return "all" if stages == tuple(Stage) else "-".join(stages)
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.config.scheduling import SchedulingOptions
 from unifiedserve.scheduling.state import Budget
 
 #: prompt tokens, and visual ones, that a GPU has in a step beside streams: fewer take as long, because of the launches
@@ -45,14 +44,3 @@ def budget_of(config: EngineConfig, kv_pages: int, lone_step: float, *, rests: b
         enough=_WHOLE if published else _ENOUGH,
     )
     return budget if rests else replace(budget, least_prompt=_LEAST_ON_GPU, least_visual=_LEAST_ON_GPU)
-
-
-def profile_cap(options: SchedulingOptions, budget: Budget, lone_step: float | None) -> float:
-    """Return the seconds that a step may take of an instance whose decode step alone takes `lone_step` (None: none).
-
-    What goes beside decode ends within the target between tokens; elsewhere half of the target for first tokens is
-    left, as a short request may come meanwhile.
-    """
-    if lone_step is None or not budget.slo_tbt:
-        return options.step_seconds
-    return max(budget.slo_tbt - lone_step, budget.rest * lone_step)

@@ -7,8 +7,9 @@ text waits behind a video, and the video goes on in every step.
 
 from collections.abc import Collection, Iterable, Iterator
 
+from unifiedserve.messages.ticket import Place
 from unifiedserve.scheduling.pacing import LEAST_PROMPT
-from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, Place, PrefillState, State
+from unifiedserve.scheduling.state import Budget, Chunk, EncodeWork, PrefillState, State
 
 _UNLIMITED = 1 << 60
 

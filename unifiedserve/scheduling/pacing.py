@@ -102,7 +102,7 @@ def prefill_within(budget: Budget, costs: Costs) -> Budget:
     """Return the budget with its prompt tokens cut, so that a step which also decodes stays below the target."""
     if not budget.slo_tbt:
         return budget
-    fitting = max(budget.least_prompt, _affordable(_room(budget, costs), costs.prompt_token))
+    fitting = max(budget.least_prompt, _affordable(room_beside(budget, costs.decode), costs.prompt_token))
     return replace(budget, prefill_tokens=min(budget.prefill_tokens or fitting, fitting))
 
 
@@ -110,7 +110,7 @@ def encode_within(budget: Budget, costs: Costs, prompt_tokens: int) -> Budget:
     """Return the budget with its visual tokens cut likewise, in a step that also takes `prompt_tokens`."""
     if not budget.slo_tbt:
         return budget
-    left = _room(budget, costs) - prompt_tokens * costs.prompt_token
+    left = room_beside(budget, costs.decode) - prompt_tokens * costs.prompt_token
     fitting = max(budget.least_visual, _affordable(left, costs.visual_token))
     return replace(budget, encode_tokens=min(budget.encode_tokens, fitting))
 
@@ -144,9 +144,11 @@ def _fitting(line: Line, seconds: float, most: int, least: int, others: int = 0)
     return largest_within(lambda tokens: fixed + (others + tokens) * token, seconds, most, least)
 
 
-def _room(budget: Budget, costs: Costs) -> float:
-    """Return the seconds of a mixed step beside its sequences; like the rest between steps, in proportion to them."""
-    return max(budget.slo_tbt - costs.decode, budget.rest * costs.decode)
+def room_beside(budget: Budget, decode: float) -> float:
+    """Return the seconds of a mixed step beside its sequences, which take `decode` seconds; at least in proportion to
+    them, like the rest between steps.
+    """
+    return max(budget.slo_tbt - decode, budget.rest * decode)
 
 
 def _affordable(seconds: float, token: float) -> int:

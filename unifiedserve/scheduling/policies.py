@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from unifiedserve.config import Scheduling
-from unifiedserve.placement import Stage
+from unifiedserve.placement import MODEL_STAGES, Stage
 from unifiedserve.scheduling.decode import schedule_decode
 from unifiedserve.scheduling.encode_prefill import schedule_encode, schedule_prefill
 from unifiedserve.scheduling.pacing import encode_within, heavy_within_cap, next_start, prefill_within, stretch
@@ -87,7 +87,7 @@ def stage_level(
 
 def policy_for(stages: Iterable[Stage], scheduling: Scheduling = "adaptive") -> Policy:
     """Return the policy of a worker with these language stages, which plans nothing for any other stage."""
-    hosted = {Stage.ENCODE, Stage.PREFILL, Stage.DECODE} & set(stages)
+    hosted = set(MODEL_STAGES) & set(stages)
     decodes = Stage.DECODE in hosted
     if scheduling == "stage-level":
         mixed: Callable[..., Plan] = partial(stage_level_batching, decodes=decodes)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from unifiedserve.scheduling.pacing import room_beside
 from unifiedserve.scheduling.state import Budget
-from unifiedserve.scheduling.step_costs import largest_within
+from unifiedserve.scheduling.step_costs import largest_tried, largest_within
 from unifiedserve.scheduling.tbt_control import LEAST_SHARE
 
 LEAST_TOKENS = 16  # that a profiled budget has in any case: a step with fewer takes about as long
 MOST_TOKENS = 8192
-_NEAR = 16  # a budget is found to within that part of itself
 
 
 class StepSeconds(NamedTuple):
@@ -30,12 +30,12 @@ def largest_share(seconds: Callable[[float], float], target: float) -> float:
     return largest_within(lambda part: seconds(part / parts), target, parts, least=1) / parts
 
 
-def profiled(budget: Budget, steps: StepSeconds, cap: float) -> Budget:
-    """Return the budget with the most prompt and visual tokens whose steps take no longer than the cap (seconds).
+def profiled(budget: Budget, steps: StepSeconds, lone_step: float) -> Budget:
+    """Return the budget with the most prompt and visual tokens whose steps end in time.
 
-    HydraInfer Alg. 1: both are found by binary search before there are requests. The cap is the target between tokens
-    where decode is hosted, less a step of decode, which goes along; elsewhere a part of the target for first tokens, as
-    UnifiedServe Alg. 3 has it for its two budgets.
+    In an instance whose decode step alone takes `lone_step` seconds, that is within the target between tokens, with
+    such a step; elsewhere (0: it does not decode) in the time that short requests may have to wait.
     """
-    prompt, visual = (largest_within(seconds, cap, MOST_TOKENS, LEAST_TOKENS, near=_NEAR) for seconds in steps)
+    cap = room_beside(budget, lone_step) if lone_step and budget.slo_tbt else budget.step_seconds
+    prompt, visual = (largest_tried(seconds, cap, MOST_TOKENS, LEAST_TOKENS) for seconds in steps)
     return replace(budget, prefill_tokens=prompt, encode_tokens=visual)

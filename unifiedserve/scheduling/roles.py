@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.placement import MODEL_STAGES, Instance, Placement, Stage
 
 _LEAST = 1.0  # seconds of work for each host of a stage; what is over sooner is not worth a change
 _GAIN = 0.75  # of the longest work, at most, is to be left after a change
 _SUSTAINED = 5.0  # seconds for which a change has to be the best one
 _APART = 30.0  # seconds between two changes, and without work until workers go back
-_SWITCHED = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
 
 
 def longest_work(placement: Placement, seconds: Mapping[Stage, float]) -> float:
@@ -21,7 +20,7 @@ def longest_work(placement: Placement, seconds: Mapping[Stage, float]) -> float:
 
     A host of several stages counts as a part of one for each.
     """
-    return max(seconds.get(stage, 0.0) / _power(placement, stage) for stage in _SWITCHED)
+    return max(seconds.get(stage, 0.0) / _power(placement, stage) for stage in MODEL_STAGES)
 
 
 def best_change(placement: Placement, seconds: Mapping[Stage, float]) -> Instance | None:
@@ -75,7 +74,7 @@ class RoleBalance:
 def _changes(placement: Placement) -> Iterator[Instance]:
     for instance in placement.instances:
         if Stage.VISION not in instance.stages and _is_free(placement, instance):
-            for stage in _SWITCHED:
+            for stage in MODEL_STAGES:
                 if instance.stages != (stage,):
                     yield msgspec.structs.replace(instance, stages=(stage,))
 

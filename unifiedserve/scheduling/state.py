@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 from unifiedserve.config import Order, Scheduling
 from unifiedserve.messages.costs import Costs
-from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.ticket import Place, Ticket
 from unifiedserve.scheduling.step_costs import StepCosts
 
-Place = tuple[int, float]  # priority, and turn (monotonic seconds) among those of it: comparable between instances
 Rank = tuple[bool, int, float, int]
 NO_RANK: Rank = (False, 0, 0.0, 0)
 

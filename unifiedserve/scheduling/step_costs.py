@@ -3,29 +3,35 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+_NEAR = 16  # the part of itself to which a size that is tried is found
 _KEPT = 0.9  # weight of what was measured before, at each new step
 _APART = 0.01  # squared spread of sizes, over the squared mean, from which on they tell a fixed part
 
 
-def largest_within(
-    seconds_of: Callable[[int], float], cap: float, most: int, least: int = 0, *, near: int | None = None
-) -> int:
-    """Return the largest size up to `most` whose step takes no longer than `cap` seconds, `least` if none does.
+def largest_within(seconds_of: Callable[[int], float], cap: float, most: int, least: int = 0) -> int:
+    """Return the largest size up to `most` whose step takes no longer than `cap` seconds.
 
-    `seconds_of` must not fall as sizes grow; it is asked as often as a binary search takes. Where it takes the step to
-    tell, the answer may be `near`: too small by one part in so many. Then sizes are doubled from the least on, and
-    nothing is tried that is more than twice too large.
+    `seconds_of` must not fall as sizes grow; it is asked as often as a binary search takes. Nobody asks for `least`,
+    which is returned if nothing larger fits.
     """
-    if near is not None:
-        fits, too_much = least, least
-        while too_much <= most and seconds_of(too_much) <= cap:
-            fits, too_much = too_much, 2 * too_much
-        too_much = min(too_much, most + 1)
-    elif most <= least or seconds_of(most) <= cap:
+    if most <= least or seconds_of(most) <= cap:
         return most
-    else:
-        fits, too_much = least, most
-    while too_much - fits > (max(1, fits // near) if near else 1):
+    return _halve(seconds_of, cap, least, most, apart=1)
+
+
+def largest_tried(take: Callable[[int], float], cap: float, most: int, least: int) -> int:
+    """Return the same, to within a part of itself, where it takes a step to tell how long one of its size is.
+
+    Sizes are doubled from the least on until one is too long: nothing is tried that is more than twice too large.
+    """
+    fits, too_much = least, least
+    while too_much <= most and take(too_much) <= cap:
+        fits, too_much = too_much, 2 * too_much
+    return _halve(take, cap, fits, min(too_much, most + 1), apart=max(1, fits // _NEAR))
+
+
+def _halve(seconds_of: Callable[[int], float], cap: float, fits: int, too_much: int, apart: int) -> int:
+    while too_much - fits > apart:
         middle = (fits + too_much) // 2
         fits, too_much = (middle, too_much) if seconds_of(middle) <= cap else (fits, middle)
     return fits

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from unifiedserve.scheduling.state import Place, VisionState
+from unifiedserve.messages.ticket import Place
+from unifiedserve.scheduling.state import VisionState
 
 
 def schedule_vision(

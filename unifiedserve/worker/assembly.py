@@ -23,7 +23,6 @@ from unifiedserve.recording.records import Made
 from unifiedserve.recording.turn import RecordedTurn
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
 from unifiedserve.scheduling import Budget, budget_of
-from unifiedserve.scheduling.budgets import profile_cap
 from unifiedserve.scheduling.profile import profiled
 from unifiedserve.scheduling.speculation import row_cost
 from unifiedserve.scheduling.turn import Turn
@@ -138,8 +137,7 @@ def _language_lane(
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
     if spec.config.scheduling.budgets == "profiled" and hosted & {Stage.ENCODE, Stage.PREFILL}:
-        cap = profile_cap(spec.config.scheduling, budget, decode_step)
-        budget = profiled(budget, step_seconds(model, hosted, spec.medium, spec.patch_row_bytes), cap)
+        budget = profiled(budget, step_seconds(model, hosted, spec.medium, spec.patch_row_bytes), decode_step or 0.0)
         _log.info("steps of %d prompt tokens, %d visual tokens", budget.prefill_tokens, budget.encode_tokens)
     turn, side = _turn(spec, budget, rests=rests), _side_queue(spec, model.adapter.device)
     return LanguageLane(stages, hosted, budget, port, turn, side), decode_step

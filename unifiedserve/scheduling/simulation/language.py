@@ -51,7 +51,6 @@ class LanguageWorker:
         self._beside: Work | None = None  # the batch that goes on beside passes
         self._beside_ended = False
         self._busy = False
-        self._wake = float("inf")
 
     @property
     def costs(self) -> Costs:
@@ -78,7 +77,8 @@ class LanguageWorker:
         elif self._beside_ended:
             self._end_beside()
         else:
-            self._sleep(plan.wait_until)
+            assert plan.wait_until > self._system.clock.now, "a worker must not spin"
+            self._system.set_alarm(self, plan.wait_until)
 
     def _accept(self, event: Event) -> None:
         match event:
@@ -90,7 +90,7 @@ class LanguageWorker:
 
     def _run(self, plan: Plan, leaves_cores: bool) -> None:
         """Do what is planned; then the next turn comes at once."""
-        self._wake = float("inf")
+        self._system.set_alarm(self, float("inf"))
         if plan.encode and self._dual:
             self._begin_beside(plan.encode)
             plan = plan._replace(encode=[])
@@ -249,17 +249,6 @@ class LanguageWorker:
         work.end()
         self._busy = False
         then()
-
-    def _sleep(self, until: float) -> None:
-        """Wait for a message, or for a time (seconds)."""
-        assert until > self._system.clock.now, "a worker must not spin"
-        self._wake = until
-        if until < float("inf"):
-            self._system.clock.at(until, partial(self._awake, until))
-
-    def _awake(self, time: float) -> None:
-        if self._wake == time:
-            self._system.wake(self)
 
     def _tell(self, tells: Tells) -> None:
         for stage in self._neighbours.tell(tells):

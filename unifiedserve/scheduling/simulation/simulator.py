@@ -39,13 +39,12 @@ class Simulator:
         rules: Rules = Rules(),  # noqa: B008
         targets: Targets | None = None,
         dual_streams: bool = False,
-        step_seconds: float | None = None,
+        *,
+        profiles: bool = False,
     ) -> None:
-        """Begin with no request; with `step_seconds` budgets are profiled for steps of that length, or of the target
-        between tokens where an instance decodes.
-        """
+        """Begin with no request; `profiles`: each instance tries out its budgets, as workers do with such options."""
         self.free = free
-        self._step_seconds = step_seconds
+        self._profiles = profiles
         self._machine = Machine(sharing)
         page_tokens = budget.kv_page_tokens
         self._system = System(placement, self._machine, costs, free, rules, page_tokens, targets, dual_streams)
@@ -98,15 +97,15 @@ class Simulator:
         workers: dict[Stage, Worker] = {}
         if language := [stage for stage in instance.stages if stage is not Stage.VISION]:
             own = budget if Stage.DECODE in language else replace(budget, slo_tbt=0.0)
-            if self._step_seconds is not None:
-                own = self._profiled(instance, own, self._step_seconds)
+            if self._profiles:
+                own = self._profiled(instance, own)
             workers |= dict.fromkeys(language, LanguageWorker(instance, own, self._system))
         if Stage.VISION in instance.stages:
             engines = instance.threads(self._machine.sharing.threads(giving=False))
             workers[Stage.VISION] = VisionWorker(instance, engines, self._system, budget.order)
         return workers
 
-    def _profiled(self, instance: Instance, budget: Budget, step_seconds: float) -> Budget:
+    def _profiled(self, instance: Instance, budget: Budget) -> Budget:
         """Return the budget of an instance whose steps it tries out, with its cores to itself."""
         costs = self._system.costs
         slower = self._system.slower(instance, self._machine.sharing.threads(giving=False))
@@ -114,8 +113,7 @@ class Simulator:
             lambda tokens: slower * costs.prefill(tokens, tokens * tokens / 2),
             lambda tokens: slower * costs.encode(tokens),
         )
-        cap = budget.slo_tbt - slower * costs.lone_step if budget.slo_tbt else step_seconds
-        return profiled(budget, steps, cap)
+        return profiled(budget, steps, slower * costs.lone_step if Stage.DECODE in instance.stages else 0.0)
 
     def _take_in(self, request: Request) -> None:
         """Let the HTTP server read a request and look at its media."""

@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from unifiedserve.messages.ticket import Place
 from unifiedserve.placement import Stage
-from unifiedserve.scheduling.state import Place
 
 
 class Status:

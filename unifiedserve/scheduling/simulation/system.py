@@ -61,6 +61,7 @@ class System:
         self.workers: dict[str, dict[Stage, Worker]] = {}  # by instance
         self.requests: dict[int, Request] = {}  # by uid
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
+        self._alarms: dict[Worker, float] = {}  # when they want a turn by themselves (seconds)
 
     def run(self, instance: Instance, threads: int, seconds: float, ended: Action, most: int | None = None) -> Task:
         """Let an instance compute, on `most` cores at most, and do something when that has ended.
@@ -127,6 +128,17 @@ class System:
     def wake(self, worker: Worker) -> None:
         """Give a worker a turn when all that happens now has happened."""
         self._ready[worker] = None
+
+    def set_alarm(self, worker: Worker, time: float) -> None:
+        """Give a worker a turn at a time (seconds; infinity: never), in place of when it wanted one before."""
+        if self._alarms.get(worker) != time:
+            self._alarms[worker] = time
+            if time < float("inf"):
+                self.clock.at(time, partial(self._ring, worker, time))
+
+    def _ring(self, worker: Worker, time: float) -> None:
+        if self._alarms[worker] == time:
+            self.wake(worker)
 
     def take_turns(self) -> None:
         """Give a turn to all that were woken."""

@@ -38,7 +38,6 @@ class VisionWorker:
         self._jobs: dict[int, _Job] = {}
         self._turn = VisionTurn(order)
         self._neighbours = Neighbours(system.placement, instance.name, system.status)
-        self._wake = float("inf")
 
     def receive(self, event: Event) -> None:
         if isinstance(event, Begin):
@@ -56,18 +55,7 @@ class VisionWorker:
             self._begin(self._jobs[uid])
         for stage in self._neighbours.tell(decision.tells):
             system.freed(stage, self)
-        self._sleep(decision.wait_until)
-
-    def _sleep(self, until: float) -> None:
-        """Wait for a message, or for a time (seconds)."""
-        if until != self._wake:
-            self._wake = until
-            if until < float("inf"):
-                self._system.clock.at(until, partial(self._awake, until))
-
-    def _awake(self, time: float) -> None:
-        if self._wake == time:
-            self._system.wake(self)
+        system.set_alarm(self, decision.wait_until)
 
     def _begin(self, job: _Job) -> None:
         self._turn.admit(job.request.ticket.uid)

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.ticket import Place, Ticket
 from unifiedserve.placement import Stage
-from unifiedserve.scheduling.state import Chunk, DecodeState, Place, Plan
+from unifiedserve.scheduling.state import Chunk, DecodeState, Plan
 
 Key = tuple[int, int]  # uid of a request, number of an answer
 

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
+from unifiedserve.messages.ticket import Place
 from unifiedserve.placement import Placement, Stage
-from unifiedserve.scheduling.state import Place
 from unifiedserve.scheduling.turn.facts import Around, Tells
 
 _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)

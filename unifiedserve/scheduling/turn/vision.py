@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from unifiedserve.config import Order
-from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.ticket import Place, Ticket
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling.queue import Queue
-from unifiedserve.scheduling.state import Place, VisionState
+from unifiedserve.scheduling.state import VisionState
 from unifiedserve.scheduling.turn.facts import Tells
 from unifiedserve.scheduling.vision import schedule_vision
 

@@ -6,7 +6,6 @@ from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.placement import Stage
 from unifiedserve.scheduling.turn import Shape
 from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.prompt_units import PromptUnits
@@ -77,7 +76,7 @@ class PromptTable:
                 self._kv_pages(request),
                 units.shapes(request.reuse),
                 self._adapter.whole_runs,
-                prefills_here=self._instance in request.ticket.route.hosts(Stage.PREFILL),
+                prefills_here=self._instance == request.ticket.route.prefill,
             ),
             units,
             TokenInputs.of(self._adapter, request),

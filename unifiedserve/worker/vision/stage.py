@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from flashcodec.image import WHITE, Background
 
@@ -23,6 +23,24 @@ from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos
 _BACKGROUNDS: dict[ImageBackground, Background] = {"white": WHITE, "black": (0, 0, 0), "none": None}
 
 
+class _Wanted(NamedTuple):
+    """The units to decode of a request, and the rows of the patch buffer and of the visual buffer that each takes."""
+
+    units: list[int]
+    patches: list[int]
+    visual: list[int]
+
+    @classmethod
+    def of(cls, request: VisionRequest) -> "_Wanted":
+        """Return what a request wants."""
+        wanted = [(source, unit) for source in request.media for unit in source.wanted]
+        return cls(
+            [source.first_unit + unit for source, unit in wanted],
+            [source.plan.patches_per_unit for source, _ in wanted],
+            [source.plan.unit_tokens(unit) for source, unit in wanted],
+        )
+
+
 @dataclass(slots=True)
 class _Job:
     """A request in the stage. Units are counted over all of its media, decoded or not.
@@ -31,6 +49,7 @@ class _Job:
     """
 
     message: VisionRequest
+    wanted: _Wanted
     arrived: float  # monotonic seconds
     videos: RunningVideos | None = None  # of an admitted request
     pages: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
@@ -66,10 +85,12 @@ class VisionStage:
 
     def accept(self, message: VisionRequest) -> tuple[int, int]:
         """Take a request in, to be decoded when it is let in; return how many pages of each buffer it needs."""
-        self._jobs[message.ticket.uid] = _Job(message, monotonic())
-        _, patches, visual = _wanted(message)
+        job = self._jobs[message.ticket.uid] = _Job(message, _Wanted.of(message), monotonic())
         cached = sum(len(pages.numbers) for pages in message.cached.values())
-        return sum(map(self._buffer.pages_for, patches)), cached + sum(map(self._visual.pages_for, visual))
+        return (
+            sum(map(self._buffer.pages_for, job.wanted.patches)),
+            cached + sum(map(self._visual.pages_for, job.wanted.visual)),
+        )
 
     def __contains__(self, uid: int) -> bool:
         """Tell whether a request is here."""
@@ -96,7 +117,7 @@ class VisionStage:
         "full": others have taken some since it was planned; "stale": visual tokens that were in the cache are gone.
         """
         job = self._jobs[uid]
-        units, patches, visual = _wanted(job.message)
+        units, patches, visual = job.wanted
         recalled: list[int] = []
         for pages in job.message.cached.values():  # first: the others might take them
             if not self._visual.recall(pages, uid, self._instance):
@@ -195,13 +216,3 @@ class VisionStage:
     def _finished(self, output: Output) -> None:
         self._outputs.append(output)
         self._wake()
-
-
-def _wanted(request: VisionRequest) -> tuple[list[int], list[int], list[int]]:
-    """Return the units to decode, and the rows of the patch buffer and of the visual buffer that each takes."""
-    wanted = [(source, unit) for source in request.media for unit in source.wanted]
-    return (
-        [source.first_unit + unit for source, unit in wanted],
-        [source.plan.patches_per_unit for source, _ in wanted],
-        [source.plan.unit_tokens(unit) for source, unit in wanted],
-    )
