@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ipc_buffers import PagePool
 from unifiedserve.device.base import Device
+from unifiedserve.messages.pages import Pages
 
 PageNumbers = Sequence[int] | npt.NDArray[np.integer]
 
@@ -18,6 +19,13 @@ class DevicePages:
     def __init__(self, pool: PagePool, device: Device) -> None:
         self.pool = pool
         self.device = device
+
+    def recall(self, pages: Pages, uid: int, instance: int) -> bool:
+        """Take pages that once held something; return whether all of them still do, else none is taken."""
+        recalled = self.pool.recall(*pages, uid, instance)
+        if recalled < len(pages.numbers):
+            self.release(pages.numbers[:recalled])
+        return recalled == len(pages.numbers)
 
     def release(self, pages: PageNumbers) -> None:
         """Give back pages. Whoever takes them next may be another process: nothing may still be at work on them."""

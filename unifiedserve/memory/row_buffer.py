@@ -12,7 +12,7 @@ from ipc_buffers import PagePool
 from unifiedserve.device.base import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.memory.device_pages import DevicePages
-from unifiedserve.messages.pages import Pages, PageSlice
+from unifiedserve.messages.pages import PageSlice
 
 PageRows = tuple[int, int]  # a page and how many rows of it are used
 
@@ -58,13 +58,6 @@ class RowBuffer(DevicePages):
             return None
         numbers = iter(pages.tolist())
         return [list(islice(numbers, count)) for count in counts]
-
-    def recall(self, pages: Pages, uid: int, instance: int) -> bool:
-        """Take pages that may hold again what they held; return whether all of them do: else none is taken."""
-        recalled = self.pool.recall(*pages, uid, instance)
-        if recalled < len(pages.numbers):
-            self.release(pages.numbers[:recalled])
-        return recalled == len(pages.numbers)
 
     def write(self, rows: Tensor, parts: Sequence[tuple[Sequence[int], int]]) -> None:
         """Write `rows` [n, width] on the device, which are parts one after the other, into (pages, count) of each."""

@@ -110,11 +110,11 @@ class PrefillStage:
 
     def _admit(self, prompt: StagedPrompt) -> bool:
         pool, reused = self._kv.pool, prompt.prefix.numbers
-        recalled = pool.recall(*prompt.prefix, prompt.uid, self._instance)
-        whole = recalled == len(reused)
-        pages = pool.allocate(prompt.shape.kv_pages - len(reused), prompt.uid, self._instance) if whole else None
+        if not self._kv.recall(prompt.prefix, prompt.uid, self._instance):
+            return False
+        pages = pool.allocate(prompt.shape.kv_pages - len(reused), prompt.uid, self._instance)
         if pages is None:
-            self._kv.release(reused[:recalled])
+            self._kv.release(reused)
             return False
         prompt.admit([*reused, *pages.tolist()])
         if prompt.request.page_keys is not None:
