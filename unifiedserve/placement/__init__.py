@@ -1,12 +1,13 @@
 """Which processes serve a model: what stages each hosts, and on which cores. Placements are data, not code."""
 
-from unifiedserve.placement.instances import MODEL_STAGES, Instance, Placement, Stage
+from unifiedserve.placement.instances import FIRST_MEMORY, MODEL_STAGES, Instance, Placement, Stage
 from unifiedserve.placement.named import NAMED
 from unifiedserve.placement.parts import letters_of, stages_of
 from unifiedserve.placement.reading import read_placement
 from unifiedserve.placement.routes import Load, Route, choose_route
 
 __all__ = [
+    "FIRST_MEMORY",
     "MODEL_STAGES",
     "NAMED",
     "Instance",

@@ -26,12 +26,15 @@ class Stage(StrEnum):
         return next((stage for stage in Stage if stage.following is self), None)
 
 
+#: the memory of instances that name none
+FIRST_MEMORY = "mem0"
+
 #: those that need the model; vision, which does not, may be alone in a sandbox
 MODEL_STAGES = (Stage.ENCODE, Stage.PREFILL, Stage.DECODE)
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A worker process: the stages it hosts and the cores that it may use.
+    """A worker process: the stages it hosts, the cores that it may use, and the memory that its pages are in.
 
     Without `cores` it may use all of the engine's.
     """
@@ -39,6 +42,7 @@ class Instance(msgspec.Struct, frozen=True):
     name: str
     stages: tuple[Stage, ...]
     cores: tuple[int, ...] = ()
+    memory: str = FIRST_MEMORY
 
     @property
     def nice(self) -> int:
@@ -85,6 +89,15 @@ class Placement(msgspec.Struct, frozen=True):
     name: str
     instances: tuple[Instance, ...]
     irp: bool = True
+
+    @property
+    def memories(self) -> list[str]:
+        """The names of all memories, in the order in which the instances name them."""
+        return list(dict.fromkeys(instance.memory for instance in self.instances))
+
+    def memory_of(self, name: str) -> str:
+        """Return the memory of the instance of that name. Raises KeyError if there is none."""
+        return {instance.name: instance.memory for instance in self.instances}[name]
 
     def hosts(self, stage: Stage) -> list[str]:
         """Return the names of the instances that host `stage`."""
