@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement import NAMED, Stage, read_placement
+from unifiedserve.placement import FIRST_MEMORY, NAMED, Stage, read_placement
 from unifiedserve.placement.cores import divide, read_cores, write_cores
 
 SIX = range(6)
@@ -64,11 +65,16 @@ def test_fewer_cores_than_groups_are_shared_by_neighbours() -> None:
         ("ee+p+d", "'ee' names encode twice"),
         ("0e+p+d", "0e: a part has at least one instance"),
         ("ep++d", "a part between two + is empty"),
-        ("ep + d@", "'d@' names no cores"),
+        ("ep + d@", "'d@' names no cores or memory"),
         ("e p+d", "'e p' is no part"),
         ("ep@0-9+d", "there is no core 6 here; this process may use 0-5"),
         ("ep@3-1+d", "3-1 is no range"),
-        ("ep@gpu0+d", "expected cores such as 0-3,6 or a NUMA node"),
+        ("ep@gpu0+d", "expected cores such as 0-3,6, a NUMA node such as node0, or a memory such as mem1"),
+        ("ep@memory+d", "or a memory such as mem1"),
+        ("ep@mem01+d", "or a memory such as mem1"),
+        ("ep@mem0,mem1+d", "@mem0,mem1 names 2 memories: a part has its pages in one"),
+        ("ep@0-1,,mem0+d", "there is nothing between two commas"),
+        ("e@mem0+p@mem1", "no part hosts decode"),
         ("ep@node99+d", "no such NUMA node"),
         ("ep@0-3+d@3-5", "@0-3 and @3-5 both have core 3"),
         ("e@0-2+p@3-5+d", "no core is left for 'd': the other parts have 0-5"),
@@ -80,6 +86,51 @@ def test_what_cannot_be_is_said_in_a_line(text: str, says: str) -> None:
         read_placement(text, SIX)
     assert str(refused.value).startswith(f"--placement {text}: ")
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("shared", {"vision": "mem0", "encode-prefill": "mem0", "decode": "mem0"}),
+        ("e@mem0 + p@mem1 + d@mem1", {"vision": "mem0", "encode": "mem0", "prefill": "mem1", "decode": "mem1"}),
+        ("ep@0-3,mem0 + d@4-5,mem1", {"vision": "mem0", "encode-prefill": "mem0", "decode": "mem1"}),
+        ("2e@mem3+pd", {"vision": "mem3", "encode-1": "mem3", "encode-2": "mem3", "prefill-decode": "mem0"}),
+        ("v@mem2+ep@mem1,4+d@0,1", {"vision": "mem2", "encode-prefill": "mem1", "decode": "mem0"}),
+    ],
+)
+def test_workers_and_their_memories(text: str, expected: dict[str, str]) -> None:
+    placement = read_placement(text, SIX)
+    assert {each.name: each.memory for each in placement.instances} == expected
+    assert placement.memories == list(dict.fromkeys(expected.values()))
+
+
+PLACES = st.lists(
+    st.tuples(st.sampled_from(["", "mem0", "mem7", "mem10"]), st.sampled_from(["", "0", "1,3", "0-1"])),
+    min_size=3,
+    max_size=3,
+)
+
+
+@given(PLACES, st.booleans())
+def test_memories_change_nothing_else(places: list[tuple[str, str]], memory_first: bool) -> None:
+    """Whatever cores are named beside them, and in whichever order."""
+    without, named = [], []
+    for letter, (memory, cores) in zip("epd", places, strict=True):
+        words = [memory, cores] if memory_first else [cores, memory]
+        where = ",".join(word for word in words if word)
+        without.append(f"{letter}@{cores}" if cores else letter)
+        named.append(f"{letter}@{where}" if where else letter)
+    try:
+        expected = read_placement("+".join(without), SIX).instances
+    except ConfigError:
+        with pytest.raises(ConfigError):
+            read_placement("+".join(named), SIX)
+        return
+    placed = read_placement("+".join(named), SIX).instances
+    assert [replace(each, memory=FIRST_MEMORY) for each in placed] == list(expected)
+    vision, *others = [each.memory for each in placed]
+    assert others == [memory or FIRST_MEMORY for memory, _ in places]
+    assert vision == others[0]
 
 
 @given(st.text(alphabet="vepd0123+@-, xnode.toml", max_size=24))
@@ -96,8 +147,11 @@ def test_any_text_is_a_placement_or_refused(text: str) -> None:
 
 def test_a_file_names_its_workers(tmp_path: Path) -> None:
     file = tmp_path / "ours.toml"
-    file.write_text('[[instance]]\nstages = "vep"\ncores = "0-3"\nname = "heavy"\n\n[[instance]]\nstages = "d"\n')
+    file.write_text(
+        '[[instance]]\nstages = "vep"\ncores = "0-3"\nname = "heavy"\n\n[[instance]]\nstages = "d"\nmemory = "mem1"\n'
+    )
     assert table(str(file)) == {"heavy": "0-3", "decode": "4-5"}
+    assert [each.memory for each in read_placement(str(file), SIX).instances] == ["mem0", "mem1"]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +161,7 @@ def test_a_file_names_its_workers(tmp_path: Path) -> None:
         ("[[instance]]\ncores = '0'", "missing required field `stages`"),
         ('[[instance]]\nstages = "epd"\ncount = "many"', "got `str`"),
         ('[[instance]]\nstages = ""', "a part hosts no stage"),
+        ('[[instance]]\nstages = "epd"\nmemory = "node1"', "'node1' is no memory; the names are mem0, mem1 and so on"),
         ("instance = []", "no part hosts"),
         ("[[instance", "no TOML"),
         ('[[instance]]\nstages = "ep"\nname = "a"\n[[instance]]\nstages = "d"\nname = "a"', "the name 'a'"),

@@ -1,7 +1,7 @@
 """Sets of cores: as people write them, and which of them each part of a placement gets."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +18,16 @@ def read_cores(text: str, available: Sequence[int], nodes: Path = _NODES) -> tup
     if missing := sorted(set(cores) - set(available)):
         raise ConfigError(f"@{text}: there is no core {missing[0]} here; this process may use {write_cores(available)}")
     return cores
+
+
+def cores_by_node(available: Collection[int], nodes: Path = _NODES) -> dict[int, tuple[int, ...]]:
+    """Return the `available` cores of each NUMA node; those of one node where the kernel tells of none."""
+    found = {}
+    for folder in nodes.glob("node[0-9]*"):
+        cores = (folder / "cpulist").read_text().strip()  # empty: the node has memory alone
+        if cores and (own := tuple(core for core in _of_ranges(cores) if core in available)):
+            found[int(folder.name.removeprefix("node"))] = own
+    return dict(sorted(found.items())) or {0: tuple(available)}
 
 
 def write_cores(cores: Sequence[int]) -> str:
@@ -44,7 +54,9 @@ def _of_ranges(text: str) -> tuple[int, ...]:
     cores: set[int] = set()
     for word in text.split(","):
         if not (found := _RANGE.fullmatch(word.strip())):
-            raise ConfigError(f"@{text}: expected cores such as 0-3,6 or a NUMA node such as node0")
+            raise ConfigError(
+                f"@{text}: expected cores such as 0-3,6, a NUMA node such as node0, or a memory such as mem1"
+            )
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first or last - first > 4096:
             raise ConfigError(f"@{text}: {word.strip()} is no range of cores")

@@ -8,20 +8,25 @@ from itertools import count
 import msgspec
 
 from unifiedserve.errors import ConfigError
-from unifiedserve.placement.instances import MODEL_STAGES, Instance, Stage
+from unifiedserve.placement.instances import FIRST_MEMORY, MODEL_STAGES, Instance, Stage
 
 LETTERS = {"v": Stage.VISION, "e": Stage.ENCODE, "p": Stage.PREFILL, "d": Stage.DECODE}
 _PART = re.compile(r"(\d{0,3})([a-z]+)(?:@(.*))?", re.IGNORECASE)
+_MEMORY = re.compile(r"mem(?:0|[1-9]\d{0,2})")
 _EXPECTED = ", ".join(f"{letter} ({stage})" for letter, stage in LETTERS.items())
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """So many instances with the stages that `stages` has letters of, on `cores` (empty: those that are left)."""
+    """So many instances with the stages that `stages` has letters of.
+
+    They run on `cores` (empty: those that are left), with their pages in `memory`.
+    """
 
     stages: str
     count: int = 1
     cores: str = ""
     name: str = ""
+    memory: str = FIRST_MEMORY
 
 
 def split_parts(text: str) -> list[Part]:
@@ -49,20 +54,23 @@ def letters_of(stages: Collection[Stage]) -> str:
 def instances_of(parts: Iterable[tuple[Part, Sequence[int]]]) -> tuple[Instance, ...]:
     """Return the instances of parts and their cores; several with the same stages are numbered.
 
-    Raises ConfigError where stages or counts are missing.
+    Raises ConfigError where stages or counts are missing, or a memory has a name that is none.
     """
     placed = [(part, stages_of(part.stages), tuple(cores)) for part, cores in parts]
     unnamed = Counter[str]()
     for part, stages, _ in placed:
         if part.count < 1:
             raise ConfigError(f"{part.count}{part.stages}: a part has at least one instance")
+        if not _MEMORY.fullmatch(part.memory):
+            raise ConfigError(f"{part.memory!r} is no memory; the names are mem0, mem1 and so on")
         unnamed[_name(stages)] += 0 if part.name else part.count
     made: list[Instance] = []
     numbers = {name: count(1) for name, times in unnamed.items() if times > 1}
     for part, stages, cores in placed:
         own = count(1) if part.name and part.count > 1 else None if part.name else numbers.get(_name(stages))
         name = part.name or _name(stages)
-        made += [Instance(f"{name}-{next(own)}" if own else name, stages, cores) for _ in range(part.count)]
+        names = [f"{name}-{next(own)}" if own else name for _ in range(part.count)]
+        made += [Instance(each, stages, cores, part.memory) for each in names]
     _check(made)
     return tuple(made)
 
@@ -71,11 +79,23 @@ def _part(word: str) -> Part:
     if not word:
         raise ConfigError("a part between two + is empty")
     if not (found := _PART.fullmatch(word)):
-        raise ConfigError(f"{word!r} is no part; one looks like ep, 2e or d@4-5")
-    count, letters, cores = found.groups()
-    if cores is not None and not cores.strip():
-        raise ConfigError(f"{word!r} names no cores after @")
-    return Part(letters.lower(), int(count or 1), (cores or "").strip())
+        raise ConfigError(f"{word!r} is no part; one looks like ep, 2e, d@4-5 or d@mem1")
+    count, letters, where = found.groups()
+    if where is not None and not where.strip():
+        raise ConfigError(f"{word!r} names no cores or memory after @")
+    cores, memory = _where(where or "")
+    return Part(letters.lower(), int(count or 1), cores, memory=memory)
+
+
+def _where(text: str) -> tuple[str, str]:
+    """Return the cores and the memory in a list such as `0-3,mem1`."""
+    words = [word.strip() for word in text.split(",")]
+    if len(words) > 1 and "" in words:
+        raise ConfigError(f"@{text.strip()}: there is nothing between two commas")
+    memories = [word for word in words if _MEMORY.fullmatch(word)]
+    if len(memories) > 1:
+        raise ConfigError(f"@{text.strip()} names {len(memories)} memories: a part has its pages in one")
+    return ",".join(word for word in words if word not in memories), (memories or [FIRST_MEMORY])[0]
 
 
 def _name(stages: tuple[Stage, ...]) -> str:

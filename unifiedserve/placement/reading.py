@@ -22,8 +22,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 def read_placement(text: str, available: Sequence[int]) -> Placement:
     """Return the placement that a text asks for, over the `available` cores.
 
-    The text is one of `NAMED`, parts such as `2e+1p+1d` or `ep@0-3 + d@4-5`, or the path of a TOML file. Raises
-    ConfigError, which says what is wrong with it.
+    The text is one of `NAMED`, parts such as `2e+1p+1d` or `ep@0-3,mem0 + d@4-5,mem1`, or the path of a TOML
+    file. Raises ConfigError, which says what is wrong with it.
     """
     try:
         return Placement(text, _instances(text.strip(), sorted(available)))
@@ -66,9 +66,10 @@ def _of_parts(parts: Sequence[Part], available: Sequence[int]) -> tuple[Instance
 
 
 def _vision(placed: Sequence[tuple[Part, Sequence[int]]]) -> tuple[Part, Sequence[int]]:
-    """Return vision as a part of its own, where the first part is that encodes."""
-    cores = next((cores for part, cores in placed if Stage.ENCODE in stages_of(part.stages)), ())
-    return Part("v"), cores
+    """Return vision as a part of its own, on the cores and in the memory of the first part that encodes."""
+    encoders = ((part, cores) for part, cores in placed if Stage.ENCODE in stages_of(part.stages))
+    first, cores = next(encoders, (Part("e"), ()))
+    return Part("v", memory=first.memory), cores
 
 
 def _read(path: Path) -> list[Part]:

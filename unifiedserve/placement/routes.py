@@ -1,4 +1,4 @@
-"""Which instances serve a request: of the hosts of each stage the one with the least work left."""
+"""Which instances serve a request: near each other, and of those the ones with the least work left."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -43,11 +43,12 @@ class Load(NamedTuple):
     left: Mapping[Stage, int]
 
 
-def choose_route(placement: Placement, loads: Iterable[Load]) -> Route:
+def choose_route(placement: Placement, loads: Iterable[Load], *, media: bool = True) -> Route:
     """Return the route of a further attempt: to the host with the least pending tokens (ModServe §4.3), else the first.
 
-    Who serves it in one stage does so in all that it hosts: between these nothing has to travel. Where units of one
-    request are encoded in parallel all encoders serve it (EPD §3.3.2, IRP).
+    Who serves it in one stage does so in all that it hosts: between these nothing has to travel. Prefill is in the
+    memory of the encoders, and decode in that of prefill, where that has a host. Where units of one request are encoded
+    in parallel all encoders of one memory serve it (EPD §3.3.2, IRP). Without `media` it begins in prefill.
     """
     hosts = {stage: placement.hosts(stage) for stage in Stage}
     pending = Counter[str]()
@@ -56,9 +57,16 @@ def choose_route(placement: Placement, loads: Iterable[Load]) -> Route:
             for stage, tokens in load.left.items():
                 for name in load.route.hosts(stage):
                     pending[name] += tokens // len(load.route.hosts(stage))
+    memories = {instance.name: instance.memory for instance in placement.instances}
     chosen: dict[Stage, str] = {}
-    for stage, names in hosts.items():
-        own = [name for name in names if name in chosen.values()]
-        chosen[stage] = min(own or names, key=pending.__getitem__)
-    encode = tuple(hosts[Stage.ENCODE]) if placement.irp else (chosen[Stage.ENCODE],)
-    return Route(chosen[Stage.VISION], encode, chosen[Stage.PREFILL], chosen[Stage.DECODE])
+    memory = ""  # of those who are chosen, but of vision, which writes where the encoders are
+    for stage in Stage if media else (Stage.PREFILL, Stage.DECODE):
+        near = [name for name in hosts[stage] if memories[name] == memory] or hosts[stage]
+        own = [name for name in near if name in chosen.values()]
+        chosen[stage] = min(own or near, key=pending.__getitem__)
+        memory = memories[chosen[stage]] if stage is not Stage.VISION else ""
+    prefill, decode = chosen[Stage.PREFILL], chosen[Stage.DECODE]
+    if not media:
+        return Route(prefill=prefill, decode=decode)
+    encoders = [name for name in hosts[Stage.ENCODE] if memories[name] == memories[chosen[Stage.ENCODE]]]
+    return Route(chosen[Stage.VISION], tuple(encoders) if placement.irp else (chosen[Stage.ENCODE],), prefill, decode)

@@ -1,0 +1,44 @@
+"""Placements over the NUMA nodes of a machine, with a memory for each."""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from unifiedserve.errors import ConfigError
+from unifiedserve.placement.instances import FIRST_MEMORY, Instance, Placement
+
+
+def place_by_node(placement: Placement, nodes: Mapping[int, Collection[int]]) -> Placement:
+    """Return the placement with each instance's pages in the memory of the node that its cores belong to.
+
+    `nodes` are the cores of each node. Raises ConfigError where cores of a worker belong to several nodes, or the
+    placement names memories itself.
+    """
+    if placement.memories != [FIRST_MEMORY]:
+        raise ConfigError(f"--memories numa: --placement {placement.name} names memories itself: leave one of them out")
+    placed = tuple(
+        msgspec.structs.replace(instance, memory=memory_of_node(_node(instance, nodes)))
+        for instance in placement.instances
+    )
+    return msgspec.structs.replace(placement, instances=placed)
+
+
+def memory_of_node(node: int) -> str:
+    """Return the name of a node's memory."""
+    return f"mem{node}"
+
+
+def node_of_memory(memory: str) -> int:
+    """Return the node of a memory, by its name."""
+    return int(memory.removeprefix("mem"))
+
+
+def _node(instance: Instance, nodes: Mapping[int, Collection[int]]) -> int:
+    near = [node for node, cores in nodes.items() if not instance.cores or not set(instance.cores).isdisjoint(cores)]
+    if len(near) > 1 and not instance.only_decodes_media:  # that writes where the encoders are
+        names = " and ".join(f"node{node}" for node in near)
+        raise ConfigError(
+            f"--memories numa: the worker {instance.name} may use cores of {names}: "
+            "give each worker those of one, as in ep@node0+d@node1"
+        )
+    return near[0] if near else 0
