@@ -32,14 +32,22 @@ from unifiedserve.device.cpu.device import CpuDevice, CpuKernels
 from unifiedserve.device.cuda.decode_rows import DecodeRows
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.memory.kv_cache import KVLayout
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
+from unifiedserve.memory.shared import (
+    ENGINE_INBOX,
+    EngineLayout,
+    MemoryLayout,
+    PoolSize,
+    SharedMemory,
+    create_pages,
+    free,
+)
 from unifiedserve.memory.weights import load_weights
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import Generation, pack
 from unifiedserve.models.default import DEFAULT_CHECKPOINT
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.placement import FIRST_MEMORY, Instance, Placement, Stage
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -122,18 +130,21 @@ def decode_worker(batch: int) -> Iterator[tuple[Worker, SharedMemory, int]]:
     processor, name = load_processor(DEFAULT_CHECKPOINT), f"decode-host-{uuid4().hex[:8]}"
     kv = KVLayout.of(processor.config, config.memory.kv_page_tokens, torch.float32)
     pages = (batch + 1) * -(-(config.checkpoint.max_model_len + 2) // config.memory.kv_page_tokens)
-    layout = MemoryLayout(
-        engine_id=name,
-        weights=f"{name}-weights",
+    own = MemoryLayout(
         kv=PoolSize(pages, kv.page_bytes),
         patch=PoolSize(1, processor.patch_row_bytes),
         visual=PoolSize(1, processor.visual_dim * 4),
+        weights=f"{name}-weights",
+    )
+    layout = EngineLayout(
+        engine_id=name,
+        memories={FIRST_MEMORY: own},
         instances=tuple(instance.name for instance in placement.instances),
         state_pages=kv.state_pages,
     )
     taken = create_pages(layout, name)
     memory = SharedMemory.create(layout, taken)
-    weights = load_weights(DEFAULT_CHECKPOINT, layout.weights, torch.float32)
+    weights = load_weights(DEFAULT_CHECKPOINT, own.weights, torch.float32)
     try:
         spec = WorkerSpec(
             config=config,
@@ -159,7 +170,7 @@ def measure(sampling: str, batch: int) -> Point:
     """Measure the steps of so many sequences."""
     with decode_worker(batch) as (worker, memory, page_tokens):
         for uid in range(1, batch + 1):
-            pages = memory.pools["kv"].allocate(-(-CONTEXT // page_tokens), uid, 1)
+            pages = memory.pools[FIRST_MEMORY, "kv"].allocate(-(-CONTEXT // page_tokens), uid, 1)
             memory.inboxes["decode"].send(pack(generation(uid, pages.tolist(), SAMPLINGS[sampling])))
         times = []
         for _ in range(WARM_UP + STEPS):

@@ -41,7 +41,7 @@ def processes() -> dict[str, dict[str, float]]:
 def buffers(url: str) -> dict[str, tuple[int, int]]:
     """Return the peak and total pages of each buffer."""
     text = httpx.get(f"{url}/metrics").raise_for_status().text
-    values = re.findall(r'unifiedserve:buffer_(peak|total)_pages\{buffer="(\w+)"\} (\S+)', text)
+    values = re.findall(r'unifiedserve:buffer_(peak|total)_pages\{buffer="(\w+)",memory="mem0"\} (\S+)', text)
     pages = {(kind, buffer): int(float(value)) for kind, buffer, value in values}
     return {buffer: (pages["peak", buffer], pages["total", buffer]) for kind, buffer in pages if kind == "total"}
 

@@ -136,9 +136,8 @@ def mean_costs(before: StageCosts, after: StageCosts, lone_step: float, layers: 
 
 
 async def pages(asker: Asker) -> FreePages:
-    return FreePages(
-        *[int(await asker.gauge(f'buffer_total_pages{{buffer="{name}"}}')) for name in ("kv", "visual", "patch")]
-    )
+    gauge = 'buffer_total_pages{{buffer="{}",memory="mem0"}}'
+    return FreePages(*[int(await asker.gauge(gauge.format(name))) for name in ("kv", "visual", "patch")])
 
 
 class Courses(NamedTuple):

@@ -17,7 +17,7 @@ from unifiedserve import samples
 from unifiedserve.cli.daemon import READY, Daemon, serve_command
 
 _END_SECONDS = 60
-_USED = re.compile(r'^unifiedserve:buffer_used_pages{buffer="(\w+)"} (\S+)$', re.MULTILINE)
+_USED = re.compile(r'^unifiedserve:buffer_used_pages{buffer="(\w+)",memory="\w+"} (\S+)$', re.MULTILINE)
 _RESTARTS = re.compile(r"^unifiedserve:worker_restarts_total (\S+)$", re.MULTILINE)
 _DRAIN_SECONDS = 30
 _QUESTION = "Tell me the color of the star."

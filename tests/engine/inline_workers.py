@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 
 import deferred_device
+import msgspec
 import torch
 from media import Clip, Frames
 from model_loop import plans
@@ -17,8 +18,8 @@ from test_fidelity import Question
 from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
-from unifiedserve.memory.kv_cache import KVLayout
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
+from unifiedserve.engine.buffer_sizes import plan_layout
+from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, PoolKey, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.weights import load_weights
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.sampling_params import SamplingParams
@@ -76,6 +77,21 @@ def as_sent(question: Question, processor: Processor, clips: Callable[[int], Cli
     return Asked(processor.prompt(question.case.messages, media).token_ids, media, sources)
 
 
+def with_pages(layout: EngineLayout) -> EngineLayout:
+    """Return the layout with `PAGES` pages in each pool that there is."""
+
+    def sized(size: PoolSize) -> PoolSize:
+        return PoolSize(min(size.pages, PAGES), size.page_bytes)
+
+    memories = {
+        name: msgspec.structs.replace(
+            memory, kv=sized(memory.kv), patch=sized(memory.patch), visual=sized(memory.visual)
+        )
+        for name, memory in layout.memories.items()
+    }
+    return msgspec.structs.replace(layout, memories=memories)
+
+
 class InlineWorkers:
     """All workers of a placement, which take turns, and what an engine does for them."""
 
@@ -90,16 +106,7 @@ class InlineWorkers:
     ) -> None:
         """Start them on a device; what a worker does is done within the `process` of its name."""
         name = f"test-workers-{uuid.uuid4().hex[:12]}"
-        kv = KVLayout.of(processor.config, config.memory.kv_page_tokens, torch.float32)
-        layout = MemoryLayout(
-            engine_id=name,
-            weights=f"{name}-weights",
-            kv=PoolSize(PAGES, kv.page_bytes),
-            patch=PoolSize(PAGES, config.memory.patch_page_rows * processor.patch_row_bytes),
-            visual=PoolSize(PAGES, config.memory.visual_page_tokens * processor.visual_dim * 4),
-            instances=tuple(instance.name for instance in placement.instances),
-            state_pages=kv.state_pages,
-        )
+        layout = with_pages(plan_layout(config, placement, processor, "float32", name, f"{name}-weights", CPU.place))
         self._pages = create_pages(layout, name)
         self.memory = SharedMemory.create(layout, self._pages)
         self.tokens: dict[int, dict[int, int]] = {}
@@ -111,7 +118,9 @@ class InlineWorkers:
         self.processor = processor
         self._placement = placement
         self._loads: dict[int, Load] = {}
-        self._weights = load_weights(checkpoint, layout.weights, torch.float32)
+        self._weights = [
+            load_weights(checkpoint, own.weights, torch.float32) for own in layout.memories.values() if own.weights
+        ]
         self._process = process
         self._workers = {}
         self._wakes: dict[str, float] = {}
@@ -137,7 +146,7 @@ class InlineWorkers:
         for worker in self._workers.values():
             worker.close()
         self.memory.unlink()
-        free([self._weights, *self._pages.values()])
+        free([*self._weights, *self._pages.values()])
 
     def send(self, host: str, message: Message) -> None:
         self.memory.inboxes[host].send(pack(message))
@@ -145,7 +154,8 @@ class InlineWorkers:
     def abort(self, uid: int) -> None:
         """Call a request back from all stages."""
         route = self._loads[uid].route
-        self.send(route.vision, Abort(uid, route))
+        for host in route.hosts(route.first):
+            self.send(host, Abort(uid, route, stage=route.first))
 
     def submit(
         self,
@@ -157,7 +167,7 @@ class InlineWorkers:
         target: float = float("inf"),
     ) -> None:
         arrival = monotonic()
-        route = choose_route(self._placement, self._loads.values())
+        route = choose_route(self._placement, self._loads.values(), media=bool(asked.sources))
         self._loads[uid] = Load(route, {stage: len(asked.token_ids) for stage in Stage})
         ticket = Ticket(uid, arrival, due=arrival + target, route=route)
         self.tokens[uid] = {}
@@ -170,7 +180,7 @@ class InlineWorkers:
             indices=list(range(answers)),
             embed=embed,
         )
-        for host in dict.fromkeys([route.prefill, *(route.encode if asked.sources else ())]):
+        for host in dict.fromkeys([route.prefill, *route.encode]):
             self.send(host, request)
         if asked.sources:
             self.send(route.vision, VisionRequest(ticket=ticket, media=asked.sources))
@@ -194,7 +204,7 @@ class InlineWorkers:
         self.run_until(lambda: uid in self.ended)
         return [token for _, token in sorted(self.tokens[uid].items())]
 
-    def used_pages(self) -> dict[str, int]:
+    def used_pages(self) -> dict[PoolKey, int]:
         return {name: pool.used_pages() for name, pool in self.memory.pools.items()}
 
     def _take(self, message: Message) -> None:

@@ -20,7 +20,7 @@ from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.wire import Reuse
-from unifiedserve.placement import Stage
+from unifiedserve.placement import FIRST_MEMORY, Stage
 
 Clips = Callable[[int], Clip]
 
@@ -153,7 +153,7 @@ def test_each_cache_saves_its_share(uncached: dict[str, Any], daemon: Daemon, cl
     found = hits.take()
     assert found["queries"] == sum(prompts)
     assert prompts[1] - 40 < found["hits"] == cached[1] < prompts[1]
-    assert daemon.engine.observation.cached()["kv"] > 0
+    assert daemon.engine.observation.cached()[FIRST_MEMORY, "kv"] > 0
     assert work(daemon, asked[0]).keys() == set(Stage)
     assert work(daemon, asked[1]).keys() == {Stage.PREFILL, Stage.DECODE}, "the prefix holds the video"
 
@@ -185,7 +185,8 @@ def test_a_video_of_which_a_part_is_cached_is_decoded_for_the_rest(
     video = [video_part(clips(VIDEO)), text_part(QUESTIONS[0])]
     first = ask(daemon, *video, extra_body=EVERY_FRAME)
     daemon.wait_idle()
-    total, cached = daemon.engine.observation.buffers()["kv"][1], daemon.engine.observation.cached()["kv"]
+    seen, kv = daemon.engine.observation, (FIRST_MEMORY, "kv")
+    total, cached = seen.buffers()[kv][1], seen.cached()[kv]
     others = (total - cached // 2) * daemon.engine.config.memory.kv_page_tokens
     ask(daemon, text_part("word"), max_tokens=others - 60, extra_body={"ignore_eos": True})
     hits = Hits(daemon)
@@ -223,8 +224,8 @@ def test_a_full_cache_makes_nobody_wait(daemon: Daemon, placement: str) -> None:
     plain = [text_part(f"{number}. {LONG}") for number in range(12)]
     answers = [tokens(daemon, part) for part in plain]
     daemon.wait_idle()
-    _, total = daemon.engine.observation.buffers()["kv"]
-    assert daemon.engine.observation.cached()["kv"] > total // 2
+    _, total = daemon.engine.observation.buffers()[FIRST_MEMORY, "kv"]
+    assert daemon.engine.observation.cached()[FIRST_MEMORY, "kv"] > total // 2
     longest = {"max_tokens": None, "extra_body": {"ignore_eos": True}}
     completion = ask(daemon, text_part("Hello"), **longest)
     assert completion.usage.total_tokens == total * daemon.engine.config.memory.kv_page_tokens + 1

@@ -16,6 +16,7 @@ from test_life_of_requests import KEEPS_NOTHING, TIGHT_BUFFERS, ask, metric, tok
 from unifiedserve.config import MIB
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.models.registry import load_config
+from unifiedserve.placement import FIRST_MEMORY
 
 CODED: dict[str, Any] = {"kv_cache_dtype": "int8"}
 
@@ -30,7 +31,7 @@ QUESTIONS = ["What is a river?", "Tell me a story.", "Sing.", "And then?"]
 
 def test_pages_are_as_many_as_the_codes_let_there_be(daemon: Daemon, checkpoint: Path) -> None:
     plain = KVLayout.of(load_config(checkpoint), 16, torch.float32).page_bytes
-    assert daemon.engine.observation.buffers()["kv"][1] > 3 * MIB // plain
+    assert daemon.engine.observation.buffers()[FIRST_MEMORY, "kv"][1] > 3 * MIB // plain
 
 
 def test_a_prefix_that_is_found_gives_the_same_answer(daemon: Daemon, second_daemon: Daemon) -> None:

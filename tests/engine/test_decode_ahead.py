@@ -18,6 +18,7 @@ from unifiedserve.device.cpu import CPU
 from unifiedserve.device.cuda import step_graphs
 from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.messages.sampling_params import SamplingParams
+from unifiedserve.placement import FIRST_MEMORY
 from unifiedserve.sampling import sample
 from unifiedserve.sampling.grammar import regex_grammar
 from unifiedserve.scheduling.tbt_control import LEAST_SHARE
@@ -66,7 +67,7 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Answers]:
                 workers.abort(uid)
             workers.run_until(lambda: kept <= workers.drained)
             assert set(workers.used_pages().values()) == {0}
-            pool = workers.memory.pools["kv"]
+            pool = workers.memory.pools[FIRST_MEMORY, "kv"]
             contents = [pool.memory.read(page * pool.page_bytes, pool.page_bytes) for page in range(pool.num_pages)]
             assert {bytes(pool.page_bytes), WRITTEN * pool.page_bytes} == set(contents)  # nothing came later
             return {uid: [token for _, token in sorted(workers.tokens[uid].items())] for uid in kept}

@@ -22,6 +22,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.models.base import Processor
 from unifiedserve.models.registry import load_processor
+from unifiedserve.placement import FIRST_MEMORY
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -66,10 +67,10 @@ def test_the_kv_cache_takes_what_is_left(
     caplog.set_level("INFO")
     memory = memory_on(Gpu(400, others_mib=20), checkpoint, processor)
     try:
-        layout = memory.shared.layout
+        layout = memory.shared.layout.only
         left = (200 - 20 - 10 - 2 * 30) * MIB - layout.patch.bytes - layout.visual.bytes - memory.uses[DECODE]
         assert left - layout.kv.page_bytes < memory.uses["KV cache"] <= left
-        assert memory.shared.pools["kv"].num_pages == memory.shared.layout.kv.pages
+        assert memory.shared.pools[FIRST_MEMORY, "kv"].num_pages == memory.shared.layout.only.kv.pages
         assert f"a GPU: KV cache {memory.uses['KV cache'] // MIB} MiB, " in caplog.text
         assert memory.uses.keys() >= {"weights", "patch buffer", "visual buffer", "vision", "encode-prefill", "decode"}
     finally:
@@ -90,7 +91,7 @@ def test_what_no_step_before_requests_shows_is_counted_and_named(
     caplog.set_level("INFO")
     memory = memory_on(Gpu(800), checkpoint, processor, 55, placement, max_model_len=max_model_len, max_running=5)
     try:
-        layout, text = memory.shared.layout, processor.config.get_text_config()
+        layout, text = memory.shared.layout.only, processor.config.get_text_config()
         left = (400 - 55 - workers) * MIB - layout.patch.bytes - layout.visual.bytes
         held = left // layout.kv.page_bytes * 16
         tokens = min(max_model_len or text.max_position_embeddings, held)
@@ -115,11 +116,11 @@ def test_a_size_that_is_given_is_kept(checkpoint: Path, processor: Processor) ->
 def test_pages_stay_when_pools_are_renewed(checkpoint: Path, processor: Processor) -> None:
     memory = memory_on(Gpu(400), checkpoint, processor, kv_cache_mib=16)
     try:
-        memory.shared.pools["kv"].allocate(3, 7)
-        memory.shared.pools["kv"].memory.write(5, b"kept")
+        memory.shared.pools[FIRST_MEMORY, "kv"].allocate(3, 7)
+        memory.shared.pools[FIRST_MEMORY, "kv"].memory.write(5, b"kept")
         memory.renew()
-        assert memory.shared.pools["kv"].used_pages() == 0
-        assert memory.shared.pools["kv"].memory.read(5, 4) == b"kept"
+        assert memory.shared.pools[FIRST_MEMORY, "kv"].used_pages() == 0
+        assert memory.shared.pools[FIRST_MEMORY, "kv"].memory.read(5, 4) == b"kept"
     finally:
         memory.free()
 

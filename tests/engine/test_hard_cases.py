@@ -20,9 +20,9 @@ from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PrefillRequest, Span
 from unifiedserve.observe.tracing import Timeline
-from unifiedserve.placement import Stage
+from unifiedserve.placement import FIRST_MEMORY, Stage
 from unifiedserve.worker.language.prompt_units import PromptUnits
-from unifiedserve.worker.vision.stage import VisionStage
+from unifiedserve.worker.vision.stage import MediaBuffers, VisionStage
 
 WORKERS = pytest.mark.daemon("what could stop real workers")
 
@@ -51,7 +51,8 @@ def test_an_enormous_stop_string_is_refused_and_the_engine_goes_on(daemon: Daemo
 @pytest.mark.daemon(**TIGHT_BUFFERS)
 def test_the_answer_may_take_what_the_cache_holds_when_no_limit_is_given(daemon: Daemon) -> None:
     completion = ask(daemon, text_part("Hello"), max_tokens=None, extra_body={"ignore_eos": True})
-    pages, page_tokens = daemon.engine.observation.buffers()["kv"][1], daemon.engine.config.memory.kv_page_tokens
+    _, pages = daemon.engine.observation.buffers()[FIRST_MEMORY, "kv"]
+    page_tokens = daemon.engine.config.memory.kv_page_tokens
     assert completion.choices[0].finish_reason == "length"
     assert completion.usage.total_tokens == pages * page_tokens + 1  # the last token is never cached
     daemon.wait_idle()
@@ -117,7 +118,7 @@ def test_a_video_that_has_fewer_frames_than_when_it_was_admitted_ends_its_reques
     patches: RowBuffer, visual: RowBuffer, clips: Callable[[int], Clip]
 ) -> None:
     finished = Event()
-    stage = VisionStage(patches, visual, 1, 1, finished.set)
+    stage = VisionStage({FIRST_MEMORY: MediaBuffers(patches, visual)}, 1, 1, finished.set)
     try:
         path = str(clips(8).path)
         for uid, frames in ((1, (6, 9)), (2, (0, 7))):

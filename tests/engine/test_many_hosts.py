@@ -56,7 +56,10 @@ def test_a_killed_one_loses_no_request(
 ) -> None:
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         answers = [pool.submit(answer, daemon, each) for each in asked * 4]
-        os.kill(daemon.engine.observation.worker_pids()[instance], signal.SIGKILL)
+        pids = daemon.engine.observation.worker_pids
+        pid = pids()[instance]
+        os.kill(pid, signal.SIGKILL)
         assert [each.result() for each in answers] == expected * 4
+    daemon.wait_for(lambda: pids().get(instance) not in (None, pid))
     daemon.wait_healthy()
     daemon.wait_idle()

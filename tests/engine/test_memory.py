@@ -10,7 +10,7 @@ from test_fidelity import ask
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import Stage, read_placement
+from unifiedserve.placement import FIRST_MEMORY, Stage, read_placement
 
 FRAMES = 64
 
@@ -29,11 +29,11 @@ def test_pages_of_a_long_video_go_back_unit_by_unit(
         used: list[int] = []
         while not workers.tokens[1]:
             workers.turn()
-            used.append(workers.used_pages()["visual"])
+            used.append(workers.used_pages()[FIRST_MEMORY, "visual"])
         held = [pages for pages in dict.fromkeys(used) if pages]
         assert held == sorted(held, reverse=True), "all are taken with the first unit"
         assert len(held) > FRAMES // 4, "few go back at a time"
-        assert workers.memory.status.peak(Stage.ENCODE) == held[0]
+        assert workers.memory.status.peak(Stage.ENCODE, FIRST_MEMORY) == held[0]
         workers.answer(1)
         assert set(workers.used_pages().values()) == {0}
     finally:

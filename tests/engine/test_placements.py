@@ -20,6 +20,13 @@ SHORT, LONG = (SamplingParams(temperature=0, max_tokens=count, ignore_eos=True) 
 CONFIG = EngineConfig.of(prefill_chunk_tokens=32, encode_budget_tokens=16, vision_threads=1)
 
 PLACED = [read_placement(name, ()) for name in (*NAMED, "e+pd", "2v+2e+2p+2d", "2ep+d")]
+#: nothing has to travel between their memories
+APART = [
+    "vepd@mem0+vepd@mem1",
+    "v@mem2+2ep@mem0+ep@mem1+d@mem0+d@mem1",
+    "2v+e@mem0+2e@mem1+pd@mem0+p@mem1+d@mem1",
+]
+PLACED += [read_placement(text, ()) for text in APART]
 
 
 WITHOUT = {

@@ -16,6 +16,8 @@ from test_fidelity import PIECES
 from test_life_of_requests import TIGHT_BUFFERS, ask, metric
 from test_parameters import complete
 
+from unifiedserve.placement import FIRST_MEMORY
+
 pytestmark = pytest.mark.daemon("prompts that real workers compute piece by piece", **PIECES)
 
 COUNT = 3
@@ -103,7 +105,7 @@ def test_a_killed_worker_costs_none(daemon: Daemon, expected: tuple[list[int], t
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         short = pool.submit(ask, daemon, *PARTS, max_tokens=100, **SCORED)
         long = pool.submit(whole)
-        daemon.wait_for(lambda: seen.in_flight == 2 and seen.buffers().get("kv", (0, 0))[0] > 0)
+        daemon.wait_for(lambda: seen.in_flight == 2 and seen.buffers().get((FIRST_MEMORY, "kv"), (0, 0))[0] > 0)
         os.kill(seen.worker_pids()["encode-prefill"], signal.SIGKILL)
         check(short.result().prompt_logprobs, *expected)
         assert long.result().choices[0].logprobs.token_logprobs[1:] == pytest.approx(before[1:], abs=1e-4)

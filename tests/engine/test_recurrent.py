@@ -9,6 +9,8 @@ from media import text_part
 from test_life_of_requests import ask as complete
 from test_life_of_requests import metric, tokens
 
+from unifiedserve.placement import FIRST_MEMORY
+
 pytestmark = pytest.mark.daemon("states that real workers hold", model="qwen3_5_text", kv_page_tokens=4)
 
 LONG = {"max_tokens": 72, "extra_body": {"return_token_ids": True, "ignore_eos": True}}
@@ -46,7 +48,7 @@ def test_states_survive_preemption(daemon: Daemon, second_daemon: Daemon) -> Non
 
 @pytest.mark.daemon(**TIGHT)
 def test_room_for_the_state_is_counted(daemon: Daemon) -> None:
-    pages = daemon.engine.observation.buffers()["kv"][1]
+    pages = daemon.engine.observation.buffers()[FIRST_MEMORY, "kv"][1]
     prompt = complete(daemon, RIVER, max_tokens=1).usage.prompt_tokens
     most = (pages - 4) * 4 - prompt + 1  # a state takes 4 pages; the last token's keys are not kept
     complete(daemon, RIVER, max_tokens=most, stream=True).close()

@@ -25,10 +25,12 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, Patches
+from unifiedserve.placement import FIRST_MEMORY
 from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
+from unifiedserve.scheduling.vision import BufferPages
 from unifiedserve.worker.vision.medium import Medium, Output
 from unifiedserve.worker.vision.other_videos import OtherDecoder, OtherVideos
-from unifiedserve.worker.vision.stage import VisionStage
+from unifiedserve.worker.vision.stage import MediaBuffers, VisionStage
 from unifiedserve.worker.vision.videos import RunningVideos
 
 TIMEOUT = 60.0
@@ -58,7 +60,7 @@ class Vision:
     ) -> None:
         self.patches, self.visual = patches, visual
         self.wake = threading.Event()
-        self.stage = VisionStage(patches, visual, 1, 1, self.wake.set, decoder, decode_on)
+        self.stage = VisionStage({FIRST_MEMORY: MediaBuffers(patches, visual)}, 1, 1, self.wake.set, decoder, decode_on)
         self.turn = VisionTurn(order)
         self.decoded_on: set[str] = set()
         self.order: list[int] = []  # of the requests, by their outputs
@@ -81,7 +83,7 @@ class Vision:
 
     def turns(self, now: float) -> Mapping[int, float]:
         """Return the turns that have changed by a time (seconds)."""
-        return self.turn.take(VisionFacts(now, 0, 0)).turns
+        return self.turn.take(VisionFacts(now, {FIRST_MEMORY: BufferPages(0, 0)})).turns
 
     def finish(self) -> None:
         while self.stage.decoding:

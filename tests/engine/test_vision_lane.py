@@ -13,10 +13,10 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, VisionRequest
-from unifiedserve.placement import Route
+from unifiedserve.placement import FIRST_MEMORY, Route
 from unifiedserve.scheduling.turn.vision import VisionTurn
 from unifiedserve.worker.vision.lane import VisionLane
-from unifiedserve.worker.vision.stage import VisionStage
+from unifiedserve.worker.vision.stage import MediaBuffers, VisionStage
 
 PLAN = MediaPlan(
     kind="image",
@@ -41,7 +41,7 @@ class Lane:
 
     def __init__(self, patches: RowBuffer, visual: RowBuffer) -> None:
         self._finished = Semaphore(0)
-        self.stage = VisionStage(patches, visual, 1, 1, self._finished.release)
+        self.stage = VisionStage({FIRST_MEMORY: MediaBuffers(patches, visual)}, 1, 1, self._finished.release)
         self.port = Mock()
         self.port.neighbours.first = Mock(return_value=None)
         pending = dict.fromkeys(ROUTE.encode, 0)

@@ -20,7 +20,8 @@ from unifiedserve.messages.layouts import View, Views
 from unifiedserve.messages.media import MediaKind, MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.worker.vision.stage import VisionStage
+from unifiedserve.placement import FIRST_MEMORY
+from unifiedserve.worker.vision.stage import MediaBuffers, VisionStage
 
 SIDE = 28
 STEPS = ((90, 121), (56, 84))
@@ -66,7 +67,7 @@ def decoded(patches: RowBuffer, visual: RowBuffer, source: MediaSource) -> torch
         with arrived:
             arrived.notify_all()
 
-    stage = VisionStage(patches, visual, 1, 2, wake)
+    stage = VisionStage({FIRST_MEMORY: MediaBuffers(patches, visual)}, 1, 2, wake)
     units: dict[int, torch.Tensor] = {}
     try:
         let_in(stage, Ticket(1, 1), source)

@@ -17,7 +17,8 @@ from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource
-from unifiedserve.worker.vision.stage import VisionStage
+from unifiedserve.placement import FIRST_MEMORY
+from unifiedserve.worker.vision.stage import MediaBuffers, VisionStage
 
 VIDEO = MediaPlan(
     kind="video",
@@ -49,7 +50,7 @@ def decode(
 ) -> dict[int, Tensor]:
     """The patches of each unit; the medium's first one is number 10."""
     finished = Event()
-    stage = VisionStage(patches, visual, 1, 1, finished.set)
+    stage = VisionStage({FIRST_MEMORY: MediaBuffers(patches, visual)}, 1, 1, finished.set)
     found: dict[int, Tensor] = {}
     try:
         source = MediaSource(plan=plan, name="it", where=Source(path=str(path)), first_unit=10, units=units)

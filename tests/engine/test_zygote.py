@@ -19,9 +19,17 @@ from daemon import Daemon
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine import zygote as zygote_module
 from unifiedserve.engine.zygote import Zygote, ZygoteError
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
+from unifiedserve.memory.shared import (
+    ENGINE_INBOX,
+    EngineLayout,
+    MemoryLayout,
+    PoolSize,
+    SharedMemory,
+    create_pages,
+    free,
+)
 from unifiedserve.messages.wire import Ready, Shutdown, pack, unpack
-from unifiedserve.placement import Stage
+from unifiedserve.placement import FIRST_MEMORY, Stage
 from unifiedserve.worker.spec import WorkerSpec
 
 CONFIG = EngineConfig.of(placement="shared")
@@ -68,7 +76,8 @@ time.sleep(1000)
 @pytest.fixture(scope="module")
 def memory() -> Iterator[SharedMemory]:
     size = PoolSize(4, 4096)
-    layout = MemoryLayout(f"test-zygote-{uuid.uuid4().hex[:12]}", "", size, size, size, (VISION.name,))
+    memories = {FIRST_MEMORY: MemoryLayout(size, size, size)}
+    layout = EngineLayout(f"test-zygote-{uuid.uuid4().hex[:12]}", memories, (VISION.name,))
     pages = create_pages(layout, layout.engine_id)
     memory = SharedMemory.create(layout, pages)
     yield memory

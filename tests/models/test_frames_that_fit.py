@@ -7,19 +7,14 @@ import pytest
 from unifiedserve.config import EngineConfig
 from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.errors import RequestError
-from unifiedserve.memory.shared import MemoryLayout, PoolSize
+from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.messages.api import GenerateRequest, MediaInput
 from unifiedserve.messages.media import MediaOptions
 from unifiedserve.models.base import Processor
+from unifiedserve.placement import FIRST_MEMORY
 
-LAYOUT = MemoryLayout(
-    engine_id="none",
-    weights="none",
-    kv=PoolSize(10_000, 1),
-    patch=PoolSize(10_000, 1),
-    visual=PoolSize(10_000, 1),
-    instances=(),
-)
+SIZE = PoolSize(10_000, 1)
+LAYOUT = EngineLayout(engine_id="none", memories={FIRST_MEMORY: MemoryLayout(SIZE, SIZE, SIZE)}, instances=())
 
 
 def request(clip: Path, words: int, **options: int) -> GenerateRequest:

@@ -58,6 +58,21 @@ def test_gauges_are_as_they_are_now(metrics: Metrics) -> None:
     assert view.memory == {"weights": 1 << 20}
 
 
+def test_buffers_of_several_memories_are_told_apart() -> None:
+    class Apart(Engine):
+        def buffers(self) -> dict[tuple[str, str], tuple[int, int]]:
+            return {("mem1", "kv"): (1, 2), ("mem0", "visual"): (3, 4), ("mem0", "patch"): (5, 6)}
+
+    metrics = Metrics(CollectorRegistry())
+    metrics.bind(Apart())
+    view = view_of(None, seen(metrics, 1010.0))
+    assert [(name, pages.used, pages.total) for name, pages in view.buffers.items()] == [
+        ("patch mem0", 5, 6),
+        ("visual mem0", 3, 4),
+        ("kv mem1", 1, 2),
+    ]
+
+
 def test_what_was_counted_between_two_samples(metrics: Metrics) -> None:
     answer(metrics, 30.0, 0.2, 0.2)
     metrics.looked_up("kv", 1000, 0)

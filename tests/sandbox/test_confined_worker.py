@@ -12,8 +12,8 @@ import pytest
 
 from ipc_buffers import remove_stale_arenas
 from unifiedserve.config import DeviceName, EngineConfig
-from unifiedserve.memory.shared import MemoryLayout, PoolSize
-from unifiedserve.placement import read_placement
+from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
+from unifiedserve.placement import FIRST_MEMORY, read_placement
 from unifiedserve.sandbox import missing
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -96,7 +96,7 @@ def confined(name: str, device: DeviceName, tried: str) -> "subprocess.Completed
         placement=PLACEMENT,
         instance=PLACEMENT.instances[0],
         number=1,
-        layout=MemoryLayout(name, "", SIZE, SIZE, SIZE, ("vision",)),
+        layout=EngineLayout(name, {FIRST_MEMORY: MemoryLayout(SIZE, SIZE, SIZE)}, ("vision",)),
         device=device,
         model_dir="",
         dtype="bfloat16",

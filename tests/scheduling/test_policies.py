@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unifiedserve.config import Order
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import Stage
+from unifiedserve.placement import FIRST_MEMORY, Stage
 from unifiedserve.scheduling import (
     Budget,
     Chunk,
@@ -30,6 +30,7 @@ from unifiedserve.scheduling import (
     schedule_vision,
     stage_level,
 )
+from unifiedserve.scheduling.vision import BufferPages
 
 ORDERS: list[Order] = ["fcfs", "slack", "shortest"]
 BUDGET = Budget(prefill_tokens=100, encode_tokens=64, max_running=8, kv_page_tokens=16)
@@ -238,15 +239,33 @@ def test_a_page_that_a_sequence_holds_in_advance_is_no_page_for_another() -> Non
     assert schedule_decode(sequences, kv_free=0, page_tokens=16, max_running=8) == ([(1, 0)], [(2, 0)])
 
 
+def free(patch: int, visual: int) -> dict[str, BufferPages]:
+    return {FIRST_MEMORY: BufferPages(patch, visual)}
+
+
 def test_vision_admits_in_order_and_nobody_overtakes() -> None:
     waiting = [
         VisionState(Ticket(1, 1.0), 5, 5, admitted=True),
         VisionState(Ticket(2, 2.0), 7, 2),
         VisionState(Ticket(3, 3.0), 1, 3),
     ]
-    assert schedule_vision(waiting, 6, 9) == schedule_vision(waiting, 9, 1) == []
-    assert schedule_vision(waiting, 8, 9) == [2, 3]
-    assert schedule_vision(waiting, 9, 4) == [2], "visual pages lack"
+    assert schedule_vision(waiting, free(6, 9)) == schedule_vision(waiting, free(9, 1)) == []
+    assert schedule_vision(waiting, free(8, 9)) == [2, 3]
+    assert schedule_vision(waiting, free(9, 4)) == [2], "visual pages lack"
+
+
+def test_a_full_memory_holds_nobody_back_who_wants_pages_of_another() -> None:
+    waiting = [
+        VisionState(Ticket(1, 1.0), 7, 2),
+        VisionState(Ticket(2, 2.0), 1, 1),
+        VisionState(Ticket(3, 3.0), 4, 2, "mem1"),
+        VisionState(Ticket(4, 4.0), 4, 2, "mem1"),
+        VisionState(Ticket(5, 5.0), 1, 1, "mem1"),
+    ]
+    assert schedule_vision(waiting, free(6, 9) | {"mem1": BufferPages(5, 9)}) == [3]
+    assert schedule_vision(waiting, free(8, 9) | {"mem1": BufferPages(1, 9)}) == [1, 2]
+    assert schedule_vision(waiting, free(8, 9) | {"mem1": BufferPages(9, 9)}) == [1, 2, 3, 4, 5]
+    assert schedule_vision(waiting, free(6, 9) | {"mem1": BufferPages(3, 9)}) == []
 
 
 @pytest.mark.parametrize(
@@ -288,7 +307,7 @@ def test_the_lowest_priority_number_goes_first_everywhere() -> None:
         media: Queue[VisionState] = Queue(order)
         for ticket in (early.ticket, late.ticket):
             media.add(VisionState(ticket, 7, 7))
-        assert schedule_vision(media.in_turn(0.0), 7, 7) == [2]
+        assert schedule_vision(media.in_turn(0.0), free(7, 7)) == [2]
     decodes = [DecodeState(Ticket(2, 2.0, -1), 0, 5, 1), DecodeState(Ticket(1, 1.0), 0, 5, 1)]
     assert schedule_decode(sorted(decodes, key=lambda s: s.turn), 1, 4, 8) == ([(2, 0)], [(1, 0)])
 

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from unifiedserve.placement import Placement, Stage, read_placement
 from unifiedserve.scheduling.roles import RoleBalance, best_change, longest_work
@@ -78,3 +79,15 @@ def test_little_work_is_not_worth_a_change() -> None:
     placement = read_placement("2e+2p+2d", range(4))
     assert best_change(placement, {Stage.PREFILL: 1.9}) is None
     assert best_change(placement, {Stage.PREFILL: 2.1})
+
+
+def test_nobody_changes_to_what_its_memory_has_nothing_for() -> None:
+    work = {Stage.ENCODE: 0.1, Stage.PREFILL: 60.0, Stage.DECODE: 0.1}
+    assert best_change(read_placement("2e@mem0+p@mem1+d@mem1", ()), work) is None
+    placement = read_placement("3e@mem0+p@mem0+d@mem1+p@mem1", ())
+    changed = best_change(placement, work)
+    assert changed is not None
+    assert (changed.name, changed.stages) == ("encode-1", (Stage.PREFILL,))
+    moved = placement.changed(replace(placement.instances[4], stages=(Stage.ENCODE,)))  # mem0 is left without prefill
+    assert best_change(moved, work) is None
+    assert best_change(moved, work, placement) is not None

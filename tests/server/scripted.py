@@ -153,20 +153,20 @@ class ScriptedObservation:
     def trace(self, request_id: str | None = None) -> dict[str, Any]:
         return {"traceEvents": [], "asked": request_id}
 
-    def buffers(self) -> dict[str, tuple[int, int]]:
-        return {"kv": (3, 12)}
+    def buffers(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return {("mem0", "kv"): (3, 12)}
 
-    def peaks(self) -> dict[str, int]:
-        return {"kv": 4}
+    def peaks(self) -> dict[tuple[str, str], int]:
+        return {("mem0", "kv"): 4}
 
-    def cached(self) -> dict[str, int]:
-        return {"kv": 2}
+    def cached(self) -> dict[tuple[str, str], int]:
+        return {("mem0", "kv"): 2}
 
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20}
 
     def instances(self) -> list[SeenInstance]:
-        return [SeenInstance(name="encode-1", stages=[Stage.ENCODE], cores=[0], state="serving")]
+        return [SeenInstance(name="encode-1", stages=[Stage.ENCODE], cores=[0], memory="mem0", state="serving")]
 
     def hosts(self) -> dict[str, int]:
         return {"encode": 1}

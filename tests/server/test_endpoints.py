@@ -35,7 +35,7 @@ async def test_metrics_can_be_scraped(client: httpx.AsyncClient) -> None:
     assert response.headers["content-type"].startswith("text/plain")
     families = {family.name: family for family in text_string_to_metric_families(response.text)}
     (ratio,) = families["unifiedserve:buffer_usage_ratio"].samples
-    assert (ratio.labels, ratio.value) == ({"buffer": "kv"}, 0.25)
+    assert (ratio.labels, ratio.value) == ({"buffer": "kv", "memory": "mem0"}, 0.25)
     (waiting,) = families["unifiedserve:num_requests_waiting"].samples
     assert (waiting.labels, waiting.value) == ({"stage": "decode"}, 2)
 

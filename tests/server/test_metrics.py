@@ -12,14 +12,14 @@ class Engine:
     def stages(self) -> dict[str, tuple[int, int]]:
         return {"encode": (1, 4), "decode": (3, 0)}
 
-    def buffers(self) -> dict[str, tuple[int, int]]:
-        return {"kv": (5, 20), "patch": (0, 0)}
+    def buffers(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return {("mem0", "kv"): (5, 20), ("mem0", "patch"): (0, 0)}
 
-    def peaks(self) -> dict[str, int]:
-        return {"kv": 11}
+    def peaks(self) -> dict[tuple[str, str], int]:
+        return {("mem0", "kv"): 11}
 
-    def cached(self) -> dict[str, int]:
-        return {"kv": 7}
+    def cached(self) -> dict[tuple[str, str], int]:
+        return {("mem0", "kv"): 7}
 
     def memory(self) -> dict[str, int]:
         return {"weights": 1 << 20, "KV cache": 3 << 20}
@@ -91,12 +91,12 @@ def test_gauges_are_read_at_scrape_time() -> None:
     values = samples(metrics)
     assert values["num_requests_running", ("decode",)] == 3
     assert values["num_requests_waiting", ("encode",)] == 4
-    assert values["buffer_usage_ratio", ("kv",)] == 0.25
-    assert values["buffer_used_pages", ("kv",)] == 5
-    assert values["buffer_total_pages", ("kv",)] == 20
-    assert values["buffer_usage_ratio", ("patch",)] == 0
-    assert values["buffer_peak_pages", ("kv",)] == 11
-    assert values["buffer_cached_pages", ("kv",)] == 7
+    assert values["buffer_usage_ratio", ("kv", "mem0")] == 0.25
+    assert values["buffer_used_pages", ("kv", "mem0")] == 5
+    assert values["buffer_total_pages", ("kv", "mem0")] == 20
+    assert values["buffer_usage_ratio", ("patch", "mem0")] == 0
+    assert values["buffer_peak_pages", ("kv", "mem0")] == 11
+    assert values["buffer_cached_pages", ("kv", "mem0")] == 7
     assert values["memory_bytes", ("KV cache",)] == 3 << 20
     assert values["slo_tbt_seconds", ()] == 0.08
     assert values["heavy_share_ratio", ()] == 0.25

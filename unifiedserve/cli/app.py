@@ -79,6 +79,8 @@ def placement(**options: Any) -> None:
       unifiedserve placement ep-d
     Parts with cores of their own, v: vision, e: encode, p: prefill, d: decode:
       unifiedserve placement ep@0-3+d@4-5 --model Qwen/Qwen2.5-VL-3B-Instruct
+    Two memories, each with the pages and weights that its workers need:
+      unifiedserve placement ep@0-3,mem0+d@4-5,mem1
     From a file with [[instance]] tables, with stages = "ep", cores = "0-3" and a name:
       unifiedserve placement ours.toml
     """

@@ -86,11 +86,16 @@ def view_of(before: Sample | None, now: Sample) -> View:
         return max(0.0, now.one(*key) - since.one(*key))
 
     running, waiting = now.by_label("num_requests_running"), now.by_label("num_requests_waiting")
-    pages = now.by_label("buffer_total_pages")
+    memories = sorted({key[2] for key in now.values if key[0] == "buffer_total_pages"})
     return View(
         seconds=now.time - since.time if now.time > since.time else None,
         stages={stage: (int(running[stage]), int(waiting[stage])) for stage in Stage if stage in running},
-        buffers={name: _pages(now, name) for name in _BUFFERS if name in pages},
+        buffers={
+            f"{name} {memory}" if len(memories) > 1 else name: _pages(now, name, memory)
+            for memory in memories
+            for name in _BUFFERS
+            if ("buffer_total_pages", name, memory) in now.values
+        },
         requests=grown("requests_total"),
         answers=sum(grown("request_success_total", reason) for reason in now.by_label("request_success_total")),
         tokens=grown("time_to_first_token_seconds_count") + grown("inter_token_latency_seconds_count"),
@@ -109,9 +114,9 @@ def view_of(before: Sample | None, now: Sample) -> View:
     )
 
 
-def _pages(now: Sample, buffer: str) -> Pages:
+def _pages(now: Sample, buffer: str, memory: str) -> Pages:
     names = ("buffer_used_pages", "buffer_total_pages", "buffer_cached_pages", "buffer_peak_pages")
-    return Pages(*(int(now.one(name, buffer)) for name in names))
+    return Pages(*(int(now.one(name, buffer, memory)) for name in names))
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -12,8 +12,16 @@ from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device.selection import select_device
 from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.checkpoint import load_checkpoint
-from unifiedserve.engine.resources import WORKER_MIB, check_memory, check_sandbox, check_threads
+from unifiedserve.engine.resources import (
+    WORKER_MIB,
+    check_memories,
+    check_memory,
+    check_sandbox,
+    check_threads,
+    shared_sizes,
+)
 from unifiedserve.engine.weight_source import weight_source
+from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.weights import weights_bytes
 from unifiedserve.models.loading import encoder_elements
 from unifiedserve.placement import Instance, Placement, Stage
@@ -22,61 +30,90 @@ from unifiedserve.placement.cores import write_cores
 Sizes = Mapping[str, int]  # bytes by use
 
 _READS = {
-    Stage.VISION: ("patch buffer",),
     Stage.ENCODE: ("encoder", "patch buffer", "visual buffer"),
     Stage.PREFILL: ("language model", "visual buffer", "KV cache"),
     Stage.DECODE: ("language model", "KV cache"),
 }
+_WRITES = "patch buffer"  # where vision writes, in each memory that has one
 
 
 def run(config: EngineConfig, console: Console) -> None:
     """Draw the placement of `config`. Raises ConfigError, with the numbers, for what does not fit or cannot be."""
     config.check()
     check_threads(config)
-    sizes = _sizes(config)
     placement = config.machine.workers
-    console.print(_drawing(placement, sizes, sorted(os.sched_getaffinity(0))))
-    total = sum(sizes.values()) // MIB
-    parts = " + ".join(f"{use} {_mib(size)}" for use, size in sizes.items())
+    layout, weights, encoder = _planned(config)
+    memories = _sizes(layout, weights, encoder)
+    console.print(_drawing(placement, memories, sorted(os.sched_getaffinity(0))))
+    if len(memories) == 1:
+        (sizes,) = memories.values()
+        _print_sum(console, "shared by all of them", {**sizes, "queues": layout.queue_bytes})
+    else:
+        for memory, sizes in memories.items():
+            node = layout.memories[memory].node
+            _print_sum(console, memory if node is None else f"{memory}, of node{node}", sizes)
+        _print_sum(console, "shared by all of them", {"queues": layout.queue_bytes})
     workers = len(placement.instances)
-    console.print(f"shared by all of them: {parts} = {total:,} MiB")
     console.print(f"and of their own: {workers} x {WORKER_MIB} = {workers * WORKER_MIB:,} MiB at most when idle")
+    check_memories(config)
     check_sandbox(config)
-    check_memory(sizes, workers)
+    check_memory(shared_sizes(layout, weights), workers)
 
 
-def _sizes(config: EngineConfig) -> Sizes:
-    """Return what lies in shared memory."""
+def _planned(config: EngineConfig) -> tuple[EngineLayout, int, int]:
+    """Return the layout, and the bytes of a copy of the weights and of the encoder in it."""
     device = select_device(config)
     model_dir, processor = load_checkpoint(config)
     dtype = dtype_of(config, device)
-    layout = plan_layout(config, processor, dtype, "none", "none", device.place)
+    layout = plan_layout(config, config.machine.workers, processor, dtype, "none", "none", device.place)
     own: torch.dtype = getattr(torch, dtype)
     weights = weights_bytes(weight_source(config, model_dir, processor.config, device, dtype), own)
-    encoder = encoder_elements(processor.config) * own.itemsize
-    return {"language model": weights - encoder, "encoder": encoder, **layout.segments()}
+    return layout, weights, encoder_elements(processor.config) * own.itemsize
 
 
-def _used(sizes: Sizes, instance: Instance) -> Sizes:
-    """Return what of it an instance reads or writes."""
-    uses = {use for stage in instance.stages for use in _READS[stage]}
-    return {use: size for use, size in sizes.items() if use in uses}
+def _sizes(layout: EngineLayout, weights: int, encoder: int) -> dict[str, Sizes]:
+    """Return what lies in each memory, but for what it has none of."""
+    found: dict[str, Sizes] = {}
+    for memory, segments in layout.segments(weights).items():
+        both = {"language model": weights - encoder, "encoder": encoder} if segments["weights"] else {}
+        buffers = {use: size for use, size in segments.items() if size and use != "weights"}
+        found[memory] = {**both, **buffers}
+    return found
 
 
-def _drawing(placement: Placement, sizes: Sizes, available: list[int]) -> Group:
+def _print_sum(console: Console, what: str, sizes: Sizes) -> None:
+    parts = " + ".join(f"{use} {_mib(size)}" for use, size in sizes.items())
+    console.print(f"{what}: {parts} = {sum(sizes.values()) // MIB:,} MiB" if sizes else f"{what}: nothing")
+
+
+def _used(memories: Mapping[str, Sizes], instance: Instance) -> list[str]:
+    """Return what of the memories an instance reads or writes."""
+    uses = {use for stage in instance.stages for use in _READS.get(stage, ())}
+    used = {(instance.memory, use) for use in memories[instance.memory] if use in uses}
+    if Stage.VISION in instance.stages:
+        used |= {(memory, _WRITES) for memory, sizes in memories.items() if _WRITES in sizes}
+    return [
+        f"{use}{f' of {memory}' if len(memories) > 1 else ''} {_mib(size)}"
+        for memory, sizes in memories.items()
+        for use, size in sizes.items()
+        if (memory, use) in used
+    ]
+
+
+def _drawing(placement: Placement, memories: Mapping[str, Sizes], available: list[int]) -> Group:
     """Return a box for each set of cores, with the workers that run there."""
     groups: dict[tuple[int, ...], list[Instance]] = {}
     for instance in placement.instances:
         groups.setdefault(instance.cores or tuple(available), []).append(instance)
-    return Group(*(_box(cores, instances, sizes) for cores, instances in groups.items()))
+    return Group(*(_box(cores, instances, memories) for cores, instances in groups.items()))
 
 
-def _box(cores: tuple[int, ...], instances: list[Instance], sizes: Sizes) -> Panel:
+def _box(cores: tuple[int, ...], instances: list[Instance], memories: Mapping[str, Sizes]) -> Panel:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in ("worker", "stages", "nice", "reads and writes, in MiB"):
         table.add_column(column, overflow="fold")
     for instance in instances:
-        used = ", ".join(f"{use} {_mib(size)}" for use, size in _used(sizes, instance).items())
+        used = ", ".join(_used(memories, instance))
         table.add_row(instance.name, " + ".join(instance.stages), str(instance.nice), used)
     word = "core" if len(cores) == 1 else "cores"
     return Panel(table, title=f"{word} {write_cores(cores)}", title_align="left", expand=False)

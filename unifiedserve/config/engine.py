@@ -74,4 +74,5 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         """The options of the second engine, if there is to be one to compare with."""
         if not self.machine.compare:
             return None
-        return self.changed(placement="monolithic", irp="auto", roles="fixed", compare=False, trace="", record="")
+        own = {"placement": "monolithic", "memories": "placed", "irp": "auto", "roles": "fixed"}
+        return self.changed(**own, compare=False, trace="", record="")

@@ -9,10 +9,13 @@ from msgspec import Meta
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.placement import MODEL_STAGES, Placement, Stage, read_placement
+from unifiedserve.placement.cores import cores_by_node
+from unifiedserve.placement.numa import place_by_node
 
 DeviceName = Literal["cpu", "cuda"]
 Share = Literal["auto", "mps", "none"]
 AttentionBackend = Literal["auto", "triton", "flashinfer"]
+Memories = Literal["placed", "numa"]
 _MOST_GPU_MIB = 1 << 24
 
 
@@ -25,9 +28,18 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             description="Which processes host the stages, and on which cores. shared: vision, encode + prefill and "
             "decode have a process each on all cores, so that videos do not stop streams; monolithic, split, ep-d, "
             "ed-p, e-p-d, one: other systems' ways, for comparisons; or parts, such as e+p+d or ep@0-3+d@4-5, or a "
-            ".toml file. `unifiedserve placement X` draws it"
+            ".toml file. A part may name the memory of its pages: ep@0-3,mem0+d@4-5,mem1. "
+            "`unifiedserve placement X` draws it"
         ),
     ] = "shared"
+    memories: Annotated[
+        Memories,
+        Meta(
+            description="Which memories hold the pages and the weights (CPU only). placed: those that --placement "
+            "names, else a single one; numa: each NUMA node has one, and a worker uses that of its cores. Each memory "
+            "has a copy of the weights, and buffers of the sizes that the options give, as far as its workers need them"
+        ),
+    ] = "placed"
     irp: Annotated[
         Literal["auto", "on", "off"],
         Meta(
@@ -114,7 +126,7 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def workers(self) -> Placement:
         """The processes that host the stages. Raises ConfigError for a placement that cannot be."""
-        placement = _placement(self.placement, tuple(sorted(os.sched_getaffinity(0))))
+        placement = _placement(self.placement, self.memories, tuple(sorted(os.sched_getaffinity(0))))
         if self.irp != "auto" and len(placement.hosts(Stage.ENCODE)) == 1:
             raise ConfigError(
                 f"--irp {self.irp}: --placement {self.placement} has one encoder; leave --irp out, or have several"
@@ -158,5 +170,6 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache
-def _placement(text: str, cores: tuple[int, ...]) -> Placement:
-    return read_placement(text, cores)
+def _placement(text: str, memories: Memories, cores: tuple[int, ...]) -> Placement:
+    placement = read_placement(text, cores)
+    return placement if memories == "placed" else place_by_node(placement, cores_by_node(cores))

@@ -1,13 +1,18 @@
 """How large the buffers are to be, from options and the model's shapes."""
 
+from collections.abc import Collection, Mapping
+
 import torch
 
 from unifiedserve.config import DEFAULT_KV_CACHE_MIB, MIB, EngineConfig
 from unifiedserve.device import Device
+from unifiedserve.device.cpu import CPU
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
-from unifiedserve.memory.shared import MemoryLayout, PoolSize
+from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.models.base import Processor
+from unifiedserve.placement import Placement, Stage
+from unifiedserve.placement.numa import node_of_memory
 
 
 def dtype_of(config: EngineConfig, device: Device) -> str:
@@ -16,33 +21,84 @@ def dtype_of(config: EngineConfig, device: Device) -> str:
 
 
 def plan_layout(
-    config: EngineConfig, processor: Processor, dtype: str, engine_id: str, weights: str, place: str
-) -> MemoryLayout:
+    config: EngineConfig,
+    placement: Placement,
+    processor: Processor,
+    dtype: str,
+    engine_id: str,
+    weights: str,
+    place: str,
+) -> EngineLayout:
     """Return the layout as configured; on a device with memory of its own the KV cache may still become another size.
 
-    `weights` names their memory. Raises ConfigError for a buffer without a single page.
+    Each memory has what the stages of its instances need. Names of copies of the weights begin with `weights`. Raises
+    ConfigError for a buffer without a single page, and for several memories on a device with memory of its own.
     """
     sizes = config.memory
+    if len(placement.memories) > 1 and place != CPU.place:
+        raise ConfigError(
+            f"--placement {placement.name} has the memories {', '.join(placement.memories)}, but a GPU has one: "
+            "name none, or give --device cpu"
+        )
     kv_dtype: torch.dtype = getattr(torch, sizes.kv_dtype(dtype))
     own: torch.dtype = getattr(torch, dtype)
     kv = KVLayout.of(processor.config, sizes.kv_page_tokens, kv_dtype)
-    return MemoryLayout(
-        engine_id=engine_id,
-        weights=weights,
-        kv=_pool("kv_cache_mib", sizes.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
-        patch=_pool(
-            "patch_buffer_mib",
-            sizes.patch_buffer_mib,
-            sizes.patch_page_rows * processor.patch_row_bytes,
-        ),
-        visual=_pool(
+    pools = {
+        "kv": _pool("kv_cache_mib", sizes.kv_cache_mib or DEFAULT_KV_CACHE_MIB, kv.page_bytes),
+        "patch": _pool("patch_buffer_mib", sizes.patch_buffer_mib, sizes.patch_page_rows * processor.patch_row_bytes),
+        "visual": _pool(
             "visual_buffer_mib",
             sizes.visual_buffer_mib + sizes.visual_cache_mib,
             sizes.visual_page_tokens * processor.visual_dim * own.itemsize,
         ),
-        instances=tuple(instance.name for instance in config.machine.workers.instances),
+    }
+    needs = _needs(processor)
+    return EngineLayout(
+        engine_id=engine_id,
+        memories={
+            memory: _memory(
+                {stage for instance in placement.instances if instance.memory == memory for stage in instance.stages},
+                needs,
+                pools,
+                f"{weights}-{memory}",
+                place,
+                node_of_memory(memory) if config.machine.memories == "numa" else None,
+            )
+            for memory in placement.memories
+        },
+        instances=tuple(instance.name for instance in placement.instances),
         state_pages=kv.state_pages,
+    )
+
+
+def _needs(processor: Processor) -> dict[Stage, set[str]]:
+    """Return the pools that each stage needs in the memory of its instance; vision writes to those of the encoders."""
+    kept = {"visual"} if processor.keeps_visual_rows else set[str]()  # by answers
+    return {
+        Stage.VISION: set(),
+        Stage.ENCODE: {"patch", "visual"},
+        Stage.PREFILL: {"visual", "kv"},
+        Stage.DECODE: {"kv", *kept},
+    }
+
+
+def _memory(
+    hosted: Collection[Stage],
+    needs: Mapping[Stage, set[str]],
+    pools: Mapping[str, PoolSize],
+    weights: str,
+    place: str,
+    node: int | None,
+) -> MemoryLayout:
+    """Return the layout of a memory whose instances host these stages."""
+    there = {pool for stage in hosted for pool in needs[stage]}
+    sizes = {name: size if name in there else PoolSize(0, size.page_bytes) for name, size in pools.items()}
+    return MemoryLayout(
+        **sizes,
+        weights=weights if there else "",
+        stages=tuple(stage for stage, needed in needs.items() if needed <= there),
         place=place,
+        node=node,
     )
 
 

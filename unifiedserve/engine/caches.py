@@ -17,9 +17,11 @@ from ipc_buffers import PagePool
 from unifiedserve.config import EngineConfig
 from unifiedserve.memory.content_index import ContentIndex
 from unifiedserve.memory.content_keys import MediaTokens, medium_key, page_keys, unit_key
+from unifiedserve.memory.shared import PoolKey
 from unifiedserve.messages.media import ExpandedPrompt
-from unifiedserve.messages.wire import CachedBuffer, Kept, Reuse
+from unifiedserve.messages.wire import Kept, Reuse
 from unifiedserve.models.base import Processor
+from unifiedserve.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,39 +73,54 @@ def contents_of(
 
 
 class Caches:
-    """The prefix cache and the visual cache of one engine: where to look, not what is there."""
+    """The prefix caches and the visual caches of one engine, in each memory: where to look, not what is there."""
 
-    def __init__(self, config: EngineConfig, pools: Mapping[str, PagePool], processor: Processor) -> None:
-        self._indexes: dict[CachedBuffer, ContentIndex] = {}
+    def __init__(
+        self, config: EngineConfig, placement: Placement, pools: Mapping[PoolKey, PagePool], processor: Processor
+    ) -> None:
+        """Create empty indexes of these pools; `placement` names the memory of each instance."""
+        self._memories = {instance.name: instance.memory for instance in placement.instances}
+        self._remembered: set[str] = set()
         if processor.shares_prefixes and not config.memory.no_prefix_cache:
-            self._indexes["kv"] = ContentIndex(pools["kv"])
+            self._remembered.add("kv")
         if config.memory.visual_cache_mib:
-            self._indexes["visual"] = ContentIndex(pools["visual"])
+            self._remembered.add("visual")
+        self._indexes = {key: ContentIndex(pool) for key, pool in pools.items() if key[1] in self._remembered}
 
     def look_up(
-        self, token_ids: Sequence[int], contents: PromptContents, *, whole: bool = False, anew: bool = False
+        self,
+        prefill: str,
+        token_ids: Sequence[int],
+        contents: PromptContents,
+        *,
+        whole: bool = False,
+        anew: bool = False,
     ) -> Known:
-        """Return what is known of a prompt and of what was generated behind it.
+        """Return what is known of a prompt and of what was generated behind it, where the instance `prefill` finds it.
 
         No prefix is reused where the `whole` prompt is to be computed, and nothing where it begins `anew`.
         """
         keys = None
-        if "kv" in self._indexes:
+        if "kv" in self._remembered:
             keys = page_keys(token_ids, contents.page_tokens, contents.media, contents.page_keys)
         full = len(token_ids) // contents.page_tokens * contents.page_tokens
         return Known(
             keys,
             contents.media.within(full, len(token_ids)),
-            contents.unit_keys if "visual" in self._indexes else [],
-            Reuse() if anew else self._find(len(token_ids), None if whole else keys, contents),
+            contents.unit_keys if "visual" in self._remembered else [],
+            Reuse() if anew else self._find(self._memories[prefill], len(token_ids), None if whole else keys, contents),
         )
 
-    def _find(self, num_tokens: int, keys: Sequence[bytes] | None, contents: PromptContents) -> Reuse:
-        """Return what is there now of a sequence of `num_tokens` with these page keys; the last one is never reused."""
+    def _find(self, memory: str, num_tokens: int, keys: Sequence[bytes] | None, contents: PromptContents) -> Reuse:
+        """Return what a memory has now of a sequence of `num_tokens` with these page keys.
+
+        The last token is never reused.
+        """
         page_tokens = contents.page_tokens
-        prefix = self._indexes["kv"].prefix(keys[: (num_tokens - 1) // page_tokens]) if keys else Reuse().prefix
+        kept = keys[: (num_tokens - 1) // page_tokens] if keys else []
+        prefix = self._indexes[memory, "kv"].prefix(kept) if kept else Reuse().prefix
         covered = bisect_right(contents.unit_ends, len(prefix.numbers) * page_tokens)
-        visual = self._indexes.get("visual")
+        visual = self._indexes.get((memory, "visual"))
         there = {
             unit: pages
             for unit in range(covered, len(contents.unit_ends))
@@ -111,7 +128,8 @@ class Caches:
         }
         return Reuse(prefix=prefix, covered=covered, units=there)
 
-    def learn(self, kept: Iterable[Kept]) -> None:
-        """Note what workers have computed."""
+    def learn(self, instance: str, kept: Iterable[Kept]) -> None:
+        """Note what an instance has computed, in its memory."""
+        memory = self._memories[instance]
         for each in kept:
-            self._indexes[each.buffer].put(each.key, each.pages)
+            self._indexes[memory, each.buffer].put(each.key, each.pages)

@@ -6,7 +6,7 @@ from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Room
 from unifiedserve.engine.rehearsal import Footprint
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.placement import Placement, Stage
 
 _SHARED = {"weights", "KV cache"}  # what only another model, dtype or context makes smaller
@@ -54,9 +54,9 @@ def _takers(placement: Placement) -> dict[str, int]:
     }
 
 
-def describe(room: Room, layout: MemoryLayout, workers: Mapping[str, int], tokens: int) -> str:
+def describe(room: Room, layout: EngineLayout, workers: Mapping[str, int], tokens: int) -> str:
     """Say in a line what the memory is used for; `workers` is what they take, by use."""
-    parts = {"KV cache": layout.kv.bytes, **layout.buffers(), **workers}
+    parts = {"KV cache": layout.only.kv.bytes, **layout.only.buffers(), **workers}
     sizes = ", ".join(f"{name} {size // MIB:,} MiB" for name, size in parts.items())
     return f"{room.name}: {sizes}; the KV cache holds {tokens:,} tokens"
 

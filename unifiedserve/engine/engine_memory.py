@@ -10,16 +10,18 @@ from pathlib import Path
 import msgspec
 import torch
 
+from ipc_buffers import Memory
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.device_room import check_context, check_room, describe, unseen_bytes, workers_bytes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
-from unifiedserve.engine.resources import check_memory
+from unifiedserve.engine.resources import check_memory, shared_sizes
 from unifiedserve.engine.weight_source import weight_source
-from unifiedserve.memory.shared import MemoryLayout, PoolSize, SharedMemory, create_pages, free
+from unifiedserve.memory.numa_policy import near_node
+from unifiedserve.memory.shared import EngineLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import Tensors
-from unifiedserve.memory.weights import store_weights, weights_bytes, write_weights
+from unifiedserve.memory.weights import copy_weights, store_weights, weights_bytes, write_weights
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
 
@@ -49,6 +51,7 @@ class EngineMemory:
         self.generation = 0  # of workers: how often they were restarted
         self._layout = plan_layout(
             config,
+            config.machine.workers,
             processor,
             self.dtype,
             f"{self._engine_id}-{self.generation}",
@@ -56,17 +59,19 @@ class EngineMemory:
             device.place,
         )
         tensors = self._tensors(model_dir)
-        self.uses = {"weights": weights_bytes(tensors, self._torch_dtype)}  # bytes of the device's memory
+        self._weights_bytes = weights_bytes(tensors, self._torch_dtype)
+        self.uses = self._sum("weights")  # bytes of the device's memory
         self._check()
         if warning := device.slowness():
             _log.warning(warning)
         with ExitStack() as undo:
             begin_step(f"loading the weights, {self.uses['weights'] / MIB:,.0f} MiB in {self.dtype}")
-            self._weights = store_weights(tensors, self._layout.weights, self._torch_dtype, device.place)
-            undo.callback(free, [self._weights])
+            self._weights: list[Memory] = []  # of each memory that has them
+            undo.callback(free, self._weights)
+            self._store_weights(tensors)
             begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
-            self.uses |= {"KV cache": self._layout.kv.bytes, **self._layout.buffers()}
+            self.uses |= self._sum("KV cache", "patch buffer", "visual buffer")
             self._pages = create_pages(self._layout, self._engine_id)
             undo.callback(free, self._pages.values())
             self.shared = SharedMemory.create(self._layout, self._pages)
@@ -89,7 +94,8 @@ class EngineMemory:
 
     def load_again(self, model_dir: Path) -> None:
         """Write the weights anew, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
-        write_weights(self._weights, self._tensors(model_dir))
+        for weights in self._weights:
+            write_weights(weights, self._tensors(model_dir))
 
     def free(self) -> None:
         """Remove every segment; safe to call twice."""
@@ -107,17 +113,33 @@ class EngineMemory:
     def _tensors(self, model_dir: Path) -> Tensors:
         return weight_source(self._config, model_dir, self._processor.config, self._device, self.dtype)
 
+    def _store_weights(self, tensors: Tensors) -> None:
+        """Load the weights into the first memory that needs them, and copy them to the others."""
+        for memory in self._layout.memories.values():
+            if not memory.weights:
+                continue
+            with near_node(memory.node):
+                if self._weights:
+                    self._weights.append(copy_weights(self._weights[0], memory.weights))
+                else:
+                    self._weights.append(store_weights(tensors, memory.weights, self._torch_dtype, memory.place))
+
+    def _sum(self, *uses: str) -> dict[str, int]:
+        """Return the bytes of all memories for these uses."""
+        sizes = self._layout.segments(self._weights_bytes).values()
+        return {use: sum(own[use] for own in sizes) for use in uses}
+
     def _check(self) -> None:
         """Raise ConfigError if it can be known before that the weights or the buffers do not fit."""
         layout, room = self._layout, self._device.room()
         if room is None:
-            check_memory({**self.uses, **layout.segments()}, len(layout.instances))
+            check_memory(shared_sizes(layout, self._weights_bytes), len(layout.instances))
             return
-        kv = {"KV cache": layout.kv.bytes} if self._config.memory.kv_cache_mib else {}
-        check_room(room, self._config, {**self.uses, **kv, **layout.buffers()})
+        kv = {"KV cache": layout.only.kv.bytes} if self._config.memory.kv_cache_mib else {}
+        check_room(room, self._config, {**self.uses, **kv, **layout.only.buffers()})
         check_memory({"queues": layout.queue_bytes}, len(layout.instances))
 
-    def _sized(self, rehearse: Rehearse) -> MemoryLayout:
+    def _sized(self, rehearse: Rehearse) -> EngineLayout:
         """Return the layout with the KV cache as large as a device's own memory lets it be, if no size is given."""
         room = self._device.room()
         if room is None:
@@ -125,30 +147,29 @@ class EngineMemory:
         footprint = rehearse_alone(self._layout, lambda memory: rehearse(memory, self.dtype))
         self.share = footprint.share
         layout, config = self._layout, self._config
+        buffers = layout.only.buffers()
         workers = workers_bytes(config.machine.workers, footprint)
         videos = self._device.video_bytes()
         if (
             not config.memory.kv_cache_mib
         ):  # as if decode took nothing: what it takes depends on how much the cache holds
-            left = check_room(
-                room, config, {**layout.buffers(), **workers, **unseen_bytes(config.machine.workers, 0, videos)}
-            )
+            left = check_room(room, config, {**buffers, **workers, **unseen_bytes(config.machine.workers, 0, videos)})
             layout = _with_kv_bytes(layout, left)
         workers |= unseen_bytes(config.machine.workers, self._decode_bytes(layout), videos)
         if config.memory.kv_cache_mib:
-            check_room(room, config, {"KV cache": layout.kv.bytes, **layout.buffers(), **workers})
+            check_room(room, config, {"KV cache": layout.only.kv.bytes, **buffers, **workers})
         else:
-            layout = _with_kv_bytes(layout, check_room(room, config, {**layout.buffers(), **workers}))
+            layout = _with_kv_bytes(layout, check_room(room, config, {**buffers, **workers}))
         self.uses |= workers
         tokens = self._tokens_held(layout)
         check_context(room, config, tokens)
         _log.info("%s", describe(room, layout, workers, tokens))
         return layout
 
-    def _tokens_held(self, layout: MemoryLayout) -> int:
-        return (layout.kv.pages - layout.state_pages) * self._config.memory.kv_page_tokens
+    def _tokens_held(self, layout: EngineLayout) -> int:
+        return (layout.only.kv.pages - layout.state_pages) * self._config.memory.kv_page_tokens
 
-    def _decode_bytes(self, layout: MemoryLayout) -> int:
+    def _decode_bytes(self, layout: EngineLayout) -> int:
         """Return what a worker's decode takes beside such a KV cache."""
         config, text = self._config, self._processor.config.get_text_config()
         tokens = min(config.checkpoint.max_model_len or text.max_position_embeddings, self._tokens_held(layout))
@@ -158,6 +179,7 @@ class EngineMemory:
         self.shared.unlink()
 
 
-def _with_kv_bytes(layout: MemoryLayout, size: int) -> MemoryLayout:
-    kv = PoolSize(size // layout.kv.page_bytes, layout.kv.page_bytes)
-    return msgspec.structs.replace(layout, kv=kv)
+def _with_kv_bytes(layout: EngineLayout, size: int) -> EngineLayout:
+    ((name, memory),) = layout.memories.items()
+    kv = PoolSize(size // memory.kv.page_bytes, memory.kv.page_bytes)
+    return msgspec.structs.replace(layout, memories={name: msgspec.structs.replace(memory, kv=kv)})

@@ -6,7 +6,7 @@ from typing import Any, get_args
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running
-from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.memory.shared import PoolKey, SharedMemory
 from unifiedserve.messages.seen import SeenInstance
 from unifiedserve.messages.wire import CachedBuffer, Span
 from unifiedserve.observe.tracing import Timeline
@@ -51,15 +51,16 @@ class Observation:
         held = running.reports.workers if running else {}
         return {(worker, stage.value): counts for (worker, stage), counts in held.items()}
 
-    def buffers(self) -> dict[str, tuple[int, int]]:
-        """Return the used and total pages of each buffer; empty while there are none."""
+    def buffers(self) -> dict[PoolKey, tuple[int, int]]:
+        """Return the used and total pages by memory and buffer; empty while there are none."""
         memory = self._memory()
-        return {name: (pool.used_pages(), pool.num_pages) for name, pool in memory.pools.items()} if memory else {}
+        return {key: (pool.used_pages(), pool.num_pages) for key, pool in memory.pools.items()} if memory else {}
 
-    def cached(self) -> dict[str, int]:
-        """Return the free pages of each buffer that hold what later requests may reuse."""
-        memory = self._memory()
-        return {name: memory.pools[name].remembered_pages() for name in get_args(CachedBuffer)} if memory else {}
+    def cached(self) -> dict[PoolKey, int]:
+        """Return the free pages that hold what later requests may reuse, by memory and buffer."""
+        memory, cached = self._memory(), get_args(CachedBuffer)
+        pools = memory.pools.items() if memory else ()
+        return {key: pool.remembered_pages() for key, pool in pools if key[1] in cached}
 
     def instances(self) -> list[SeenInstance]:
         """Return the workers, what they host and whether they are about to host something else."""
@@ -79,16 +80,14 @@ class Observation:
         running = self._running()
         return running.workers.memory_uses if running else {}
 
-    def peaks(self) -> dict[str, int]:
-        """Return the most pages of each buffer that were in use at once since the workers started."""
+    def peaks(self) -> dict[PoolKey, int]:
+        """Return the most pages in use at once since the workers started, by memory and buffer."""
         memory = self._memory()
         if memory is None:
             return {}
-        peak = memory.status.peak
+        takers = {"patch": [Stage.VISION], "visual": [Stage.ENCODE], "kv": [Stage.PREFILL, Stage.DECODE]}
         return {
-            "patch": peak(Stage.VISION),
-            "visual": peak(Stage.ENCODE),
-            "kv": max(peak(Stage.PREFILL), peak(Stage.DECODE)),
+            (name, pool): max(memory.status.peak(stage, name) for stage in takers[pool]) for name, pool in memory.pools
         }
 
     def trace(self, request_id: str | None = None) -> dict[str, Any]:

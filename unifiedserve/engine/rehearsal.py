@@ -10,11 +10,11 @@ from unifiedserve.device import Device
 from unifiedserve.engine.known_shares import KnownShares, key_of
 from unifiedserve.engine.zygote import WorkerProcess, ZygoteError, shared_zygote
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.shared import ENGINE_INBOX, MemoryLayout, PoolSize, SharedMemory, create_pages, free
+from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.messages.media import MediaOptions, MediaPlan, PromptError
 from unifiedserve.messages.wire import Message, Ready, Rehearse, Rehearsed, Shutdown, Unfit, pack, unpack
 from unifiedserve.models.base import Processor
-from unifiedserve.placement import read_placement
+from unifiedserve.placement import FIRST_MEMORY, read_placement
 from unifiedserve.worker.spec import WorkerSpec
 
 PLACEMENT = read_placement("monolithic", ())  # its language worker does what those of any other do
@@ -37,23 +37,28 @@ class Footprint(NamedTuple):
     share: float = 1.0
 
 
-def rehearse_alone(layout: MemoryLayout, rehearse: Callable[[SharedMemory], Footprint]) -> Footprint:
+def rehearse_alone(layout: EngineLayout, rehearse: Callable[[SharedMemory], Footprint]) -> Footprint:
     """Let `rehearse` have the smallest buffers for a worker of the model for which `layout` is, and free them."""
+    memory = layout.only
+    small = msgspec.structs.replace(
+        memory,
+        kv=PoolSize(layout.state_pages + 1, memory.kv.page_bytes),
+        patch=PoolSize(1, memory.patch.page_bytes),
+        visual=PoolSize(1, memory.visual.page_bytes),
+    )
     own = msgspec.structs.replace(
         layout,
         engine_id=layout.arena("rehearsal"),
-        kv=PoolSize(layout.state_pages + 1, layout.kv.page_bytes),
-        patch=PoolSize(1, layout.patch.page_bytes),
-        visual=PoolSize(1, layout.visual.page_bytes),
+        memories={FIRST_MEMORY: small},
         instances=tuple(instance.name for instance in PLACEMENT.instances),
     )
     pages = create_pages(own, own.engine_id)
     try:
-        memory = SharedMemory.create(own, pages)
+        shared = SharedMemory.create(own, pages)
         try:
-            return rehearse(memory)
+            return rehearse(shared)
         finally:
-            memory.unlink()
+            shared.unlink()
     finally:
         free(pages.values())
 

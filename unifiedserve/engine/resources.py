@@ -10,7 +10,9 @@ from pathlib import Path
 
 from unifiedserve.config import MIB, EngineConfig
 from unifiedserve.errors import ConfigError
+from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.placement import Placement, Stage
+from unifiedserve.placement.cores import cores_by_node
 from unifiedserve.sandbox import missing
 
 _log = logging.getLogger(__name__)
@@ -31,6 +33,16 @@ def check_threads(config: EngineConfig) -> None:
         ):
             if threads > cores:
                 raise ConfigError(f"{option} {threads}: {who} may use {cores} cores; ask for {cores} or fewer")
+
+
+def check_memories(config: EngineConfig) -> None:
+    """Warn where a memory for each NUMA node is wanted, and there is one node."""
+    nodes = cores_by_node(sorted(os.sched_getaffinity(0)))
+    if config.machine.memories == "numa" and len(nodes) == 1:
+        _log.warning(
+            "--memories numa: the cores of this process belong to one NUMA node (node%d), so there is one memory",
+            *nodes,
+        )
 
 
 def check_packages(config: EngineConfig) -> None:
@@ -61,6 +73,15 @@ def _obstacle(placement: Placement) -> str:
         return f"with --placement {placement.name} the worker {host.name} hosts {others} beside vision"
     lacking = missing()
     return f"this kernel cannot confine {' and '.join(lacking)}" if lacking else ""
+
+
+def shared_sizes(layout: EngineLayout, weights: int) -> dict[str, int]:
+    """Return the bytes of all shared segments, by what they are; `weights` are those of a copy of the weights."""
+    sizes: dict[str, int] = {}
+    for memory, uses in layout.segments(weights).items():
+        of = f" of {memory}" if len(layout.memories) > 1 else ""
+        sizes |= {f"{use}{of}": size for use, size in uses.items() if size}
+    return sizes | {"queues": layout.queue_bytes}
 
 
 def check_memory(shared: Mapping[str, int], workers: int) -> None:

@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 
-from unifiedserve.device.cpu import CPU
 from unifiedserve.engine.health import Health
 from unifiedserve.engine.roles import RoleChange, Roles
 from unifiedserve.engine.running import Running
@@ -43,7 +42,7 @@ class RoleChanges:
         self._health.check()
         if not self._health.healthy:
             raise RequestError("a worker ended and is being replaced", ErrorKind.UNAVAILABLE, retry_after=1)
-        change = self._roles.begin(instance, stages, shares_device=running.workers.memory.layout.place != CPU.place)
+        change = self._roles.begin(instance, stages, running.workers.memory.layout.memories)
         if change is None:
             return
         task = asyncio.create_task(self._carry_out(running, change))

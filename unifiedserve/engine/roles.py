@@ -1,14 +1,17 @@
 """Which stages each worker hosts, and which workers are about to host others."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from unifiedserve.config import EngineConfig
+from unifiedserve.device.cpu import CPU
 from unifiedserve.engine.device_room import check_role
 from unifiedserve.engine.resources import check_sandbox
 from unifiedserve.errors import ConfigError, ErrorKind, RequestError
+from unifiedserve.memory.shared import MemoryLayout
 from unifiedserve.messages.seen import RoleState, SeenInstance
 from unifiedserve.placement import Instance, Placement, Stage, letters_of, stages_of
 
@@ -46,11 +49,11 @@ class Roles:
         """Return what clients are told of each instance."""
         return [self._seen(instance) for instance in self.placement.instances]
 
-    def begin(self, name: str, letters: str, *, shares_device: bool) -> RoleChange | None:
+    def begin(self, name: str, letters: str, memories: Mapping[str, MemoryLayout]) -> RoleChange | None:
         """Give an instance the stages with these letters; None if it hosts just these.
 
-        It takes no new requests from now on. Raises RequestError if that cannot be. `shares_device`: the workers share
-        the memory of a device, which was divided at the start.
+        It takes no new requests from now on. Raises RequestError if that cannot be: its memory has what it got at the
+        start.
         """
         before = self._instance(name)
         after = msgspec.structs.replace(before, stages=_stages(letters))
@@ -59,7 +62,7 @@ class Roles:
         if after.stages == before.stages:
             return None
         self._check_hosts(name)
-        self._check_room(after, shares_device=shares_device)
+        self._check_room(after, memories[after.memory])
         self._under_way[name] = change = RoleChange(before, after)
         return change
 
@@ -100,11 +103,16 @@ class Roles:
             if not others.hosts(stage):
                 raise _conflict(f"{name} is the last worker that hosts {stage}: give {stage} to another one before")
 
-    def _check_room(self, after: Instance, *, shares_device: bool) -> None:
+    def _check_room(self, after: Instance, memory: MemoryLayout) -> None:
+        if lacking := [stage for stage in after.stages if stage not in memory.stages]:
+            raise _conflict(
+                f"{after.name} cannot host {' and '.join(lacking)}: "
+                f"its memory {after.memory} was laid out at the start for {' and '.join(memory.stages)}"
+            )
         placement = self.placement.changed(after)
         try:
             check_sandbox(self._config, placement)
-            if shares_device:
+            if memory.place != CPU.place:  # whose memory was divided among the workers at the start
                 check_role(self._config.machine.workers, placement)
         except ConfigError as error:
             raise _conflict(str(error)) from error
@@ -115,6 +123,7 @@ class Roles:
             name=instance.name,
             stages=list(instance.stages),
             cores=list(instance.cores),
+            memory=instance.memory,
             state=change.state if change else "serving",
             becomes=list(change.after.stages) if change else None,
         )

@@ -16,10 +16,10 @@ from unifiedserve.engine.known_shares import KnownShares
 from unifiedserve.engine.rehearsal import INSTANCE as REHEARSAL
 from unifiedserve.engine.rehearsal import PLACEMENT as REHEARSAL_PLACEMENT
 from unifiedserve.engine.rehearsal import Footprint, rehearse, small_medium
-from unifiedserve.engine.resources import check_packages, check_sandbox, check_threads
+from unifiedserve.engine.resources import check_memories, check_packages, check_sandbox, check_threads
 from unifiedserve.engine.worker_processes import OnExit, WorkerProcesses
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.shared import MemoryLayout, SharedMemory
+from unifiedserve.memory.shared import EngineLayout, SharedMemory
 from unifiedserve.messages.media import MediaPlan
 from unifiedserve.messages.wire import Shutdown, pack
 from unifiedserve.models.base import Processor
@@ -41,6 +41,7 @@ class Supervisor:
         Raises ConfigError, with the numbers, if the machine has too few cores or too little memory, or not the device.
         """
         check_threads(config)
+        check_memories(config)
         check_packages(config)
         check_sandbox(config)
         self._device = select_device(config)
@@ -176,7 +177,7 @@ class Supervisor:
         self,
         instance: Instance,
         number: int,
-        layout: MemoryLayout,
+        layout: EngineLayout,
         dtype: str,
         placement: Placement,
         weights_sum: int | None = None,

@@ -119,10 +119,11 @@ class Workers:
             await asyncio.to_thread(self._shut_down)
 
     def _connect(self) -> tuple[Link, Caches]:
-        pools = self.memory.pools
-        self._broadcast.show_frames_of(pools["patch"], self._processor.patch_row_bytes)
+        placement, patches = self._config.machine.workers, self.memory.named("patch")
+        shown = {each.name: patches[each.memory] for each in placement.instances if each.memory in patches}
+        self._broadcast.show_frames_of(shown, self._processor.patch_row_bytes)
         link = Link(self.memory, self._events.messages, self._events.link_failed)
-        return link, Caches(self._config, pools, self._processor)
+        return link, Caches(self._config, placement, self.memory.pools, self._processor)
 
     def _replace(self, placement: Placement, weights_sum: int | None, damaged: bool, keeps: bool) -> None:
         self._link.close()

@@ -1,16 +1,20 @@
 """All the memory that the processes of one engine share: made by the supervisor, attached by workers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
 from ipc_buffers import Arena, Memory, MessageQueue, PagePool
 from unifiedserve.memory.integrity import check_pool
+from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.pulses import Pulses
 from unifiedserve.memory.status import Status
+from unifiedserve.placement import Stage
 
 ENGINE_INBOX = "engine"
 _INBOX_BYTES = 8 << 20
+
+PoolKey = tuple[str, str]  # a memory, and which of its pools
 
 
 class PoolSize(msgspec.Struct, frozen=True):
@@ -23,51 +27,85 @@ class PoolSize(msgspec.Struct, frozen=True):
 
 
 class MemoryLayout(msgspec.Struct, frozen=True):
-    """Names and sizes of the shared pools and queues of the engine `engine_id`; `place` is where pages are."""
+    """One memory: the sizes of its pools, and where it is. A pool without pages is not there.
 
-    engine_id: str
-    weights: str  # name of their memory
+    `stages` are those for which it has all that they need.
+    """
+
     kv: PoolSize
     patch: PoolSize
     visual: PoolSize
+    weights: str = ""  # name of their copy in this memory; empty: there is none
+    stages: tuple[Stage, ...] = tuple(Stage)
+    place: str = "host"
+    node: int | None = None  # of NUMA, that the bytes are to come from; None: any
+
+    @property
+    def pools(self) -> dict[str, PoolSize]:
+        """The sizes of the pools that there are, by name."""
+        sizes = {"kv": self.kv, "patch": self.patch, "visual": self.visual}
+        return {name: size for name, size in sizes.items() if size.pages}
+
+    def buffers(self) -> dict[str, int]:
+        """Return the bytes of the buffers for media, by purpose."""
+        return {"patch buffer": self.patch.bytes, "visual buffer": self.visual.bytes}
+
+
+class EngineLayout(msgspec.Struct, frozen=True):
+    """Names and sizes of all that the processes of the engine `engine_id` share: its memories, by name, and queues."""
+
+    engine_id: str
+    memories: dict[str, MemoryLayout]
     instances: tuple[str, ...]
     state_pages: int = 0  # pages of the KV cache for each sequence's recurrent state
-    place: str = "host"
     pools_id: str = ""  # of the pools, which may be older than the queues; empty: as old
 
     def arena(self, name: str) -> str:
         """Return the name of an arena of this engine."""
         return f"{self.engine_id}-{name}"
 
-    def pool(self, name: str) -> str:
+    def pool(self, key: PoolKey) -> str:
         """Return the name of a pool's arena."""
-        return f"{self.pools_id or self.engine_id}-{name}"
+        memory, name = key
+        return f"{self.pools_id or self.engine_id}-{memory}-{name}"
 
     @property
-    def pools(self) -> dict[str, PoolSize]:
-        """The pools' sizes, by name."""
-        return {"kv": self.kv, "patch": self.patch, "visual": self.visual}
+    def pools(self) -> dict[PoolKey, PoolSize]:
+        """The pools' sizes."""
+        return {(memory, name): size for memory, own in self.memories.items() for name, size in own.pools.items()}
+
+    @property
+    def only(self) -> MemoryLayout:
+        """The single memory of an engine that has no others. Raises ValueError if there are several."""
+        (memory,) = self.memories.values()
+        return memory
 
     @property
     def queue_bytes(self) -> int:
         """The bytes of all queues, which are in host memory."""
         return (1 + len(self.instances)) * _INBOX_BYTES
 
-    def buffers(self) -> dict[str, int]:
-        """Return the bytes of the buffers for media, by purpose."""
-        return {"patch buffer": self.patch.bytes, "visual buffer": self.visual.bytes}
+    def smallest(self, pool: str) -> tuple[str, PoolSize]:
+        """Return the smallest pool of a name in any memory, and in which one it is."""
+        sizes = {memory: size for (memory, name), size in self.pools.items() if name == pool}
+        return min(sizes.items(), key=lambda item: item[1].pages)
 
-    def segments(self) -> dict[str, int]:
-        """Return the bytes of shared memory, the weights' aside, by purpose."""
-        return {"KV cache": self.kv.bytes, **self.buffers(), "queues": self.queue_bytes}
+    def segments(self, weights: int) -> dict[str, dict[str, int]]:
+        """Return the bytes of the segments in each memory, by purpose; a copy of the weights has so many `weights`."""
+        return {
+            memory: {"weights": weights if own.weights else 0, "KV cache": own.kv.bytes, **own.buffers()}
+            for memory, own in self.memories.items()
+        }
 
 
-def create_pages(layout: MemoryLayout, prefix: str) -> dict[str, Memory]:
+def create_pages(layout: EngineLayout, prefix: str) -> dict[PoolKey, Memory]:
     """Take the memory of all pools' pages; raises ipc_buffers.ArenaError, and takes none, if there is too little."""
-    pages: dict[str, Memory] = {}
+    pages: dict[PoolKey, Memory] = {}
     try:
-        for name, size in layout.pools.items():
-            pages[name] = Memory.create(f"{prefix}-{name}-pages", size.bytes, layout.place)
+        for (memory, name), size in layout.pools.items():
+            own = layout.memories[memory]
+            with near_node(own.node):
+                pages[memory, name] = Memory.create(f"{prefix}-{memory}-{name}-pages", size.bytes, own.place)
     except BaseException:
         free(pages.values())
         raise
@@ -82,36 +120,36 @@ def free(memories: Iterable[Memory]) -> None:
 
 
 class SharedMemory:
-    """The page pools, the stages' status, the workers' pulses, and an inbox for every process."""
+    """The page pools of all memories, the stages' status, the workers' pulses, and an inbox for every process."""
 
     def __init__(
         self,
-        layout: MemoryLayout,
+        layout: EngineLayout,
         status: Arena,
         pulses: Arena,
-        pools: dict[str, PagePool],
+        pools: dict[PoolKey, PagePool],
         inboxes: dict[str, MessageQueue],
     ) -> None:
         self.layout = layout
-        self.status = Status(status, layout.instances)
+        self.status = Status(status, layout.instances, list(layout.memories))
         self.pulses = Pulses(pulses, layout.instances)
         self.pools = pools
         self.inboxes = inboxes
 
     @classmethod
     def create(
-        cls, layout: MemoryLayout, pages: Mapping[str, Memory], pools: Mapping[str, PagePool] | None = None
+        cls, layout: EngineLayout, pages: Mapping[PoolKey, Memory], pools: Mapping[PoolKey, PagePool] | None = None
     ) -> "SharedMemory":
         """Create all segments over the pools' pages, which stay when these go; `pools` that there are stay, too.
 
         Raises ipc_buffers.ArenaError with the sizes, and leaves nothing, if they do not fit.
         """
-        status = Status.create(layout.arena("status"), layout.instances)
+        status = Status.create(layout.arena("status"), layout.instances, list(layout.memories))
         memory = cls(layout, status, Pulses.create(layout.arena("pulses"), layout.instances), {}, {})
         try:
-            for name, size in layout.pools.items():
-                kept = pools[name] if pools else None
-                memory.pools[name] = kept or PagePool.over(layout.pool(name), pages[name], size.page_bytes)
+            for key, size in layout.pools.items():
+                kept = pools[key] if pools else None
+                memory.pools[key] = kept or PagePool.over(layout.pool(key), pages[key], size.page_bytes)
             for name in (ENGINE_INBOX, *layout.instances):
                 memory.inboxes[name] = MessageQueue.create(layout.arena(f"inbox-{name}"), _INBOX_BYTES)
         except BaseException:
@@ -120,14 +158,23 @@ class SharedMemory:
         return memory
 
     @classmethod
-    def attach(cls, layout: MemoryLayout) -> "SharedMemory":
+    def attach(cls, layout: EngineLayout, memories: Collection[str]) -> "SharedMemory":
+        """Map the pools of these memories, and all that is of no memory."""
         return cls(
             layout,
             Arena.attach(layout.arena("status")),
             Arena.attach(layout.arena("pulses")),
-            {name: PagePool.attach(layout.pool(name)) for name in layout.pools},
+            {key: PagePool.attach(layout.pool(key)) for key in layout.pools if key[0] in memories},
             {name: MessageQueue.attach(layout.arena(f"inbox-{name}")) for name in (ENGINE_INBOX, *layout.instances)},
         )
+
+    def of(self, memory: str) -> dict[str, PagePool]:
+        """Return the pools of a memory, by name."""
+        return {name: pool for (each, name), pool in self.pools.items() if each == memory}
+
+    def named(self, pool: str) -> dict[str, PagePool]:
+        """Return the pools of a name, by memory."""
+        return {memory: each for (memory, name), each in self.pools.items() if name == pool}
 
     def reclaim(self, uid: int) -> int:
         """Free every page that is still tagged with a request, and return how many there were."""
@@ -141,10 +188,10 @@ class SharedMemory:
 
     def check_integrity(self) -> None:
         """Raise PoolError if any pool is not as it must be while no request is in flight."""
-        for name, pool in self.pools.items():
-            check_pool(name, pool)
+        for (memory, name), pool in self.pools.items():
+            check_pool(f"{memory} {name}" if len(self.layout.memories) > 1 else name, pool)
 
-    def hand_over_pools(self) -> dict[str, PagePool]:
+    def hand_over_pools(self) -> dict[PoolKey, PagePool]:
         """Return the pools, with all pages free, when all workers have ended; `unlink` leaves them from now on."""
         pools, self.pools = self.pools, {}
         for pool in pools.values():

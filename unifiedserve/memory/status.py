@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from ipc_buffers import Arena
 from unifiedserve.messages.ticket import Place
-from unifiedserve.placement import Stage
+from unifiedserve.placement import FIRST_MEMORY, Stage
 
 _STAGES = list(Stage)
-_WORKING, _PEAK, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN, _ENCODED = range(9)
-_COLUMNS = 9
+_WORKING, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN, _ENCODED = range(8)
+_COLUMNS = 8
 _PRESENT = (_WORKING, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN)  # what is of now alone
 _ITEM_BYTES = 8
 _MILLIONTHS = 1_000_000
@@ -17,28 +17,30 @@ _NONE = 0  # no turn: the clock has left zero behind long ago
 
 
 class Status:
-    """One row a stage of an instance: whether it has work for the cores, the most pages of its buffer that were in use,
-    how many requests it has yet to bring to its end, and whether it is doing that right now. Decode tells what share of
-    their budgets other stages may take (until then all of it), and the time between tokens, for which that is so.
-    Vision and prefill tell the place in the order of service of the first request that waits for pages.
+    """One row a stage of an instance: whether it has work for the cores, how many requests it has yet to bring to its
+    end, and whether it is doing that right now. Decode tells what share of their budgets other stages may take (until
+    then all of it), and the time between tokens, for which that is so. Vision and prefill tell the place in the order
+    of service of the first request that waits for pages.
 
     Behind the rows there are as many pages of patches as one instance has given another one to encode; who encodes
-    tells how many of them are done.
+    tells how many of them are done. Behind these there are the most pages that were in use, in each memory, of the
+    stage's buffer.
 
     A row is written by its instance alone, an aligned number at a time, so all read without locks. The buffer of a
     stage is the one it takes pages from: patch for vision, visual for encode, KV for the others.
     """
 
-    def __init__(self, arena: Arena, instances: Sequence[str]) -> None:
+    def __init__(self, arena: Arena, instances: Sequence[str], memories: Sequence[str] = (FIRST_MEMORY,)) -> None:
         self.arena = arena
         self._numbers = arena.buffer().cast("q")
         self._instances = list(instances)
+        self._memories = list(memories)
 
     @staticmethod
-    def create(name: str, instances: Sequence[str]) -> Arena:
+    def create(name: str, instances: Sequence[str], memories: Sequence[str] = (FIRST_MEMORY,)) -> Arena:
         """Create the arena; raises as `Arena.create`."""
-        rows = len(instances) * len(_STAGES) * _COLUMNS
-        return Arena.create(name, (rows + len(instances) ** 2) * _ITEM_BYTES)
+        rows = len(instances) * len(_STAGES)
+        return Arena.create(name, (rows * _COLUMNS + len(instances) ** 2 + rows * len(memories)) * _ITEM_BYTES)
 
     def set_working(self, instance: str, stage: Stage, working: bool) -> None:
         self._numbers[self._index(instance, stage, _WORKING)] = working
@@ -95,14 +97,15 @@ class Status:
         """Return which of these instances has the fewest pages of patches to encode, else the first."""
         return encoders[0] if len(encoders) == 1 else min(encoders, key=self._pending)
 
-    def used(self, instance: str, stage: Stage, pages: int) -> None:
-        """Tell how many pages of the stage's buffer are in use now."""
-        index = self._index(instance, stage, _PEAK)
+    def used(self, instance: str, stage: Stage, pages: int, memory: str) -> None:
+        """Tell how many pages of the stage's buffer in a memory are in use now."""
+        index = self._peak(instance, stage, memory)
         if pages > self._numbers[index]:
             self._numbers[index] = pages
 
-    def peak(self, stage: Stage) -> int:
-        return max(self._numbers[self._index(instance, stage, _PEAK)] for instance in self._instances)
+    def peak(self, stage: Stage, memory: str) -> int:
+        """Return the most pages of the stage's buffer in a memory that were in use."""
+        return max(self._numbers[self._peak(instance, stage, memory)] for instance in self._instances)
 
     def leave(self, instance: str) -> None:
         """Have an instance tell nothing any more: its worker has ended, and the next one may host other stages.
@@ -120,6 +123,11 @@ class Status:
     def _given(self, sender: str, receiver: str) -> int:
         rows = len(self._instances) * len(_STAGES) * _COLUMNS
         return rows + self._instances.index(sender) * len(self._instances) + self._instances.index(receiver)
+
+    def _peak(self, instance: str, stage: Stage, memory: str) -> int:
+        before = len(self._instances) * (len(_STAGES) * _COLUMNS + len(self._instances))
+        row = self._instances.index(instance) * len(_STAGES) + _STAGES.index(stage)
+        return before + row * len(self._memories) + self._memories.index(memory)
 
     def _index(self, instance: str, stage: Stage, column: int) -> int:
         return (self._instances.index(instance) * len(_STAGES) + _STAGES.index(stage)) * _COLUMNS + column

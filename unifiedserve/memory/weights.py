@@ -79,7 +79,8 @@ def store_weights(tensors: Tensors, memory_name: str, dtype: torch.dtype, place:
 
     Peak memory is that and two tensors. Raises ConfigError if the place has no room for them.
     """
-    memory = _create(memory_name, plan_weights(tensors, dtype), place)
+    manifest = plan_weights(tensors, dtype)
+    memory = _create(memory_name, _size(manifest), json.dumps(manifest).encode(), place)
     try:
         write_weights(memory, tensors)
     except BaseException:
@@ -87,6 +88,13 @@ def store_weights(tensors: Tensors, memory_name: str, dtype: torch.dtype, place:
         memory.unlink()
         raise
     return memory
+
+
+def copy_weights(weights: Memory, memory_name: str) -> Memory:
+    """Copy a memory that `store_weights` has made, in the host's. Raises ConfigError as that does."""
+    copy = _create(memory_name, weights.nbytes, weights.manifest, weights.place)
+    copy.write(0, CPU.view(weights).numpy().data)
+    return copy
 
 
 def write_weights(memory: Memory, tensors: Tensors) -> None:
@@ -169,10 +177,9 @@ def _size(manifest: Manifest) -> int:
     return max(entry.end for entry in manifest.values())
 
 
-def _create(name: str, manifest: Manifest, place: str) -> Memory:
-    size = _size(manifest)
+def _create(name: str, size: int, manifest: bytes, place: str) -> Memory:
     try:
-        return Memory.create(name, size, place, json.dumps(manifest).encode())
+        return Memory.create(name, size, place, manifest)
     except ArenaError as error:
         raise ConfigError(f"the weights need {size / 2**20:,.0f} MiB of shared memory: {error}") from error
 

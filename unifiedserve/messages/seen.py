@@ -82,6 +82,8 @@ RoleState = Literal["serving", "draining", "starting"]
 class SeenInstance(msgspec.Struct, kw_only=True):
     """A worker and the stages that it hosts; without `cores` it may use all of the engine's.
 
+    Its pages are in the `memory` of that name.
+
     One that is `draining` ends the requests that it has, takes no new ones, and then `becomes` the host of other
     stages, which is `starting` until it is ready.
     """
@@ -89,6 +91,7 @@ class SeenInstance(msgspec.Struct, kw_only=True):
     name: str
     stages: list[Stage]
     cores: list[int]
+    memory: str
     state: RoleState
     becomes: list[Stage] | None = None
 

@@ -1,6 +1,6 @@
 """What of an engine's work is told to those who watch it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ipc_buffers import PagePool
 from unifiedserve.messages.media import MediaPlan
@@ -19,8 +19,8 @@ class Broadcast:
         self._timeline = timeline
         self._sheet: ContactSheet | None = None
 
-    def show_frames_of(self, patches: PagePool, row_bytes: int) -> None:
-        """Read frames from this patch buffer from now on."""
+    def show_frames_of(self, patches: Mapping[str, PagePool], row_bytes: int) -> None:
+        """Read frames from these patch buffers from now on, by the instance that encodes what is in one."""
         self.close()
         self._sheet = ContactSheet(patches, row_bytes, self._live)
 
@@ -52,7 +52,9 @@ class Broadcast:
         if spans and self._live.watched:
             self._live.tell_all(Spans(self._timeline.events(spans)))
 
-    def decoded(self, viewer: str | None, request: str, media: Sequence[MediaPlan], units: WatchedUnits) -> None:
-        """Show the frames in these units of a request."""
+    def decoded(
+        self, viewer: str | None, request: str, media: Sequence[MediaPlan], units: WatchedUnits, encoder: str
+    ) -> None:
+        """Show the frames in these units of a request, which are where this `encoder` finds them."""
         if viewer is not None and self._sheet is not None:
-            self._sheet.show(viewer, request, media, units)
+            self._sheet.show(viewer, request, media, units, encoder)

@@ -7,7 +7,7 @@ copied first, and their epochs compared then; pictures whose pages were taken me
 import asyncio
 import io
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -29,20 +29,20 @@ _MOST_WAITING = 64  # groups of frames; what comes on top is not shown
 class ContactSheet:
     """Small pictures of frames for viewers. Belongs to the event loop; the work is done in a thread of its own."""
 
-    def __init__(self, pool: PagePool, row_bytes: int, live: Live) -> None:
-        self._pool = pool
+    def __init__(self, pools: Mapping[str, PagePool], row_bytes: int, live: Live) -> None:
+        self._pools = pools  # by the instance that encodes what is in one
         self._row_bytes = row_bytes
         self._live = live
         self._waiting = 0
         self._thread = ThreadPoolExecutor(1, "contact-sheet")
 
-    def show(self, viewer: str, request: str, media: Sequence[MediaPlan], decoded: WatchedUnits) -> None:
+    def show(self, viewer: str, request: str, media: Sequence[MediaPlan], decoded: WatchedUnits, encoder: str) -> None:
         """Tell the viewer of these units of a request with such `media`, as soon as there are pictures of them."""
         if self._waiting == _MOST_WAITING:
             return
         self._waiting += 1
         loop = asyncio.get_running_loop()
-        shown = loop.run_in_executor(self._thread, self._frames, request, media, decoded)
+        shown = loop.run_in_executor(self._thread, self._frames, request, media, decoded, self._pools[encoder])
         shown.add_done_callback(lambda shown: self._tell(viewer, shown))
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class ContactSheet:
         for frames in shown.result():
             self._live.tell(viewer, frames)
 
-    def _frames(self, request: str, media: Sequence[MediaPlan], decoded: WatchedUnits) -> list[Frames]:
+    def _frames(self, request: str, media: Sequence[MediaPlan], decoded: WatchedUnits, pool: PagePool) -> list[Frames]:
         """Return for each medium the frames whose units are all there."""
         pages = dict(zip(decoded.units, decoded.pages, strict=True))
         shown, first = [], 0
@@ -68,28 +68,29 @@ class ContactSheet:
             for group in range(plan.units // plan.units_per_group):
                 start = first + group * plan.units_per_group
                 units = [pages[unit] for unit in range(start, start + plan.units_per_group) if unit in pages]
-                if len(units) == plan.units_per_group and (data := self._read(units, plan)) is not None:
+                if len(units) == plan.units_per_group and (data := self._read(units, plan, pool)) is not None:
                     frames += _small(plan, group, data)
             first += plan.units
             if frames:
                 shown.append(Frames(request, number, frames))
         return shown
 
-    def _read(self, units: Sequence[Pages], plan: MediaPlan) -> np.ndarray | None:
+    def _read(self, units: Sequence[Pages], plan: MediaPlan, pool: PagePool) -> np.ndarray | None:
         """Return the bytes of these units, uint8 [bytes]; None if a page holds something else by now."""
         try:
             unit_bytes = plan.patches_per_unit * self._row_bytes
-            copies = [self._copy(pages.numbers)[:unit_bytes] for pages in units]
-            there = all(self._pool.renew(*pages)[0] == len(pages.numbers) for pages in units)
+            copies = [_copy(pages.numbers, pool)[:unit_bytes] for pages in units]
+            there = all(pool.renew(*pages)[0] == len(pages.numbers) for pages in units)
         except ArenaError:  # the workers are being replaced, and the pools with them
             return None
         return np.concatenate(copies) if there else None
 
-    def _copy(self, numbers: Sequence[int]) -> np.ndarray:
-        """Return the bytes of all rows in these pages."""
-        size = self._pool.page_bytes
-        pages = [np.frombuffer(self._pool.memory.read(number * size, size), np.uint8) for number in numbers]
-        return np.concatenate(pages)
+
+def _copy(numbers: Sequence[int], pool: PagePool) -> np.ndarray:
+    """Return the bytes of all rows in these pages."""
+    size = pool.page_bytes
+    pages = [np.frombuffer(pool.memory.read(number * size, size), np.uint8) for number in numbers]
+    return np.concatenate(pages)
 
 
 def _small(plan: MediaPlan, group: int, data: np.ndarray) -> list[Frame]:

@@ -18,9 +18,9 @@ class Observed(Protocol):
 
     def stages(self) -> Mapping[str, tuple[int, int]]: ...
     def worker_requests(self) -> Mapping[tuple[str, str], tuple[int, int]]: ...
-    def buffers(self) -> Mapping[str, tuple[int, int]]: ...
-    def peaks(self) -> Mapping[str, int]: ...
-    def cached(self) -> Mapping[str, int]: ...
+    def buffers(self) -> Mapping[tuple[str, str], tuple[int, int]]: ...
+    def peaks(self) -> Mapping[tuple[str, str], int]: ...
+    def cached(self) -> Mapping[tuple[str, str], int]: ...
     def memory(self) -> Mapping[str, int]: ...
     def hosts(self) -> Mapping[str, int]: ...
     def held(self) -> tuple[float, float] | None: ...
@@ -181,19 +181,19 @@ class _Gauges(Collector):
         for labels, (now_running, now_waiting) in self._engine.worker_requests().items():
             serving.add_metric(labels, now_running)
             queued.add_metric(labels, now_waiting)
-        ratio = _gauge("buffer_usage_ratio", "Used share of a buffer's pages", "buffer")
-        used = _gauge("buffer_used_pages", "Pages in use", "buffer")
-        total = _gauge("buffer_total_pages", "Pages in all", "buffer")
-        for buffer, (now_used, pages) in self._engine.buffers().items():
-            ratio.add_metric([buffer], now_used / pages if pages else 0.0)
-            used.add_metric([buffer], now_used)
-            total.add_metric([buffer], pages)
-        peak = _gauge("buffer_peak_pages", "Most pages in use at once since the workers started", "buffer")
-        for buffer, pages in self._engine.peaks().items():
-            peak.add_metric([buffer], pages)
-        cached = _gauge("buffer_cached_pages", "Free pages with what later requests may reuse", "buffer")
-        for buffer, pages in self._engine.cached().items():
-            cached.add_metric([buffer], pages)
+        ratio = _gauge("buffer_usage_ratio", "Used share of a buffer's pages", "memory", "buffer")
+        used = _gauge("buffer_used_pages", "Pages in use", "memory", "buffer")
+        total = _gauge("buffer_total_pages", "Pages in all", "memory", "buffer")
+        for key, (now_used, pages) in self._engine.buffers().items():
+            ratio.add_metric(key, now_used / pages if pages else 0.0)
+            used.add_metric(key, now_used)
+            total.add_metric(key, pages)
+        peak = _gauge("buffer_peak_pages", "Most pages in use at once since the workers started", "memory", "buffer")
+        for key, pages in self._engine.peaks().items():
+            peak.add_metric(key, pages)
+        cached = _gauge("buffer_cached_pages", "Free pages with what later requests may reuse", "memory", "buffer")
+        for key, pages in self._engine.cached().items():
+            cached.add_metric(key, pages)
         memory = _gauge("memory_bytes", "Memory of the device that computes, by use", "use")
         for use, size in self._engine.memory().items():
             memory.add_metric([use], size)

@@ -23,15 +23,18 @@ def longest_work(placement: Placement, seconds: Mapping[Stage, float]) -> float:
     return max(seconds.get(stage, 0.0) / _power(placement, stage) for stage in MODEL_STAGES)
 
 
-def best_change(placement: Placement, seconds: Mapping[Stage, float]) -> Instance | None:
+def best_change(
+    placement: Placement, seconds: Mapping[Stage, float], configured: Placement | None = None
+) -> Instance | None:
     """Return an instance as it should become; None where no change gains much.
 
-    Every stage keeps a host beside it, which serves while it changes.
+    Every stage keeps a host beside it, which serves while it changes. A memory has what its stages need as `configured`
+    (None: as they are).
     """
     before = longest_work(placement, seconds)
     if before < _LEAST:
         return None
-    changes = list(_changes(placement))
+    changes = list(_changes(placement, configured or placement))
     best = min(changes, key=lambda each: longest_work(placement.changed(each), seconds), default=None)
     if best is None or longest_work(placement.changed(best), seconds) > _GAIN * before:
         return None
@@ -54,7 +57,7 @@ class RoleBalance:
         `seconds` of work wait for each stage.
         """
         idle = not any(seconds.values())
-        wish = self._way_back(placement) if idle else best_change(placement, seconds)
+        wish = self._way_back(placement) if idle else best_change(placement, seconds, self._configured)
         if wish != self._wish:
             self._wish, self._since = wish, now
         patience = _APART if idle else _SUSTAINED
@@ -71,11 +74,12 @@ class RoleBalance:
         return None
 
 
-def _changes(placement: Placement) -> Iterator[Instance]:
+def _changes(placement: Placement, configured: Placement) -> Iterator[Instance]:
+    can = {(each.memory, stage) for each in configured.instances for stage in each.stages}
     for instance in placement.instances:
         if Stage.VISION not in instance.stages and _is_free(placement, instance):
             for stage in MODEL_STAGES:
-                if instance.stages != (stage,):
+                if instance.stages != (stage,) and (instance.memory, stage) in can:
                     yield msgspec.structs.replace(instance, stages=(stage,))
 
 

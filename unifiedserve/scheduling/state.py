@@ -7,6 +7,7 @@ from typing import NamedTuple
 from unifiedserve.config import Order, Scheduling
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Place, Ticket
+from unifiedserve.placement import FIRST_MEMORY
 from unifiedserve.scheduling.step_costs import StepCosts
 
 Rank = tuple[bool, int, float, int]
@@ -17,12 +18,13 @@ NO_RANK: Rank = (False, 0, 0.0, 0)
 class VisionState:
     """A request whose media wait for, or are in, decoding.
 
-    So many pages of the patch buffer hold them all, and so many of the visual buffer what is encoded of them.
+    So many pages of a memory's patch buffer hold them all, and so many of its visual buffer what is encoded of them.
     """
 
     ticket: Ticket
     patch_pages: int
     visual_pages: int
+    memory: str = FIRST_MEMORY
     admitted: bool = False  # holds them
     rank: Rank = NO_RANK
     rank_ends: float = float("-inf")

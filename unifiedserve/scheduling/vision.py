@@ -1,33 +1,42 @@
 """Admission to the vision stage: in the order of its queue, within the patch and the visual buffer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from unifiedserve.messages.ticket import Place
 from unifiedserve.scheduling.state import VisionState
 
 
-def schedule_vision(
-    requests: Sequence[VisionState],
-    patch_free: int,
-    visual_free: int,
-    first_elsewhere: Place | None = None,
-) -> list[int]:
-    """Return the uids to start decoding, given the pages of both buffers that nobody uses.
+class BufferPages(NamedTuple):
+    """Count pages of a memory's patch buffer, and of its visual buffer."""
 
-    A request waits until all of its patches and of its visual tokens fit, and nobody behind it overtakes it, so that
-    large ones are not starved by small ones; nor does who comes behind the first that waits `first_elsewhere`. All
-    acquire pages in one order, patch and visual ones together and then those of the KV cache, so nobody blocks another
-    for ever. How the admitted requests share the decoder engines is FlashCodec's business (UnifiedServe Alg. 2).
+    patch: int
+    visual: int
+
+
+def schedule_vision(
+    requests: Sequence[VisionState], free: Mapping[str, BufferPages], first_elsewhere: Place | None = None
+) -> list[int]:
+    """Return the uids to start decoding, given what is `free` in each memory.
+
+    A request waits until all of its patches and of its visual tokens fit, and nobody behind it takes pages of its
+    memory, so that large ones are not starved by small ones; nor does who comes behind the first that waits
+    `first_elsewhere`. All acquire pages in one order, patch and visual ones together and then those of the KV cache, so
+    nobody blocks another for ever. How the admitted requests share the decoder engines is FlashCodec's business
+    (UnifiedServe Alg. 2).
     """
-    admitted = []
+    admitted, left = [], dict(free)
     for request in requests:
-        if request.admitted:
+        if request.admitted or request.memory not in left:
             continue
         if first_elsewhere is not None and first_elsewhere < request.place:
             break
-        if request.patch_pages > patch_free or request.visual_pages > visual_free:
-            break
-        patch_free -= request.patch_pages
-        visual_free -= request.visual_pages
+        patch, visual = left[request.memory]
+        if request.patch_pages > patch or request.visual_pages > visual:
+            del left[request.memory]  # those behind it wait, too
+            if not left:
+                break
+            continue
+        left[request.memory] = BufferPages(patch - request.patch_pages, visual - request.visual_pages)
         admitted.append(request.ticket.uid)
     return admitted

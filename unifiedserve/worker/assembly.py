@@ -5,13 +5,14 @@ from pathlib import Path
 
 import torch
 
+from ipc_buffers import PagePool
 from unifiedserve.device import Device
 from unifiedserve.device.base import Decoder, SideQueue
 from unifiedserve.device.cpu import CPU
 from unifiedserve.device.panels import weight_bits
 from unifiedserve.memory.kv_cache import KVCache, KVLayout
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.memory.shared import SharedMemory
+from unifiedserve.memory.shared import PoolKey, PoolSize, SharedMemory
 from unifiedserve.memory.weights import attach_weights, sum_weights
 from unifiedserve.messages.wire import OutputReady, Ready, pack
 from unifiedserve.models.chat import load_tokenizer
@@ -39,7 +40,7 @@ from unifiedserve.worker.language.stages import LanguageStages
 from unifiedserve.worker.port import Port
 from unifiedserve.worker.spec import WorkerSpec
 from unifiedserve.worker.vision.lane import VisionLane
-from unifiedserve.worker.vision.stage import VisionStage
+from unifiedserve.worker.vision.stage import MediaBuffers, VisionStage
 
 _log = logging.getLogger(__name__)
 
@@ -75,9 +76,9 @@ def build_lanes(
 
 def _check_weights(spec: WorkerSpec, device: Device) -> int | None:
     """Return the sum of the weights in a device's own memory; None if they are in the host's, beyond its faults."""
-    if spec.layout.place == CPU.place:
+    if spec.memory.place == CPU.place:
         return None
-    found = sum_weights(spec.layout.weights, device)
+    found = sum_weights(spec.memory.weights, device)
     if spec.weights_sum not in (None, found):
         raise DamagedWeightsError("the weights have been damaged")
     return found
@@ -93,8 +94,7 @@ def _vision_lane(
         inbox.send(pack(OutputReady()))
 
     stage = VisionStage(
-        _patch_buffer(spec, memory, device),
-        _visual_buffer(spec, memory, device),
+        {name: _media_buffers(spec, memory, name, device) for name in memory.named("patch")},
         spec.number,
         config.machine.vision_threads,
         wake,
@@ -103,16 +103,29 @@ def _vision_lane(
         config.media.max_image_pixels,
         config.media.image_background,
         reading,
+        lambda route: spec.placement.memory_of(route.encode[0]),
     )
     return VisionLane(stage, VisionTurn(config.scheduling.service_order), port)
 
 
-def _patch_buffer(spec: WorkerSpec, memory: SharedMemory, device: Device) -> RowBuffer:
-    return RowBuffer(memory.pools["patch"], spec.patch_row_bytes, torch.uint8, device)
+def _media_buffers(spec: WorkerSpec, memory: SharedMemory, name: str, device: Device) -> MediaBuffers:
+    """Return the buffers for media in the memory of that name."""
+    patches, visual = (_pool(spec, memory, (name, pool)) for pool in ("patch", "visual"))
+    return MediaBuffers(
+        RowBuffer(patches, spec.patch_row_bytes, torch.uint8, device),
+        RowBuffer(visual, spec.visual_dim, getattr(torch, spec.dtype), device),
+    )
 
 
-def _visual_buffer(spec: WorkerSpec, memory: SharedMemory, device: Device) -> RowBuffer:
-    return RowBuffer(memory.pools["visual"], spec.visual_dim, getattr(torch, spec.dtype), device)
+def _pool(spec: WorkerSpec, memory: SharedMemory, key: PoolKey) -> PagePool:
+    """Return a pool of a memory. Where that has none, no stage here takes a page, and the pool has a single one."""
+    if pool := memory.pools.get(key):
+        return pool
+    name, kind = key
+    size: PoolSize = getattr(spec.layout.memories[name], kind)
+    pool = PagePool.create(spec.layout.arena(f"{spec.instance.name}-no-{kind}"), 1, size.page_bytes)
+    pool.unlink()  # nobody else needs to find it
+    return pool
 
 
 def _language_lane(
@@ -122,16 +135,14 @@ def _language_lane(
     grammars = Grammars(
         lambda: tokenizer_json(load_tokenizer(Path(spec.model_dir))), spec.vocab_size, spec.eos_token_ids
     )
-    visual = _visual_buffer(spec, memory, device)
+    patches, visual = _media_buffers(spec, memory, spec.instance.memory, device)
     model = _load_model(spec, visual, memory)
     sampler = Sampler(grammars, spec.eos_token_ids)
     generates = Stage.DECODE in hosted and model.adapter.pooling is None
     decoder = _decoder(spec, model) if generates else None
     speculation = _speculation(spec.config.scheduling.speculative_tokens, model)
-    patches = PatchPages(_patch_buffer(spec, memory, device), memory.status, spec.instance.name)
-    stages = LanguageStages.build(
-        model, patches, visual, sampler, spec.instance.name, spec.number, speculation, decoder
-    )
+    pages = PatchPages(patches, memory.status, spec.instance.name)
+    stages = LanguageStages.build(model, pages, visual, sampler, spec.instance.name, spec.number, speculation, decoder)
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
@@ -183,7 +194,8 @@ def _speculation(most: int, model: LanguageModel) -> Speculation:
 def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory) -> LanguageModel:
     """Return the model over the shared KV cache and the visual buffer."""
     device, model_dir = visual.device, Path(spec.model_dir)
-    adapter = load_adapter(model_dir, attach_weights(spec.layout.weights, device), visual.dtype, device)
+    adapter = load_adapter(model_dir, attach_weights(spec.memory.weights, device), visual.dtype, device)
     kv_dtype: torch.dtype = getattr(torch, spec.config.memory.kv_dtype(spec.dtype))
     layout = KVLayout.of(load_config(model_dir), spec.config.memory.kv_page_tokens, kv_dtype)
-    return LanguageModel(adapter, KVCache(memory.pools["kv"], layout, visual.rows, device))
+    pool = _pool(spec, memory, (spec.instance.memory, "kv"))
+    return LanguageModel(adapter, KVCache(pool, layout, visual.rows, device))

@@ -31,7 +31,7 @@ class Worker:
 
     def __init__(self, spec: WorkerSpec, device: Device, reading: Reading | None = None) -> None:
         """Attach, and build the lanes; images are read by `reading`, or in this process."""
-        self._memory = SharedMemory.attach(spec.layout)
+        self._memory = SharedMemory.attach(spec.layout, spec.attached)
         self._port = Port.connect(spec.placement, spec.instance, self._memory, device)
         self._beat = spec.config.machine.worker_timeout / _BEATS
         self._lanes: list[Lane] = []

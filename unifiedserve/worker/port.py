@@ -17,6 +17,7 @@ class Port(NamedTuple):
     """What the stages of a worker may do to the outside."""
 
     instance: str
+    memory: str  # that its pages are in
     outbox: Outbox
     reporter: Reporter
     neighbours: Neighbours
@@ -28,8 +29,8 @@ class Port(NamedTuple):
         """Return the connections of `instance`, which computes on `device`, to all that share this memory."""
         name, status = instance.name, memory.status
         outbox = Outbox(placement, name, memory.inboxes, device.fence)
-        neighbours = Neighbours(placement, name, status)
-        return cls(name, outbox, Reporter(name, outbox), neighbours, status, Pulse(memory.pulses, name))
+        neighbours, pulse = Neighbours(placement, name, status), Pulse(memory.pulses, name)
+        return cls(name, instance.memory, outbox, Reporter(name, outbox), neighbours, status, pulse)
 
     def tell(self, tells: Tells) -> None:
         """Tell the other instances what this one is about to do; wake those who have waited behind one of its own."""
@@ -45,6 +46,6 @@ class Port(NamedTuple):
         self.neighbours.placed(placed.placement)
         self.outbox.send(placed.changed, PagesFreed())
 
-    def used(self, stage: Stage, pages: int) -> None:
-        """Tell how many pages of the stage's buffer are in use now."""
-        self.status.used(self.instance, stage, pages)
+    def used(self, stage: Stage, pages: int, memory: str = "") -> None:
+        """Tell how many pages of the stage's buffer are in use now, in its own memory or another one."""
+        self.status.used(self.instance, stage, pages, memory or self.memory)

@@ -3,9 +3,9 @@
 import msgspec
 
 from unifiedserve.config import DeviceName, EngineConfig
-from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.memory.shared import EngineLayout, MemoryLayout
 from unifiedserve.messages.media import MediaPlan
-from unifiedserve.placement import Instance, Placement
+from unifiedserve.placement import Instance, Placement, Stage
 
 
 class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     placement: Placement
     instance: Instance
     number: int
-    layout: MemoryLayout
+    layout: EngineLayout
     device: DeviceName
     model_dir: str
     dtype: str
@@ -33,3 +33,14 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     share: float = 1.0
     medium: MediaPlan | None = None
     nursery: int | None = None
+
+    @property
+    def memory(self) -> MemoryLayout:
+        """The layout of the memory that the instance's pages are in."""
+        return self.layout.memories[self.instance.memory]
+
+    @property
+    def attached(self) -> set[str]:
+        """The memories that the instance works with: its own, and where it hosts vision those of all encoders."""
+        encoders = {name for name, memory in self.layout.memories.items() if memory.patch.pages}
+        return {self.instance.memory} | (encoders if Stage.VISION in self.instance.stages else set())

@@ -19,7 +19,7 @@ from unifiedserve.engine.admission.media import MediaInfo, inspect, plan
 from unifiedserve.engine.admission.seen import seen
 from unifiedserve.engine.admission.workload import Workload
 from unifiedserve.errors import RequestError
-from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.messages.sampling_params import ParamError, SamplingParams
 from unifiedserve.messages.seen import RequestPages, SeenMedium
@@ -49,7 +49,7 @@ class Admission:
     """Checks and plans requests. Blocking (media are analysed): call it from a thread."""
 
     def __init__(
-        self, config: EngineConfig, processor: Processor, layout: MemoryLayout, reading: Reading | None = None
+        self, config: EngineConfig, processor: Processor, layout: EngineLayout, reading: Reading | None = None
     ) -> None:
         """Admit what fits into buffers of this `layout`; media are read by `reading`, or in this process."""
         self._config = config
@@ -137,7 +137,8 @@ class Admission:
         """Resolve `max_tokens` and `seed`. Raises RequestError for an answer that the context does not hold."""
         room = self._context.room(sampling, prompt_tokens)
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed  # a recomputation draws alike
-        cached = (self._layout.kv.pages // sampling.n - self._layout.state_pages) * self._config.memory.kv_page_tokens
+        _, kv = self._layout.smallest("kv")
+        cached = (kv.pages // sampling.n - self._layout.state_pages) * self._config.memory.kv_page_tokens
         longest = max(1, min(room, cached - prompt_tokens + 1))
         max_tokens = longest if sampling.max_tokens is None else sampling.max_tokens
         return msgspec.structs.replace(sampling, max_tokens=max_tokens, seed=seed)

@@ -5,33 +5,35 @@ from typing import NamedTuple
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
-from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.messages.media import ExpandedPrompt, MediaPlan
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import MediumPages, RequestPages
 
 
 class _Need(NamedTuple):
-    """Pages of a buffer that a request takes, of those it has, and what they are for."""
+    """Pages of a buffer that a request takes, and what they are for; `pool` names the buffer in each memory."""
 
     buffer: str
+    pool: str
     option: str
     param: str
     pages: int
-    total: int
     what: str
 
 
 def check_buffers(
-    config: EngineConfig, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams
+    config: EngineConfig, layout: EngineLayout, prompt: ExpandedPrompt, sampling: SamplingParams
 ) -> RequestPages:
     """Return the pages that a request takes; raise RequestError if a buffer has fewer."""
     pages = _request_pages(config, layout, prompt, sampling)
-    for need in _needs(pages, layout, prompt, sampling):
-        if need.pages > need.total:
+    for need in _needs(pages, prompt, sampling):
+        memory, size = layout.smallest(need.pool)
+        where = f" in {memory}" if len(layout.memories) > 1 else ""
+        if need.pages > size.pages:
             raise RequestError(
-                f"the request needs {need.pages} pages of the {need.buffer} ({need.what}), which has {need.total}: "
-                f"ask for less, or start the server with a larger {need.option}",
+                f"the request needs {need.pages} pages of the {need.buffer} ({need.what}), which has {size.pages}"
+                f"{where}: ask for less, or start the server with a larger {need.option}",
                 param=need.param,
                 code="buffer_too_small",
             )
@@ -45,7 +47,7 @@ def medium_pages(config: EngineConfig, plan: MediaPlan) -> MediumPages:
 
 
 def _request_pages(
-    config: EngineConfig, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams
+    config: EngineConfig, layout: EngineLayout, prompt: ExpandedPrompt, sampling: SamplingParams
 ) -> RequestPages:
     media = [medium_pages(config, plan) for plan in prompt.media]
     kv = (_pages(_cached_tokens(prompt, sampling), config.memory.kv_page_tokens) + layout.state_pages) * sampling.n
@@ -56,15 +58,13 @@ def _cached_tokens(prompt: ExpandedPrompt, sampling: SamplingParams) -> int:
     return len(prompt.token_ids) + max(sampling.max_tokens or 0, 1) - 1  # the last one's KV is not needed
 
 
-def _needs(
-    pages: RequestPages, layout: MemoryLayout, prompt: ExpandedPrompt, sampling: SamplingParams
-) -> Iterator[_Need]:
+def _needs(pages: RequestPages, prompt: ExpandedPrompt, sampling: SamplingParams) -> Iterator[_Need]:
     what = f"{_cached_tokens(prompt, sampling)} tokens (prompt and max_tokens) times n={sampling.n}"
-    yield _Need("KV cache", "--kv-cache-mib", "max_tokens", pages.kv, layout.kv.pages, what)
+    yield _Need("KV cache", "kv", "--kv-cache-mib", "max_tokens", pages.kv, what)
     what = f"{sum(plan.patches for plan in prompt.media)} patches"
-    yield _Need("patch buffer", "--patch-buffer-mib", "messages", pages.patch, layout.patch.pages, what)
+    yield _Need("patch buffer", "patch", "--patch-buffer-mib", "messages", pages.patch, what)
     what = f"{sum(plan.tokens for plan in prompt.media)} visual tokens"
-    yield _Need("visual buffer", "--visual-buffer-mib", "messages", pages.visual, layout.visual.pages, what)
+    yield _Need("visual buffer", "visual", "--visual-buffer-mib", "messages", pages.visual, what)
 
 
 def _pages(rows: int, page_rows: int) -> int:

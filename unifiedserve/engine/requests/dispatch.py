@@ -59,12 +59,15 @@ class Dispatch:
 
     def _attempt(self, active: ActiveRequest, indices: list[int]) -> None:
         uid = self._table.new_uid()
-        request = prefill_request(active, uid, indices, self._workers.caches)
-        work, route = work_of(active, request), choose_route(self._roles.open, self._table.loads())
+        placement = self._roles.open
+        route = choose_route(placement, self._table.loads(), media=bool(active.sources))
+        request = prefill_request(active, uid, indices, route, self._workers.caches)
+        work = work_of(active, request)
         request.ticket = msgspec.structs.replace(place(active, request.ticket, work, self._targets), route=route)
         active.work = request.ticket.work
         watched = self._broadcast.watches(active.viewer)
-        vision = vision_request(active, request.ticket, request.reuse, watched=watched)
+        near = all(placement.memory_of(each) == placement.memory_of(route.prefill) for each in route.encode[:1])
+        vision = vision_request(active, request.ticket, request.reuse, watched=watched, recalls=near)
         if vision is None:
             route = route.at_prefill()
             request.ticket = msgspec.structs.replace(request.ticket, route=route)

@@ -14,7 +14,7 @@ from unifiedserve.engine.requests.answer import Answer
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.spool import Spool
 from unifiedserve.errors import ErrorKind, RequestError
-from unifiedserve.memory.shared import MemoryLayout
+from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.messages.api import GenerateRequest, TokenLogprob
 from unifiedserve.messages.seen import RequestPlan
 from unifiedserve.messages.wire import MediaSource
@@ -30,7 +30,7 @@ class Intake:
         self,
         config: EngineConfig,
         processor: Processor,
-        layout: MemoryLayout,
+        layout: EngineLayout,
         reading: Reading,
         arena_name: Callable[[str], str],
     ) -> None:

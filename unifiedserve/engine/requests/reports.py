@@ -50,7 +50,7 @@ class Reports:
     def take(self, report: Report) -> None:
         """Take all that is in a report."""
         self._counts[report.instance] = report.counts
-        self._workers.caches.learn(report.kept)
+        self._workers.caches.learn(report.instance, report.kept)
         if report.costs is not None:
             self._targets.learn(report.costs)
         self._count(report.lookups)
@@ -86,5 +86,7 @@ class Reports:
 
     def _show(self, decoded: Sequence[WatchedUnits]) -> None:
         for units in decoded:
-            if (active := self._table.find(units.uid)) is not None:
-                self._broadcast.decoded(active.viewer, active.id, active.planned.prompt.media, units)
+            active, route = self._table.find(units.uid), self._table.route(units.uid)
+            if active is not None and route is not None:
+                media = active.planned.prompt.media
+                self._broadcast.decoded(active.viewer, active.id, media, units, route.encode[0])

@@ -7,12 +7,15 @@ from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, PrefillRequest, Reuse, VisionRequest
+from unifiedserve.placement import Route
 
 
-def prefill_request(active: ActiveRequest, uid: int, indices: list[int], caches: Caches) -> PrefillRequest:
+def prefill_request(
+    active: ActiveRequest, uid: int, indices: list[int], route: Route, caches: Caches
+) -> PrefillRequest:
     """Return the language stages' part: one answer goes on from its tokens so far, several start at the prompt.
 
-    Its ticket has yet to say what it owes, and who serves it.
+    The instances of a `route` serve it, as its ticket will say with what it owes.
     """
     prompt = active.planned.prompt
     generated = active.answers[indices[0]].token_ids if len(indices) == 1 else []
@@ -20,7 +23,7 @@ def prefill_request(active: ActiveRequest, uid: int, indices: list[int], caches:
     embed, known = active.planned.request.embed, Known()
     if active.contents is not None:
         whole = embed or sampling.prompt_logprobs is not None
-        known = caches.look_up(token_ids, active.contents, whole=whole, anew=active.stale)
+        known = caches.look_up(route.prefill, token_ids, active.contents, whole=whole, anew=active.stale)
     return PrefillRequest(
         ticket=active.ticket(uid),
         token_ids=token_ids,
@@ -34,13 +37,17 @@ def prefill_request(active: ActiveRequest, uid: int, indices: list[int], caches:
 
 
 def vision_request(
-    active: ActiveRequest, ticket: Ticket, reuse: Reuse, *, watched: bool = False
+    active: ActiveRequest, ticket: Ticket, reuse: Reuse, *, watched: bool = False, recalls: bool = True
 ) -> VisionRequest | None:
-    """Return the media that must be decoded, for there is nothing to reuse instead; None if there are none."""
+    """Return the media that must be decoded, for there is nothing to reuse instead; None if there are none.
+
+    Vision recalls what is to be reused if it `recalls`; else, where that is in another memory, prefill does.
+    """
     sources = [
         msgspec.structs.replace(source, units=units) for source in active.sources if (units := _missing(source, reuse))
     ]
-    return VisionRequest(ticket=ticket, media=sources, cached=reuse.units, watched=watched) if sources else None
+    cached = reuse.units if recalls else {}
+    return VisionRequest(ticket=ticket, media=sources, cached=cached, watched=watched) if sources else None
 
 
 def _sampling(active: ActiveRequest, begun: bool) -> SamplingParams:

@@ -7,11 +7,12 @@ from functools import partial
 
 from unifiedserve.config import Order
 from unifiedserve.messages.costs import Costs
-from unifiedserve.placement import Instance, Stage
+from unifiedserve.placement import FIRST_MEMORY, Instance, Stage
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.turn import Begin, Decoded, Event, Neighbours, Ready
 from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
+from unifiedserve.scheduling.vision import BufferPages
 
 _SHARE = 2  # a segment is that part of what is left, for each engine
 
@@ -47,8 +48,8 @@ class VisionWorker:
 
     def turn(self) -> None:
         system = self._system
-        free = system.free.patch, system.free.visual
-        decision = self._turn.take(VisionFacts(system.clock.now, *free, self._neighbours.first(Stage.VISION)))
+        free = {FIRST_MEMORY: BufferPages(system.free.patch, system.free.visual)}
+        decision = self._turn.take(VisionFacts(system.clock.now, free, self._neighbours.first(Stage.VISION)))
         for uid, turn in decision.turns.items():
             self._jobs[uid].turn = turn
         for uid in decision.admit:

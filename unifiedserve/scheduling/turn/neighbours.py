@@ -55,8 +55,16 @@ class Neighbours:
         self._heavy = [(other, stage) for other, stage in others if stage in _HEAVY]
         self._prefills = [other for other, stage in others if stage is Stage.PREFILL]
         self._decodes = [other for other, stage in others if stage is Stage.DECODE]
-        rivals = {stage: placement.hosts(stage) for stage in Stage}
-        self._rivals = {stage: [host for host in hosts if host != self._name] for stage, hosts in rivals.items()}
+        memory = placement.memory_of(self._name)
+        near = [other for other in placement.instances if other.name != self._name]
+        self._rivals = {
+            stage: [
+                other.name
+                for other in near
+                if stage in other.stages and (stage is Stage.VISION or other.memory == memory)
+            ]
+            for stage in Stage
+        }
 
     @property
     def work(self) -> bool:

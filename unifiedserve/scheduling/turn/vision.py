@@ -5,22 +5,21 @@ from typing import NamedTuple
 
 from unifiedserve.config import Order
 from unifiedserve.messages.ticket import Place, Ticket
-from unifiedserve.placement import Stage
+from unifiedserve.placement import FIRST_MEMORY, Stage
 from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.state import VisionState
 from unifiedserve.scheduling.turn.facts import Tells
-from unifiedserve.scheduling.vision import schedule_vision
+from unifiedserve.scheduling.vision import BufferPages, schedule_vision
 
 
 class VisionFacts(NamedTuple):
-    """What vision looks up at its turn: the time (monotonic seconds), the pages that nobody uses, and others' waits.
+    """What vision looks up at its turn: the time (monotonic seconds), what is free in each memory, and others' waits.
 
     No other vision instance has let in the request of place `first_elsewhere`, because pages lack.
     """
 
     now: float
-    patch_free: int
-    visual_free: int
+    free: Mapping[str, BufferPages]
     first_elsewhere: Place | None = None
 
 
@@ -44,9 +43,9 @@ class VisionTurn:
         self._states: dict[int, VisionState] = {}
         self._turns: dict[int, float] = {}  # as they were decided last, of those in decoding
 
-    def begin(self, ticket: Ticket, patch_pages: int, visual_pages: int) -> None:
-        """Take a request in that needs so many pages of each buffer."""
-        state = VisionState(ticket, patch_pages, visual_pages)
+    def begin(self, ticket: Ticket, patch_pages: int, visual_pages: int, memory: str = FIRST_MEMORY) -> None:
+        """Take a request in that needs so many pages of each buffer of a memory."""
+        state = VisionState(ticket, patch_pages, visual_pages, memory)
         self._states[ticket.uid] = state
         self._queue.add(state)
 
@@ -63,7 +62,7 @@ class VisionTurn:
     def take(self, facts: VisionFacts) -> VisionDecision:
         """Return what to do next. Those who are let in may find that others have taken the pages meanwhile."""
         states = self._queue.in_turn(facts.now)
-        admit = schedule_vision(states, facts.patch_free, facts.visual_free, facts.first_elsewhere)
+        admit = schedule_vision(states, facts.free, facts.first_elsewhere)
         going = {state.ticket.uid: state.place[1] for state in states if state.admitted} | {
             uid: self._states[uid].place[1] for uid in admit
         }

@@ -12,7 +12,7 @@ _MOST_LOOKS = 25  # without a word: then the same counters are sent again, to sh
 
 
 class Buffer(msgspec.Struct):
-    """Pages of a buffer; those `cached` are free, too, and at the `peak` so many were used at once."""
+    """Pages of a buffer, of all memories; those `cached` are free, too, and so many were used at once at the `peak`."""
 
     used: int
     cached: int
@@ -70,10 +70,13 @@ class LiveEvents:
 
 def _counters(seen: Observation) -> Counters:
     cached, peaks = seen.cached(), seen.peaks()
-    buffers = {
-        name: Buffer(used, cached.get(name, 0), peaks.get(name, 0), total)
-        for name, (used, total) in seen.buffers().items()
-    }
+    buffers: dict[str, Buffer] = {}
+    for key, (used, total) in seen.buffers().items():
+        buffer = buffers.setdefault(key[1], Buffer(0, 0, 0, 0))
+        buffer.used += used
+        buffer.cached += cached.get(key, 0)
+        buffer.peak += peaks.get(key, 0)
+        buffer.total += total
     return Counters(buffers, {stage: Load(*counts) for stage, counts in seen.stages().items()}, _streams(seen))
 
 

@@ -25,7 +25,8 @@ class VisionLane:
 
     def accept(self, message: Message) -> None:
         if isinstance(message, VisionRequest):
-            self._turn.begin(message.ticket, *self._stage.accept(message))
+            wanted = self._stage.accept(message)
+            self._turn.begin(message.ticket, wanted.patch, wanted.visual, self._stage.memory(message.ticket.uid))
 
     def step(self) -> float:
         outputs = self._stage.take_outputs()
@@ -48,7 +49,7 @@ class VisionLane:
         return AT_ONCE if outputs or decision.admit else decision.wait_until
 
     def _facts(self) -> VisionFacts:
-        return VisionFacts(time.monotonic(), *self._stage.free_pages, self._port.neighbours.first(Stage.VISION))
+        return VisionFacts(time.monotonic(), self._stage.free, self._port.neighbours.first(Stage.VISION))
 
     def _let_in(self, uid: int, turn: float) -> None:
         taken = self._stage.take_pages(uid)
@@ -62,9 +63,10 @@ class VisionLane:
         for message in self._stage.recalled(uid):
             self._port.outbox.send(route.prefill, message)
         self._port.reporter.waited(Stage.VISION, uid, self._stage.start(uid, turn))
-        patch, visual = self._stage.used_pages
-        self._port.used(Stage.VISION, patch)
-        self._port.used(Stage.ENCODE, visual)
+        memory = self._stage.memory(uid)
+        patch, visual = self._stage.used_pages(memory)
+        self._port.used(Stage.VISION, patch, memory)
+        self._port.used(Stage.ENCODE, visual, memory)
 
     def _pass_on(self, output: Output) -> None:
         self._port.reporter.record(
@@ -72,12 +74,13 @@ class VisionLane:
                 Stage.VISION, "decode", output.started, output.ended, [output.uid], output.engine, on=output.decoded_on
             )
         )
-        watched, route = self._stage.is_watched(output.uid), self._stage.route(output.uid)
+        stage, uid = self._stage, output.uid
+        watched, route, memory = stage.is_watched(uid), stage.route(uid), stage.memory(uid)
         if output.error:
-            self._fail(output.uid, output.error, output.kind, output.param)
-        elif message := self._stage.write(output):
+            self._fail(uid, output.error, output.kind, output.param)
+        elif message := stage.write(output):
             if watched:
-                self._port.reporter.decoded(self._stage.remember(message))
+                self._port.reporter.decoded(self._stage.remember(message, memory))
             self._send(message, route.encode)
 
     def _send(self, patches: Patches, encoders: tuple[str, ...]) -> None:

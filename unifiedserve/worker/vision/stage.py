@@ -1,7 +1,7 @@
-"""Vision: media bytes to patches, through FlashCodec, into the patch buffer."""
+"""Vision: media bytes to patches, through FlashCodec, into the patch buffer of whoever encodes them."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal, NamedTuple
@@ -13,14 +13,22 @@ from unifiedserve.config import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.wire import Embeddings, Patches, VisionRequest, WatchedUnits
-from unifiedserve.placement import Route
+from unifiedserve.placement import FIRST_MEMORY, Route
 from unifiedserve.reading.readers import ReadHere, Reading
 from unifiedserve.scheduling import Costs
+from unifiedserve.scheduling.vision import BufferPages
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos
 
 _BACKGROUNDS: dict[ImageBackground, Background] = {"white": WHITE, "black": (0, 0, 0), "none": None}
+
+
+class MediaBuffers(NamedTuple):
+    """The buffers of a memory that a request's media go through."""
+
+    patches: RowBuffer
+    visual: RowBuffer
 
 
 class _Wanted(NamedTuple):
@@ -49,6 +57,7 @@ class _Job:
     """
 
     message: VisionRequest
+    memory: str
     wanted: _Wanted
     arrived: float  # monotonic seconds
     videos: RunningVideos | None = None  # of an admitted request
@@ -56,15 +65,14 @@ class _Job:
 
 
 class VisionStage:
-    """Decodes admitted requests on all engines at once.
+    """Decodes admitted requests on all engines at once, into the memory of those who encode them.
 
     Finished pieces are queued here and `wake` is called: the worker's loop never waits for a decoder.
     """
 
     def __init__(
         self,
-        patches: RowBuffer,
-        visual: RowBuffer,
+        buffers: Mapping[str, MediaBuffers],
         instance: int,
         threads: int,
         wake: Callable[[], None],
@@ -73,24 +81,32 @@ class VisionStage:
         max_pixels: int = flashcodec.Limits.max_pixels,
         background: ImageBackground = "white",
         reading: Reading | None = None,
+        memory_of: Callable[[Route], str] = lambda route: FIRST_MEMORY,
     ) -> None:
-        self._buffer = patches
-        self._visual = visual
+        """Write to `buffers`, by memory; `memory_of` tells the memory of the encoders of a route."""
+        self._buffers = buffers
+        self._memory_of = memory_of
+        self._device = next(iter(buffers.values())).patches.device
         self._instance = instance
         self._wake = wake
         self._outputs: deque[Output] = deque()
         self._jobs: dict[int, _Job] = {}
         options = DecoderOptions(decoder, threads, decode_on, max_pixels, _BACKGROUNDS[background])
-        self._reader = MediaReader(options, patches.device, reading or ReadHere(), self._finished)
+        self._reader = MediaReader(options, self._device, reading or ReadHere(), self._finished)
 
-    def accept(self, message: VisionRequest) -> tuple[int, int]:
-        """Take a request in, to be decoded when it is let in; return how many pages of each buffer it needs."""
-        job = self._jobs[message.ticket.uid] = _Job(message, _Wanted.of(message), monotonic())
+    def accept(self, message: VisionRequest) -> BufferPages:
+        """Take a request in, to be decoded when it is let in; return how many pages of its memory have to be free."""
+        memory, wanted = self._memory_of(message.ticket.route), _Wanted.of(message)
+        self._jobs[message.ticket.uid] = _Job(message, memory, wanted, monotonic())
+        patches, visual = self._buffers[memory]
         cached = sum(len(pages.numbers) for pages in message.cached.values())
-        return (
-            sum(map(self._buffer.pages_for, job.wanted.patches)),
-            cached + sum(map(self._visual.pages_for, job.wanted.visual)),
+        return BufferPages(
+            sum(map(patches.pages_for, wanted.patches)), cached + sum(map(visual.pages_for, wanted.visual))
         )
+
+    def memory(self, uid: int) -> str:
+        """Return the memory in which a request that is here has its pages."""
+        return self._jobs[uid].memory
 
     def __contains__(self, uid: int) -> bool:
         """Tell whether a request is here."""
@@ -102,14 +118,17 @@ class VisionStage:
         return self._reader.learned.costs
 
     @property
-    def free_pages(self) -> tuple[int, int]:
-        """Return how many pages nobody uses of the patch buffer, and of the visual buffer."""
-        return self._buffer.pool.free_pages(), self._visual.pool.free_pages()
+    def free(self) -> dict[str, BufferPages]:
+        """Return how many pages nobody uses, by memory."""
+        return {
+            memory: BufferPages(patches.pool.free_pages(), visual.pool.free_pages())
+            for memory, (patches, visual) in self._buffers.items()
+        }
 
-    @property
-    def used_pages(self) -> tuple[int, int]:
-        """Return how many pages are in use of the patch buffer, and of the visual buffer."""
-        return self._buffer.pool.used_pages(), self._visual.pool.used_pages()
+    def used_pages(self, memory: str) -> tuple[int, int]:
+        """Return how many pages are in use of a memory's patch buffer, and of its visual buffer."""
+        patches, visual = self._buffers[memory]
+        return patches.pool.used_pages(), visual.pool.used_pages()
 
     def take_pages(self, uid: int) -> Literal["taken", "full", "stale"]:
         """Take all pages that a request needs until it is encoded, or none of them.
@@ -117,20 +136,20 @@ class VisionStage:
         "full": others have taken some since it was planned; "stale": visual tokens that were in the cache are gone.
         """
         job = self._jobs[uid]
-        units, patches, visual = job.wanted
+        patches, visual = self._buffers[job.memory]
         recalled: list[int] = []
         for pages in job.message.cached.values():  # first: the others might take them
-            if not self._visual.recall(pages, uid, self._instance):
-                self._visual.release(recalled)
+            if not visual.recall(pages, uid, self._instance):
+                visual.release(recalled)
                 return "stale"
             recalled += pages.numbers
-        for_patches = self._buffer.take(patches, uid, self._instance)
-        for_visual = for_patches and self._visual.take(visual, uid, self._instance)
+        for_patches = patches.take(job.wanted.patches, uid, self._instance)
+        for_visual = for_patches and visual.take(job.wanted.visual, uid, self._instance)
         if for_patches and for_visual:
-            job.pages = dict(zip(units, zip(for_patches, for_visual, strict=True), strict=True))
+            job.pages = dict(zip(job.wanted.units, zip(for_patches, for_visual, strict=True), strict=True))
             return "taken"
-        self._visual.release(recalled)
-        self._buffer.release([page for pages in for_patches or [] for page in pages])
+        visual.release(recalled)
+        patches.release([page for pages in for_patches or [] for page in pages])
         return "full"
 
     def recalled(self, uid: int) -> list[Embeddings]:
@@ -165,14 +184,13 @@ class VisionStage:
         job = self._jobs.get(output.uid)
         if job is None or output.patches is None or output.plan is None:
             return None
-        device = self._buffer.device
-        on_device = output.patches.device == device.torch
-        patches = output.patches if on_device else device.upload(output.patches)
+        on_device = output.patches.device == self._device.torch
+        patches = output.patches if on_device else self._device.upload(output.patches)
         pages, visual = zip(*(job.pages.pop(unit) for unit in output.units), strict=True)
-        rows = output.plan.patches_per_unit
-        self._buffer.write(patches.view(-1, self._buffer.width), [(taken, rows) for taken in pages])
+        rows, buffer = output.plan.patches_per_unit, self._buffers[job.memory].patches
+        buffer.write(patches.view(-1, buffer.width), [(taken, rows) for taken in pages])
         if on_device:
-            device.fence()  # the decoder gets its memory back with the output
+            self._device.fence()  # the decoder gets its memory back with the output
         last = not job.pages
         if last:
             self.drop(output.uid)
@@ -192,9 +210,10 @@ class VisionStage:
         job = self._jobs.get(uid)
         return job is not None and job.message.watched
 
-    def remember(self, patches: Patches) -> WatchedUnits:
+    def remember(self, patches: Patches, memory: str) -> WatchedUnits:
         """Return where these patches, still held, can be read until their pages are taken anew."""
-        epochs = [self._buffer.pool.remember(pages).tolist() for pages in patches.pages]
+        buffer = self._buffers[memory].patches
+        epochs = [buffer.pool.remember(pages).tolist() for pages in patches.pages]
         pages = [Pages(tuple(pages), tuple(begun)) for pages, begun in zip(patches.pages, epochs, strict=True)]
         return WatchedUnits(patches.uid, patches.units, pages)
 
@@ -205,9 +224,10 @@ class VisionStage:
             return
         if job.videos is not None:
             self._reader.cancel(job.videos)
+        buffers = self._buffers[job.memory]
         for patches, visual in job.pages.values():
-            self._buffer.release(patches)
-            self._visual.release(visual)
+            buffers.patches.release(patches)
+            buffers.visual.release(visual)
 
     def close(self) -> None:
         """Stop all decoding and its threads."""

@@ -1,0 +1,129 @@
+"""What each memory of an engine has: the pools and weights that the stages hosted there need."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from ipc_buffers import list_arenas
+from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.device.cpu import CPU
+from unifiedserve.engine.admission.admission import Admission
+from unifiedserve.engine.buffer_sizes import plan_layout
+from unifiedserve.engine.engine_memory import EngineMemory
+from unifiedserve.errors import ConfigError, RequestError
+from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
+from unifiedserve.memory.weights import attach_weights
+from unifiedserve.messages.api import GenerateRequest
+from unifiedserve.models.base import Processor
+from unifiedserve.placement import Stage
+
+MIBS = {"kv": 4, "patch": 3, "visual": 2 + 1}
+SMALL = {"kv_cache_mib": 4, "patch_buffer_mib": 3, "visual_buffer_mib": 2, "visual_cache_mib": 1, "device": "cpu"}
+
+
+def layout(processor: Processor, placement: str, place: str = CPU.place) -> EngineLayout:
+    config = EngineConfig.of(placement=placement, **SMALL)
+    return plan_layout(config, config.machine.workers, processor, "float32", "none", "weights", place)
+
+
+@pytest.mark.parametrize(
+    ("placement", "pools"),
+    [
+        ("shared", {"mem0": "kv patch visual"}),
+        ("e@mem0+p@mem1+d@mem2", {"mem0": "patch visual", "mem1": "kv visual", "mem2": "kv"}),
+        ("v@mem3+e@mem0+pd@mem1", {"mem3": "", "mem0": "patch visual", "mem1": "kv visual"}),
+        ("ep@mem1+d@mem0", {"mem1": "kv patch visual", "mem0": "kv"}),
+        ("vepd@mem0+vepd@mem1", {"mem0": "kv patch visual", "mem1": "kv patch visual"}),
+    ],
+)
+def test_a_memory_has_the_pools_that_its_stages_need(ours: Processor, placement: str, pools: dict[str, str]) -> None:
+    """Each of the configured size, and weights where there is any."""
+    planned = layout(ours, placement)
+    assert {memory: " ".join(own.pools) for memory, own in planned.memories.items()} == pools
+    for memory, own in planned.memories.items():
+        for name, size in own.pools.items():
+            assert MIBS[name] * MIB - size.page_bytes < size.bytes <= MIBS[name] * MIB
+        assert own.weights == (f"weights-{memory}" if pools[memory] else "")
+    assert set(planned.pools) == {(memory, name) for memory, names in pools.items() for name in names.split()}
+
+
+def test_stages_can_be_hosted_where_all_that_they_need_is(ours: Processor) -> None:
+    planned = layout(ours, "e@mem0+p@mem1+d@mem2")
+    assert {memory: own.stages for memory, own in planned.memories.items()} == {
+        "mem0": (Stage.VISION, Stage.ENCODE),
+        "mem1": (Stage.VISION, Stage.PREFILL, Stage.DECODE),
+        "mem2": (Stage.VISION, Stage.DECODE),
+    }
+
+
+def test_answers_that_keep_visual_rows_need_them_where_they_go_on(
+    ours: Processor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(ours), "keeps_visual_rows", True)
+    assert set(layout(ours, "ep@mem0+d@mem1").memories["mem1"].pools) == {"kv", "visual"}
+
+
+def test_a_gpu_has_one_memory(ours: Processor) -> None:
+    with pytest.raises(
+        ConfigError, match=r"--placement ep@mem0\+d@mem1 has the memories mem0, mem1, but a GPU has one"
+    ):
+        layout(ours, "ep@mem0+d@mem1", "cuda:0")
+
+
+def test_a_request_that_is_too_large_is_told_for_which_memory(ours: Processor) -> None:
+    large, small = (PoolSize(pages, 1) for pages in (1000, 4))
+    memories = {"mem0": MemoryLayout(large, large, large), "mem1": MemoryLayout(small, large, large)}
+    admission = Admission(EngineConfig(), ours, EngineLayout("none", memories, ()))
+    try:
+        with pytest.raises(
+            RequestError, match=r"pages of the KV cache .* which has 4 in mem1: ask for less"
+        ) as refused:
+            admission.admit(GenerateRequest(id="x", prompt_token_ids=[5] * 100))
+    finally:
+        admission.close()
+    assert refused.value.code == "buffer_too_small"
+
+
+@pytest.fixture
+def memory(checkpoint: Path, ours: Processor) -> Iterator[EngineMemory]:
+    config = EngineConfig.of(placement="e@mem0+p@mem1+d@mem2", **SMALL)
+    memory = EngineMemory(config, checkpoint, ours, CPU, lambda *_: pytest.fail("nothing is tried out on a CPU"))
+    yield memory
+    memory.free()
+
+
+def test_each_memory_has_a_copy_of_the_weights(memory: EngineMemory) -> None:
+    first, *others = [attach_weights(own.weights) for own in memory.shared.layout.memories.values()]
+    for other in others:
+        assert other.keys() == first.keys()
+        assert all(torch.equal(other[name], tensor) for name, tensor in first.items())
+        assert not {each.data_ptr() for each in other.values()} & {each.data_ptr() for each in first.values()}
+
+
+def test_all_pools_are_checked_reclaimed_renewed_and_removed(memory: EngineMemory) -> None:
+    shared = memory.shared
+    assert set(shared.pools) == {
+        ("mem0", "patch"), ("mem0", "visual"), ("mem1", "visual"), ("mem1", "kv"), ("mem2", "kv"),
+    }  # fmt: skip
+    assert set(shared.of("mem1")) == {"visual", "kv"}
+    assert set(shared.named("kv")) == {"mem1", "mem2"}
+    for pool in shared.pools.values():
+        pool.allocate(2, 7, 3)
+    with pytest.raises(Exception, match="mem0 patch pool of"):
+        shared.check_integrity()
+    assert shared.reclaim(7) == 10
+    shared.check_integrity()
+    for pool in shared.pools.values():
+        pool.allocate(1, 8, 3)
+    assert shared.leave("prefill") == 5
+    for keeps in (True, False):
+        shared.pools["mem2", "kv"].allocate(1, 9, 1)
+        memory.renew(keeps=keeps)
+        shared = memory.shared
+        shared.check_integrity()
+    prefix = shared.layout.engine_id.rpartition("-")[0]
+    assert f"{prefix}-weights-mem2" in {arena.name for arena in list_arenas()}
+    memory.free()
+    assert not [arena.name for arena in list_arenas() if arena.name.startswith(prefix)]
