@@ -258,7 +258,7 @@ def test_the_caches_outlive_a_worker_that_was_killed_but_not_one_that_may_have_w
     expected = tokens(daemon, *video, extra_body=EVERY_FRAME)
     daemon.wait_idle()
     cached = daemon.engine.observation.cached()
-    assert cached["kv"] > 0
+    assert cached[FIRST_MEMORY, "kv"] > 0
     os.kill(daemon.engine.observation.worker_pids()[instance], how)
     daemon.wait_healthy(False)
     daemon.wait_healthy()

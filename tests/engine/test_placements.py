@@ -117,6 +117,19 @@ def test_an_abort_in_the_middle_of_the_answer(workers: InlineWorkers, asked: dic
     assert set(workers.used_pages().values()) == {0}
 
 
+def test_a_memory_for_encoders_alone_has_no_pages_of_texts(
+    checkpoint: Path, processor: Processor, asked: dict[str, Asked], expected: dict[str, list[int]]
+) -> None:
+    workers = InlineWorkers(read_placement("e@mem0+p@mem1+d@mem1", ()), checkpoint, processor, CONFIG)
+    try:
+        assert ("mem0", "kv") not in workers.used_pages()
+        workers.submit(1, asked["text"], SHORT)
+        assert workers.answer(1) == expected["text"]
+        assert set(workers.used_pages().values()) == {0}
+    finally:
+        workers.close()
+
+
 @pytest.mark.parametrize(("irp", "encoders"), [(True, {"encode-1", "encode-2", "encode-3"}), (False, {"encode-1"})])
 def test_encoders_share_the_units_of_a_request(
     irp: bool,
