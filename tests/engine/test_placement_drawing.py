@@ -35,6 +35,7 @@ def test_each_memory_has_its_own_sum(checkpoint: Path) -> None:
     (second,) = (line for line in lines if line.startswith("mem1: "))
     assert "KV cache 5 + visual buffer 3 = " in second
     assert "mem2: nothing" in lines
+    assert "shared by all of them: queues 40 MiB" in lines
     (vision,) = (line for line in lines if "vision" in line and "patch buffer" in line)
     assert "patch buffer of mem0 7" in vision
 

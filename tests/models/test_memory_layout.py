@@ -1,13 +1,15 @@
 """What each memory of an engine has: the pools and weights that the stages hosted there need."""
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
 from ipc_buffers import list_arenas
-from unifiedserve.config import MIB, EngineConfig
+from unifiedserve.config import MIB, EngineConfig, machine
 from unifiedserve.device.cpu import CPU
 from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.engine.buffer_sizes import plan_layout
@@ -100,6 +102,41 @@ def test_each_memory_has_a_copy_of_the_weights(memory: EngineMemory) -> None:
         assert other.keys() == first.keys()
         assert all(torch.equal(other[name], tensor) for name, tensor in first.items())
         assert not {each.data_ptr() for each in other.values()} & {each.data_ptr() for each in first.values()}
+
+
+@pytest.fixture
+def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The first two cores, each in a node of its own."""
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    if len(cores) < 2:
+        pytest.skip("there is one core")
+    monkeypatch.setattr(machine, "cores_by_node", lambda available: {node: (core,) for node, core in enumerate(cores)})
+    machine._placement.cache_clear()
+    yield cores
+    machine._placement.cache_clear()
+
+
+def test_with_a_memory_for_each_node_bytes_are_taken_near_it(
+    two_nodes: list[int], monkeypatch: pytest.MonkeyPatch, checkpoint: Path, ours: Processor
+) -> None:
+    taken: list[int | None] = []
+
+    @contextmanager
+    def near(node: int | None) -> Iterator[None]:
+        taken.append(node)
+        yield
+
+    monkeypatch.setattr("unifiedserve.memory.shared.near_node", near)
+    monkeypatch.setattr("unifiedserve.engine.engine_memory.near_node", near)
+    first, second = two_nodes
+    config = EngineConfig.of(placement=f"vep@{first}+d@{second}", memories="numa", **SMALL)
+    memory = EngineMemory(config, checkpoint, ours, CPU, lambda *_: pytest.fail("nothing is tried out on a CPU"))
+    try:
+        assert set(memory.shared.of("mem0")) == {"kv", "patch", "visual"}
+        assert set(memory.shared.of("mem1")) == {"kv"}
+        assert taken == [0, 1, 0, 0, 0, 1], "weights, then pools"
+    finally:
+        memory.free()
 
 
 def test_all_pools_are_checked_reclaimed_renewed_and_removed(memory: EngineMemory) -> None:

@@ -4,15 +4,20 @@ from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
+import pytest
+from msgspec.structs import replace
+
 from flashcodec import PatchLayout
 from unifiedserve.config import EngineConfig
+from unifiedserve.engine.caches import Known
 from unifiedserve.engine.requests.dispatch import Dispatch
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.engine.roles import Roles
 from unifiedserve.messages.media import MediaPlan
+from unifiedserve.messages.pages import Pages
 from unifiedserve.messages.sampling_params import SamplingParams
-from unifiedserve.messages.wire import Abort, MediaSource, Message
+from unifiedserve.messages.wire import Abort, MediaSource, Message, PrefillRequest, Reuse, VisionRequest
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Targets
 
@@ -23,6 +28,36 @@ IMAGE = MediaPlan(
     patches_per_unit=4,
     tokens_per_unit=1,
 )
+
+
+VIDEO = replace(IMAGE, kind="video", units=3)
+
+
+@pytest.mark.parametrize(
+    ("placement", "looked_in", "by_vision"), [("e@mem0+pd@mem1", "prefill-decode", []), ("ep+d", "encode-prefill", [1])]
+)
+def test_what_is_cached_is_recalled_where_it_is(placement: str, looked_in: str, by_vision: list[int]) -> None:
+    """By prefill, if that is in another memory than the encoders; vision decodes the other units in either case."""
+    known = Known([], [], [], Reuse(covered=1, units={1: Pages((5,), (1,))}))
+    caches = Mock(look_up=Mock(return_value=known))
+    sent: dict[str, Message] = {}
+    workers = Mock(send=sent.__setitem__, caches=caches)
+    roles, table = Roles(EngineConfig.of(placement=placement)), RequestTable(4, lambda: None)
+    dispatch = Dispatch(roles, table, workers, Targets(EngineConfig()), Mock(), Mock())
+    request = SimpleNamespace(embed=False, slo_ttft=None, priority=0, viewer=None, id="a")
+    prompt = SimpleNamespace(token_ids=[1, 2, 3, 4, 5], media=[VIDEO])
+    planned = SimpleNamespace(prompt=prompt, request=request, sampling=SamplingParams())
+    active = ActiveRequest(cast(Any, planned), 0.0, [cast(Any, SimpleNamespace(token_ids=[], last_token=None))])
+    active.sources = [MediaSource(plan=VIDEO, name="video 1")]
+    active.contents = cast(Any, SimpleNamespace(page_tokens=16))
+    dispatch.submit(active, [0])
+    assert caches.look_up.call_args.args[0] == looked_in
+    prefill, vision = sent[looked_in], sent["vision"]
+    assert isinstance(prefill, PrefillRequest)
+    assert isinstance(vision, VisionRequest)
+    assert list(prefill.reuse.units) == [1]
+    assert list(vision.cached) == by_vision
+    assert [source.units for source in vision.media] == [[2]]
 
 
 def test_who_receives_is_told_before_who_sends() -> None:

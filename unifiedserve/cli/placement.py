@@ -83,7 +83,8 @@ def _sizes(layout: EngineLayout, weights: int, encoder: int) -> dict[str, Sizes]
 
 def _print_sum(console: Console, what: str, sizes: Sizes) -> None:
     parts = " + ".join(f"{use} {_mib(size)}" for use, size in sizes.items())
-    console.print(f"{what}: {parts} = {sum(sizes.values()) // MIB:,} MiB" if sizes else f"{what}: nothing")
+    total = f" = {sum(sizes.values()) // MIB:,}" if len(sizes) > 1 else ""
+    console.print(f"{what}: {parts}{total} MiB" if sizes else f"{what}: nothing")
 
 
 def _used(memories: Mapping[str, Sizes], instance: Instance) -> list[str]:
