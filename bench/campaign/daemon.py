@@ -17,7 +17,7 @@ from unifiedserve import samples
 from unifiedserve.cli.daemon import READY, Daemon, serve_command
 
 _END_SECONDS = 60
-_USED = re.compile(r'^unifiedserve:buffer_used_pages{buffer="(\w+)",memory="\w+"} (\S+)$', re.MULTILINE)
+_USED = re.compile(r'^unifiedserve:buffer_used_pages{buffer="(\w+)",memory="(\w+)"} (\S+)$', re.MULTILINE)
 _RESTARTS = re.compile(r"^unifiedserve:worker_restarts_total (\S+)$", re.MULTILINE)
 _DRAIN_SECONDS = 30
 _QUESTION = "Tell me the color of the star."
@@ -70,9 +70,9 @@ async def target_at(url: str, key: str = "") -> AsyncIterator[Target]:
 
 
 async def used_pages(target: Target) -> dict[str, float]:
-    """Return the pages that are in use, by buffer."""
+    """Return the pages that are in use, by buffer and memory."""
     text = (await target.http.get("/metrics")).text
-    return {buffer: float(pages) for buffer, pages in _USED.findall(text)}
+    return {f"{buffer} of {memory}": float(pages) for buffer, memory, pages in _USED.findall(text)}
 
 
 async def restarts(target: Target) -> float:

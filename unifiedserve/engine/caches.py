@@ -96,7 +96,7 @@ class Caches:
         whole: bool = False,
         anew: bool = False,
     ) -> Known:
-        """Return what is known of a prompt and of what was generated behind it, where the instance `prefill` finds it.
+        """Return what is known of a prompt and its answer in the memory of the instance `prefill`.
 
         No prefix is reused where the `whole` prompt is to be computed, and nothing where it begins `anew`.
         """

@@ -19,7 +19,7 @@ _Mask = ctypes.c_ulong * (_MOST_NODES // _WORD_BITS)
 
 @contextmanager
 def near_node(node: int | None) -> Iterator[None]:
-    """Have what this thread takes meanwhile come from a node, as far as it has room (None: as ever).
+    """Take this thread's memory from a node as far as it has room (None: as ever).
 
     Shared memory is taken all at once, by the thread that creates it, and stays where it was taken. Where the kernel
     refuses, the log says so.

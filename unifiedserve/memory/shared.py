@@ -86,7 +86,7 @@ class EngineLayout(msgspec.Struct, frozen=True):
         return (1 + len(self.instances)) * _INBOX_BYTES
 
     def smallest(self, pool: str) -> tuple[str, PoolSize]:
-        """Return the smallest pool of a name in any memory, and in which one it is."""
+        """Return the smallest pool of a name, behind the name of its memory."""
         sizes = {memory: size for (memory, name), size in self.pools.items() if name == pool}
         return min(sizes.items(), key=lambda item: item[1].pages)
 

@@ -20,7 +20,7 @@ class Broadcast:
         self._sheet: ContactSheet | None = None
 
     def show_frames_of(self, patches: Mapping[str, PagePool], row_bytes: int) -> None:
-        """Read frames from these patch buffers from now on, by the instance that encodes what is in one."""
+        """Read frames from these patch buffers from now on; they go by the instances that encode from them."""
         self.close()
         self._sheet = ContactSheet(patches, row_bytes, self._live)
 

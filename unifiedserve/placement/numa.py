@@ -9,7 +9,7 @@ from unifiedserve.placement.instances import FIRST_MEMORY, Instance, Placement
 
 
 def place_by_node(placement: Placement, nodes: Mapping[int, Collection[int]]) -> Placement:
-    """Return the placement with each instance's pages in the memory of the node that its cores belong to.
+    """Return the placement with each instance's pages in the memory of its cores' node.
 
     `nodes` are the cores of each node. Raises ConfigError where cores of a worker belong to several nodes, or the
     placement names memories itself.
