@@ -53,7 +53,7 @@ Raises ArenaError if there is no such arena, or it is something else or still be
             return view_of({std::move(arena), bytes});
           },
           "Return all bytes, writable, without a copy; the view keeps them mapped, also after `close`.")
-      .def("close", &ArenaHandle::close, "Give up this handle's mapping. Idempotent.")
+      .def("close", &close_without_gil<Arena>, "Give up this handle's mapping. Idempotent.")
       .def("unlink", &ArenaHandle::unlink,
            "Remove the name, if it still is this arena's. Idempotent, and works after `close`.");
 }

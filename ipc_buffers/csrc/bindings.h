@@ -9,7 +9,7 @@ namespace ipc {
 
 pybind11::memoryview view_of(Region region);
 
-// For what takes the driver of a GPU a while to give up.
+// For what takes the kernel, or the driver of a GPU, a while to give up.
 template <typename T>
 void close_without_gil(Handle<T>& handle) {
   auto object = handle.take();
