@@ -19,6 +19,7 @@ import flashcodec
 from flashcodec import PatchLayout
 from unifiedserve.config import DecodeOn, EngineConfig, Order, VideoDecoderName
 from unifiedserve.device.cpu.device import CpuDevice
+from unifiedserve.device.selection import select_device
 from unifiedserve.engine.resources import check_packages
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.row_buffer import RowBuffer
@@ -347,7 +348,7 @@ def test_contradictions_are_named_at_the_start(patches: RowBuffer, visual: RowBu
     with pytest.raises(ConfigError, match="--decode-on works with --video-decoder flashcodec only"):
         EngineConfig.of(video_decoder="torchcodec", decode_on="cpu").check()
     with pytest.raises(ConfigError, match="--decode-on gpu: with --device cpu cores decode"):
-        Vision(patches, visual, decode_on="gpu")
+        select_device(EngineConfig.of(device="cpu", decode_on="gpu"))
     with pytest.raises(ConfigError, match="--video-decoder pynvvideocodec decodes on a GPU only"):
         Vision(patches, visual, "pynvvideocodec")
 

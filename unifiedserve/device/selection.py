@@ -34,4 +34,6 @@ def _cpu(config: EngineConfig) -> Device:
     if given:
         options = ", ".join("--" + name.replace("_", "-") for name in given)
         raise ConfigError(f"{options}: means nothing on a CPU, which computes here; leave it out or give --device cuda")
+    if config.media.decode_on == "gpu":
+        raise ConfigError("--decode-on gpu: with --device cpu cores decode; leave it out, or give --device cuda")
     return open_device("cpu", config)

@@ -129,8 +129,6 @@ def _codec_for(device: Device, options: DecoderOptions) -> flashcodec.FlashCodec
 
     Raises ConfigError if only a GPU may decode, and cannot.
     """
-    if options.decode_on == "gpu" and device.frames == "cpu":
-        raise ConfigError("--decode-on gpu: with --device cpu cores decode; leave it out, or give --device cuda")
     try:
         return flashcodec.FlashCodec(options.threads, device=device.frames)
     except RuntimeError as error:
