@@ -37,7 +37,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, pool: _core.ThreadPoo
 
 @per_example
 @given(
-    rows=st.integers(1, 40) | st.integers(60, 200),
+    rows=st.integers(0, 40) | st.integers(60, 200),
     outputs=st.integers(1, 90),
     inputs=st.integers(1, 300),
     has_bias=st.booleans(),
@@ -67,7 +67,7 @@ STEPS = {
 
 @per_example
 @given(
-    rows=st.integers(1, 40) | st.integers(200, 600),
+    rows=st.integers(0, 40) | st.integers(200, 600),
     outputs=st.integers(1, 90) | st.integers(500, 700),
     lanes=st.integers(1, 60),
     step=st.sampled_from(sorted(STEPS)),
@@ -112,7 +112,7 @@ def test_a_matrix_may_begin_anywhere_in_memory(start: int) -> None:
 
 @per_example
 @given(
-    rows=st.integers(1, 20),
+    rows=st.integers(0, 20),
     outputs=st.integers(1, 90),
     groups=st.integers(1, 12),
     group=st.sampled_from([32, 64, 128]),
