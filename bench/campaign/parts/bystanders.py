@@ -9,8 +9,8 @@ from bench.campaign.asking import TEXTS
 from bench.campaign.cases import Seen, Target, ViolationError
 
 _PROMPTS = ("A river", "Once upon a time", "The star is", "1 2 3 4")
-_TOKENS = 400
-_BEGUN_SECONDS = 1.0  # after which answers are under way
+_TOKENS = 2000
+_BEGUN_SECONDS = 0.5  # after which answers are under way
 Culprit = Callable[[Target, Random], Awaitable[Seen]]
 
 
