@@ -165,6 +165,7 @@ void linear_piece(const T* x, const Weight<T>& weight, const Piece& piece, bool 
 // otherwise.
 template <class T>
 void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, float* y, bool accumulate) {
+  if (rows == 0) return;  // which no division can be made of
   if (weight.codes.bits != 0) return linear_by_codes(pool, x, rows, weight, y, accumulate);
   const bool many = in_many_rows<T>(rows);
   const Division division = many ? by_parts_of_rows(pool, rows, weight) : by_whole_rows(pool, rows, weight);
@@ -179,6 +180,7 @@ void linear(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& we
 template <class T>
 void linear_then(ThreadPool& pool, const T* x, std::int64_t rows, const Weight<T>& weight, Step step, const T* other,
                  T* y) {
+  if (rows == 0) return;
   thread_local std::vector<float> all;
   if (weight.codes.bits != 0) {
     grow(all, rows * weight.outputs);
