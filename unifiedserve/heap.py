@@ -13,6 +13,8 @@ _AT_REST = 0.02  # of a core
 _WORTH_IT = 0.5  # seconds of work, after which there may be something to give back
 _MUCH = 48 << 20  # bytes more than at the least, which are not left until it rests
 _PATIENCE = 6  # looks until then
+_M_MMAP_THRESHOLD = -3  # malloc.h
+_LARGE = 1 << 20  # bytes of a block that has a mapping of its own
 
 
 class _Rest:
@@ -35,6 +37,15 @@ class _Rest:
             return False
         self._given_back, self._looks = now, 0
         return True
+
+
+def map_large_blocks() -> None:
+    """Have the C library (glibc) give each large block back when it is freed.
+
+    It keeps more and more of them otherwise: each one that is freed raises the size from which blocks are mapped.
+    """
+    if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
 def give_back_at_rest(*, also_at_work: bool = False) -> None:

@@ -103,3 +103,30 @@ def test_a_process_that_never_rests_gives_much_back_after_a_while() -> None:
     clock = iter([5.0 * look for look in range(20)])
     rest = _Rest(lambda: next(clock))
     assert [rest.begins(5.0, has_much=True) for _ in range(13)] == ([False] * 5 + [True]) * 2 + [False]
+
+
+LARGE = """
+import ctypes, os, sys
+from unifiedserve import heap
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+if sys.argv[1:] == ["mapped"]:
+    heap.map_large_blocks()
+libc.free(libc.malloc(30_000_000))  # from now on the C library would take such blocks from its heap
+block, behind = libc.malloc(20_000_000), libc.malloc(100)
+ctypes.memset(block, 1, 20_000_000)
+full = resident()
+libc.free(block)
+print(full - resident() > 15_000_000)
+"""
+
+
+@pytest.mark.parametrize(("given", "goes_back"), [(["mapped"], "True"), ([], "False")])
+def test_large_blocks_go_back_at_once(given: list[str], goes_back: str) -> None:
+    done = subprocess.run([sys.executable, "-c", LARGE, *given], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == goes_back

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from unifiedserve.config import LARGE_IMAGE_WARNING, EngineConfig
 from unifiedserve.engine.engine import Engine
 from unifiedserve.errors import ConfigError
-from unifiedserve.heap import give_back_at_rest
+from unifiedserve.heap import give_back_at_rest, map_large_blocks
 from unifiedserve.server.access.hosts import is_loopback
 from unifiedserve.server.access.keys import Keys
 from unifiedserve.server.app import create_app
@@ -56,6 +56,7 @@ async def serve(config: EngineConfig, listener: socket.socket, on_ready: Callabl
     app = create_app(engine, compared, keys)
     server = Server(http_config(app, Connections(descriptors_for_connections()), config))
     engines = [engine] if compared is None else [engine, compared]
+    map_large_blocks()
     give_back_at_rest(also_at_work=True)
     with _stop_on_signals(server, engines, config.server.drain_timeout), _reload_on_signal(keys):
         async with app.router.lifespan_context(app):
