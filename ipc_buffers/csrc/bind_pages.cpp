@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "bind_arrays.h"
 #include "bindings.h"
 #include "native/named_object.h"
 #include "native/released_gil.h"
@@ -15,8 +16,6 @@ namespace ipc {
 namespace {
 
 using PoolHandle = Handle<PagePool>;
-using Int32Array = py::array_t<std::int32_t, py::array::c_style>;
-using Pages = native::NamedObject<"numpy.typing.ArrayLike">;
 using Index = native::NamedObject<"ipc_buffers.page_index.PageIndex">;
 
 std::uint32_t checked(const char* field, std::int64_t value, std::int64_t largest) {
@@ -32,31 +31,6 @@ std::uint32_t checked_request(std::int64_t request) {
 }
 
 std::uint32_t checked_instance(std::int64_t instance) { return checked("instance", instance, PagePool::kMaxInstance); }
-
-std::span<const std::int32_t> span_of(const Int32Array& array) {
-  return {array.data(), static_cast<std::size_t>(array.size())};
-}
-
-// Page numbers from any array-like of integers; those that do not fit into 32 bits are in no pool.
-Int32Array page_numbers(const Pages& pages) {
-  if (py::isinstance<Int32Array>(pages)) return py::reinterpret_borrow<Int32Array>(pages);
-  const auto array = py::array::ensure(pages);
-  if (!array) throw py::type_error("page numbers must be an array-like of integers");
-  if (array.size() == 0) return Int32Array(0);
-  if (array.dtype().kind() != 'i' && array.dtype().kind() != 'u') {
-    throw py::type_error("page numbers must be integers, got dtype " + py::str(array.dtype()).cast<std::string>());
-  }
-  const py::array_t<std::int64_t, py::array::c_style | py::array::forcecast> wide(array);
-  Int32Array numbers(wide.size());
-  for (py::ssize_t i = 0; i < wide.size(); ++i) {
-    const auto page = wide.data()[i];
-    if (page < 0 || page > std::numeric_limits<std::int32_t>::max()) {
-      throw PageError("page " + std::to_string(page) + " is in no pool");
-    }
-    numbers.mutable_data()[i] = static_cast<std::int32_t>(page);
-  }
-  return numbers;
-}
 
 std::optional<Int32Array> allocate(const PoolHandle& self, std::int64_t count, std::int64_t request,
                                    std::int64_t instance) {
@@ -78,8 +52,6 @@ std::size_t reclaim(const PoolHandle& self, std::optional<std::int64_t> request,
   return pool->reclaim(of_request, of_instance);
 }
 
-using Epochs = py::array_t<std::uint64_t, py::array::c_style | py::array::forcecast>;
-
 std::span<const std::uint64_t> epochs_of(const Int32Array& pages, const Epochs& epochs) {
   if (epochs.size() != pages.size()) {
     throw std::invalid_argument(std::to_string(pages.size()) + " pages with " + std::to_string(epochs.size()) +
@@ -91,6 +63,18 @@ std::span<const std::uint64_t> epochs_of(const Int32Array& pages, const Epochs& 
 Epochs remember(const PoolHandle& self, const Pages& pages) {
   const auto epochs = self.get()->remember(span_of(page_numbers(pages)));
   return Epochs(static_cast<py::ssize_t>(epochs.size()), epochs.data());
+}
+
+Epochs epochs(const PoolHandle& self, const Pages& pages) {
+  const auto found = self.get()->epochs(span_of(page_numbers(pages)));
+  return Epochs(static_cast<py::ssize_t>(found.size()), found.data());
+}
+
+py::memoryview epoch_words(const PoolHandle& self) {
+  const auto pool = self.get();
+  const auto words = pool->epoch_words();
+  // Whoever looks at them keeps the pool; they are for reading, whatever a view allows.
+  return view_of({pool, {const_cast<std::byte*>(words.data()), words.size()}});  // NOLINT
 }
 
 std::size_t recall(const PoolHandle& self, const Pages& pages, const Epochs& epochs, std::int64_t request,
@@ -215,6 +199,9 @@ number of pages, or one that is a pool's own.)")
           },
           py::arg("name"), "Map a pool of another handle, by name, and its memory; raises as `Memory.attach`.")
       .def_property_readonly("name", &PoolHandle::name)
+      .def_property_readonly(
+          "inode", [](const PoolHandle& self) { return self.get()->identity().inode; },
+          "What tells this pool from others of its name, earlier or later ones.")
       .def_property_readonly("num_pages", [](const PoolHandle& self) { return self.get()->num_pages(); })
       .def_property_readonly("page_bytes", [](const PoolHandle& self) { return self.get()->page_bytes(); })
       .def(
@@ -244,6 +231,13 @@ than it has references: those before it are.)")
 What they hold is from now on worth keeping when they are free: they are taken anew last, those unused for longest
 before the others, and of pages released together the later ones first. Raises PageError for a free page or one out of
 range.)")
+      .def("epochs", &epochs, py::arg("pages"),
+           R"(Return the epochs that pages are in, whoever holds them or nobody; nothing becomes worth keeping by it.
+
+Who has read pages without a reference compares these with the epochs in which they held what was wanted: where they are
+equal, what was read before this call is what they held. Raises PageError for a page out of range.)")
+      .def("epoch_words", &epoch_words,
+           "Return the epochs of all pages, uint64 each as they lie in shared memory; only to be read.")
       .def("recall", &recall, py::arg("pages"), py::arg("epochs"), py::arg("request"), py::arg("instance") = 0,
            R"(Add a reference to the leading pages that have not been taken anew since `remember`; return how many.
 

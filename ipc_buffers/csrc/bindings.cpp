@@ -5,6 +5,7 @@
 #include "arena_registry.h"
 #include "message_queue.h"
 #include "native/released_gil.h"
+#include "net/socket.h"
 #include "page_pool.h"
 
 namespace py = pybind11;
@@ -95,6 +96,8 @@ PYBIND11_MODULE(_core, module) {
       "A page number that is out of range, or a page that is free where one in use is needed.");
   ipc::bind_error<ipc::MessageTooLarge>(module, "MessageTooLarge", PyExc_ValueError,
                                         "A message above a quarter of its queue's capacity.");
+  ipc::bind_error<ipc::net::NetError>(module, "NetError", PyExc_RuntimeError,
+                                      "A network address that cannot be listened at or used; the text says why.");
   ipc::bind_arena(module);
   ipc::bind_registry(module);
   ipc::bind_gpus(module);
@@ -102,4 +105,5 @@ PYBIND11_MODULE(_core, module) {
   ipc::bind_page_pool(module);
   ipc::bind_paged_buffer(module);
   ipc::bind_message_queue(module);
+  ipc::bind_carriers(module);
 }

@@ -183,7 +183,7 @@ bool PagePool::claim(std::size_t page, std::uint64_t owned) {
       !word.compare_exchange_strong(free, being_taken, std::memory_order_acq_rel, std::memory_order_relaxed)) {
     return false;
   }
-  epochs_[page].fetch_add(1, std::memory_order_relaxed);
+  epochs_[page].fetch_add(1, std::memory_order_acquire);
   last_used_[page].store(0, std::memory_order_relaxed);
   // Fails if the page was reclaimed, and perhaps taken by another, in the meantime.
   return word.compare_exchange_strong(being_taken, owned, std::memory_order_acq_rel, std::memory_order_relaxed);
@@ -330,6 +330,30 @@ std::vector<std::uint64_t> PagePool::remember(std::span<const std::int32_t> page
     return epochs_[static_cast<std::size_t>(page)].load(std::memory_order_relaxed);
   });
   return epochs;
+}
+
+std::uint64_t PagePool::epoch_after_reading(std::int32_t page) const {
+  word(page);  // throws for one that there is not
+  return epochs_[static_cast<std::size_t>(page)].fetch_add(0, std::memory_order_acq_rel);
+}
+
+std::vector<std::uint64_t> PagePool::epochs(std::span<const std::int32_t> pages) const {
+  std::vector<std::uint64_t> epochs(pages.size());
+  std::transform(pages.begin(), pages.end(), epochs.begin(),
+                 [&](std::int32_t page) { return epoch_after_reading(page); });
+  return epochs;
+}
+
+std::optional<std::size_t> PagePool::first_taken_anew(std::span<const std::int32_t> pages,
+                                                      std::span<const std::uint64_t> epochs) const {
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (epoch_after_reading(pages[i]) != epochs[i]) return i;
+  }
+  return std::nullopt;
+}
+
+std::span<const std::byte> PagePool::epoch_words() const {
+  return {reinterpret_cast<const std::byte*>(epochs_.data()), epochs_.size_bytes()};
 }
 
 bool PagePool::recall_page(std::int32_t page, std::uint64_t epoch, std::uint64_t owned) {

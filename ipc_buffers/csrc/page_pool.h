@@ -50,6 +50,12 @@ struct PageOwner {
 // says that it is being taken, its epoch begins, its word is its owner's (release). Nobody recalls it between the first
 // and the last, and whoever finds it in use, or takes it up again, sees the epoch. Begun before the first step, an
 // epoch could become that of another's contents, taken and freed in between.
+//
+// Who holds no page may read it all the same, as a seqlock is read: by a message that came with its epoch, and
+// comparing epochs after reading. Both sides change the epoch's word by one atomic operation, the taker to begin an
+// epoch (acquire), the reader to look at it (adding nothing, release). If the reader comes first, all that he has read
+// happens before anything that the taker writes; if the taker does, the reader sees another epoch. A page that was
+// freed and not taken keeps its epoch, and its contents.
 class PagePool {
  public:
   static constexpr std::uint32_t kMaxInstance = (1U << 12) - 1;
@@ -83,6 +89,14 @@ class PagePool {
   // Adds a reference to the leading pages that are still in these epochs, free or not; returns how many. A free page
   // becomes its caller's; one in use belongs to request 0 from now on, for it is nobody's to reclaim alone.
   std::size_t recall(std::span<const std::int32_t> pages, std::span<const std::uint64_t> epochs, PageOwner owner);
+  // The epochs that pages are in, of whomever they are; marks nothing as worth keeping.
+  std::vector<std::uint64_t> epochs(std::span<const std::int32_t> pages) const;
+  // Which of the pages, by its place among them, is the first that is not in its epoch any more. What was read of the
+  // others before is what they held in theirs.
+  std::optional<std::size_t> first_taken_anew(std::span<const std::int32_t> pages,
+                                              std::span<const std::uint64_t> epochs) const;
+  // The epochs of all pages, as they lie in shared memory, for those who read them by other means.
+  std::span<const std::byte> epoch_words() const;
   // How many leading pages recall() would find, and how many of these are in use. They count as used just now, the
   // first ones last, as in release(): a prefix outlives what follows it.
   Remembered renew(std::span<const std::int32_t> pages, std::span<const std::uint64_t> epochs);
@@ -107,6 +121,7 @@ class PagePool {
   static std::shared_ptr<Memory> data_of(const std::shared_ptr<Arena>& control);
 
   Word& word(std::int64_t page) const;
+  std::uint64_t epoch_after_reading(std::int32_t page) const;
   bool claim(std::size_t page, std::uint64_t owned);
   void give_back(std::size_t page, std::uint64_t owned);
   std::uint64_t drop_reference(std::int32_t page);

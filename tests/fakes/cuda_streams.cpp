@@ -198,6 +198,17 @@ int cuEventQuery(void* event) {
   return kSuccess;
 }
 
+int cuEventSynchronize(void* event) {
+  std::vector<Place> places;
+  {
+    const std::lock_guard held(lock);
+    if (!events.contains(event)) return kInvalidHandle;
+    places = events[event].after;
+  }
+  for (const Place& place : places) reach(place);
+  return kSuccess;
+}
+
 int cuEventDestroy_v2(void* event) {
   const std::lock_guard held(lock);
   return events.erase(event) == 1 ? kSuccess : kInvalidHandle;

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import collections.abc
 import typing
 
 import numpy
@@ -16,8 +17,12 @@ __all__: list[str] = [
     "Memory",
     "MessageQueue",
     "MessageTooLarge",
+    "NetError",
+    "PageClient",
+    "PageCopier",
     "PageError",
     "PagePool",
+    "PageServer",
     "PagedBuffer",
     "free_bytes",
     "list_arenas",
@@ -33,6 +38,9 @@ class PageError(ValueError):
 
 class MessageTooLarge(ValueError):
     """A message above a quarter of its queue's capacity."""
+
+class NetError(RuntimeError):
+    """A network address that cannot be listened at or used; the text says why."""
 
 class _Region:
     pass
@@ -210,6 +218,14 @@ class PagePool:
 
         Raises ArenaError if they are on a GPU: `memory` gives a view there.
         """
+    def epoch_words(self) -> memoryview:
+        """Return the epochs of all pages, uint64 each as they lie in shared memory; only to be read."""
+    def epochs(self, pages: numpy.typing.ArrayLike) -> numpy.typing.NDArray[numpy.uint64]:
+        """Return the epochs that pages are in, whoever holds them or nobody; nothing becomes worth keeping by it.
+
+        Who has read pages without a reference compares these with the epochs in which they held what was wanted: where they are
+        equal, what was read before this call is what they held. Raises PageError for a page out of range.
+        """
     def free_pages(self) -> int: ...
     def owner(self, page: int) -> tuple[int, int] | None:
         """Return (request, instance), or None if the page is free. Raises PageError if it is out of range."""
@@ -256,6 +272,9 @@ class PagePool:
     def unlink(self) -> None:
         """Remove the name, if it still is this pool's; that of a memory it was laid over stays."""
     def used_pages(self) -> int: ...
+    @property
+    def inode(self) -> int:
+        """What tells this pool from others of its name, earlier or later ones."""
     @property
     def memory(self) -> Memory:
         """A handle of all pages, num_pages * page_bytes bytes."""
@@ -336,6 +355,115 @@ class MessageQueue:
         """Bytes: a quarter of the capacity."""
     @property
     def name(self) -> str: ...
+
+class PageCopier:
+    """Copies pages from pools that are mapped here into one's own, in threads without the GIL.
+
+    Both are in host memory, or both on GPUs. Their owner need not know, and may give pages away meanwhile: epochs tell.
+    """
+    def __init__(self, threads: int = 1) -> None: ...
+    def close(self, transfer: int) -> None:
+        """Drop a transfer, under way or not: nothing is written to its pages, and nothing told of it, after this."""
+    def poll(self) -> list[tuple[int, str, int, float]]:
+        """Return (transfer, error, bytes, seconds) of those that have ended since the last call.
+
+        The error is empty if all pages are there as they were in their epochs.
+        """
+    def read(
+        self,
+        sources: collections.abc.Mapping[str, PagePool],
+        own: collections.abc.Mapping[str, PagePool],
+        copies: collections.abc.Sequence[
+            tuple[
+                str,
+                numpy.typing.ArrayLike,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                numpy.typing.ArrayLike,
+            ]
+        ],
+    ) -> int:
+        """Begin to copy, and return the transfer's number.
+
+        A copy is (pool, source pages, their epochs, pages of one's own). Raises ValueError for pools that are not one's own or
+        counts that differ, PageError for pages of one's own that are free or out of range, ArenaError for what is wrong with the
+        source: pools or pages that it does not have, pages of another size, a place where nothing leads from.
+        """
+    def shut(self) -> None:
+        """Drop all transfers and end the threads. Idempotent."""
+    def wait(self) -> bool:
+        """Wait until a transfer has ended since the last wait, and return True; False once it is shut.
+
+        For a thread of its own: no signal interrupts it.
+        """
+
+class PageServer:
+    """Lets others read pages over TCP, straight from the pools, in a thread without the GIL.
+
+    Only who shows that he has the token is served, and nobody can keep the others from it. `token` is 64 hexadecimal
+    digits; `description` says in one line what pages mean, which must be the same on both sides; `patience` is how many
+    seconds a client may take to introduce himself, to send a request or to receive a frame of a megabyte.
+    """
+    def __init__(self, host: str, port: int, token: str, description: str, patience: float = 10.0) -> None:
+        """Listen at once; port 0 is any that is free.
+
+        Raises NetError if the port is in use or the address is none of this machine, ValueError for a token or a description
+        that is none.
+        """
+    def serve(self, pools: collections.abc.Mapping[str, PagePool]) -> None:
+        """Let those who come from now on read these pools; raises ArenaError for one on a GPU."""
+    def shut(self) -> None:
+        """End the thread and all connections: nothing is read from the pools after this. Idempotent."""
+    def turned_away(self) -> list[str]:
+        """Return why others were turned away lately, and forget it."""
+    @property
+    def incarnation(self) -> int:
+        """What tells this server from earlier and later ones at its port."""
+    @property
+    def port(self) -> int: ...
+
+class PageClient:
+    """Reads pages from servers over TCP, straight into pools, in a thread without the GIL.
+
+    It keeps a connection to each server, makes it anew when it has broken, and has any number of transfers under way.
+    `patience` is how many seconds a server may take to answer, or for a frame of a megabyte.
+    """
+    def __init__(self, token: str, description: str, patience: float = 10.0) -> None:
+        """Raises ValueError for a token or a description that is none."""
+    def close(self, transfer: int) -> None:
+        """Drop a transfer, under way or not: nothing is written to its pages, and nothing told of it, after this."""
+    def poll(self) -> list[tuple[int, str, int, float]]:
+        """Return (transfer, error, bytes, seconds) of those that have ended since the last call.
+
+        The error is empty if all pages are there as they were in their epochs.
+        """
+    def read(
+        self,
+        host: str,
+        port: int,
+        incarnation: int,
+        copies: collections.abc.Sequence[
+            tuple[
+                str,
+                numpy.typing.ArrayLike,
+                typing.Annotated[numpy.typing.ArrayLike, numpy.uint64],
+                numpy.typing.ArrayLike,
+            ]
+        ],
+    ) -> int:
+        """Begin to read from a server at a numeric address, and return the transfer's number.
+
+        A copy is (pool, source pages, their epochs, pages of one's own). Raises ValueError for pools that are not in use here,
+        PageError for pages of one's own that are free or out of range; whatever is wrong with the server is told by `poll`.
+        """
+    def shut(self) -> None:
+        """Drop all transfers and end the threads. Idempotent."""
+    def use(self, pools: collections.abc.Mapping[str, PagePool]) -> None:
+        """Have these pools read into; to be called once, before `read`. Raises ArenaError for one on a GPU."""
+    def wait(self) -> bool:
+        """Wait until a transfer has ended since the last wait, and return True; False once it is shut.
+
+        For a thread of its own: no signal interrupts it.
+        """
 
 def free_bytes(place: str) -> int:
     """Return the bytes of a GPU, "cuda:N", that nobody uses; what this process's context takes counts as used.

@@ -1,0 +1,92 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "protocol.h"
+#include "socket.h"
+#include "transfers.h"
+
+namespace ipc::net {
+
+// Where a server listens, and which of those that have been there it is.
+struct ServerAddress {
+  std::string host;  // numeric
+  std::uint16_t port = 0;
+  std::uint64_t incarnation = 0;
+
+  auto operator<=>(const ServerAddress&) const = default;
+};
+
+// Reads pages from servers over TCP, straight into pages of this process, in a thread of its own.
+//
+// There is one connection to a server, made when it is first asked and again after it has broken, and any number of
+// transfers on it. What a server can do wrong, or fail to do in time, ends those on its connection with an error.
+class PageClient {
+ public:
+  // `patience`: seconds that a server may take to answer, or for a frame. Throws std::invalid_argument.
+  PageClient(const std::string& token, std::string description, double patience);
+  PageClient(const PageClient&) = delete;
+  PageClient& operator=(const PageClient&) = delete;
+  ~PageClient();
+
+  // The pools that are read into; to be called before read(), once. Throws as PageServer::serve.
+  void use(PoolTable pools);
+  // Begins, and returns the transfer's number. Throws as check_copies.
+  std::uint64_t read(const ServerAddress& server, const std::vector<PageCopy>& copies);
+  // Nothing is written after it returns, and nothing told of the transfer.
+  void close(std::uint64_t transfer);
+  // Drops what is under way; nothing is written after it returns. Idempotent.
+  void shut();
+
+  Completions& completions() { return completions_; }
+
+ private:
+  class Connection;
+  struct Transfer;
+  using ConnectionPtr = std::shared_ptr<Connection>;
+  using Lock = std::unique_lock<std::mutex>;
+
+  static Transfer plan(const PoolTable& pools, const std::vector<PageCopy>& copies);
+  void run();
+  void adopt();
+  void go_on(const ConnectionPtr& connection, std::uint32_t ready);
+  void expire();
+  void fail(const ConnectionPtr& connection, const std::string& why);
+  void flush(const ConnectionPtr& connection, Lock& lock);
+  bool receive(const ConnectionPtr& connection);
+  void take_frame(Connection& connection);
+  void end_frame(Connection& connection);
+  void end(std::uint64_t number, Connection& connection, std::string error);
+  Transfer* find(std::uint64_t transfer, const Connection& connection);
+
+  std::vector<std::byte> token_;
+  std::string description_;
+  TimePoint::duration patience_;
+  Completions completions_;
+  Poller poller_;
+  std::mutex mutex_;
+  std::condition_variable rested_;  // the thread has ended writing to a transfer's pages
+  PoolTable pools_;
+  std::shared_ptr<const Layout> layout_;
+  std::map<ServerAddress, ConnectionPtr> connections_;
+  std::map<std::uint64_t, Transfer> transfers_;
+  std::uint64_t last_ = 0;
+  std::uint64_t written_ = 0;  // the transfer whose pages the thread is writing to
+  bool stopping_ = false;
+  // Of the thread:
+  std::map<std::uint64_t, ConnectionPtr> polled_;
+  std::uint64_t last_key_ = 0;
+  pid_t process_;
+  std::thread thread_;  // last: it sees all of the above
+};
+
+}  // namespace ipc::net
