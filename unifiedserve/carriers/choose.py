@@ -1,0 +1,51 @@
+"""Which carrier leads from one memory to another."""
+
+from collections.abc import Callable, Collection
+
+from unifiedserve.carriers.base import Carrier
+from unifiedserve.carriers.cuda_ipc import CudaIpcCarrier
+from unifiedserve.carriers.nixl import NixlCarrier
+from unifiedserve.carriers.setting import Setting, Site, this_machine
+from unifiedserve.carriers.shared import SharedCarrier
+from unifiedserve.carriers.tcp import TcpCarrier
+from unifiedserve.errors import ConfigError
+
+AUTO = "auto"
+_KINDS: dict[str, Callable[[Setting, Callable[[], None]], Carrier]] = {
+    "shared": SharedCarrier,
+    "tcp": TcpCarrier,
+    "nixl": NixlCarrier,
+    "cuda_ipc": CudaIpcCarrier,
+}
+KINDS = (AUTO, *_KINDS)
+
+
+def resolve(kind: str, sites: Collection[Site]) -> str:
+    """Return the kind of carrier that "auto" means between memories at these sites.
+
+    It is "shared" where all are in this machine's host memory, "cuda_ipc" where all are on its GPUs, else "tcp". Raises
+    ConfigError for a kind that there is not, or memories that no carrier leads between.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"there is no carrier {kind!r}; choose one of {', '.join(KINDS)}")
+    if kind != AUTO:
+        return kind
+    here = all(site.machine == this_machine() for site in sites)
+    on_host = {site.place == "host" for site in sites}
+    if on_host == {False} and here:
+        return "cuda_ipc"
+    if False in on_host:
+        places = ", ".join(sorted({site.place for site in sites}))
+        raise ConfigError(
+            f"no carrier leads between {places}, here and on other machines; put all memories in one kind of place"
+        )
+    return "shared" if here else "tcp"
+
+
+def open_carrier(kind: str, setting: Setting, wake: Callable[[], None], sites: Collection[Site] = ()) -> Carrier:
+    """Open the carrier of a kind, or the one that "auto" means between memories at `sites`.
+
+    Any thread calls `wake` when it has something to tell. Raises ConfigError for one that is not installed here, or
+    cannot be opened as it is set.
+    """
+    return _KINDS[resolve(kind, sites)](setting, wake)
