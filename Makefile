@@ -68,6 +68,7 @@ test: setup ## Run all tests (ARGS="tests/ipc_buffers -k name" for some)
 bench: setup ## Run the benchmarks (over an hour); results in bench/results
 	mkdir -p bench/results
 	$(PY) bench/ipc.py --json bench/results/ipc.json
+	$(PY) bench/carriers.py --json bench/results/carriers.json --plot bench/results/carriers.png
 	$(PY) bench/stall.py
 	OMP_WAIT_POLICY=PASSIVE $(PY) bench/language_step.py
 	$(PY) bench/quantization.py
