@@ -36,6 +36,7 @@ from unifiedserve.messages.wire import (
     Report,
     Span,
     Token,
+    Unfit,
     VisionRequest,
     pack,
     unpack,
@@ -49,6 +50,7 @@ from unifiedserve.worker.spec import WorkerSpec
 
 PAGES = 256  # of each pool
 SECONDS = 60.0
+TOKEN = "01" * 32  # of the carriers
 
 
 def _here(name: str) -> AbstractContextManager[None]:
@@ -138,6 +140,7 @@ class InlineWorkers:
                 visual_dim=processor.visual_dim,
                 vocab_size=processor.vocab_size,
                 eos_token_ids=processor.eos_token_ids,
+                carrier_token=TOKEN,
             )
             with process(instance.name):
                 self._workers[instance.name] = Worker(spec, device)
@@ -208,7 +211,7 @@ class InlineWorkers:
         return {name: pool.used_pages() for name, pool in self.memory.pools.items()}
 
     def _take(self, message: Message) -> None:
-        assert not isinstance(message, Failed), message
+        assert not isinstance(message, Failed | Unfit), message
         if isinstance(message, PromptLogprobs | PromptVector):
             self.told.append(message)
         elif isinstance(message, Report):

@@ -52,7 +52,7 @@ async def test_what_the_client_sees_agrees_with_what_the_daemon_tells(daemon: Da
     assert timing.ttft_there is not None
     assert timing.ttft_here > timing.ttft_there > 0  # a token is at the daemon before it is here
     for record in found.records:
-        assert {"queue", "prefill", "handoff", "decode"} <= record.phases.keys()
+        assert {"prefill-queue", "prefill", "handoff", "decode"} <= record.phases.keys()
         assert max(record.phases.values()) < record.ended - record.sent
     assert {"vision", "encode"} <= records["video", 0].phases.keys()
     assert "vision" not in records["text", 0].phases

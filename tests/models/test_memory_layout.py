@@ -67,6 +67,23 @@ def test_answers_that_keep_visual_rows_need_them_where_they_go_on(
     assert set(layout(ours, "ep@mem0+d@mem1").memories["mem1"].pools) == {"kv", "visual"}
 
 
+@pytest.mark.parametrize(
+    ("placement", "refused"),
+    [("ed@mem0+p@mem1", True), ("ed@mem0+p@mem1+d@mem1", False), ("ep@mem0+d@mem1", False), ("e+p@mem1+d@mem2", False)],
+)
+def test_kept_visual_rows_never_come_back_to_where_they_were_encoded(
+    ours: Processor, monkeypatch: pytest.MonkeyPatch, placement: str, refused: bool
+) -> None:
+    """Requests could wait there for those that are to leave: nobody would go on."""
+    assert layout(ours, placement)
+    monkeypatch.setattr(type(ours), "keeps_visual_rows", True)
+    if not refused:
+        assert layout(ours, placement)
+        return
+    with pytest.raises(ConfigError, match="answers of this model hold visual tokens, which would come back"):
+        layout(ours, placement)
+
+
 def test_a_gpu_has_one_memory(ours: Processor) -> None:
     with pytest.raises(
         ConfigError, match=r"--placement ep@mem0\+d@mem1 has the memories mem0, mem1, but a GPU has one"

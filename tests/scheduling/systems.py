@@ -12,7 +12,16 @@ PAGE = 4
 KV, VISUAL, PATCH = 12, 8, 8
 
 PARTS = ("e+pd", "e+p+d", "2e+2p+2d", "3ep+d", "ed+2p", "2v+2e+p+d")
-LAYOUTS = {name: read_placement(name, range(2)) for name in (*NAMED, *PARTS)}
+#: with pages that travel, of units, of answers, or of both
+MEMORIES = (
+    "e+pd@mem1",
+    "e+p@mem1+d@mem2",
+    "2e+2p@mem1+2d@mem2",
+    "ep+d@mem1",
+    "ed+2p@mem1",
+    "2v+e+e@mem1+p@mem2+pd@mem2",
+)
+LAYOUTS = {name: read_placement(name, range(2)) for name in (*NAMED, *PARTS, *MEMORIES)}
 COSTS = [
     StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1),
     StageCosts(decode_pass=1, prefill_pass=1, encode_batch=1, prompt_token=0.1, visual_token=0.2, message=0.3),

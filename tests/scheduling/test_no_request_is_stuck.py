@@ -1,7 +1,7 @@
 """Whatever requests come and however small the buffers, every request that fits alone finishes."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from systems import COSTS, LAYOUTS, budgets, free_pages, rules, simulated, works
 
@@ -15,6 +15,7 @@ from unifiedserve.scheduling.simulation import Arrival, Rules, StageCosts
 def test_every_request_finishes_and_pages_return(
     placement: str, work: list[Arrival], budget: Budget, costs: StageCosts, kept: Rules, dual_streams: bool
 ) -> None:
+    assume(not (kept.keeps_visual and LAYOUTS[placement].sends_back))  # which an engine refuses
     simulator = simulated(placement, work, budget, costs, kept, dual_streams)
     assert simulator.unfinished == [], "a request is stuck"
-    assert simulator.free == free_pages()
+    assert all(free == free_pages() for free in simulator.frees.values())

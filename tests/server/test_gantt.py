@@ -47,5 +47,11 @@ def test_stages_without_events_are_left_out() -> None:
     assert lines(trace(), 10) == []
 
 
+def test_pages_that_travel_have_a_line_before_their_stage() -> None:
+    spans = trace(("decode", "step", 5, 9), ("decode", "queue", 1, 2), ("decode", "pull", 2, 5), ("prefill", "x", 0, 1))
+    assert [bar.stage for bar in bars_of(spans)] == ["prefill", "→ decode", "decode"]
+    assert bars_of(spans)[1].running == [(2, 5)]
+
+
 def test_overlapping_work_is_busy_once() -> None:
     assert busy([(0, 4), (2, 3), (3, 6), (8, 9)]) == 7

@@ -5,7 +5,19 @@ from typing import Literal
 import msgspec
 
 Timed = Literal["token", "chunk", "characters"]
-Phase = Literal["queue", "fetch", "analyse", "vision", "encode", "prefill", "handoff", "decode"]
+Phase = Literal[
+    "queue",
+    "fetch",
+    "analyse",
+    "vision",
+    "encode",
+    "ep-pull",
+    "prefill-queue",
+    "prefill",
+    "pd-pull",
+    "handoff",
+    "decode",
+]
 
 
 class Record(msgspec.Struct, kw_only=True):

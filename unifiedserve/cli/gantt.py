@@ -12,7 +12,7 @@ _QUEUED, _RUNNING, _IDLE = "·", "█", " "
 
 
 class Bar(NamedTuple):
-    """A stage's half-open intervals [start, end), in microseconds."""
+    """A stage's half-open intervals [start, end), in microseconds; or those of pages that travel to it."""
 
     stage: str
     queued: list[tuple[float, float]]
@@ -20,10 +20,11 @@ class Bar(NamedTuple):
 
 
 def bars_of(spans: Iterable[dict[str, Any]]) -> list[Bar]:
-    """Return a bar for each stage with spans, in the trace's order of stages."""
-    bars: dict[int, Bar] = {}
+    """Return a bar for each stage with spans, in the trace's order of stages, that of pages for it first."""
+    bars: dict[tuple[int, bool], Bar] = {}
     for span in spans:
-        bar = bars.setdefault(span["pid"], Bar(span["cat"], [], []))
+        works = span["name"] != "pull"
+        bar = bars.setdefault((span["pid"], works), Bar(span["cat"] if works else f"→ {span['cat']}", [], []))
         intervals = bar.queued if span["name"] == "queue" else bar.running
         intervals.append((span["ts"], span["ts"] + span["dur"]))
     return [bar for _, bar in sorted(bars.items())]
@@ -39,13 +40,13 @@ def gantt(spans: Iterable[dict[str, Any]], width: int = 60) -> RenderableType:
     scale = width / (max(end for _, end in intervals) - start or 1.0)
 
     table = Table(box=None, pad_edge=False)
-    table.add_column("stage")
+    table.add_column("stage", no_wrap=True)
     table.add_column(f"timeline ({_QUEUED} queued, {_RUNNING} running)", min_width=width, no_wrap=True)
     for title in ("from ms", "to ms", "busy ms"):
         table.add_column(title, justify="right")
     for bar in bars:
         shown = bar.running or bar.queued
-        line = Text(_line(bar, start, scale, width), style=_COLOURS.get(bar.stage, "white"))
+        line = Text(_line(bar, start, scale, width), style=_COLOURS.get(bar.stage, "cyan"))
         times = (min(shown)[0] - start, max(end for _, end in shown) - start, busy(bar.running))
         table.add_row(bar.stage, line, *(f"{time / 1000:.1f}" for time in times))
     return table

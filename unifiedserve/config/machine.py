@@ -40,6 +40,14 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
             "has a copy of the weights, and buffers of the sizes that the options give, as far as its workers need them"
         ),
     ] = "placed"
+    carrier: Annotated[
+        Literal["auto", "shared", "tcp", "nixl"],
+        Meta(
+            description="What brings pages from one memory to another, where there are several. shared: the reader "
+            "maps the other memory and copies; tcp: over loopback, as a comparison; nixl: NVIDIA's library, if it is "
+            "installed (pip install 'unifiedserve[nixl]'). auto: shared"
+        ),
+    ] = "auto"
     irp: Annotated[
         Literal["auto", "on", "off"],
         Meta(
@@ -130,6 +138,11 @@ class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.irp != "auto" and len(placement.hosts(Stage.ENCODE)) == 1:
             raise ConfigError(
                 f"--irp {self.irp}: --placement {self.placement} has one encoder; leave --irp out, or have several"
+            )
+        if self.carrier != "auto" and len(placement.memories) == 1:
+            raise ConfigError(
+                f"--carrier {self.carrier}: --placement {self.placement} has one memory, in which nothing travels; "
+                "leave --carrier out, or have several"
             )
         return msgspec.structs.replace(placement, irp=self.irp != "off")
 

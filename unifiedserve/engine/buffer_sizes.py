@@ -32,13 +32,20 @@ def plan_layout(
     """Return the layout as configured; on a device with memory of its own the KV cache may still become another size.
 
     Each memory has what the stages of its instances need. Names of copies of the weights begin with `weights`. Raises
-    ConfigError for a buffer without a single page, and for several memories on a device with memory of its own.
+    ConfigError for a buffer without a single page, for several memories on a device with memory of its own, and where
+    requests could wait for each other's pages.
     """
     sizes = config.memory
     if len(placement.memories) > 1 and place != CPU.place:
         raise ConfigError(
             f"--placement {placement.name} has the memories {', '.join(placement.memories)}, but a GPU has one: "
             "name none, or give --device cpu"
+        )
+    if placement.sends_back and processor.keeps_visual_rows:
+        raise ConfigError(
+            f"--placement {placement.name}: answers of this model hold visual tokens, which would come back to the "
+            "memory where they were encoded, and wait there for those that are to leave it: give a worker that encodes "
+            "and one that prefills the same memory"
         )
     kv_dtype: torch.dtype = getattr(torch, sizes.kv_dtype(dtype))
     own: torch.dtype = getattr(torch, dtype)

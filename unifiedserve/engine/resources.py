@@ -46,11 +46,13 @@ def check_memories(config: EngineConfig) -> None:
 
 
 def check_packages(config: EngineConfig) -> None:
-    """Raise ConfigError if the decoder of videos is not installed."""
+    """Raise ConfigError if the decoder of videos, or what brings pages to other memories, is not installed."""
     decoder = config.media.video_decoder
     package = "PyNvVideoCodec" if decoder == "pynvvideocodec" else decoder
     if util.find_spec(package) is None:
         raise ConfigError(f"--video-decoder {decoder} needs the package {package}: pip install {package}")
+    if config.machine.carrier == "nixl" and util.find_spec("nixl") is None:
+        raise ConfigError("--carrier nixl needs the package nixl: pip install 'unifiedserve[nixl]'")
 
 
 def check_sandbox(config: EngineConfig, placement: Placement | None = None) -> None:

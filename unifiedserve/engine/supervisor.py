@@ -1,6 +1,7 @@
 """The supervisor: owns the shared memory and the worker processes of one engine."""
 
 import logging
+import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -30,6 +31,7 @@ from unifiedserve.reading.keeper import Nursery
 from unifiedserve.worker.spec import WorkerSpec
 
 _log = logging.getLogger(__name__)
+_TOKEN_BYTES = 32
 
 
 class Supervisor:
@@ -49,6 +51,7 @@ class Supervisor:
         self.config = config
         self._model_dir = model_dir
         self._processor = processor
+        self._carrier_token = secrets.token_hex(_TOKEN_BYTES)
         self._device.sharing.start()
         self.nursery = Nursery(Setup.of(config))
         try:
@@ -199,6 +202,7 @@ class Supervisor:
             weights_sum=weights_sum,
             share=share,
             medium=self._medium,
+            carrier_token=self._carrier_token,
         )
 
     def _ask_to_end(self, instance: str) -> None:

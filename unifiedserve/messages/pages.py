@@ -20,3 +20,15 @@ class PageSlice(NamedTuple):
     page: int
     first: int
     last: int
+
+
+class PageOffer(NamedTuple):
+    """Pages in another memory than the receiver's. Their `instance` holds them until it is told that they were read.
+
+    They can be read at the `address` of its carrier.
+    """
+
+    instance: str
+    address: str
+    kv: Pages = Pages()
+    visual: Pages = Pages()

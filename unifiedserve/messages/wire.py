@@ -15,7 +15,7 @@ from unifiedserve.messages.api import FinishReason, TokenLogprob
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.messages.media import MediaPlan, Source
-from unifiedserve.messages.pages import Pages, PageSlice
+from unifiedserve.messages.pages import PageOffer, Pages, PageSlice
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Placement, Route, Stage
@@ -30,7 +30,7 @@ class Span(msgspec.Struct):
     were computed: of prompts, of images and videos, of answers. `on` is what decoded a video's frames: "cpu" or "gpu".
     `host` are the seconds that the host spent on what a device did meanwhile; `eager` is a step of decode for which the
     device had no recorded one. Of the tokens of answers `accepted` were among so many that had been `drafted`.
-    An `instance` did it.
+    An `instance` did it. Of pages that were pulled from another memory it has the `bytes`.
     """
 
     stage: Stage
@@ -46,6 +46,7 @@ class Span(msgspec.Struct):
     drafted: int = 0
     accepted: int = 0
     instance: str = ""
+    bytes: int = 0
 
 
 class Reuse(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,19 +135,23 @@ class Patches(msgspec.Struct, tag=True, kw_only=True):
 
 
 class Embeddings(msgspec.Struct, tag=True, kw_only=True):
-    """An encoded unit (counted over the whole request): pages of the visual buffer with its tokens."""
+    """An encoded unit (counted over the whole request): pages of the visual buffer with its tokens.
+
+    Where the receiver has to read them from another memory there is an `offer` instead.
+    """
 
     uid: int
     unit: int
     pages: list[int]
+    offer: PageOffer | None = None
 
 
 class Generation(msgspec.Struct, tag=True, kw_only=True):
     """One answer: its tokens so far, and the KV pages that hold all but the last.
 
-    Prefill hands it to decode: the KV stays where it is, only the page table travels. `visual` are rows of
-    the visual buffer that its tokens attend to, page by page. The first `keyed` pages are remembered, the last of them
-    by `last_key` (empty: none are to be); `tail_media` has tokens in the next one.
+    Prefill hands it to decode: within a memory the KV stays where it is, only the page table travels. `visual` are
+    rows of the visual buffer that its tokens attend to, page by page. The first `keyed` pages are remembered, the last
+    of them by `last_key` (empty: none are to be); `tail_media` has tokens in the next one.
     """
 
     ticket: Ticket
@@ -160,6 +165,24 @@ class Generation(msgspec.Struct, tag=True, kw_only=True):
     keyed: int = 0
     last_key: bytes = b""
     tail_media: list[bytes] = []
+
+
+class Answers(msgspec.Struct, tag=True):
+    """The answers of a prompt, handed over to decode in another memory, which has to read their pages.
+
+    Answers may share pages; each is in the `offer` once, under the number that the answers name it by.
+    """
+
+    uid: int
+    generations: list[Generation]
+    offer: PageOffer
+
+
+class Released(msgspec.Struct, tag=True):
+    """Offered pages were read, or are not wanted any more: of a unit, or of a prompt's answers (None)."""
+
+    uid: int
+    unit: int | None = None
 
 
 class Abort(msgspec.Struct, tag=True):
@@ -338,6 +361,8 @@ Message = (
     | Patches
     | Embeddings
     | Generation
+    | Answers
+    | Released
     | Abort
     | PagesFreed
     | OutputReady

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 _PREFIX = "unifiedserve:"
 _LATENCY = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0)
 _HOST = (0.00005, 0.0001, 0.0002, 0.0003, 0.0005, 0.001, 0.002, 0.005, 0.01)
+_PULL = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 20.0)
 _GAP = (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0)
 
 
@@ -52,6 +53,14 @@ class Metrics:
             ["worker", "stage"],
             registry=self.registry,
         )
+        self._pulled_bytes = Counter(
+            _PREFIX + "pulled_bytes_total",
+            "Bytes of pages that a stage has read from another memory",
+            ["stage"],
+            registry=self.registry,
+        )
+        pulling = "Time to read a request's pages from another memory"
+        self._pull_time = self._stage_histogram("pull_time_seconds", pulling, _PULL)
         self._eager = self._counter(
             "decode_eager_steps_total", "Steps that a GPU decoded without a CUDA graph, because none was recorded"
         )
@@ -122,6 +131,11 @@ class Metrics:
         """Count the time that a worker has spent on a stage's work."""
         self._worked.labels(worker, stage).inc(seconds)
 
+    def pulled(self, stage: str, size: int, seconds: float) -> None:
+        """Count the bytes that a stage has read from another memory, and the time that it took."""
+        self._pulled_bytes.labels(stage).inc(size)
+        self._pull_time.labels(stage).observe(seconds)
+
     def looked_up(self, buffer: Literal["kv", "visual"], tokens: int, hits: int) -> None:
         """Count the `tokens` of a request, of which `hits` were found in the cache."""
         queried, found = self._lookups[buffer]
@@ -159,8 +173,8 @@ class Metrics:
     def _histogram(self, name: str, help: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(_PREFIX + name, help, buckets=buckets, registry=self.registry)
 
-    def _stage_histogram(self, name: str, help: str) -> Histogram:
-        return Histogram(_PREFIX + name, help, ["stage"], buckets=_LATENCY, registry=self.registry)
+    def _stage_histogram(self, name: str, help: str, buckets: tuple[float, ...] = _LATENCY) -> Histogram:
+        return Histogram(_PREFIX + name, help, ["stage"], buckets=buckets, registry=self.registry)
 
 
 class _Gauges(Collector):

@@ -114,6 +114,7 @@ class Timeline:
                     **({"instance": span.instance} if span.instance else {}),
                     **({"tokens": span.tokens} if span.tokens else {}),
                     **({"on": span.on} if span.on else {}),
+                    **({"bytes": span.bytes} if span.bytes else {}),
                     **({"host_ms": round(span.host * 1e3, 3)} if span.host else {}),
                     **({"drafted": span.drafted, "accepted": span.accepted} if span.drafted else {}),
                 },

@@ -41,9 +41,11 @@ from unifiedserve.scheduling.state import (
     Pace,
     Plan,
     PrefillState,
+    Pull,
     State,
     Unit,
     VisionState,
+    WaitingAnswers,
 )
 from unifiedserve.scheduling.targets import Targets
 from unifiedserve.scheduling.tbt_control import TbtControl
@@ -61,12 +63,14 @@ __all__ = [
     "Plan",
     "Policy",
     "PrefillState",
+    "Pull",
     "Queue",
     "State",
     "Targets",
     "TbtControl",
     "Unit",
     "VisionState",
+    "WaitingAnswers",
     "Work",
     "affordable_frames",
     "blend",

@@ -1,6 +1,7 @@
 """What the schedulers see of the requests, and what they answer."""
 
 from bisect import insort
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,6 +80,9 @@ class PrefillState:
     decoded: bool = False  # no more patches come
     whole_units: bool = False  # no chunk may end within one
     prefills_here: bool = True  # else it is here to be encoded, in part or as a whole
+    room_pages: int = 0  # of the visual buffer, for units that are encoded in another memory; 0: none are
+    has_room: bool = False  # holds these
+    offered: list[int] = field(default_factory=list)  # units whose visual tokens are there, and can be read
     rank: Rank = NO_RANK
     rank_ends: float = float("-inf")
     reach: int = 0  # end of the prompt prefix whose visual tokens are all encoded
@@ -149,6 +153,11 @@ class PrefillState:
         self._begin_decoding()
         self.rank_ends = float("-inf")
 
+    def pull(self, units: Collection[int]) -> None:
+        """Note that these are being read from another memory, into room that it has for all of them."""
+        self.has_room = True
+        self.offered = [unit for unit in self.offered if unit not in units]
+
     def prefill(self, stop: int) -> None:
         """Note that the keys and values of all tokens before `stop` are there."""
         if stop != self.prefilled:
@@ -202,6 +211,19 @@ class DecodeState:
         return self.ticket.turn, self.index
 
 
+class WaitingAnswers(NamedTuple):
+    """Answers of a request whose pages are in another memory; here they need so many of each pool."""
+
+    ticket: Ticket
+    kv_pages: int
+    visual_pages: int = 0
+
+    @property
+    def place(self) -> Place:
+        """Return their place in the order of service."""
+        return self.ticket.priority, self.ticket.arrival
+
+
 class Pace(NamedTuple):
     """The last step that decoded (monotonic seconds), and what goes on elsewhere: whether stages have work for the
     cores, how many requests wait for their first token, and whether some are about to join the streams.
@@ -218,13 +240,15 @@ class Pace(NamedTuple):
 class State:
     """All that a language worker holds, the pages that are free, and the time.
 
-    Prefills are in the order in which they are served (`Queue`), sequences in that of their turns.
+    Prefills are in the order in which they are served (`Queue`), sequences and answers in that of their turns.
     """
 
     prefills: list[PrefillState]
     decodes: list[DecodeState]
     kv_free: int
     kv_total: int
+    visual_free: int = 0
+    arriving: list[WaitingAnswers] = field(default_factory=list)
     now: float = 0.0  # monotonic seconds
     pace: Pace = field(default_factory=Pace)
     costs: Costs = field(default_factory=Costs)
@@ -274,19 +298,28 @@ class Chunk(NamedTuple):
     stop: int
 
 
+class Pull(NamedTuple):
+    """Pages of a request to be read from another memory: of these units or, without any, of its answers."""
+
+    uid: int
+    units: list[int] = []  # noqa: RUF012
+
+
 class Plan(NamedTuple):
     """One step: units to encode, prompt chunks to prefill, sequences (uid, index) to advance or preempt.
 
-    A plan without work says when (monotonic seconds) there will be some even if nothing happens meanwhile.
+    Pages that are to be pulled are read beside this step and the next ones. A plan without work says when (monotonic
+    seconds) there will be some even if nothing happens meanwhile.
     """
 
     encode: list[EncodeWork] = []  # noqa: RUF012
     prefill: list[Chunk] = []  # noqa: RUF012
     decode: list[tuple[int, int]] = []  # noqa: RUF012
     preempt: list[tuple[int, int]] = []  # noqa: RUF012
+    pull: list[Pull] = []  # noqa: RUF012
     wait_until: float = float("inf")
 
     @property
     def has_work(self) -> bool:
-        """Tell whether the step does anything."""
+        """Tell whether the step computes anything."""
         return bool(self.encode or self.prefill or self.decode or self.preempt)

@@ -6,6 +6,10 @@ from pathlib import Path
 import torch
 
 from ipc_buffers import PagePool
+from unifiedserve import __version__
+from unifiedserve.carriers.base import Carrier
+from unifiedserve.carriers.choose import open_carrier
+from unifiedserve.carriers.setting import Setting, Site, this_machine
 from unifiedserve.device import Device
 from unifiedserve.device.base import Decoder, SideQueue
 from unifiedserve.device.cpu import CPU
@@ -142,7 +146,9 @@ def _language_lane(
     decoder = _decoder(spec, model) if generates else None
     speculation = _speculation(spec.config.scheduling.speculative_tokens, model)
     pages = PatchPages(patches, memory.status, spec.instance.name)
-    stages = LanguageStages.build(model, pages, visual, sampler, spec.instance.name, spec.number, speculation, decoder)
+    stages = LanguageStages.build(
+        model, pages, visual, sampler, spec.instance.name, spec.number, speculation, decoder, port.elsewhere
+    )
     decode_step = measure_lone_step(model, stages.decode) if generates else None
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
@@ -151,7 +157,21 @@ def _language_lane(
         budget = profiled(budget, step_seconds(model, hosted, spec.medium, spec.patch_row_bytes), decode_step or 0.0)
         _log.info("steps of %d prompt tokens, %d visual tokens", budget.prefill_tokens, budget.encode_tokens)
     turn, side = _turn(spec, budget, rests=rests), _side_queue(spec, model.adapter.device)
-    return LanguageLane(stages, hosted, budget, port, turn, side), decode_step
+    carrier = carrier_of(spec, memory, port) if port.elsewhere else None
+    return LanguageLane(stages, hosted, budget, port, turn, side, carrier), decode_step
+
+
+def carrier_of(spec: WorkerSpec, memory: SharedMemory, port: Port) -> Carrier:
+    """Return what reads pages of other memories, and lets others read those of this one.
+
+    Raises ConfigError if it is not installed or does not work here.
+    """
+    options = spec.config
+    means = f"{spec.model_dir}, {spec.dtype}, {options.memory.kv_dtype(spec.dtype)} keys, version {__version__}"
+    sites = [Site(this_machine(), layout.place) for layout in spec.layout.memories.values()]
+    carrier = open_carrier(options.machine.carrier, Setting(means, spec.carrier_token), port.outbox.wake, sites)
+    carrier.register(memory.of(spec.instance.memory))
+    return carrier
 
 
 def _side_queue(spec: WorkerSpec, device: Device) -> SideQueue | None:

@@ -23,6 +23,7 @@ class Port(NamedTuple):
     neighbours: Neighbours
     status: Status
     pulse: Pulse
+    elsewhere: frozenset[str]  # names of the instances that have another memory
 
     @classmethod
     def connect(cls, placement: Placement, instance: Instance, memory: SharedMemory, device: Device) -> "Port":
@@ -30,7 +31,8 @@ class Port(NamedTuple):
         name, status = instance.name, memory.status
         outbox = Outbox(placement, name, memory.inboxes, device.fence)
         neighbours, pulse = Neighbours(placement, name, status), Pulse(memory.pulses, name)
-        return cls(name, instance.memory, outbox, Reporter(name, outbox), neighbours, status, pulse)
+        others = frozenset(each.name for each in placement.instances if each.memory != instance.memory)
+        return cls(name, instance.memory, outbox, Reporter(name, outbox), neighbours, status, pulse, others)
 
     def tell(self, tells: Tells) -> None:
         """Tell the other instances what this one is about to do; wake those who have waited behind one of its own."""

@@ -14,7 +14,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     `weights_sum` is what the weights in a device's own memory must add up to, once that is known. `share` is what heavy
     work gets of its budgets beside streams until there are measurements. `nursery` is the descriptor of the socket over
     which it gets reading processes (None: it reads media itself). The sizes of steps are tried out with a `medium` like
-    this (None: the model takes none).
+    this (None: the model takes none). Whoever has the `carrier_token` may read the pages of other memories.
     """
 
     config: EngineConfig
@@ -33,6 +33,7 @@ class WorkerSpec(msgspec.Struct, frozen=True, kw_only=True):
     share: float = 1.0
     medium: MediaPlan | None = None
     nursery: int | None = None
+    carrier_token: str = ""
 
     @property
     def memory(self) -> MemoryLayout:

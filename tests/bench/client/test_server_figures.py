@@ -110,7 +110,15 @@ TRACE = [
     span("decode", 8.5, 9.0),
     span("decode", 9.5, 10.0),
 ]
-PHASES = {"queue": 1.5, "vision": 3.0, "encode": 1.5, "prefill": 1.5, "handoff": 0.5, "decode": 1.0}
+PHASES = {
+    "queue": 1.0,
+    "vision": 3.0,
+    "encode": 1.5,
+    "prefill-queue": 0.5,
+    "prefill": 1.5,
+    "handoff": 0.5,
+    "decode": 1.0,
+}
 
 
 def test_phases_of_a_request() -> None:
@@ -118,6 +126,12 @@ def test_phases_of_a_request() -> None:
     assert list(found) == ["chatcmpl-1"]  # the trace does not go back to the other one's prefill
     assert found["chatcmpl-1"].phases == pytest.approx(PHASES)
     assert found["chatcmpl-1"].ttft is None  # nor to this one's arrival
+
+
+def test_pages_that_travel_are_phases_of_their_own() -> None:
+    pulls = [span("prefill", 5.0, 5.25) | {"name": "pull"}, span("decode", 8.0, 8.125) | {"name": "pull"}]
+    found = traced(msgspec.convert([*TRACE, *pulls], list[Event]))
+    assert found["chatcmpl-1"].phases == pytest.approx(PHASES | {"ep-pull": 0.25, "pd-pull": 0.125, "handoff": 0.375})
 
 
 def test_phases_that_the_server_learns_to_tell() -> None:

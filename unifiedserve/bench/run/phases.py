@@ -12,6 +12,7 @@ from unifiedserve.bench.client.dialects import Dialect
 from unifiedserve.bench.records import Phase, Record
 
 _QUEUE = 0  # the track of a stage on which requests wait for it
+_PULL = "pull"  # the name of the spans in which pages come from another memory
 _WORK: dict[str, Phase] = {
     "fetch": "fetch",
     "analyse": "analyse",
@@ -20,6 +21,8 @@ _WORK: dict[str, Phase] = {
     "prefill": "prefill",
     "decode": "decode",
 }
+_PULLS: dict[str, Phase] = {"prefill": "ep-pull", "decode": "pd-pull"}
+_QUEUES: dict[str, Phase] = {"vision": "queue", "encode": "queue", "prefill": "prefill-queue"}
 _MICROSECOND = 1e-6
 
 Interval = tuple[float, float]
@@ -33,6 +36,7 @@ class Event(msgspec.Struct):
     """A piece of a stage's work (`cat`), or time in its queue (`tid` 0), in microseconds."""
 
     ph: str
+    name: str = ""
     cat: str = ""
     tid: int = 0
     ts: float = 0.0
@@ -70,8 +74,9 @@ def traced(events: Iterable[Event]) -> dict[str, Traced]:
     """Return what the trace tells of each request that it knows from its prefill on.
 
     A phase takes as long as there was work of it for the request, however many pieces of that overlap; so overlapping
-    phases together take longer than the request. `queue` is waiting for vision, encode or prefill; `handoff` the time
-    from the prompt's end to the first step of decode.
+    phases together take longer than the request. `queue` is waiting for vision or encode; `ep-pull` and `pd-pull` are
+    what prefill and decode read from another memory; `handoff` is the rest of the time from the prompt's end to the
+    first step of decode. So they are those of HydraInfer's figure 13.
     """
     spans: dict[str, dict[Phase, list[Interval]]] = defaultdict(lambda: defaultdict(list))
     for event in events:
@@ -90,15 +95,15 @@ def _phase(event: Event) -> Phase | None:
     if event.ph != "X":
         return None
     if event.tid == _QUEUE:
-        return None if event.cat == "decode" else "queue"
-    return _WORK.get(event.cat)
+        return _QUEUES.get(event.cat)
+    return (_PULLS if event.name == _PULL else _WORK).get(event.cat)
 
 
 def _seconds(spans: dict[Phase, list[Interval]]) -> dict[Phase, float]:
     found: dict[Phase, float] = {phase: _covered(intervals) * _MICROSECOND for phase, intervals in spans.items()}
     handoff = _decoding(spans) - _prefilled(spans)
     if handoff < inf:
-        found["handoff"] = max(0.0, handoff) * _MICROSECOND
+        found["handoff"] = max(0.0, handoff * _MICROSECOND - found.get("pd-pull", 0.0))
     return found
 
 

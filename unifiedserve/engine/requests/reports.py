@@ -74,6 +74,9 @@ class Reports:
         self._timeline.add(spans)
         for span in spans:
             seconds = span.end - span.start
+            if span.bytes:
+                self._metrics.pulled(span.stage.value, span.bytes, seconds)
+                continue
             self._metrics.stage_time(span.stage.value, "queue" if span.name == "queue" else "run", seconds)
             if span.name != "queue":
                 self._metrics.worked(span.instance, span.stage.value, seconds)

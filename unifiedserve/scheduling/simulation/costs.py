@@ -32,6 +32,9 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
     medium: float = 0.0  # the same for each image or video: read, analysed, planned
     analysis: float = 0.0  # of a request's media in vision, before the first unit is decoded
     message: float = 0.0  # from one process to another
+    pull: float = 0.0  # from one memory to another, whatever it is, and each page of it
+    pull_kv_page: float = 0.0
+    pull_visual_page: float = 0.0
     reply: float = 0.0  # from a token to the client that reads it
     lone_step: float = 0.0  # a decode step, as the worker measures it at its start
 

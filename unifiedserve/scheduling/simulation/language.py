@@ -10,15 +10,18 @@ from unifiedserve.scheduling.simulation.batch import Batch
 from unifiedserve.scheduling.simulation.clock import Action
 from unifiedserve.scheduling.simulation.machine import Task, Work
 from unifiedserve.scheduling.simulation.prompts import Prompts
+from unifiedserve.scheduling.simulation.pulls import Pulls
 from unifiedserve.scheduling.simulation.sequences import Sequences
 from unifiedserve.scheduling.simulation.system import System
-from unifiedserve.scheduling.state import Budget, DecodeState, EncodeWork, Plan
+from unifiedserve.scheduling.state import Budget, DecodeState, EncodeWork, Plan, WaitingAnswers
 from unifiedserve.scheduling.turn import (
+    AnswersOffered,
     Batched,
     Begin,
     Encoded,
     Event,
     Facts,
+    Free,
     Handed,
     Neighbours,
     Stepped,
@@ -26,6 +29,7 @@ from unifiedserve.scheduling.turn import (
     Tells,
     Took,
     Turn,
+    UnitOffered,
     Wrote,
 )
 
@@ -41,8 +45,10 @@ class LanguageWorker:
         self._system = system
         self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests)
         self._neighbours = Neighbours(system.placement, instance.name, system.status)
-        self._prompts = Prompts(system)
-        self._sequences = Sequences(system)
+        self._free = system.free_of(instance.name)
+        self._prompts = Prompts(system, self._free)
+        self._sequences = Sequences(system, self._free)
+        self._pulls = Pulls(instance.name, system, self._turn.note, self.receive)
         self._inbox: list[Event] = []
         self._batch: Batch | None = None
         cores = instance.threads(system.machine.sharing.threads(giving=False))
@@ -72,6 +78,8 @@ class LanguageWorker:
         self._tell(tells)
         if plan.preempt:
             self._preempt(plan)
+        for pull in plan.pull:
+            self._pulls.begin(pull, self)
         if plan.has_work:
             self._run(plan, leaves_cores)
         elif self._beside_ended:
@@ -82,6 +90,8 @@ class LanguageWorker:
 
     def _accept(self, event: Event) -> None:
         match event:
+            case Begin(ticket):
+                self._pulls.forget(ticket.uid)
             case Encoded(uid, unit):
                 self._prompts.take_encoded(uid, unit)
             case Handed(state):
@@ -193,16 +203,17 @@ class LanguageWorker:
                 self._hand_over(chunk.uid, chunk.stop)
         if any(self._system.requests[chunk.uid].shape.units for chunk in plan.prefill):
             self._system.freed(Stage.VISION, self)
+            self._free_for_readers(Stage.PREFILL)
 
     def _hand_over(self, uid: int, tokens: int) -> None:
         """Let a prompt's answer begin with its first token."""
         request, system = self._system.requests[uid], self._system
         state = DecodeState(request.ticket, 0, tokens + 1, request.shape.kv_pages)
         if system.tokens(request, [system.clock.now]):
-            system.release(request, state.pages)
+            system.release(self._free, request, state.pages)
             self._free_by_answers()
         else:
-            self._send(request.ticket.route.decode, Handed(state))
+            self._send_answer(request.ticket.route.decode, state)
 
     def _encode(self, work: Sequence[EncodeWork]) -> Work:
         requests = self._system.requests
@@ -216,7 +227,7 @@ class LanguageWorker:
             for unit in units:
                 self._prompts.encode(uid, self._instance.name)
                 self._turn.note(Wrote(uid, unit))
-                self._send(requests[uid].ticket.route.prefill, Encoded(uid, unit))
+                self._send_unit(requests[uid].ticket.route.prefill, uid, unit)
         self._turn.note(Batched(tokens, start, self._system.clock.now))
         self._system.freed(Stage.VISION, self)
 
@@ -231,6 +242,22 @@ class LanguageWorker:
         self._system.freed(Stage.PREFILL, self)
         if self._system.rules.keeps_visual:
             self._system.freed(Stage.VISION, self)
+        self._free_for_readers(Stage.DECODE)
+
+    def _free_for_readers(self, stage: Stage) -> None:
+        """Tell those who may wait for pages to read into, where pages travel."""
+        if len(self._system.frees) > 1:
+            self._system.freed(stage, self)
+
+    def _send_unit(self, host: str, uid: int, unit: int) -> None:
+        travels = self._system.travels(self._instance.name, host)
+        self._send(host, UnitOffered(uid, unit) if travels else Encoded(uid, unit))
+
+    def _send_answer(self, host: str, state: DecodeState) -> None:
+        travels = self._system.travels(self._instance.name, host)
+        kept = self._system.kept_pages(self._system.requests[state.ticket.uid])
+        offered = AnswersOffered(WaitingAnswers(state.ticket, state.pages, kept))
+        self._send(host, offered if travels else Handed(state))
 
     def _send(self, host: str, event: Event) -> None:
         """Send an event to an instance; to this very one without a detour."""
@@ -255,7 +282,8 @@ class LanguageWorker:
             self._system.freed(stage, self)
 
     def _facts(self) -> Facts:
-        return Facts(self._system.clock.now, self._system.pages, self._neighbours.around())
+        free = Free(self._free.kv, self._system.kv_total, self._free.visual)
+        return Facts(self._system.clock.now, free, self._neighbours.around())
 
     def _check(self, plan: Plan) -> None:
         for planned, stage in ((plan.encode, Stage.ENCODE), (plan.prefill, Stage.PREFILL), (plan.decode, Stage.DECODE)):

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 
+from unifiedserve.scheduling.simulation.arrival import FreePages
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import Chunk
 from unifiedserve.scheduling.turn import UnitShape
@@ -10,8 +11,10 @@ from unifiedserve.scheduling.turn import UnitShape
 class Prompts:
     """Takes pages for prompts, and gives them back; whether there are any is for the plan to know."""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, free: FreePages) -> None:
+        """Take pages of the memory in which these are `free`."""
         self._system = system
+        self._free = free
         self._prefilled: dict[int, int] = {}  # tokens of those that have their KV pages
         self._held: dict[int, list[UnitShape]] = defaultdict(list)  # units whose visual tokens are here
 
@@ -20,14 +23,14 @@ class Prompts:
         if uid in self._prefilled:
             return False
         self._prefilled[uid] = 0
-        self._system.free.kv -= self._system.requests[uid].shape.kv_pages
-        assert self._system.free.kv >= 0, "more prompts are let in than have pages"
+        self._free.kv -= self._system.requests[uid].shape.kv_pages
+        assert self._free.kv >= 0, "more prompts are let in than have pages"
         return True
 
     def encode(self, uid: int, instance: str) -> None:
         """Encode a unit in an instance: its patches leave their buffer."""
         pages = self._system.requests[uid].arrival.patch_pages
-        self._system.free.patch += pages
+        self._free.patch += pages
         self._system.status.encoded(instance, pages)
 
     def take_encoded(self, uid: int, unit: int) -> None:
@@ -45,7 +48,7 @@ class Prompts:
             held = self._held[chunk.uid]
             self._held[chunk.uid] = [unit for unit in held if unit.position + unit.tokens > chunk.stop]
             left = [unit for unit in held if unit.position + unit.tokens <= chunk.stop]
-            self._system.free.visual += sum(self._system.visual_pages(unit.tokens) for unit in left)
+            self._free.visual += sum(self._system.visual_pages(unit.tokens) for unit in left)
         if chunk.stop < shape.tokens:
             return False
         del self._prefilled[chunk.uid]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from unifiedserve.scheduling.simulation.arrival import FreePages
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import DecodeState
@@ -12,8 +13,10 @@ from unifiedserve.scheduling.turn import Key, Streamed
 class Sequences:
     """Takes pages for the answers that decode, and gives them back."""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, free: FreePages) -> None:
+        """Take pages of the memory in which these are `free`."""
         self._system = system
+        self._free = free
         self._states: dict[Key, DecodeState] = {}
 
     def begin(self, state: DecodeState) -> None:
@@ -25,7 +28,7 @@ class Sequences:
         steps = min(self._system.requests[uid].left for uid, _ in keys)
         states = [self._states[key] for key in keys]
         growth = sum(self._system.kv_pages(state.num_tokens + steps - 1) - state.pages for state in states)
-        return steps if growth <= self._system.free.kv else 1
+        return steps if growth <= self._free.kv else 1
 
     def context(self, keys: Sequence[Key]) -> int:
         """Return how many tokens these attend to in their next step."""
@@ -36,9 +39,9 @@ class Sequences:
         for key in keys:
             state = self._states[key]
             grown = self._system.kv_pages(state.num_tokens + steps - 1)
-            self._system.free.kv -= grown - state.pages
+            self._free.kv -= grown - state.pages
             state.pages = grown
-        assert self._system.free.kv >= 0, "more sequences run than have pages"
+        assert self._free.kv >= 0, "more sequences run than have pages"
 
     def advance(self, keys: Sequence[Key], times: Sequence[float]) -> list[Streamed]:
         """Count tokens that came at these times (seconds) for each; return those that have not ended."""
@@ -55,5 +58,5 @@ class Sequences:
     def drop(self, key: Key) -> Request:
         """Forget an answer and give back what it holds."""
         request = self._system.requests[key[0]]
-        self._system.release(request, self._states.pop(key).pages)
+        self._system.release(self._free, request, self._states.pop(key).pages)
         return request

@@ -42,8 +42,10 @@ class Simulator:
         *,
         profiles: bool = False,
     ) -> None:
-        """Begin with no request; `profiles`: each instance tries out its budgets, as workers do with such options."""
-        self.free = free
+        """Begin with no request, and with these `free` pages in each memory.
+
+        `profiles`: each instance tries out its budgets, as workers do with such options.
+        """
         self._profiles = profiles
         self._machine = Machine(sharing)
         page_tokens = budget.kv_page_tokens
@@ -54,6 +56,11 @@ class Simulator:
         for arrival in arrivals:
             request = self._system.requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
             self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))
+
+    @property
+    def frees(self) -> dict[str, FreePages]:
+        """Return the free pages of each memory."""
+        return self._system.frees
 
     @property
     def now(self) -> float:

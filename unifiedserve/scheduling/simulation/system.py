@@ -1,6 +1,7 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -8,7 +9,7 @@ import msgspec
 
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import Instance, Placement, Stage, choose_route
+from unifiedserve.placement import Instance, Placement, Route, Stage, choose_route
 from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
 from unifiedserve.scheduling.simulation.clock import Action, Clock
 from unifiedserve.scheduling.simulation.costs import StageCosts
@@ -16,7 +17,7 @@ from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.status import Status
 from unifiedserve.scheduling.targets import Targets
-from unifiedserve.scheduling.turn import Begin, Event, Free, Handed, Shape, UnitShape
+from unifiedserve.scheduling.turn import AnswersOffered, Begin, Event, Handed, Shape, UnitShape
 
 
 class Worker(Protocol):
@@ -50,8 +51,9 @@ class System:
         self.placement = placement
         self.machine = machine
         self.costs = costs
-        self.free = free
+        self.frees = {memory: replace(free) for memory in placement.memories}
         self.kv_total = free.kv
+        self._visual_page_tokens = free.visual_page_tokens
         self.rules = rules
         self.dual_streams = dual_streams
         self._page_tokens = page_tokens
@@ -78,14 +80,14 @@ class System:
         """Return how many times longer work takes an instance than so many threads would take for it."""
         return threads / instance.threads(threads)
 
-    @property
-    def pages(self) -> Free:
-        """What a language worker sees of the KV cache."""
-        return Free(self.free.kv, self.kv_total)
+    def free_of(self, host: str) -> FreePages:
+        """Return the free pages of the memory of an instance."""
+        return self.frees[self.placement.memory_of(host)]
 
     def send(self, host: str, event: Event) -> None:
         """Send an event to the language stages of an instance."""
-        stages = (Stage.DECODE,) if isinstance(event, Handed) else (Stage.ENCODE, Stage.PREFILL)
+        of_answers = isinstance(event, Handed | AnswersOffered)
+        stages = (Stage.DECODE,) if of_answers else (Stage.ENCODE, Stage.PREFILL)
         self._post(next(self.workers[host][stage] for stage in stages if stage in self.workers[host]), event)
 
     def freed(self, stage: Stage, sender: Worker) -> None:
@@ -99,13 +101,19 @@ class System:
         if self._targets:
             request.ticket = self._ticket(request, self._targets)
         request.shape = self._shape(request)
-        route = choose_route(self.placement, (each.load for each in self.requests.values() if each is not request))
+        others = (each.load for each in self.requests.values() if each is not request)
+        route = choose_route(self.placement, others, media=bool(request.arrival.units))
         request.ticket = msgspec.structs.replace(request.ticket, route=route)
         stages = (Stage.ENCODE, Stage.PREFILL, Stage.VISION) if request.arrival.units else (Stage.PREFILL,)
         workers = {self.workers[host][stage]: host for stage in stages for host in route.hosts(stage)}
         for worker, host in workers.items():
-            shape = request.shape._replace(prefills_here=host == route.prefill)
+            here = host == route.prefill
+            room = sum(map(self.visual_pages, request.arrival.units)) if here and self._units_travel(route) else 0
+            shape = request.shape._replace(prefills_here=here, room_pages=room)
             self._post(worker, Begin(request.ticket, shape))
+
+    def _units_travel(self, route: Route) -> bool:
+        return any(self.travels(encoder, route.prefill) for encoder in route.encode)
 
     def _shape(self, request: Request) -> Shape:
         """Return what a request needs: what was generated before a preemption is part of the prompt."""
@@ -157,11 +165,18 @@ class System:
         request.tokens += [time + self.costs.reply for time in times]
         return not request.left
 
-    def release(self, request: Request, kv_pages: int) -> None:
-        """Give back what an answer holds."""
-        self.free.kv += kv_pages
-        if self.rules.keeps_visual:
-            self.free.visual += sum(map(self.visual_pages, request.arrival.units))
+    def travels(self, source: str, target: str) -> bool:
+        """Tell whether pages have to travel from one instance to another."""
+        return self.free_of(source) is not self.free_of(target)
+
+    def release(self, free: FreePages, request: Request, kv_pages: int) -> None:
+        """Give back what an answer holds of a memory."""
+        free.kv += kv_pages
+        free.visual += self.kept_pages(request)
+
+    def kept_pages(self, request: Request) -> int:
+        """Return how many pages of the visual buffer an answer holds."""
+        return sum(map(self.visual_pages, request.arrival.units)) if self.rules.keeps_visual else 0
 
     def kv_pages(self, tokens: int) -> int:
         """Return how many pages of the KV cache so many tokens fill."""
@@ -169,7 +184,7 @@ class System:
 
     def visual_pages(self, unit: int) -> int:
         """Return how many pages of the visual buffer a unit of so many tokens fills."""
-        return -(-unit // self.free.visual_page_tokens)
+        return -(-unit // self._visual_page_tokens)
 
     def media_pages(self, request: Request) -> tuple[int, int]:
         """Return how many pages of the patch and of the visual buffer the media of a request need."""

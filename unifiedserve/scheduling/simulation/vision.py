@@ -7,7 +7,7 @@ from functools import partial
 
 from unifiedserve.config import Order
 from unifiedserve.messages.costs import Costs
-from unifiedserve.placement import FIRST_MEMORY, Instance, Stage
+from unifiedserve.placement import Instance, Stage
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.turn import Begin, Decoded, Event, Neighbours, Ready
@@ -43,12 +43,15 @@ class VisionWorker:
     def receive(self, event: Event) -> None:
         if isinstance(event, Begin):
             request = self._system.requests[event.ticket.uid]
-            self._turn.begin(request.ticket, *self._system.media_pages(request))
+            memory = self._system.placement.memory_of(event.ticket.route.encode[0])
+            self._turn.begin(request.ticket, *self._system.media_pages(request), memory)
             self._jobs[event.ticket.uid] = _Job(request, len(request.arrival.units))
 
     def turn(self) -> None:
         system = self._system
-        free = {FIRST_MEMORY: BufferPages(system.free.patch, system.free.visual)}
+        encoders = self._system.placement.hosts(Stage.ENCODE)
+        memories = {system.placement.memory_of(encoder): system.free_of(encoder) for encoder in encoders}
+        free = {memory: BufferPages(pages.patch, pages.visual) for memory, pages in memories.items()}
         decision = self._turn.take(VisionFacts(system.clock.now, free, self._neighbours.first(Stage.VISION)))
         for uid, turn in decision.turns.items():
             self._jobs[uid].turn = turn
@@ -61,9 +64,10 @@ class VisionWorker:
     def _begin(self, job: _Job) -> None:
         self._turn.admit(job.request.ticket.uid)
         patch, visual = self._system.media_pages(job.request)
-        self._system.free.patch -= patch
-        self._system.free.visual -= visual
-        assert min(self._system.free.patch, self._system.free.visual) >= 0, "more is let in than has pages"
+        free = self._system.free_of(job.request.ticket.route.encode[0])
+        free.patch -= patch
+        free.visual -= visual
+        assert min(free.patch, free.visual) >= 0, "more is let in than has pages"
         self._system.run(self._instance, 1, self._system.costs.analysis, partial(self._analysed, job))
 
     def _analysed(self, job: _Job) -> None:

@@ -1,6 +1,7 @@
 """One turn of an instance, which the workers drive with tensors and the simulator with costs."""
 
 from unifiedserve.scheduling.turn.facts import (
+    AnswersOffered,
     Around,
     Batched,
     Begin,
@@ -15,6 +16,7 @@ from unifiedserve.scheduling.turn.facts import (
     Launched,
     Left,
     Note,
+    Pulling,
     Ready,
     Renewed,
     Shape,
@@ -23,6 +25,7 @@ from unifiedserve.scheduling.turn.facts import (
     Streamed,
     Tells,
     Took,
+    UnitOffered,
     UnitShape,
     Wrote,
 )
@@ -30,6 +33,7 @@ from unifiedserve.scheduling.turn.neighbours import Neighbours
 from unifiedserve.scheduling.turn.turn import Turn
 
 __all__ = [
+    "AnswersOffered",
     "Around",
     "Batched",
     "Begin",
@@ -45,6 +49,7 @@ __all__ = [
     "Left",
     "Neighbours",
     "Note",
+    "Pulling",
     "Ready",
     "Renewed",
     "Shape",
@@ -54,6 +59,7 @@ __all__ = [
     "Tells",
     "Took",
     "Turn",
+    "UnitOffered",
     "UnitShape",
     "Wrote",
 ]

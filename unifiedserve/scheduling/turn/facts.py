@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from unifiedserve.messages.ticket import Place, Ticket
 from unifiedserve.placement import Stage
-from unifiedserve.scheduling.state import Chunk, DecodeState, Plan
+from unifiedserve.scheduling.state import Chunk, DecodeState, Plan, WaitingAnswers
 
 Key = tuple[int, int]  # uid of a request, number of an answer
 
@@ -23,7 +23,8 @@ class UnitShape(NamedTuple):
 class Shape(NamedTuple):
     """What a request needs: prompt tokens, KV pages, and units; with `whole_units` no chunk may end within one.
 
-    Where it is not prefilled here, some of its units are encoded here: those whose patches come.
+    Where it is not prefilled here, some of its units are encoded here: those whose patches come. Where they are encoded
+    in another memory `room_pages` of the visual buffer hold what is read from there.
     """
 
     tokens: int
@@ -31,6 +32,7 @@ class Shape(NamedTuple):
     units: Sequence[UnitShape] = ()
     whole_units: bool = False
     prefills_here: bool = True
+    room_pages: int = 0
 
 
 class Begin(NamedTuple):
@@ -58,6 +60,26 @@ class Encoded(NamedTuple):
 
     uid: int
     unit: int
+
+
+class UnitOffered(NamedTuple):
+    """The visual tokens of a unit are in another memory, from which they can be read."""
+
+    uid: int
+    unit: int
+
+
+class AnswersOffered(NamedTuple):
+    """The answers of a prompt have come, but their pages are in another memory, from which they can be read."""
+
+    answers: WaitingAnswers
+
+
+class Pulling(NamedTuple):
+    """Pages are being read from another memory, into those that were taken for them: see `Pull`."""
+
+    uid: int
+    units: Sequence[int]
 
 
 class Handed(NamedTuple):
@@ -137,7 +159,10 @@ class Left(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """An answer, or all of a request's (None), has lost its pages: it was preempted, or is not wanted any more."""
+    """An answer, or all of a request's (None), has lost its pages: it was preempted, or is not wanted any more.
+
+    Answers that are still to be read are not told of one by one, but when none of a request's are wanted any more.
+    """
 
     uid: int
     answer: int | None = None
@@ -145,17 +170,33 @@ class Stopped(NamedTuple):
 
 #: everything that can happen
 Event = (
-    Begin | Ready | Decoded | Encoded | Handed | Renewed | Took | Wrote | Batched | Launched | Stepped | Left | Stopped
+    Begin
+    | Ready
+    | Decoded
+    | Encoded
+    | UnitOffered
+    | AnswersOffered
+    | Pulling
+    | Handed
+    | Renewed
+    | Took
+    | Wrote
+    | Batched
+    | Launched
+    | Stepped
+    | Left
+    | Stopped
 )
 
 Note = Callable[[Event], None]
 
 
 class Free(NamedTuple):
-    """The pages of the KV cache that nobody uses, and all of them."""
+    """The pages of the KV cache that nobody uses, and all of them; those of the visual buffer that nobody uses."""
 
     kv: int
     kv_total: int
+    visual: int = 0
 
 
 class Around(NamedTuple):

@@ -6,6 +6,8 @@ from unifiedserve.messages.ticket import Place
 from unifiedserve.placement import Placement, Stage
 from unifiedserve.scheduling.turn.facts import Around, Tells
 
+_KV = (Stage.PREFILL, Stage.DECODE)
+_TAKERS = {stage: (stage,) for stage in Stage} | dict.fromkeys(_KV, _KV)  # of the pages that a stage takes
 _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
 
@@ -55,16 +57,7 @@ class Neighbours:
         self._heavy = [(other, stage) for other, stage in others if stage in _HEAVY]
         self._prefills = [other for other, stage in others if stage is Stage.PREFILL]
         self._decodes = [other for other, stage in others if stage is Stage.DECODE]
-        memory = placement.memory_of(self._name)
-        near = [other for other in placement.instances if other.name != self._name]
-        self._rivals = {
-            stage: [
-                other.name
-                for other in near
-                if stage in other.stages and (stage is Stage.VISION or other.memory == memory)
-            ]
-            for stage in Stage
-        }
+        self._rivals = {stage: self._rivals_of(stage, placement) for stage in Stage}
 
     @property
     def work(self) -> bool:
@@ -84,7 +77,7 @@ class Neighbours:
             sum(map(board.waiting, self._prefills)),
             any(map(board.joining, self._prefills)),
             min(map(board.share, self._decodes), default=1.0),
-            self.first(Stage.PREFILL),
+            min(filter(None, map(self.first, _KV)), default=None),
         )
 
     def tell(self, tells: Tells) -> list[Stage]:
@@ -97,10 +90,19 @@ class Neighbours:
             self._board.set_waiting(self._name, tells.waiting, tells.joining)
         if tells.share is not None:
             self._board.set_share(self._name, tells.share, tells.tbt)
-        over = []
+        over: list[Stage] = []
         for stage, place in tells.first.items():
             if self._rivals[stage] and (before := self._firsts.get(stage)) != place:
                 self._board.set_first(self._name, stage, place)
                 self._firsts[stage] = place
-                over += [stage] if before is not None else []
+                over += _TAKERS[stage] if before is not None else ()
         return over
+
+    def _rivals_of(self, stage: Stage, placement: Placement) -> list[str]:
+        """Return the other hosts of a stage that take pages of the same pools."""
+        hosts = dict.fromkeys(host for taker in _TAKERS[stage] for host in placement.hosts(taker))
+        others = [host for host in hosts if host != self._name]
+        if stage is Stage.VISION:  # it takes them where they are encoded
+            return others
+        own = placement.memory_of(self._name)
+        return [host for host in others if placement.memory_of(host) == own]

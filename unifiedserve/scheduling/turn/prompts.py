@@ -1,5 +1,7 @@
 """The prompts of an instance, in numbers: from their arrival until no stage that is hosted here has work for them."""
 
+from collections.abc import Collection
+
 from unifiedserve.config import Order
 from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.state import Chunk, PrefillState, Unit
@@ -37,6 +39,7 @@ class Prompts:
             units,
             whole_units=shape.whole_units,
             prefills_here=shape.prefills_here,
+            room_pages=shape.room_pages,
         )
         self._states[begin.ticket.uid] = state
         self._prefilled_here += state.prefills_here
@@ -64,6 +67,14 @@ class Prompts:
         state = self._states[uid]
         state.encode_unit(unit)
         self._drop_if_done(state)
+
+    def offer(self, uid: int, unit: int) -> None:
+        """Note that a unit's visual tokens can be read from another memory."""
+        self._states[uid].offered.append(unit)
+
+    def pull(self, uid: int, units: Collection[int]) -> None:
+        """Note that these are being read."""
+        self._states[uid].pull(units)
 
     def admit(self, uid: int) -> None:
         """Note that a prompt has all of its KV pages."""

@@ -1,6 +1,6 @@
 """One turn of an instance: from what has happened to what it does next. Pure: no clock, no tensor, no page number."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import Stage
@@ -8,9 +8,12 @@ from unifiedserve.scheduling.encode_prefill import first_without_pages, schedule
 from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import heavy_within_share, joins_soon, leaves_cores, within_share
 from unifiedserve.scheduling.policies import goes_between, policy_for
+from unifiedserve.scheduling.pulls import first_without_room, schedule_pulls
 from unifiedserve.scheduling.state import Budget, EncodeWork, Plan, State
 from unifiedserve.scheduling.tbt_control import TbtControl
+from unifiedserve.scheduling.turn.arrivals import Arrivals
 from unifiedserve.scheduling.turn.facts import (
+    AnswersOffered,
     Around,
     Batched,
     Begin,
@@ -22,12 +25,14 @@ from unifiedserve.scheduling.turn.facts import (
     Handed,
     Launched,
     Left,
+    Pulling,
     Ready,
     Renewed,
     Stepped,
     Stopped,
     Tells,
     Took,
+    UnitOffered,
     Wrote,
 )
 from unifiedserve.scheduling.turn.measured import Measured
@@ -55,6 +60,7 @@ class Turn:
         self._streams = HeldStreams(budget, share)
         self._prompts = Prompts(budget.order)
         self._sequences = Sequences()
+        self._arrivals = Arrivals()
         self._encoding: list[EncodeWork] = []  # the present batch of the encoder
 
     @property
@@ -91,11 +97,20 @@ class Turn:
                 self._prompts.encoded(uid, unit)
             case Left(uid):
                 self._prompts.drop(uid)
+            case UnitOffered(uid, unit):
+                self._prompts.offer(uid, unit)
+            case AnswersOffered(answers):
+                self._arrivals.offer(answers)
+            case Pulling(uid, units):
+                self._pull(uid, units)
             case Handed(state):
+                self._arrivals.drop(state.ticket.uid)
                 self._sequences.begin(state)
             case Launched(streams):
                 self._sequences.advance(streams)
             case Stopped(uid, answer):
+                if answer is None:
+                    self._arrivals.drop(uid)
                 self._sequences.drop(self._sequences.of(uid, answer))
             case Stepped():
                 self._stepped(event)
@@ -116,6 +131,7 @@ class Turn:
             plan = plan._replace(encode=[])
         else:
             self._encoding = plan.encode
+        plan = plan._replace(pull=schedule_pulls(state))
         leaves = facts.around.work and not plan.prefill and leaves_cores(self._streams.control.share)
         return Decision(plan, self._tells(plan, state), leaves)
 
@@ -136,8 +152,8 @@ class Turn:
     def counts(self) -> dict[Stage, tuple[int, int]]:
         """Return how many requests run and wait in each stage that is hosted."""
         encode, prefill = self._prompts.counts()
-        held = len(self._sequences)
-        running = min(held, self._budget.max_running)
+        held = len(self._sequences) + len(self._arrivals)
+        running = min(len(self._sequences), self._budget.max_running)
         counts = {Stage.ENCODE: encode, Stage.PREFILL: prefill, Stage.DECODE: (running, held - running)}
         return {stage: count for stage, count in counts.items() if stage in self._hosted}
 
@@ -152,6 +168,12 @@ class Turn:
         for chunk in step.chunks:
             self._prompts.advance(chunk)
 
+    def _pull(self, uid: int, units: Sequence[int]) -> None:
+        if units:
+            self._prompts.pull(uid, units)
+        else:
+            self._arrivals.pull(uid)
+
     def _held_budget(self, around: Around) -> Budget:
         """Return the budget, less what streams would miss their target for."""
         if Stage.DECODE in self._hosted:
@@ -165,6 +187,8 @@ class Turn:
             decodes=self._sequences.in_turn(),
             kv_free=facts.free.kv,
             kv_total=facts.free.kv_total,
+            visual_free=facts.free.visual,
+            arriving=self._arrivals.in_turn(),
             now=facts.now,
             pace=self._measured.pace._replace(
                 others_work=self._rests and around.work, waiting=around.waiting, joining=around.joining
@@ -185,5 +209,6 @@ class Turn:
             tells = tells._replace(waiting=len(self._prompts), joining=joining, first={Stage.PREFILL: first})
         if Stage.DECODE in self._hosted:
             control = self._streams.control if len(self._sequences) else TbtControl()
-            tells = tells._replace(share=control.share, tbt=control.tbt)
+            firsts = {**tells.first, Stage.DECODE: first_without_room(state)}
+            tells = tells._replace(share=control.share, tbt=control.tbt, first=firsts)
         return tells

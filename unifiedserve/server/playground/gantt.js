@@ -4,6 +4,7 @@ import { element, svg } from "./dom.js";
 import { milliseconds } from "./format.js";
 
 const STAGES = { vision: "Vision", encode: "Encode", prefill: "Prefill", decode: "Decode" };
+const PULLS = { prefill: "Encode → prefill", decode: "Prefill → decode" }; // of pages, from another memory
 const LEGEND = [["own", "this question"], ["queued", "waiting for a stage"], ["others", "other requests"]];
 const WIDTH = 1000; // of the drawings, in units of their own
 const HEIGHT = 20;
@@ -77,13 +78,14 @@ function bar(x, width, height) {
   return `M${x.toFixed(1)} ${HEIGHT - height}h${width.toFixed(1)}v${height}h-${width.toFixed(1)}z`;
 }
 
-/** What is drawn for a span's stage, or for one of the decoder engines of vision. */
+/** What is drawn for a span's stage, for one of the decoder engines of vision, or for pages that travel to the stage. */
 function rowOf(rows, span, queued) {
   const tracks = span.cat === "vision" && !queued;
-  const track = tracks ? span.tid : 1;
+  const pulls = span.name === "pull";
+  const track = tracks ? span.tid : pulls ? 0 : 1;
   const key = `${span.pid}-${String(track).padStart(3, "0")}`;
   if (!rows.has(key)) {
-    const label = span.cat === "vision" ? `${STAGES.vision} ${track}` : STAGES[span.cat];
+    const label = span.cat === "vision" ? `${STAGES.vision} ${track}` : (pulls ? PULLS : STAGES)[span.cat];
     rows.set(key, { stage: span.cat, label, own: [], others: [], queued: [], busy: 0 });
   }
   return rows.get(key);

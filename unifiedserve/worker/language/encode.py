@@ -72,7 +72,8 @@ class EncodeStage:
             if self._prompts.get(prompt.uid) is prompt:
                 if keys := prompt.request.unit_keys:
                     self.log.looked_up(prompt.uid, prompt.shape.units[unit].tokens, 0)
-                    self.log.keep(keys[unit], pages)
+                    if not prompt.prefilled_elsewhere:  # else it is looked for there
+                        self.log.keep(keys[unit], pages)
                 prompt.encoded(unit)
                 outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=pages))
             else:

@@ -16,6 +16,7 @@ from unifiedserve.scheduling.turn import Batched, Note, Wrote
 from unifiedserve.worker.language.encode import EncodedBatch, EncodeStage
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.prompt_table import PromptTable
+from unifiedserve.worker.language.sender import Sender
 from unifiedserve.worker.port import Port
 
 
@@ -51,6 +52,7 @@ class EncodeStep:
         note: Note,
         freed: FreedPages,
         port: Port,
+        sender: Sender,
         side: SideQueue | None = None,
     ) -> None:
         """Encode in `side`, beside other steps, if there is one."""
@@ -59,6 +61,7 @@ class EncodeStep:
         self._note = note
         self._freed = freed
         self._port = port
+        self._sender = sender
         self._side = side
         self._under_way: _UnderWay | None = None
 
@@ -117,7 +120,7 @@ class EncodeStep:
         for message in embeddings:
             route = self._prompts[message.uid].request.ticket.route
             self._note(Wrote(message.uid, message.unit))
-            self._port.outbox.send(route.prefill, message)
+            self._sender.send_unit(message, route.prefill)
 
     def _begin(self, work: list[EncodeWork]) -> Iterator[None]:
         start = time.monotonic()

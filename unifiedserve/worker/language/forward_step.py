@@ -15,6 +15,7 @@ from unifiedserve.worker.language.prefill import PrefillStage
 from unifiedserve.worker.language.prompt_reader import PromptReader
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.sampler import Key
+from unifiedserve.worker.language.sender import Sender
 from unifiedserve.worker.port import Port
 
 
@@ -31,6 +32,7 @@ class ForwardStep:
         note: Note,
         freed: FreedPages,
         port: Port,
+        sender: Sender,
     ) -> None:
         self._model = model
         self._prefill = prefill
@@ -41,6 +43,7 @@ class ForwardStep:
         self._note = note
         self._freed = freed
         self._port = port
+        self._sender = sender
         self._decoded = float("-inf")  # when a step of decode ended last (monotonic seconds)
 
     @property
@@ -165,8 +168,7 @@ class ForwardStep:
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
         visual = any(self._prompts[chunk.uid].shape.units for chunk in chunks)
         finished = self._prefill.finish(chunks, logits)
-        for sequence in finished.sequences:
-            self._port.outbox.send(sequence.ticket.route.decode, sequence.handed_over())
+        self._sender.send_answers(finished.sequences)
         self._port.reporter.tokens(finished.tokens, finished.without_tokens)
         if visual:
             self._freed.by_prefill()

@@ -8,11 +8,12 @@ from unifiedserve.worker.outbox import Outbox
 class FreedPages:
     """Tells the stages that take pages of a buffer that there are more: vision patch and visual, prefill KV pages.
 
-    With `keeps_visual` answers hold visual pages, too.
+    With `keeps_visual` answers hold visual pages, too. Where pages travel, those take some that read them.
     """
 
-    def __init__(self, outbox: Outbox, *, keeps_visual: bool) -> None:
+    def __init__(self, outbox: Outbox, *, keeps_visual: bool, travels: bool) -> None:
         self._outbox = outbox
+        self._travels = travels
         self._keeps_visual = keeps_visual
 
     def by_encode(self) -> None:
@@ -20,16 +21,26 @@ class FreedPages:
         self._tell(Stage.VISION)
 
     def by_prefill(self) -> None:
-        """Tell vision: visual tokens were prefilled."""
+        """Tell vision, and who reads visual tokens: some were prefilled."""
         self._tell(Stage.VISION)
+        self._tell_readers(Stage.PREFILL)
 
     def by_dropped_prompt(self) -> None:
         """Tell all: a prompt has left, or what came for it when it had."""
         self._tell(Stage.VISION, Stage.PREFILL)
 
+    def by_sender(self) -> None:
+        """Tell all: what was held for another memory was read there, or is not wanted any more."""
+        self._tell(Stage.VISION, Stage.PREFILL)
+
     def by_answers(self) -> None:
-        """Tell prefill, and vision where answers hold visual pages: answers have ended."""
+        """Tell who takes KV pages, and vision where answers hold visual pages: answers have ended."""
         self._tell(Stage.PREFILL, *([Stage.VISION] if self._keeps_visual else []))
+        self._tell_readers(Stage.DECODE)
+
+    def _tell_readers(self, stage: Stage) -> None:
+        if self._travels:
+            self._outbox.send_others(stage, PagesFreed())
 
     def _tell(self, *stages: Stage) -> None:
         for stage in stages:

@@ -8,10 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from unifiedserve.carriers.base import Carrier
 from unifiedserve.device.base import SideQueue
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.wire import (
     Abort,
+    Answers,
     Embeddings,
     Generation,
     Message,
@@ -19,6 +21,7 @@ from unifiedserve.messages.wire import (
     Preempted,
     PrefillRequest,
     Rehearse,
+    Released,
     Stale,
 )
 from unifiedserve.placement import Stage
@@ -29,8 +32,10 @@ from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
 from unifiedserve.worker.language.freed_pages import FreedPages
 from unifiedserve.worker.language.prompt_table import PromptTable
+from unifiedserve.worker.language.receiver import Receiver
 from unifiedserve.worker.language.rehearsal import rehearse
 from unifiedserve.worker.language.sampler import Key
+from unifiedserve.worker.language.sender import Sender
 from unifiedserve.worker.language.sequence import Sequence
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.language.stages import LanguageStages
@@ -53,11 +58,13 @@ class LanguageLane:
         port: Port,
         turn: Turn,
         side: SideQueue | None = None,
+        carrier: Carrier | None = None,
     ) -> None:
-        """Do what a `turn` of these stages decides; that and the `side` queue are the lane's from now on."""
+        """Do what a `turn` of these stages decides; that, the `side` queue and the `carrier` are the lane's."""
         model = stages.model
         self._model = model
         self._pool = model.kv.pool
+        self._visual = stages.visual.pool
         self._prompts: PromptTable = stages.prompts
         self._encode = stages.encode
         self._prefill = stages.prefill
@@ -67,8 +74,16 @@ class LanguageLane:
         self._port = port
         self._turn = turn
         self._looks_between = False
-        self._freed = FreedPages(port.outbox, keeps_visual=model.adapter.keeps_visual_rows)
-        shared = self._turn.note, self._freed, port
+        self._freed = FreedPages(
+            port.outbox, keeps_visual=model.adapter.keeps_visual_rows, travels=bool(port.elsewhere)
+        )
+        self._sender = Sender(
+            port.instance, model.kv, stages.visual, port.outbox, port.elsewhere, carrier.address if carrier else ""
+        )
+        self._receiver = Receiver(
+            stages, port, carrier, turn.note, self._accept_embeddings, self._accept_generation, self._start_anew
+        )
+        shared = self._turn.note, self._freed, port, self._sender
         self._forward_step = ForwardStep(model, stages.prefill, stages.decode, stages.prompts, hosted, *shared)
         self._encode_step = EncodeStep(stages.encode, stages.prompts, *shared, side)
         self._goes_between = model.adapter.device.synchronous and self._turn.goes_between and not side
@@ -83,13 +98,17 @@ class LanguageLane:
             case Embeddings():
                 self._accept_embeddings(message)
             case Generation():
-                sequence = Sequence.of(message)
-                self._decode.accept(sequence)
-                self._turn.note(Handed(self._decode.state(sequence)))
+                self._accept_generation(message)
+            case Answers():
+                self._receiver.offer_answers(message)
+            case Released():
+                self._sender.release(message)
+                self._freed.by_sender()
             case Rehearse():
                 self._port.outbox.to_engine(rehearse(self._model, self._budget, message))
 
     def step(self) -> float:
+        self._receiver.take_ended()
         if Stage.PREFILL in self._hosted:
             self._renew_prefixes()
         plan, tells, leaves_cores = self._turn.take(self._facts())
@@ -97,6 +116,7 @@ class LanguageLane:
         self._show_work(plan)
         if plan.preempt:
             self._preempt(plan.preempt)
+        self._receiver.pull(plan.pull)
         if plan.encode and self._encode_step.tells:  # at once, so that it goes on beside this very pass
             self._begin_encoding(plan.encode)
         under_way = self._forward_step.under_way
@@ -113,6 +133,7 @@ class LanguageLane:
         if abort.index is not None or abort.stage is Stage.DECODE:
             self._drop_answers(abort.uid, abort.index)
         elif abort.stage in (Stage.ENCODE, Stage.PREFILL):
+            self._sender.drop(abort.uid)
             self._drop_prompt(abort.uid)
 
     def counts(self) -> dict[Stage, tuple[int, int]]:
@@ -120,6 +141,7 @@ class LanguageLane:
 
     def close(self) -> None:
         """End the turn, and what encodes beside the loop; pages are the engine's to reclaim."""
+        self._receiver.shut()
         self._encode_step.close()
         self._turn.close()
 
@@ -200,10 +222,19 @@ class LanguageLane:
             self._prompts.drop_if_done(message.uid)
 
     def _accept_embeddings(self, message: Embeddings) -> None:
+        if message.offer:
+            if message.uid in self._prompts:
+                self._receiver.offer_unit(message, message.offer)
+            return
         self._prefill.accept(message)
         if message.uid in self._prompts:
             self._turn.note(Encoded(message.uid, message.unit))
             self._wait(message.uid, Stage.PREFILL)
+
+    def _accept_generation(self, message: Generation) -> None:
+        sequence = Sequence.of(message)
+        self._decode.accept(sequence)
+        self._turn.note(Handed(self._decode.state(sequence)))
 
     def _wait(self, uid: int, stage: Stage) -> None:
         if prompt := self._prompts.get(uid):
@@ -225,17 +256,20 @@ class LanguageLane:
     def _drop_prompt(self, uid: int) -> None:
         if uid in self._encode_step.uids:
             self._finish_encoding()
+        self._receiver.drop_prompt(uid)
         self._prompts.drop(uid)
         self._turn.note(Left(uid))
         self._freed.by_dropped_prompt()
 
     def _drop_answers(self, uid: int, index: int | None = None) -> None:
-        self._turn.note(Stopped(uid, index))
-        if self._decode.drop_request(uid, index):
+        none_left = self._receiver.drop_answers(uid, index)
+        self._turn.note(Stopped(uid, None if none_left else index))
+        if self._decode.drop_request(uid, index) or none_left:
             self._freed.by_answers()
 
     def _facts(self) -> Facts:
-        free = Free(self._pool.free_pages(), self._pool.num_pages)
+        visual = self._visual.free_pages() if self._port.elsewhere else 0
+        free = Free(self._pool.free_pages(), self._pool.num_pages, visual)
         return Facts(time.monotonic(), free, self._port.neighbours.around())
 
     def _report_caches(self) -> None:

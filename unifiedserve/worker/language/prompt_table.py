@@ -1,12 +1,12 @@
 """The prompts in a worker: one record each, from arrival until no stage hosted here has work for it."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.models.base import LanguageAdapter
-from unifiedserve.scheduling.turn import Shape
+from unifiedserve.scheduling.turn import Shape, UnitShape
 from unifiedserve.worker.language.patch_pages import PatchPages
 from unifiedserve.worker.language.prompt_units import PromptUnits
 from unifiedserve.worker.language.staged_prompt import StagedPrompt
@@ -18,13 +18,21 @@ class PromptTable:
     """Owns the prompts of the instance of this name, and releases the pages that they hold when they leave."""
 
     def __init__(
-        self, adapter: LanguageAdapter, kv: KVCache, patches: PatchPages, visual: RowBuffer, instance: str
+        self,
+        adapter: LanguageAdapter,
+        kv: KVCache,
+        patches: PatchPages,
+        visual: RowBuffer,
+        instance: str,
+        elsewhere: Collection[str] = (),
     ) -> None:
+        """Begin without prompts; the instances `elsewhere` have another memory."""
         self._adapter = adapter
         self._kv = kv
         self._patches = patches
         self._visual = visual
         self._instance = instance
+        self._elsewhere = elsewhere
         self._prompts: dict[int, StagedPrompt] = {}
 
     def __len__(self) -> int:
@@ -68,21 +76,30 @@ class PromptTable:
             prompt.visual.release()
 
     def _record(self, request: PrefillRequest) -> StagedPrompt:
-        units = PromptUnits.of(request, self._adapter.visual_ids)
+        units, route = PromptUnits.of(request, self._adapter.visual_ids), request.ticket.route
+        here, shapes = self._instance == route.prefill, units.shapes(request.reuse)
+        comes = here and not set(route.encode).isdisjoint(self._elsewhere)
         return StagedPrompt(
             request,
             Shape(
                 len(request.token_ids),
                 self._kv_pages(request),
-                units.shapes(request.reuse),
+                shapes,
                 self._adapter.whole_runs,
-                prefills_here=self._instance == request.ticket.route.prefill,
+                prefills_here=here,
+                room_pages=self._room_pages(shapes) if comes else 0,
             ),
             units,
             TokenInputs.of(self._adapter, request),
             VisualPages(self._visual),
             request.reuse.prefix,
+            encoded_elsewhere=comes,
+            prefilled_elsewhere=route.prefill in self._elsewhere,
         )
+
+    def _room_pages(self, units: Iterable[UnitShape]) -> int:
+        """Return how many pages the visual tokens need that come from another memory."""
+        return sum(self._visual.pages_for(unit.tokens) for unit in units if not unit.encoded)
 
     def _kv_pages(self, request: PrefillRequest) -> int:
         """Return how many pages the prompt needs with the pages of which each further answer needs its own."""

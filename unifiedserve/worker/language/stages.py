@@ -1,5 +1,6 @@
 """The language stages of one worker, over its model, its table of prompts and the buffers."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from unifiedserve.device.base import Decoder
@@ -20,6 +21,7 @@ class LanguageStages(NamedTuple):
 
     model: LanguageModel
     visual: RowBuffer
+    instance: int
     prompts: PromptTable
     encode: EncodeStage
     prefill: PrefillStage
@@ -36,16 +38,18 @@ class LanguageStages(NamedTuple):
         instance: int,
         speculation: Speculation,
         decoder: Decoder | None = None,
+        elsewhere: Collection[str] = (),
     ) -> "LanguageStages":
         """Return the stages of the instance of that `name`; the number `instance` tags the pages that they take.
 
-        A `decoder` decodes on the device by itself.
+        A `decoder` decodes on the device by itself. The instances `elsewhere` have another memory.
         """
         ahead = DecodeAhead(decoder, sampler) if decoder else None
-        prompts = PromptTable(model.adapter, model.kv, patches, visual, name)
+        prompts = PromptTable(model.adapter, model.kv, patches, visual, name, elsewhere)
         return cls(
             model,
             visual,
+            instance,
             prompts,
             EncodeStage(model.adapter, patches, visual, prompts),
             PrefillStage(model, visual, instance, sampler, prompts),

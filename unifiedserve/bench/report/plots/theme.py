@@ -21,7 +21,10 @@ PHASE_COLOURS: dict[Phase, str] = {
     "analyse": "#CC79A7",
     "vision": "#D55E00",
     "encode": "#0072B2",
+    "ep-pull": "#7A0177",
+    "prefill-queue": "#999999",
     "prefill": "#E69F00",
+    "pd-pull": "#F768A1",
     "handoff": "#56B4E9",
     "decode": "#009E73",
 }

@@ -1,0 +1,48 @@
+"""What is read from other memories, and when: the migration stage of HydraInfer (§4.3), seen from its target.
+
+Whoever needs pages takes all that it will need of a pool, or none, in the order of service; then it reads at once. What
+nobody reads stays where it is, so that a full target holds its sources back instead of overflowing.
+"""
+
+from unifiedserve.messages.ticket import Place
+from unifiedserve.scheduling.state import Pull, State, WaitingAnswers
+
+
+def schedule_pulls(state: State) -> list[Pull]:
+    """Return the units of prompts, and the requests whose answers, are to be read now."""
+    pulls, visual_free = _units(state)
+    return [*pulls, *(Pull(answers.ticket.uid) for answers in _fitting(state, visual_free))]
+
+
+def first_without_room(state: State) -> Place | None:
+    """Return the place of the first of those whose answers cannot be read for want of pages; None if there is none."""
+    _, visual_free = _units(state)
+    fitting = len(_fitting(state, visual_free))
+    return state.arriving[fitting].place if fitting < len(state.arriving) else None
+
+
+def _units(state: State) -> tuple[list[Pull], int]:
+    """Return the units to be read, and how many pages of the visual buffer are left beside them."""
+    free, pulls = state.visual_free, []
+    for prompt in state.prefills:
+        if not prompt.offered:
+            continue
+        if not prompt.has_room:
+            free -= prompt.room_pages
+            if free < 0:  # those behind it wait, too, but for what has room already
+                continue
+        pulls.append(Pull(prompt.ticket.uid, list(prompt.offered)))
+    return pulls, free
+
+
+def _fitting(state: State, visual_free: int) -> list[WaitingAnswers]:
+    """Return those that have pages, in turn; as many are kept back as sequences may need for their next tokens."""
+    kv_free, fitting = state.kv_free - len(state.decodes), []
+    for answers in state.arriving:
+        kv_free -= answers.kv_pages
+        visual_free -= answers.visual_pages
+        full = kv_free < 0 or (answers.visual_pages and visual_free < 0)
+        if full or (state.first_elsewhere is not None and state.first_elsewhere < answers.place):
+            break
+        fitting.append(answers)
+    return fitting

@@ -1,0 +1,71 @@
+"""What a simulated worker reads from other memories: pages here, time, and then pages of its source come free."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from unifiedserve.placement import Stage
+from unifiedserve.scheduling.simulation.system import System, Worker
+from unifiedserve.scheduling.state import DecodeState, Pull
+from unifiedserve.scheduling.turn import Encoded, Event, Handed, Note, Pulling
+
+
+class Pulls:
+    """Takes pages for what is read; the cores have nothing to do with it."""
+
+    def __init__(self, host: str, system: System, note: Note, receive: Callable[[Event], None]) -> None:
+        """Let the worker of `host` receive what has been read."""
+        self._system = system
+        self._free = system.free_of(host)
+        self._note = note
+        self._receive = receive
+        self._roomy: set[int] = set()  # uids of the prompts that have pages for all of their units
+
+    def forget(self, uid: int) -> None:
+        """Note that a request begins, maybe once more: it has no pages here."""
+        self._roomy.discard(uid)
+
+    def begin(self, pull: Pull, worker: Worker) -> None:
+        """Begin to read units of a prompt, or the answer of a request."""
+        self._note(Pulling(pull.uid, pull.units))
+        if pull.units:
+            self._read_units(pull.uid, pull.units, worker)
+        else:
+            self._read_answer(pull.uid, worker)
+        assert min(self._free.kv, self._free.visual) >= 0, "more is read than has pages"
+
+    def _read_units(self, uid: int, units: Sequence[int], worker: Worker) -> None:
+        request, system = self._system.requests[uid], self._system
+        if uid not in self._roomy:
+            self._roomy.add(uid)
+            self._free.visual -= sum(map(system.visual_pages, request.arrival.units))
+        pages = sum(system.visual_pages(request.arrival.units[unit]) for unit in units)
+        source = system.free_of(request.ticket.route.encode[0])
+
+        def ended() -> None:
+            source.visual += pages
+            for unit in units:
+                self._receive(Encoded(uid, unit))
+            self._tell(Stage.VISION, worker)
+
+        system.clock.after(system.costs.pull + pages * system.costs.pull_visual_page, ended)
+
+    def _read_answer(self, uid: int, worker: Worker) -> None:
+        request, system = self._system.requests[uid], self._system
+        kv, kept = request.shape.kv_pages, system.kept_pages(request)
+        self._free.kv -= kv
+        self._free.visual -= kept
+        source = system.free_of(request.ticket.route.prefill)
+        state = DecodeState(request.ticket, 0, request.shape.tokens + 1, kv)
+
+        def ended() -> None:
+            system.release(source, request, kv)
+            self._receive(Handed(state))
+            self._tell(Stage.PREFILL, worker)
+
+        seconds = system.costs.pull + kv * system.costs.pull_kv_page + kept * system.costs.pull_visual_page
+        system.clock.after(seconds, ended)
+
+    def _tell(self, stage: Stage, worker: Worker) -> None:
+        """Give the worker a turn, and have those look for pages that may wait for what its source has given back."""
+        self._system.wake(worker)
+        self._system.clock.after(self._system.costs.message, partial(self._system.freed, stage, worker))

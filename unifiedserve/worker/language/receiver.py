@@ -1,0 +1,73 @@
+"""What other memories offer to an instance: read when its turn says so, and then as if it had been sent within one."""
+
+from collections.abc import Callable, Iterable
+
+from unifiedserve.carriers.base import Carrier
+from unifiedserve.messages.pages import PageOffer
+from unifiedserve.messages.wire import Answers, Embeddings, Generation
+from unifiedserve.scheduling import Pull
+from unifiedserve.scheduling.turn import AnswersOffered, Note, Pulling, Stopped, UnitOffered
+from unifiedserve.worker.language.foreign_answers import ForeignAnswers
+from unifiedserve.worker.language.foreign_units import ForeignUnits
+from unifiedserve.worker.language.reads import Reads
+from unifiedserve.worker.language.stages import LanguageStages
+from unifiedserve.worker.port import Port
+
+
+class Receiver:
+    """Owns what is offered to the language stages, and the reading of it."""
+
+    def __init__(
+        self,
+        stages: LanguageStages,
+        port: Port,
+        carrier: Carrier | None,
+        note: Note,
+        take_unit: Callable[[Embeddings], None],
+        take_answer: Callable[[Generation], None],
+        start_anew: Callable[[int], None],
+    ) -> None:
+        """Hand units and answers over once they are here; a prompt (uid) that has lost some has to start anew."""
+        self._note = note
+        self._start_anew = start_anew
+        self._reads = Reads(carrier, port.reporter)
+        buffer, common = stages.visual, (stages.instance, self._reads, port.outbox)
+        self._units = ForeignUnits(buffer, *common, stages.prompts, stages.prefill.visual_log, take_unit, start_anew)
+        self._answers = ForeignAnswers(stages.model.kv, buffer, *common, take_answer, self._lost)
+
+    def offer_unit(self, message: Embeddings, offer: PageOffer) -> None:
+        """Take in where the visual tokens of a prompt that is here can be read."""
+        self._units.offer(message, offer)
+        self._note(UnitOffered(message.uid, message.unit))
+
+    def offer_answers(self, message: Answers) -> None:
+        """Take in where the pages of a prompt's answers can be read."""
+        self._note(AnswersOffered(self._answers.offer(message)))
+
+    def pull(self, pulls: Iterable[Pull]) -> None:
+        """Begin to read what is planned, but for what another instance has just taken the pages: it is planned anew."""
+        for uid, units in pulls:
+            taken = self._units.begin(uid, units) if units else self._answers.begin(uid)
+            if taken == "taken":
+                self._note(Pulling(uid, units))
+            elif taken == "stale":
+                self._start_anew(uid)
+
+    def take_ended(self) -> None:
+        """Hand over what has been read."""
+        self._reads.take_ended()
+
+    def drop_prompt(self, uid: int) -> None:
+        """Forget what is offered or read of a prompt's units."""
+        self._units.drop(uid)
+
+    def drop_answers(self, uid: int, index: int | None) -> bool:
+        """Forget what is offered or read of an answer, or of all (None); return whether none of any are left."""
+        return self._answers.drop(uid, index)
+
+    def shut(self) -> None:
+        """End all reading."""
+        self._reads.shut()
+
+    def _lost(self, uid: int) -> None:
+        self._note(Stopped(uid))
