@@ -33,6 +33,7 @@ from streams import NO_CACHES, serving
 from unifiedserve.config import EngineConfig
 from unifiedserve.doctor.machine import describe_machine
 from unifiedserve.messages.ticket import Ticket
+from unifiedserve.placement import Placement, Stage
 from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
 from unifiedserve.scheduling.targets import Targets
@@ -135,6 +136,21 @@ def mean_costs(before: StageCosts, after: StageCosts, lone_step: float, layers: 
     return StageCosts(**means | {"lone_step": lone_step, "encoder_layers": layers})
 
 
+def on_all_cores(costs: StageCosts, placement: Placement, cores: int) -> StageCosts:
+    """Return what stages cost on all cores, from what they were measured to cost on those of their instances."""
+
+    def scaled(stage: Stage, *names: str) -> dict[str, float]:
+        host = next(each for each in placement.instances if stage in each.stages)
+        return {name: getattr(costs, name) * host.threads(cores) / cores for name in names}
+
+    return msgspec.structs.replace(
+        costs,
+        **scaled(Stage.DECODE, "decode_pass", "sequence", "context_token"),
+        **scaled(Stage.PREFILL, "prefill_pass", "prompt_token", "prompt_context"),
+        **scaled(Stage.ENCODE, "encode_batch", "visual_token"),
+    )
+
+
 async def pages(asker: Asker) -> FreePages:
     gauge = 'buffer_total_pages{{buffer="{}",memory="mem0"}}'
     return FreePages(*[int(await asker.gauge(gauge.format(name))) for name in ("kv", "visual", "patch")])
@@ -176,6 +192,7 @@ async def run(
     layers, simulated, begin = encoder_layers(model), [], time.perf_counter()
     for number, (questions, (_, asked)) in enumerate(zip(courses, served, strict=True)):
         between = mean_costs(*costs[number : number + 2], lone_step, layers)
+        between = on_all_cores(between, config.machine.workers, len(os.sched_getaffinity(0)))
         simulated.append(engine.simulate(questions, asked, between))
     took = time.perf_counter() - begin
     return Courses(
