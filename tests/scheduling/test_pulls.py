@@ -28,7 +28,8 @@ def state(
     first: tuple[int, float] | None = None,
 ) -> State:
     decodes = [DecodeState(Ticket(100 + number, 0), 0, 10, 3) for number in range(streams)]
-    return State(prompts or [], decodes, kv, 100, visual, arriving or [], first_elsewhere=first)
+    offering = [prompt for prompt in prompts or [] if prompt.offered]
+    return State(prompts or [], decodes, kv, 100, visual, offering, arriving or [], first_elsewhere=first)
 
 
 def test_a_prompt_takes_room_for_all_of_its_units_when_the_first_is_offered() -> None:

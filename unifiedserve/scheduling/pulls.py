@@ -24,9 +24,7 @@ def first_without_room(state: State) -> Place | None:
 def _units(state: State) -> tuple[list[Pull], int]:
     """Return the units to be read, and how many pages of the visual buffer are left beside them."""
     free, pulls = state.visual_free, []
-    for prompt in state.prefills:
-        if not prompt.offered:
-            continue
+    for prompt in state.offering:
         if not prompt.has_room:
             free -= prompt.room_pages
             if free < 0:  # those behind it wait, too, but for what has room already

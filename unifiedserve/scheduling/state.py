@@ -240,7 +240,8 @@ class Pace(NamedTuple):
 class State:
     """All that a language worker holds, the pages that are free, and the time.
 
-    Prefills are in the order in which they are served (`Queue`), sequences and answers in that of their turns.
+    Prefills are in the order in which they are served (`Queue`), sequences and answers in that of their turns. Those
+    prefills that are `offering` have units that can be read from another memory.
     """
 
     prefills: list[PrefillState]
@@ -248,6 +249,7 @@ class State:
     kv_free: int
     kv_total: int
     visual_free: int = 0
+    offering: list[PrefillState] = field(default_factory=list)
     arriving: list[WaitingAnswers] = field(default_factory=list)
     now: float = 0.0  # monotonic seconds
     pace: Pace = field(default_factory=Pace)

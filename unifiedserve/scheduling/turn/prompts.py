@@ -14,6 +14,7 @@ class Prompts:
     def __init__(self, order: Order) -> None:
         self._states: dict[int, PrefillState] = {}
         self._prefilled_here = 0
+        self._offering: set[int] = set()  # uids
         self._queue: Queue[PrefillState] = Queue(order)
 
     def __len__(self) -> int:
@@ -68,13 +69,21 @@ class Prompts:
         state.encode_unit(unit)
         self._drop_if_done(state)
 
+    def offering(self, now: float) -> list[PrefillState]:
+        """Return those with units that can be read from another memory, in the order in which they are served."""
+        return [state for state in self.in_turn(now) if state.offered] if self._offering else []
+
     def offer(self, uid: int, unit: int) -> None:
         """Note that a unit's visual tokens can be read from another memory."""
         self._states[uid].offered.append(unit)
+        self._offering.add(uid)
 
     def pull(self, uid: int, units: Collection[int]) -> None:
         """Note that these are being read."""
-        self._states[uid].pull(units)
+        state = self._states[uid]
+        state.pull(units)
+        if not state.offered:
+            self._offering.discard(uid)
 
     def admit(self, uid: int) -> None:
         """Note that a prompt has all of its KV pages."""
@@ -90,6 +99,7 @@ class Prompts:
 
     def drop(self, uid: int) -> None:
         """Forget a prompt, if it is here."""
+        self._offering.discard(uid)
         if state := self._states.pop(uid, None):
             self._prefilled_here -= state.prefills_here
             self._queue.remove(state)

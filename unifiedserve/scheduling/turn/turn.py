@@ -188,6 +188,7 @@ class Turn:
             kv_free=facts.free.kv,
             kv_total=facts.free.kv_total,
             visual_free=facts.free.visual,
+            offering=self._prompts.offering(facts.now),
             arriving=self._arrivals.in_turn(),
             now=facts.now,
             pace=self._measured.pace._replace(
