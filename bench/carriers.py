@@ -1,7 +1,9 @@
 """How fast carriers bring pages from a process to another, beside bare copies of as many bytes in the same run.
 
-Pages are read in no order; the bare copies have one area without gaps, compare no epochs and wake nobody. All take
-turns, and a figure is the median over repetitions with its quartiles. A transfer ends when `poll` has told of it.
+Pages are read in no order; the bare copies have one area without gaps, compare no epochs and wake nobody. All of a
+group take turns, and a figure is the median over repetitions with its quartiles. A transfer ends when `poll` has told
+of it.
+NIXL and Mooncake are measured after the others have been closed, because their threads look for work all the time.
 
     python bench/carriers.py --json bench/results/carriers.json --plot bench/results/carriers.png
 """
@@ -42,6 +44,7 @@ PAGE_BYTES = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB]
 AT_ONCE = [1, 4, 16, 64, 256, 1024]
 MOST_BYTES = 64 * MIB
 SECONDS = 0.02  # of repeated transfers a figure and repetition, at least once
+CARRIERS = ("shared", "tcp", "nixl")
 Fetch = Callable[[int], None]  # of so many pages
 
 
@@ -75,8 +78,14 @@ def is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def kinds() -> list[str]:
-    return ["shared", "tcp", *(["nixl"] if is_installed("nixl") else [])]
+def groups() -> list[str]:
+    """Return what is measured without the others being open: "own", and the packages that are installed."""
+    return ["own", *filter(is_installed, ("nixl", "mooncake"))]
+
+
+def kinds(group: str) -> list[str]:
+    """Return the carriers of a group."""
+    return {"own": ["shared", "tcp"], "nixl": ["nixl"]}.get(group, [])
 
 
 def setting(token: str) -> Setting:
@@ -93,16 +102,16 @@ def make_pool(page_bytes: int) -> tuple[PagePool, NDArray[np.int32]]:
     return pool, np.random.default_rng(1).permutation(pages)
 
 
-def serve(page_bytes: int, token: str, connection: Connection) -> None:
-    """Offer pages by all carriers until told to end; a process's main function."""
+def serve(page_bytes: int, token: str, group: str, connection: Connection) -> None:
+    """Offer pages by all carriers of a group until told to end; a process's main function."""
     pool, pages = make_pool(page_bytes)
     data = np.frombuffer(pool.data(), np.uint8)
-    carriers = {kind: open_carrier(kind, setting(token), lambda: None) for kind in kinds()}
+    carriers = {kind: open_carrier(kind, setting(token), lambda: None) for kind in kinds(group)}
     try:
         for carrier in carriers.values():
             carrier.register({"kv": pool})
-        nixl = BareNixl(f"source-{os.getpid()}") if is_installed("nixl") else None
-        mooncake = BareMooncake() if is_installed("mooncake") else None
+        nixl = BareNixl(f"source-{os.getpid()}") if group == "nixl" else None
+        mooncake = BareMooncake() if group == "mooncake" else None
         addresses = {kind: carrier.address for kind, carrier in carriers.items()}
         bare = BareServer(data)
         by_nixl = nixl.offer(data) if nixl else None
@@ -119,10 +128,10 @@ def serve(page_bytes: int, token: str, connection: Connection) -> None:
 
 
 @contextmanager
-def source_of(page_bytes: int, token: str) -> Iterator[Offered]:
+def source_of(page_bytes: int, token: str, group: str) -> Iterator[Offered]:
     spawn = multiprocessing.get_context("spawn")
     here, there = spawn.Pipe()
-    process = spawn.Process(target=serve, args=(page_bytes, token, there), daemon=True)
+    process = spawn.Process(target=serve, args=(page_bytes, token, group, there), daemon=True)
     process.start()
     try:
         yield here.recv()
@@ -150,28 +159,29 @@ def fetch_by(carrier: Carrier, news: queue.SimpleQueue[None], offered: Offered, 
 
 
 @contextmanager
-def fetchers(page_bytes: int) -> Iterator[dict[str, Fetch]]:
-    """Yield what is compared for pages of a size; each copy has been done once, and was right."""
+def fetchers(page_bytes: int, group: str) -> Iterator[dict[str, Fetch]]:
+    """Yield what is compared in a group for pages of a size; each copy has been done once, and was right."""
     token = secrets.token_hex(32)
     pool, into = make_pool(page_bytes)
     target = np.frombuffer(pool.data(), np.uint8)
     carriers: list[Carrier] = []
-    with source_of(page_bytes, token) as offered:
+    with source_of(page_bytes, token, group) as offered:
         source = np.frombuffer(PagePool.attach(offered.arena).data(), np.uint8)
         found: dict[str, Fetch] = {}
 
         def bare(copy: Callable[[int], None]) -> Fetch:
             return lambda count: copy(count * page_bytes)
 
-        found["memcpy"] = bare(memcpy(source, target))
-        found["socket"] = bare(bare_socket(offered.port, target, from_file=False))
-        found["sendfile"] = bare(bare_socket(offered.port, target, from_file=True))
+        if group == "own":
+            found["memcpy"] = bare(memcpy(source, target))
+            found["socket"] = bare(bare_socket(offered.port, target, from_file=False))
+            found["sendfile"] = bare(bare_socket(offered.port, target, from_file=True))
         if offered.nixl:
             found["nixl, bare"] = bare(BareNixl(f"target-{os.getpid()}").reader(*offered.nixl, target, page_bytes))
         if offered.mooncake:
             found["mooncake, bare"] = bare(BareMooncake().reader(*offered.mooncake, target, page_bytes))
         try:
-            for kind in kinds():
+            for kind in kinds(group):
                 news: queue.SimpleQueue[None] = queue.SimpleQueue()
                 carrier = open_carrier(kind, setting(token), lambda news=news: news.put(None))  # type: ignore[misc]
                 carriers.append(carrier)
@@ -199,7 +209,7 @@ def check(
     target[:] = 0
     fetch(len(pages))
     there, here = source.reshape(-1, page_bytes), target.reshape(-1, page_bytes)
-    same = (here[into] == there[pages]).all() if name in kinds() else (here == there).all()
+    same = (here[into] == there[pages]).all() if name in CARRIERS else (here == there).all()
     if not same:
         raise RuntimeError(f"{name} has copied something else")
 
@@ -218,18 +228,24 @@ def repeat(fetch: Fetch, count: int) -> list[float]:
 def measure(repetitions: int, sizes: list[int], console: Console) -> list[Point]:
     points = []
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(sizes) * repetitions)
+        task = progress.add_task("", total=len(sizes) * len(groups()))
         for page_bytes in sizes:
-            counts = [count for count in AT_ONCE if count * page_bytes <= MOST_BYTES]
-            taken: dict[tuple[str, int], list[float]] = {}
-            with fetchers(page_bytes) as found:
-                for _ in range(repetitions):
-                    progress.update(task, description=f"pages of {page_bytes // KIB} KiB", advance=1)
-                    for count in counts:
-                        for name, fetch in found.items():
-                            taken.setdefault((name, count), []).append(statistics.median(repeat(fetch, count)))
-            points += [point(name, page_bytes, count, seconds) for (name, count), seconds in taken.items()]
+            for group in groups():
+                progress.update(task, description=f"pages of {page_bytes // KIB} KiB: {group}")
+                points += measure_group(repetitions, page_bytes, group)
+                progress.advance(task)
     return points
+
+
+def measure_group(repetitions: int, page_bytes: int, group: str) -> list[Point]:
+    counts = [count for count in AT_ONCE if count * page_bytes <= MOST_BYTES]
+    taken: dict[tuple[str, int], list[float]] = {}
+    with fetchers(page_bytes, group) as found:
+        for _ in range(repetitions):
+            for count in counts:
+                for name, fetch in found.items():
+                    taken.setdefault((name, count), []).append(statistics.median(repeat(fetch, count)))
+    return [point(name, page_bytes, count, seconds) for (name, count), seconds in taken.items()]
 
 
 def point(name: str, page_bytes: int, count: int, seconds: list[float]) -> Point:
@@ -280,7 +296,7 @@ def plot(points: list[Point], path: Path) -> None:
     names = list(dict.fromkeys(point.carrier for point in points))
     figure, (rates, sizes, single) = pyplot.subplots(1, 3, figsize=(14, 4.4))
     for number, name in enumerate(names):
-        style = {"color": f"C{number}", "linestyle": "-" if name in kinds() else ":", "marker": "o", "markersize": 4}
+        style = {"color": f"C{number}", "linestyle": "-" if name in CARRIERS else ":", "marker": "o", "markersize": 4}
         own = [point for point in points if point.carrier == name]
         medium = [point for point in own if point.page_bytes == 64 * KIB]
         line(rates, [point.pages for point in medium], medium, "gb_per_s", {**style, "label": name})
@@ -291,13 +307,16 @@ def plot(points: list[Point], path: Path) -> None:
         line(sizes, [point.page_bytes / KIB for point in largest], largest, "gb_per_s", style)
         ones = [point for point in own if point.pages == 1]
         line(single, [point.page_bytes / KIB for point in ones], ones, "us_per_page", style)
-    for axis, title, x, y in (
-        (rates, "pages of 64 KiB", "pages at once", "GB/s"),
-        (sizes, "as many pages as 64 MiB or 1,024", "KiB a page", "GB/s"),
-        (single, "one page", "KiB a page", "µs until it is told"),
+    kib = sorted({point.page_bytes // KIB for point in points})
+    for axis, ticks, title, x, y in (
+        (rates, AT_ONCE, "pages of 64 KiB", "pages at once", "GB/s"),
+        (sizes, kib, "as many pages as 64 MiB or 1,024", "KiB a page", "GB/s"),
+        (single, kib, "one page", "KiB a page", "µs until it is told"),
     ):
         axis.set(title=title, xlabel=x, ylabel=y, xscale="log", yscale="log")
-        axis.grid(alpha=0.3, which="both")
+        axis.set_xticks(ticks, labels=map(str, ticks))
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
     figure.legend(loc="lower center", ncols=len(names), frameon=False)
     figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(path, dpi=120)

@@ -39,14 +39,16 @@ std::vector<std::int32_t> numbers_of(const Pages& pages) {
 
 std::vector<PageCopy> copies_of(const std::vector<CopyArguments>& arguments) {
   std::vector<PageCopy> copies;
+  copies.reserve(arguments.size());
   for (const auto& [pool, source, epochs, into] : arguments) {
     copies.push_back({pool, numbers_of(source), {epochs.data(), epochs.data() + epochs.size()}, numbers_of(into)});
   }
   return copies;
 }
 
-std::vector<Told> told(std::vector<Done> done) {
+std::vector<Told> told(std::vector<Done>&& done) {
   std::vector<Told> all;
+  all.reserve(done.size());
   for (auto& [transfer, error, bytes, seconds] : done) all.emplace_back(transfer, std::move(error), bytes, seconds);
   return all;
 }

@@ -257,7 +257,7 @@ def test_a_process_reads_from_another(kind: str, make_side: MakeSide, start_sour
 @pytest.mark.parametrize("step", ["before", "meanwhile", "after"])
 def test_a_source_that_is_killed(kind: str, make_side: MakeSide, start_source: StartSource, step: str) -> None:
     """Either all pages come, or an error says that they do not; the next source is read as if nothing had been."""
-    target, dying, living = make_side(kind, replace(SETTING, patience=0.5)), start_source(kind, TOKEN), make_side(kind)
+    target, dying, living = make_side(kind, replace(SETTING, patience=2.0)), start_source(kind, TOKEN), make_side(kind)
     pages, epochs = dying.fill("kv", 60, 5)
     into = target.take("kv", 60)
     if step == "after":

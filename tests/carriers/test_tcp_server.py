@@ -18,7 +18,7 @@ from ipc_buffers import PageServer
 from unifiedserve.carriers.choose import open_carrier
 from unifiedserve.errors import ConfigError
 
-QUICK = replace(SETTING, patience=0.2)
+QUICK = replace(SETTING, patience=1.0)  # enough for friends on a busy machine
 
 
 def serves(source: Side, make_side: MakeSide) -> bool:

@@ -99,7 +99,7 @@ class NixlAgent:
         return NixlRead(self._agent, handle)
 
     def end(self) -> None:
-        """Take back what was registered."""
+        """Take back what was registered, and end its threads."""
         for name in self._others:
             with _ignored():
                 self._agent.remove_remote_agent(name)
@@ -107,6 +107,7 @@ class NixlAgent:
             with _ignored():
                 self._agent.deregister_memory(registered)
         self._others, self._registered = [], []
+        self._agent = None
 
 
 def unique_agent_name() -> str:

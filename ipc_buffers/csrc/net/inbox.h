@@ -44,7 +44,7 @@ class Inbox {
 
  private:
   void make_room(std::size_t most) {
-    std::memmove(bytes_.data(), bytes_.data() + first_, size());
+    if (!is_empty()) std::memmove(bytes_.data(), bytes_.data() + first_, size());
     last_ -= first_;
     first_ = 0;
     if (bytes_.size() < last_ + most) bytes_.resize(last_ + most);

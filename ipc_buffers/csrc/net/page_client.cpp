@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <deque>
 #include <utility>
 
-#include "inbox.h"
 #include "patience.h"
 
 namespace ipc::net {
@@ -44,108 +42,6 @@ struct PageClient::Transfer {
     }
   }
 };
-
-class PageClient::Connection {
- public:
-  explicit Connection(ServerAddress server) : address(std::move(server)) {}
-
-  enum class Phase : std::uint8_t { connecting, greeting, introduction, open };
-
-  ServerAddress address;
-  // Set by the thread before anybody else uses it.
-  std::optional<Socket> socket;
-
-  // Under the client's lock:
-  std::deque<std::vector<std::byte>> waiting;  // requests, until the server is known
-  std::deque<std::vector<std::byte>> out;
-  std::size_t sent = 0;  // of the first of them
-  bool is_open = false;
-  bool sending = false;  // somebody is at it
-  bool blocked = false;  // the system takes no more for now
-  std::size_t under_way = 0;
-  TimePoint deadline;
-
-  // Of the thread:
-  std::uint64_t key = 0;
-  std::uint32_t awaited = EPOLLOUT;
-  Phase phase = Phase::connecting;
-  Nonce ours = random_nonce();
-  Inbox inbox;  // until it is open
-  Nonce theirs{};
-  Frame frame{};
-  Frame frame_next{};
-  std::size_t frame_known = 0;  // bytes of the next frame's head that have come
-  std::size_t frame_left = 0;   // bytes of this frame that have not
-  std::vector<std::byte> text;  // of a failure
-  std::vector<iovec> parts;
-  std::vector<std::byte> scratch;
-
-  std::string name() const { return address.host + " port " + std::to_string(address.port); }
-
-  std::uint32_t wanted() const {
-    if (phase == Phase::connecting) return EPOLLOUT;
-    return EPOLLIN | (blocked ? std::uint32_t{EPOLLOUT} : 0U);
-  }
-
-  // What is to be sent to introduce this side; true if it knows the server now.
-  bool understand(std::span<const std::byte> token, const Layout& layout, std::vector<std::byte>& answer);
-
- private:
-  bool take_greeting(std::span<const std::byte> token, const Layout& layout, std::vector<std::byte>& answer);
-  bool take_introduction(std::span<const std::byte> token, const Layout& layout);
-};
-
-bool PageClient::Connection::understand(std::span<const std::byte> token, const Layout& layout,
-                                        std::vector<std::byte>& answer) {
-  if (phase == Phase::greeting && !take_greeting(token, layout, answer)) return false;
-  if (phase == Phase::introduction && !take_introduction(token, layout)) return false;
-  if (!inbox.is_empty()) throw NetError("answers before it was asked");
-  return true;
-}
-
-bool PageClient::Connection::take_greeting(std::span<const std::byte> token, const Layout& layout,
-                                           std::vector<std::byte>& answer) {
-  const auto known = std::min(inbox.size(), kMagic.size());
-  if (!std::ranges::equal(inbox.after(0, known), std::as_bytes(std::span(kMagic)).first(known))) {
-    throw NetError("serves something else than pages");
-  }
-  const auto greeting = inbox.peek<Greeting>();
-  if (!greeting) return false;
-  if (greeting->version != kVersion) {
-    throw NetError("speaks version " + std::to_string(greeting->version) + " of the protocol, and this side " +
-                   std::to_string(kVersion));
-  }
-  theirs = greeting->nonce;
-  const auto text = layout.text();
-  const Introduction own{proof_of(token, Role::client, ours, theirs), address.incarnation, Verdict::welcome,
-                         static_cast<std::uint32_t>(text.size())};
-  const auto head = bytes_of(own), tail = std::as_bytes(std::span(text));
-  answer.assign(head.begin(), head.end());
-  answer.insert(answer.end(), tail.begin(), tail.end());
-  inbox.drop(sizeof(Greeting));
-  phase = Phase::introduction;
-  return true;
-}
-
-bool PageClient::Connection::take_introduction(std::span<const std::byte> token, const Layout& layout) {
-  const auto introduction = inbox.peek<Introduction>();
-  if (!introduction) return false;
-  if (introduction->verdict == Verdict::wrong_token) throw NetError("has another token than this side");
-  if (!equal_in_constant_time(introduction->proof, proof_of(token, Role::server, ours, theirs))) {
-    throw NetError("does not have the token, which is why nothing is read from it");
-  }
-  if (introduction->layout_bytes > kMostLayout) throw NetError("describes itself at too great a length");
-  if (inbox.size() < sizeof(Introduction) + introduction->layout_bytes) return false;
-  const auto text = inbox.after(sizeof(Introduction), introduction->layout_bytes);
-  const auto there = Layout::parse({reinterpret_cast<const char*>(text.data()), text.size()});
-  if (const auto difference = layout.difference_from(there)) throw NetError(*difference);
-  if (introduction->verdict != Verdict::welcome || introduction->incarnation != address.incarnation) {
-    throw NetError("is another server than the one that was there, whose pages are gone");
-  }
-  inbox.drop(sizeof(Introduction) + introduction->layout_bytes);
-  phase = Phase::open;
-  return true;
-}
 
 PageClient::PageClient(const std::string& token, std::string description, double patience)
     : token_(parse_token(token)),
@@ -199,7 +95,7 @@ std::uint64_t PageClient::read(const ServerAddress& server, const std::vector<Pa
   set_transfer(request, number);
   auto& known = connections_[server];
   const bool is_new = known == nullptr;
-  if (is_new) known = std::make_shared<Connection>(server);
+  if (is_new) known = std::make_shared<ClientConnection>(server);
   const auto connection = known;
   if (connection->under_way++ == 0) connection->deadline = now() + patience_;
   transfer.connection = connection;
@@ -317,7 +213,7 @@ void PageClient::adopt() {
 }
 
 void PageClient::go_on(const ConnectionPtr& connection, std::uint32_t ready) {
-  using Phase = Connection::Phase;
+  using Phase = ClientConnection::Phase;
   const auto send = [&](std::vector<std::byte> bytes) {
     Lock lock(mutex_);
     connection->deadline = now() + patience_;
@@ -363,7 +259,7 @@ void PageClient::go_on(const ConnectionPtr& connection, std::uint32_t ready) {
   }
 }
 
-PageClient::Transfer* PageClient::find(std::uint64_t transfer, const Connection& connection) {
+PageClient::Transfer* PageClient::find(std::uint64_t transfer, const ClientConnection& connection) {
   const auto found = transfers_.find(transfer);
   return found == transfers_.end() || found->second.connection.get() != &connection ? nullptr : &found->second;
 }
@@ -417,7 +313,7 @@ bool PageClient::receive(const ConnectionPtr& connection) {
 }
 
 // All of the next frame's head has come.
-void PageClient::take_frame(Connection& connection) {
+void PageClient::take_frame(ClientConnection& connection) {
   const auto frame = connection.frame_next;
   connection.frame = frame;
   connection.frame_known = 0;
@@ -449,7 +345,7 @@ void PageClient::take_frame(Connection& connection) {
   connection.frame_left = frame.bytes;
 }
 
-void PageClient::end_frame(Connection& connection) {
+void PageClient::end_frame(ClientConnection& connection) {
   const std::lock_guard lock(mutex_);
   connection.deadline = now() + patience_;
   if (connection.frame.kind != FrameKind::failure) return;
@@ -458,7 +354,7 @@ void PageClient::end_frame(Connection& connection) {
 }
 
 // Under the lock, so that close() finds a transfer either under way or told.
-void PageClient::end(std::uint64_t number, Connection& connection, std::string error) {
+void PageClient::end(std::uint64_t number, ClientConnection& connection, std::string error) {
   const auto* const transfer = find(number, connection);
   if (transfer == nullptr) return;
   --connection.under_way;
@@ -472,7 +368,7 @@ void PageClient::expire() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [key, connection] : polled_) {
-      const bool is_asked = connection->under_way > 0 || connection->phase != Connection::Phase::open;
+      const bool is_asked = connection->under_way > 0 || connection->phase != ClientConnection::Phase::open;
       if (is_asked && connection->deadline < now()) late.push_back(connection);
     }
   }

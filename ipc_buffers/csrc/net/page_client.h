@@ -11,20 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "client_connection.h"
 #include "protocol.h"
 #include "socket.h"
 #include "transfers.h"
 
 namespace ipc::net {
-
-// Where a server listens, and which of those that have been there it is.
-struct ServerAddress {
-  std::string host;  // numeric
-  std::uint16_t port = 0;
-  std::uint64_t incarnation = 0;
-
-  auto operator<=>(const ServerAddress&) const = default;
-};
 
 // Reads pages from servers over TCP, straight into pages of this process, in a thread of its own.
 //
@@ -50,9 +42,8 @@ class PageClient {
   Completions& completions() { return completions_; }
 
  private:
-  class Connection;
   struct Transfer;
-  using ConnectionPtr = std::shared_ptr<Connection>;
+  using ConnectionPtr = std::shared_ptr<ClientConnection>;
   using Lock = std::unique_lock<std::mutex>;
 
   static Transfer plan(const PoolTable& pools, const std::vector<PageCopy>& copies);
@@ -63,10 +54,10 @@ class PageClient {
   void fail(const ConnectionPtr& connection, const std::string& why);
   void flush(const ConnectionPtr& connection, Lock& lock);
   bool receive(const ConnectionPtr& connection);
-  void take_frame(Connection& connection);
-  void end_frame(Connection& connection);
-  void end(std::uint64_t number, Connection& connection, std::string error);
-  Transfer* find(std::uint64_t transfer, const Connection& connection);
+  void take_frame(ClientConnection& connection);
+  void end_frame(ClientConnection& connection);
+  void end(std::uint64_t number, ClientConnection& connection, std::string error);
+  Transfer* find(std::uint64_t transfer, const ClientConnection& connection);
 
   std::vector<std::byte> token_;
   std::string description_;

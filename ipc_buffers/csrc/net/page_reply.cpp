@@ -10,7 +10,8 @@ constexpr std::size_t kMostPieces = 512;  // of a frame; the system takes 1024 a
 
 }  // namespace
 
-PageReply::PageReply(std::uint64_t transfer, std::vector<ReadPart> parts, const Layout& layout, const PoolTable& pools)
+PageReply::PageReply(std::uint64_t transfer, std::vector<ReadPart>&& parts, const Layout& layout,
+                     const PoolTable& pools)
     : transfer_(transfer) {
   for (auto& [pool, pages, epochs] : parts) {
     if (pool >= layout.pools.size()) {

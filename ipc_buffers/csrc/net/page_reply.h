@@ -17,7 +17,7 @@ namespace ipc::net {
 class PageReply {
  public:
   // `pools` are in the order of the client's layout, null where there is none of that name here.
-  PageReply(std::uint64_t transfer, std::vector<ReadPart> parts, const Layout& layout, const PoolTable& pools);
+  PageReply(std::uint64_t transfer, std::vector<ReadPart>&& parts, const Layout& layout, const PoolTable& pools);
 
   std::uint64_t transfer() const { return transfer_; }
 

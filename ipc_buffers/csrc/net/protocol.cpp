@@ -60,7 +60,7 @@ class Taker {
   std::vector<T> take(std::size_t count) {
     if (count > bytes_.size() / sizeof(T)) throw std::invalid_argument("a request that is shorter than it says");
     std::vector<T> values(count);
-    std::memcpy(values.data(), bytes_.data(), count * sizeof(T));
+    if (count > 0) std::memcpy(values.data(), bytes_.data(), count * sizeof(T));
     bytes_ = bytes_.subspan(count * sizeof(T));
     return values;
   }

@@ -77,6 +77,7 @@ Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> me
   }
   const auto keyed = [&](std::byte pad, std::span<const std::byte> text) {
     std::vector<std::byte> input;
+    input.reserve(whole.size() + text.size());
     for (const auto part : whole) input.push_back(part ^ pad);
     input.insert(input.end(), text.begin(), text.end());
     return sha256(input);
