@@ -26,6 +26,7 @@ def samples_by_family() -> dict[str, set[str]]:
     for kind in ("queue", "run"):
         metrics.stage_time("decode", kind, 1.0)
     metrics.worked("decode", "decode", 1.0)
+    metrics.pulled("decode", 1, 1.0)
     families = text_string_to_metric_families(metrics.text().decode())
     return {
         family.name: {sample.name for sample in family.samples}

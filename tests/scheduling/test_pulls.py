@@ -29,7 +29,16 @@ def state(
 ) -> State:
     decodes = [DecodeState(Ticket(100 + number, 0), 0, 10, 3) for number in range(streams)]
     offering = [prompt for prompt in prompts or [] if prompt.offered]
-    return State(prompts or [], decodes, kv, 100, visual, offering, arriving or [], first_elsewhere=first)
+    return State(
+        prompts or [],
+        decodes,
+        kv_free=kv,
+        kv_total=100,
+        first_elsewhere=first,
+        visual_free=visual,
+        offering=offering,
+        arriving=arriving or [],
+    )
 
 
 def test_a_prompt_takes_room_for_all_of_its_units_when_the_first_is_offered() -> None:

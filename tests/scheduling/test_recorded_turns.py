@@ -13,6 +13,7 @@ from unifiedserve.recording.records import Between, Made, Record, Taken
 from unifiedserve.recording.replay import Replayed, replay
 from unifiedserve.scheduling.state import EncodeWork
 from unifiedserve.scheduling.turn import (
+    AnswersOffered,
     Batched,
     Begin,
     Decoded,
@@ -49,7 +50,7 @@ def abort(turn: Turn, uids: set[int], now: float) -> None:
 
 def planned(turn: Turn, facts: Facts) -> set[int]:
     plan = turn.take(facts).plan
-    return {work[0] for work in (*plan.encode, *plan.prefill, *plan.decode, *plan.preempt)}
+    return {work[0] for work in (*plan.encode, *plan.prefill, *plan.decode, *plan.preempt, *plan.pull)}
 
 
 def made_of(records: list[Record]) -> tuple[Made, Turn]:
@@ -131,6 +132,8 @@ def test_after_an_abort_nothing_of_a_request_remains(system: tuple[object, ...],
                 uids.add(record.ticket.uid)
             elif isinstance(record, Handed):
                 uids.add(record.state.key[0])
+            elif isinstance(record, AnswersOffered):
+                uids.add(record.answers.ticket.uid)
         gone = data.draw(st.sets(st.sampled_from(sorted(uids)))) if uids else set()
         abort(turn, gone, now)
         assert not gone & planned(turn, Facts(now + 1e4, ALL_FREE))

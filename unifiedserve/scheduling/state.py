@@ -248,14 +248,14 @@ class State:
     decodes: list[DecodeState]
     kv_free: int
     kv_total: int
-    visual_free: int = 0
-    offering: list[PrefillState] = field(default_factory=list)
-    arriving: list[WaitingAnswers] = field(default_factory=list)
     now: float = 0.0  # monotonic seconds
     pace: Pace = field(default_factory=Pace)
     costs: Costs = field(default_factory=Costs)
     steps: StepCosts = field(default_factory=StepCosts)
     first_elsewhere: Place | None = None  # that waits for KV pages in another instance
+    visual_free: int = 0
+    offering: list[PrefillState] = field(default_factory=list)
+    arriving: list[WaitingAnswers] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
