@@ -353,8 +353,11 @@ def test_contradictions_are_named_at_the_start(patches: RowBuffer, visual: RowBu
         Vision(patches, visual, "pynvvideocodec")
 
 
-def test_a_decoder_that_is_not_installed_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_not_installed_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     check_packages(EngineConfig())
-    monkeypatch.setattr(util, "find_spec", lambda name: None)
+    installed = {"flashcodec"}
+    monkeypatch.setattr(util, "find_spec", lambda name: object() if name in installed else None)
+    with pytest.raises(ConfigError, match=r"--carrier nixl needs the package nixl: pip install 'unifiedserve\[nixl\]'"):
+        check_packages(EngineConfig.of(carrier="nixl"))
     with pytest.raises(ConfigError, match="--video-decoder torchcodec needs the package torchcodec: pip install"):
         check_packages(EngineConfig.of(video_decoder="torchcodec"))

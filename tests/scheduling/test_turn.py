@@ -3,17 +3,20 @@
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget
-from unifiedserve.scheduling.state import Chunk, DecodeState, EncodeWork, Plan
+from unifiedserve.scheduling.state import Chunk, DecodeState, EncodeWork, Plan, Pull, WaitingAnswers
 from unifiedserve.scheduling.turn import (
+    AnswersOffered,
     Around,
     Batched,
     Begin,
     Decoded,
+    Encoded,
     Facts,
     Free,
     Handed,
     Launched,
     Left,
+    Pulling,
     Ready,
     Shape,
     Stepped,
@@ -21,6 +24,7 @@ from unifiedserve.scheduling.turn import (
     Streamed,
     Took,
     Turn,
+    UnitOffered,
     UnitShape,
     Wrote,
 )
@@ -136,3 +140,43 @@ def test_nothing_of_a_request_remains_that_has_left() -> None:
     turn.note(Begin(Ticket(4, 0.0), VIDEO))
     turn.note(Ready(4, 0))
     assert turn.take(facts(0.5)).plan.encode == [(4, [0])]
+
+
+def test_a_pass_waits_a_moment_for_a_unit_that_is_being_read() -> None:
+    """A pass over another prompt that began now would hold it up for longer."""
+    turn = turn_of(Stage.PREFILL)
+    turn.note(Begin(Ticket(1, 0.0), VIDEO._replace(room_pages=6)))
+    turn.note(Begin(Ticket(2, 1.0), Shape(tokens=30, kv_pages=2)))
+    turn.note(UnitOffered(1, 0))
+    pulls = turn.take(facts(5.0, Free(kv=100, kv_total=100, visual=6))).plan
+    assert pulls.pull == [Pull(1, [0])]
+    assert not pulls.has_work
+    assert 5.0 < pulls.wait_until < 5.1
+    turn.note(Pulling(1, [0]))
+    assert [chunk.uid for chunk in turn.take(facts(5.0)).plan.prefill] == [2], "one that takes longer is not waited for"
+    turn.note(Encoded(1, 0))
+    assert turn.take(facts(5.01)).plan.prefill[0].uid == 1
+
+
+def test_a_unit_for_which_there_is_no_room_holds_up_nobody() -> None:
+    turn = turn_of(Stage.PREFILL)
+    turn.note(Begin(Ticket(1, 0.0), VIDEO._replace(room_pages=6)))
+    turn.note(Begin(Ticket(2, 1.0), Shape(tokens=30, kv_pages=2)))
+    turn.note(UnitOffered(1, 0))
+    plan = turn.take(facts(5.0, Free(kv=100, kv_total=100, visual=5))).plan
+    assert plan.pull == []
+    assert [chunk.uid for chunk in plan.prefill] == [2]
+
+
+def test_sequences_do_not_wait_for_what_is_read_beside_them() -> None:
+    turn = turn_of(Stage.DECODE)
+    turn.note(Handed(DecodeState(Ticket(1, 0.0), 0, num_tokens=20, pages=2)))
+    turn.note(AnswersOffered(WaitingAnswers(Ticket(2, 0.0), 3)))
+    plan = turn.take(facts()).plan
+    assert plan.pull == [Pull(2)]
+    assert plan.decode == [(1, 0)]
+    assert turn.counts() == {Stage.DECODE: (1, 1)}
+    turn.note(Pulling(2, []))
+    assert turn.take(facts()).plan.pull == []
+    turn.note(Handed(DecodeState(Ticket(2, 0.0), 0, num_tokens=20, pages=3)))
+    assert turn.take(facts()).plan.decode == [(1, 0), (2, 0)]

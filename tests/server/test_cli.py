@@ -96,6 +96,7 @@ WITHOUT_GPU = pytest.mark.skipif(gpu.has_device(), reason="there is a GPU")
         (["serve", "--port", "0", "--budgets", "profiled", "--encode-budget-tokens", "64"], ["--budgets", "leave one"]),
         (["serve", "--port", "0", "--roles", "auto"], ["--roles auto", "--placement shared has one worker a stage"]),
         (["serve", "--port", "0", "--irp", "off"], ["--irp off", "--placement shared has one encoder"]),
+        (["serve", "--port", "0", "--carrier", "tcp"], ["--carrier tcp", "--placement shared has one memory"]),
         (
             ["serve", "--port", "0", "--dual-streams", "on", "--placement", "e-p-d"],
             ["--dual-streams on", "--placement e-p-d", "leave one out"],

@@ -7,6 +7,8 @@ nobody reads stays where it is, so that a full target holds its sources back ins
 from unifiedserve.messages.ticket import Place
 from unifiedserve.scheduling.state import Pull, State, WaitingAnswers
 
+READ_SECONDS = 0.004  # in which units are mostly read
+
 
 def schedule_pulls(state: State) -> list[Pull]:
     """Return the units of prompts, and the requests whose answers, are to be read now."""

@@ -8,7 +8,7 @@ from unifiedserve.scheduling.encode_prefill import first_without_pages, schedule
 from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import heavy_within_share, joins_soon, leaves_cores, within_share
 from unifiedserve.scheduling.policies import goes_between, policy_for
-from unifiedserve.scheduling.pulls import first_without_room, schedule_pulls
+from unifiedserve.scheduling.pulls import READ_SECONDS, first_without_room, schedule_pulls
 from unifiedserve.scheduling.state import Budget, EncodeWork, Plan, State
 from unifiedserve.scheduling.tbt_control import TbtControl
 from unifiedserve.scheduling.turn.arrivals import Arrivals
@@ -122,16 +122,21 @@ class Turn:
     def take(self, facts: Facts) -> Decision:
         """Return what to do next: a pass over prompt chunks and sequences, then a batch of the encoder.
 
-        While one is under way there is no other.
+        While one is under way there is no other. Where no sequence decodes, what has begun to be read is waited for a
+        moment: a pass that began without it would be long.
         """
         state = self._state(facts)
+        pulls = schedule_pulls(state)
+        if any(pull.units for pull in pulls) and Stage.DECODE not in self._hosted and not self._encoding:
+            plan = Plan(pull=pulls, wait_until=facts.now + READ_SECONDS)
+            return Decision(plan, self._tells(plan, state))
         plan = self._policy(state, self._held_budget(facts.around))
         if self._encoding:
             self._streams.note_heavy()
             plan = plan._replace(encode=[])
         else:
             self._encoding = plan.encode
-        plan = plan._replace(pull=schedule_pulls(state))
+        plan = plan._replace(pull=pulls)
         leaves = facts.around.work and not plan.prefill and leaves_cores(self._streams.control.share)
         return Decision(plan, self._tells(plan, state), leaves)
 

@@ -225,6 +225,7 @@ class LanguageLane:
         if message.offer:
             if message.uid in self._prompts:
                 self._receiver.offer_unit(message, message.offer)
+                self._wait(message.uid, Stage.PREFILL)
             return
         self._prefill.accept(message)
         if message.uid in self._prompts:
