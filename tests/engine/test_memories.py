@@ -5,7 +5,6 @@ import os
 import re
 import signal
 from collections.abc import Callable
-from typing import Any
 
 import httpx
 import pytest
@@ -13,8 +12,7 @@ from daemon import Daemon
 from media import Clip
 from reference import Reference
 from test_fidelity import TOKENS, Question, question
-
-NAMES = ["text", "1 image", "8 frames", "image and video"]
+from test_many_hosts import NAMES, answer
 
 pytestmark = pytest.mark.daemon(
     "its workers have several memories, between which nothing travels", placement="2v@mem2+ep@mem0+epd@mem1+d@mem0"
@@ -29,14 +27,6 @@ def asked(clips: Callable[[int], Clip]) -> list[Question]:
 @pytest.fixture
 def expected(hf: Reference, asked: list[Question]) -> list[list[int]]:
     return [hf.generate(each.case, TOKENS) for each in asked]
-
-
-def answer(daemon: Daemon, asked: Question) -> list[int]:
-    body: dict[str, Any] = {"return_token_ids": True, **asked.options}
-    completion: Any = daemon.client.chat.completions.create(
-        model=daemon.engine.model_name, messages=asked.messages, temperature=0, max_tokens=TOKENS, extra_body=body
-    )
-    return list(completion.choices[0].token_ids)
 
 
 def test_answers_are_the_same_from_all_of_them(
