@@ -106,6 +106,7 @@ def done(card: Any) -> None:
 
 def test_a_question_about_a_sample(page: Any, daemon: Daemon, sample_clip: Path, screenshots: Path) -> None:
     page.screenshot(path=screenshots / "empty.png", full_page=True)
+    playwright.expect(page.locator("#workers")).to_have_text("Workers: vision, encode-prefill, decode.")
     choose_sample(page)
     card = ask(page, QUESTION, frames=16)
     done(card)

@@ -69,6 +69,16 @@ async def test_the_stream_begins_with_counters_and_goes_on_with_what_happens(eng
             "type": "counters",
             "buffers": {"kv": {"used": 3, "cached": 2, "peak": 4, "total": 12}},
             "stages": {"decode": {"running": 0, "waiting": 2}},
+            "workers": [
+                {
+                    "name": "encode-1",
+                    "stages": ["encode"],
+                    "cores": [0],
+                    "memory": "mem0",
+                    "state": "serving",
+                    "becomes": None,
+                }
+            ],
             "streams": {"target": 0.1, "tbt": 0.09, "share": 0.5},
         }
         engine.live.tell("me", Frames("chatcmpl-1", 0, [Frame(5, b"jpeg")]))

@@ -20,6 +20,7 @@ from unifiedserve.reading.process import serve
 from unifiedserve.sandbox import give_up
 
 _SHARED_MEMORY = "/dev/shm"
+_NICE = 7  # as workers that prepare what nobody sees yet: streams and the HTTP server take the cores first
 
 
 def _serve_all(asker: socket.socket, setup: Setup) -> None:
@@ -39,6 +40,7 @@ def _serve_all(asker: socket.socket, setup: Setup) -> None:
 
 def _become_reader(peer: socket.socket, setup: Setup) -> NoReturn:
     try:
+        os.nice(_NICE)
         resource.setrlimit(resource.RLIMIT_DATA, (setup.max_bytes, setup.max_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if setup.confined:

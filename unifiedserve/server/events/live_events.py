@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 
+from unifiedserve.messages.seen import SeenInstance
 from unifiedserve.server.answers.event_stream import event
 from unifiedserve.server.protocol import Observation, ServingEngine
 
@@ -38,10 +39,11 @@ class Streams(msgspec.Struct):
 
 
 class Counters(msgspec.Struct, tag_field="type", tag="counters"):
-    """State of the buffers, what the stages hold, and how streams are held, now."""
+    """State of the buffers, what the stages hold, the workers, and how streams are held, now."""
 
     buffers: Mapping[str, Buffer]
     stages: Mapping[str, Load]
+    workers: list[SeenInstance] = []
     streams: Streams | None = None
 
 
@@ -77,7 +79,8 @@ def _counters(seen: Observation) -> Counters:
         buffer.cached += cached.get(key, 0)
         buffer.peak += peaks.get(key, 0)
         buffer.total += total
-    return Counters(buffers, {stage: Load(*counts) for stage, counts in seen.stages().items()}, _streams(seen))
+    stages = {stage: Load(*counts) for stage, counts in seen.stages().items()}
+    return Counters(buffers, stages, seen.instances(), _streams(seen))
 
 
 def _streams(seen: Observation) -> Streams | None:

@@ -9,6 +9,7 @@ import { Run } from "./run.js";
 import { randomName, settings } from "./server.js";
 import { snippets } from "./snippets.js";
 import { setUpTheme } from "./theme.js";
+import { workersText } from "./workers.js";
 
 const DRAW_MILLISECONDS = 100;
 
@@ -163,7 +164,10 @@ class Page {
     const { events } = this.engine;
     const buffers = new Buffers(byId("buffers"), byId("stages"));
     buffers.show(events.counters);
-    events.addEventListener("counters", () => buffers.show(events.counters));
+    events.addEventListener("counters", () => {
+      buffers.show(events.counters);
+      byId("workers").textContent = workersText(events.counters.workers ?? []);
+    });
     events.addEventListener("connection", () => {
       byId("connection").textContent = events.connected ? "live" : "not connected; trying again …";
       byId("connection").dataset.connected = events.connected;
