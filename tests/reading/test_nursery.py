@@ -81,6 +81,12 @@ def reading(nursery: Nursery, readers: Readers, slow: Source) -> Iterator[psutil
     psutil.wait_procs(found)
 
 
+def test_streams_take_the_cores_from_those_that_read(nursery: Nursery, readers: Readers, picture: Source) -> None:
+    assert is_read(readers, picture)
+    (reader,) = processes_that_read(nursery)
+    assert reader.nice() > psutil.Process().nice()
+
+
 def test_one_that_has_forked_none_is_replaced(nursery: Nursery, readers: Readers, picture: Source, harm: Harm) -> None:
     first = psutil.Process(nursery.pid)
     harm(first)
