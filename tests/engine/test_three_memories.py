@@ -65,7 +65,7 @@ def test_answers_are_exact_over_sockets(daemon: Daemon, asked: list[Question], e
     daemon.wait_idle()
 
 
-@pytest.mark.parametrize("instance", ["vision", "encode-1", "prefill-2", "decode-1"])
+@pytest.mark.parametrize("instance", ["encode-1", "decode-1"])
 def test_a_killed_one_loses_no_request(
     daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str
 ) -> None:
