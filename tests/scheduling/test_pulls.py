@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.scheduling import DecodeState, PrefillState, Pull, State, Unit, WaitingAnswers
-from unifiedserve.scheduling.pulls import first_without_room, schedule_pulls
+from unifiedserve.scheduling.pulls import first_left, schedule_pulls
 
 
 def prompt(uid: int, room_pages: int, offered: list[int], *, has_room: bool = False) -> PrefillState:
@@ -63,8 +63,8 @@ def test_answers_are_read_in_turn_and_leave_a_page_to_each_stream() -> None:
     arriving = [answers(1, 4), answers(2, 4), answers(3, 1)]
     assert schedule_pulls(state(arriving=arriving, kv=9)) == [Pull(1), Pull(2), Pull(3)]
     assert schedule_pulls(state(arriving=arriving, kv=9, streams=2)) == [Pull(1)]
-    assert first_without_room(state(arriving=arriving, kv=9, streams=2)) == (0, 2)
-    assert first_without_room(state(arriving=arriving, kv=9)) is None
+    assert first_left(state(arriving=arriving), [Pull(1)]) == (0, 2)
+    assert first_left(state(arriving=arriving), [Pull(1), Pull(2), Pull(3)]) is None
 
 
 def test_answers_that_keep_visual_tokens_need_pages_for_these_too() -> None:
@@ -92,10 +92,11 @@ def test_no_more_is_taken_than_is_free(
     rooms = {uid: (pages, has_room) for uid, (pages, has_room) in enumerate(prompts)}
     waiting = [prompt(uid, pages, [0], has_room=has_room) for uid, (pages, has_room) in rooms.items()]
     offers = [answers(50 + number, pages) for number, pages in enumerate(arriving)]
-    pulls = schedule_pulls(state(waiting, offers, kv=kv, visual=visual, streams=streams))
+    seen = state(waiting, offers, kv=kv, visual=visual, streams=streams)
+    pulls = schedule_pulls(seen)
     units, read = [pull.uid for pull in pulls if pull.units], [pull.uid for pull in pulls if not pull.units]
     assert sum(rooms[uid][0] for uid in units if not rooms[uid][1]) <= visual
     assert sum(arriving[uid - 50] for uid in read) <= max(0, kv - streams)
     assert read == [offer.ticket.uid for offer in offers[: len(read)]]
     if len(read) < len(offers):
-        assert first_without_room(state(waiting, offers, kv=kv, visual=visual, streams=streams)) is not None
+        assert first_left(seen, pulls) == offers[len(read)].place

@@ -64,7 +64,7 @@ def plan_layout(
         engine_id=engine_id,
         memories={
             memory: _memory(
-                {stage for instance in placement.instances if instance.memory == memory for stage in instance.stages},
+                placement.hosted_in(memory),
                 needs,
                 pools,
                 f"{weights}-{memory}",

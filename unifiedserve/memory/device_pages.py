@@ -1,6 +1,6 @@
 """The pages of a pool, as a device sees them; and the rule for giving them back."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,16 @@ class DevicePages:
         if recalled < len(pages.numbers):
             self.release(pages.numbers[:recalled])
         return recalled == len(pages.numbers)
+
+    def recall_all(self, parts: Iterable[Pages], uid: int, instance: int) -> list[int] | None:
+        """Take pages of several parts that once held something; None, and none taken, if some do not any more."""
+        recalled: list[int] = []
+        for pages in parts:
+            if not self.recall(pages, uid, instance):
+                self.release(recalled)
+                return None
+            recalled += pages.numbers
+        return recalled
 
     def release(self, pages: PageNumbers) -> None:
         """Give back pages. Whoever takes them next may be another process: nothing may still be at work on them."""

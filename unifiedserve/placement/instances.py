@@ -98,12 +98,13 @@ class Placement(msgspec.Struct, frozen=True):
     @property
     def sends_back(self) -> bool:
         """Tell whether what is encoded in a memory may be prefilled in another one, and decoded in the first again."""
-        hosted = [
-            {stage for instance in self.instances if instance.memory == memory for stage in instance.stages}
-            for memory in self.memories
-        ]
+        hosted = list(map(self.hosted_in, self.memories))
         leaves = any({Stage.ENCODE, Stage.DECODE} <= stages and Stage.PREFILL not in stages for stages in hosted)
         return leaves and any(Stage.PREFILL in stages and Stage.DECODE not in stages for stages in hosted)
+
+    def hosted_in(self, memory: str) -> set[Stage]:
+        """Return the stages that the instances of a memory host."""
+        return {stage for instance in self.instances if instance.memory == memory for stage in instance.stages}
 
     def memory_of(self, name: str) -> str:
         """Return the memory of the instance of that name. Raises KeyError if there is none."""

@@ -4,6 +4,8 @@ Whoever needs pages takes all that it will need of a pool, or none, in the order
 nobody reads stays where it is, so that a full target holds its sources back instead of overflowing.
 """
 
+from collections.abc import Collection
+
 from unifiedserve.messages.ticket import Place
 from unifiedserve.scheduling.state import Pull, State, WaitingAnswers
 
@@ -16,11 +18,10 @@ def schedule_pulls(state: State) -> list[Pull]:
     return [*pulls, *(Pull(answers.ticket.uid) for answers in _fitting(state, visual_free))]
 
 
-def first_without_room(state: State) -> Place | None:
-    """Return the place of the first of those whose answers cannot be read for want of pages; None if there is none."""
-    _, visual_free = _units(state)
-    fitting = len(_fitting(state, visual_free))
-    return state.arriving[fitting].place if fitting < len(state.arriving) else None
+def first_left(state: State, pulls: Collection[Pull]) -> Place | None:
+    """Return the place of the first whose answers are not read when these are; None if there is none."""
+    read = {pull.uid for pull in pulls}
+    return next((answers.place for answers in state.arriving if answers.ticket.uid not in read), None)
 
 
 def _units(state: State) -> tuple[list[Pull], int]:

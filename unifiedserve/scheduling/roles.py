@@ -75,11 +75,10 @@ class RoleBalance:
 
 
 def _changes(placement: Placement, configured: Placement) -> Iterator[Instance]:
-    can = {(each.memory, stage) for each in configured.instances for stage in each.stages}
     for instance in placement.instances:
         if Stage.VISION not in instance.stages and _is_free(placement, instance):
             for stage in MODEL_STAGES:
-                if instance.stages != (stage,) and (instance.memory, stage) in can:
+                if instance.stages != (stage,) and stage in configured.hosted_in(instance.memory):
                     yield msgspec.structs.replace(instance, stages=(stage,))
 
 

@@ -8,7 +8,7 @@ from unifiedserve.scheduling.encode_prefill import first_without_pages, schedule
 from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import heavy_within_share, joins_soon, leaves_cores, within_share
 from unifiedserve.scheduling.policies import goes_between, policy_for
-from unifiedserve.scheduling.pulls import READ_SECONDS, first_without_room, schedule_pulls
+from unifiedserve.scheduling.pulls import READ_SECONDS, first_left, schedule_pulls
 from unifiedserve.scheduling.state import Budget, EncodeWork, Plan, State
 from unifiedserve.scheduling.tbt_control import TbtControl
 from unifiedserve.scheduling.turn.arrivals import Arrivals
@@ -215,6 +215,6 @@ class Turn:
             tells = tells._replace(waiting=len(self._prompts), joining=joining, first={Stage.PREFILL: first})
         if Stage.DECODE in self._hosted:
             control = self._streams.control if len(self._sequences) else TbtControl()
-            firsts = {**tells.first, Stage.DECODE: first_without_room(state)}
+            firsts = {**tells.first, Stage.DECODE: first_left(state, plan.pull)}
             tells = tells._replace(share=control.share, tbt=control.tbt, first=firsts)
         return tells

@@ -81,12 +81,9 @@ class ForeignUnits:
     def _take_room(self, foreign: _Foreign, prompt: StagedPrompt) -> Taken:
         units = prompt.shape.units
         cached = {unit: pages for unit, pages in prompt.request.reuse.units.items() if not units[unit].encoded}
-        recalled: list[int] = []
-        for pages in cached.values():  # first: the others might take them
-            if not self._visual.recall(pages, prompt.uid, self._instance):
-                self._visual.release(recalled)
-                return "stale"
-            recalled += pages.numbers
+        recalled = self._visual.recall_all(cached.values(), prompt.uid, self._instance)
+        if recalled is None:  # first: the others might take them
+            return "stale"
         missing = [unit for unit, shape in enumerate(units) if not shape.encoded and unit not in cached]
         taken = self._visual.take([units[unit].tokens for unit in missing], prompt.uid, self._instance)
         if taken is None:

@@ -93,7 +93,6 @@ class PromptTable:
             TokenInputs.of(self._adapter, request),
             VisualPages(self._visual),
             request.reuse.prefix,
-            encoded_elsewhere=comes,
             prefilled_elsewhere=route.prefill in self._elsewhere,
         )
 

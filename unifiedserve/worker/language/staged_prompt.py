@@ -32,8 +32,7 @@ class StagedPrompt:
     kept: int = 0  # leading ones of them that are remembered
     prefilled: int = 0  # tokens
     pooled: Tensor | None = None  # float32 [hidden] of what was read so far, if it is asked for
-    encoded_elsewhere: bool = False  # its visual tokens come from another memory
-    prefilled_elsewhere: bool = False  # or go to one
+    prefilled_elsewhere: bool = False  # its visual tokens go to another memory
     _uncoded: set[int] = field(default_factory=set)  # units
     _waiting: dict[Stage, float] = field(default_factory=dict)  # since when (monotonic seconds)
 

@@ -137,12 +137,9 @@ class VisionStage:
         """
         job = self._jobs[uid]
         patches, visual = self._buffers[job.memory]
-        recalled: list[int] = []
-        for pages in job.message.cached.values():  # first: the others might take them
-            if not visual.recall(pages, uid, self._instance):
-                visual.release(recalled)
-                return "stale"
-            recalled += pages.numbers
+        recalled = visual.recall_all(job.message.cached.values(), uid, self._instance)
+        if recalled is None:  # first: the others might take them
+            return "stale"
         for_patches = patches.take(job.wanted.patches, uid, self._instance)
         for_visual = for_patches and visual.take(job.wanted.visual, uid, self._instance)
         if for_patches and for_visual:
