@@ -38,6 +38,19 @@ def answer(daemon: Daemon, asked: Question) -> list[int]:
     return list(completion.choices[0].token_ids)
 
 
+def check_after_a_death(daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str) -> None:
+    """Kill a worker while all questions are asked four times: each gets its answer, and nothing is left."""
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = [pool.submit(answer, daemon, each) for each in asked * 4]
+        pids = daemon.engine.observation.worker_pids
+        pid = pids()[instance]
+        os.kill(pid, signal.SIGKILL)
+        assert [each.result() for each in answers] == expected * 4
+    daemon.wait_for(lambda: pids().get(instance) not in (None, pid))
+    daemon.wait_healthy()
+    daemon.wait_idle()
+
+
 def test_all_of_them_serve_and_answer_alike(daemon: Daemon, asked: list[Question], expected: list[list[int]]) -> None:
     """Again, too, when what they have computed is cached: any of them can take it up."""
     for _ in range(3):
@@ -54,12 +67,4 @@ def test_all_of_them_serve_and_answer_alike(daemon: Daemon, asked: list[Question
 def test_a_killed_one_loses_no_request(
     daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str
 ) -> None:
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        answers = [pool.submit(answer, daemon, each) for each in asked * 4]
-        pids = daemon.engine.observation.worker_pids
-        pid = pids()[instance]
-        os.kill(pid, signal.SIGKILL)
-        assert [each.result() for each in answers] == expected * 4
-    daemon.wait_for(lambda: pids().get(instance) not in (None, pid))
-    daemon.wait_healthy()
-    daemon.wait_idle()
+    check_after_a_death(daemon, asked, expected, instance)

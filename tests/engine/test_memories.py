@@ -1,9 +1,7 @@
 """A daemon with several memories: the answers of `transformers`, each page where it belongs, and none left."""
 
 import concurrent.futures
-import os
 import re
-import signal
 from collections.abc import Callable
 
 import httpx
@@ -12,7 +10,7 @@ from daemon import Daemon
 from media import Clip
 from reference import Reference
 from test_fidelity import TOKENS, Question, question
-from test_many_hosts import NAMES, answer
+from test_many_hosts import NAMES, answer, check_after_a_death
 
 pytestmark = pytest.mark.daemon(
     "its workers have several memories, between which nothing travels", placement="2v@mem2+ep@mem0+epd@mem1+d@mem0"
@@ -69,15 +67,7 @@ def test_what_is_called_back_leaves_nothing_in_any_memory(daemon: Daemon, asked:
 def test_a_killed_one_loses_no_request(
     daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str
 ) -> None:
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        answers = [pool.submit(answer, daemon, each) for each in asked * 2]
-        pids = daemon.engine.observation.worker_pids
-        pid = pids()[instance]
-        os.kill(pid, signal.SIGKILL)
-        assert [each.result() for each in answers] == expected * 2
-    daemon.wait_for(lambda: pids().get(instance) not in (None, pid))
-    daemon.wait_healthy()
-    daemon.wait_idle()
+    check_after_a_death(daemon, asked, expected, instance)
 
 
 def test_they_are_seen(daemon: Daemon) -> None:

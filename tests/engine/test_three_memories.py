@@ -1,9 +1,7 @@
 """A daemon whose stages have memories of their own: its answers are those of `transformers`, and none is lost."""
 
 import concurrent.futures
-import os
 import random
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +11,7 @@ from media import Clip
 from reference import Reference
 from test_fidelity import TOKENS, Question, question
 from test_life_of_requests import metric
-from test_many_hosts import NAMES, answer
+from test_many_hosts import NAMES, answer, check_after_a_death
 
 PLACEMENT = "2e+2p@mem1+2d@mem2"
 
@@ -69,12 +67,7 @@ def test_answers_are_exact_over_sockets(daemon: Daemon, asked: list[Question], e
 def test_a_killed_one_loses_no_request(
     daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str
 ) -> None:
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        answers = [pool.submit(answer, daemon, each) for each in asked * 4]
-        os.kill(daemon.engine.observation.worker_pids()[instance], signal.SIGKILL)
-        assert [each.result() for each in answers] == expected * 4
-    daemon.wait_healthy()
-    daemon.wait_idle()
+    check_after_a_death(daemon, asked, expected, instance)
 
 
 def test_clients_that_leave_at_any_time_leave_nothing(
