@@ -28,6 +28,7 @@ from unifiedserve.messages.wire import (
     Abort,
     Drained,
     Failed,
+    HandedOver,
     MediaSource,
     Message,
     PrefillRequest,
@@ -117,6 +118,7 @@ class InlineWorkers:
         self.through: set[int] = set()
         self.spans: list[Span] = []
         self.drained: set[int] = set()
+        self.handed: list[HandedOver] = []
         self.processor = processor
         self._placement = placement
         self._loads: dict[int, Load] = {}
@@ -153,6 +155,10 @@ class InlineWorkers:
 
     def send(self, host: str, message: Message) -> None:
         self.memory.inboxes[host].send(pack(message))
+
+    def served_by(self, instance: str) -> set[int]:
+        """The requests that were to be decoded by an instance."""
+        return {uid for uid, load in self._loads.items() if load.route.decode == instance}
 
     def abort(self, uid: int) -> None:
         """Call a request back from all stages."""
@@ -222,6 +228,8 @@ class InlineWorkers:
                 self.tokens[token.uid][token.number] = token.token.token
                 if token.finish is not None:
                     self.ended.add(token.uid)
+        elif isinstance(message, HandedOver):
+            self.handed.append(message)
         elif isinstance(message, Drained):
             assert self.memory.reclaim(message.uid) == 0, "pages were left behind"
             self.drained.add(message.uid)

@@ -17,6 +17,8 @@ from test_fidelity import TOKENS, Question, question
 NAMES = ["text", "1 image", "8 frames", "image and video"]
 STAGES = {"v": "vision", "e": "encode", "p": "prefill", "d": "decode"}
 
+STREAM = 1600  # tokens: more than come while two workers change
+
 pytestmark = pytest.mark.daemon("its workers change what they host", placement="2v+2e+2p+2d")
 
 
@@ -75,6 +77,27 @@ def answer(daemon: Daemon, asked: Question, tokens: int = TOKENS) -> list[int]:
     return list(completion.choices[0].token_ids)
 
 
+def begin_stream(daemon: Daemon, asked: Question) -> Any:
+    """Have an answer streamed that goes on for as long as it may."""
+    return daemon.client.chat.completions.create(
+        model=daemon.engine.model_name,
+        messages=asked.messages,
+        temperature=0,
+        max_tokens=STREAM,
+        stream=True,
+        extra_body={"ignore_eos": True, "return_token_ids": True, **asked.options},
+    )
+
+
+def read_tokens(stream: Any, count: int) -> list[int]:
+    """Read the next tokens of a stream, which come one by one."""
+    tokens: list[int] = []
+    while len(tokens) < count:
+        choices = next(stream).choices
+        tokens += choices[0].token_ids if choices and choices[0].token_ids else []
+    return tokens
+
+
 def served(daemon: Daemon, stage: str) -> set[str]:
     """The workers that have worked for a stage."""
     events = daemon.engine.observation.trace()["traceEvents"]
@@ -111,26 +134,22 @@ def test_it_serves_its_new_stages(
     assert all(instance in served(daemon, STAGES[letter]) for letter in stages)
 
 
-def test_what_is_called_back_meanwhile_leaves_nothing(at_first: Daemon, asked: list[Question]) -> None:
+def test_a_change_waits_for_no_stream(at_first: Daemon, asked: list[Question], expected: list[list[int]]) -> None:
+    """Those that are decoded there go on with another worker; what is called back meanwhile leaves nothing."""
     daemon = at_first
-    streams = [
-        daemon.client.chat.completions.create(
-            model=daemon.engine.model_name,
-            messages=each.messages,
-            max_tokens=400,
-            stream=True,
-            extra_body={"ignore_eos": True, **each.options},
-        )
-        for each in asked
-    ]
-    for stream in streams:
-        next(iter(stream))
+    streams, called_back = ([begin_stream(daemon, each) for each in asked] for _ in range(2))
+    tokens = [read_tokens(stream, 1) for stream in [*streams, *called_back]]
     assert ask_for(daemon, "decode-2", "p").status_code == 202
     assert ask_for(daemon, "encode-1", "p").status_code == 202
-    for stream in streams:
+    for stream in called_back:
         stream.close()
     wait_for(daemon, "decode-2", "serving")
     wait_for(daemon, "encode-1", "serving")
+    daemon.wait_for(lambda: daemon.engine.observation.in_flight <= len(streams))
+    assert daemon.engine.observation.in_flight == len(streams), "the streams ended before"
+    assert [first + read_tokens(stream, TOKENS - 1) for first, stream in zip(tokens, streams, strict=False)] == expected
+    for stream in streams:
+        stream.close()
     daemon.wait_idle()
 
 

@@ -83,3 +83,44 @@ def test_what_is_ahead_is_the_work_of_those_that_wait(table: RequestTable) -> No
     assert table.backlog == 1.5
     table.release(waiting)
     assert table.backlog == 0.0
+
+
+def test_stages_before_decode_have_no_part_in_answers_that_are_decoded(table: RequestTable) -> None:
+    active, uid = request(table), table.new_uid()
+    table.begin(uid, active, [0, 1], LOAD)
+    for index in (0, 1, 0):
+        table.came(uid, index)
+    assert all(map(table.serves, "vepd"))
+    table.came(uid, 1)
+    assert [name for name in "vepd" if table.serves(name)] == ["d"]
+    for name in "ve":
+        table.without(name)
+    assert table.route(uid) == Route("", (), "p", "d")
+    table.without("p")
+    assert table.route(uid) == Route("", (), "d", "d")
+
+
+def test_whoever_an_abort_goes_by_has_a_part_in_it(table: RequestTable) -> None:
+    ending, stale = request(table), request(table)
+    for active in (ending, stale):
+        table.begin(uid := table.new_uid(), active, [0], LOAD)
+        table.hand_over(uid, 0, "h")
+        assert table.route(uid) == LOAD.route.decoded_by("h")
+    assert [name for name in "vepdh" if table.serves(name)] == ["h"]
+    ending.ending = True
+    assert [name for name in "vepdh" if table.serves(name)] == [*"veph"]
+    table.hand_over(1, 0, "i")
+    assert table.route(1) == LOAD.route.decoded_by("h"), "the abort is on its way"
+    ending.ending = False
+    table.empty(2)
+    assert [name for name in "vepdh" if table.serves(name)] == [*"veph"]
+
+
+def test_answers_have_another_host_when_the_last_one_was_handed_over_or_has_ended(table: RequestTable) -> None:
+    active, uid = request(table), table.new_uid()
+    table.begin(uid, active, [0, 1, 2], LOAD)
+    for index in (0, 1):
+        table.hand_over(uid, index, "h")
+        assert table.route(uid) == LOAD.route
+    table.leave(uid, 2)
+    assert table.route(uid) == LOAD.route.decoded_by("h")

@@ -9,7 +9,7 @@ from unifiedserve.engine.health import Health
 from unifiedserve.engine.roles import RoleChange, Roles
 from unifiedserve.engine.running import Running
 from unifiedserve.errors import ErrorKind, RequestError
-from unifiedserve.messages.wire import Ready
+from unifiedserve.messages.wire import HandOver, Ready
 from unifiedserve.observe.tracing import RoleStep, Timeline
 from unifiedserve.placement import Placement, letters_of
 
@@ -20,6 +20,8 @@ WaitFor = Callable[[Callable[[], bool]], Awaitable[None]]
 
 class RoleChanges:
     """Drains a worker and has its successor host other stages, while the others serve.
+
+    It hands its streams over to others of its memory, and waits for none that it only prefilled or encoded for.
 
     A worker that dies meanwhile, this one or another, has all restarted with the stages that were wanted last, as
     `Roles.restart` notes: then there is nothing left to do here.
@@ -60,7 +62,11 @@ class RoleChanges:
 
     async def _carry_out(self, running: Running, change: RoleChange) -> None:
         name = change.after.name
+        if heirs := self._roles.heirs(change):
+            running.workers.send(name, HandOver(heirs))
         await self._wait_for(lambda: not (self._roles.goes_on(change) and running.table.serves(name)))
+        if self._roles.goes_on(change):
+            running.table.without(name)
         drained = time.monotonic()
         await running.workers.replace(name, lambda: self._leave(change), self._health.weights_sum)
         await self._wait_for(lambda: not self._roles.goes_on(change) or name in self._ready)

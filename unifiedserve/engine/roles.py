@@ -66,6 +66,13 @@ class Roles:
         self._under_way[name] = change = RoleChange(before, after)
         return change
 
+    def heirs(self, change: RoleChange) -> list[str]:
+        """Return who can go on with the answers that an instance decodes when it changes."""
+        before = change.before
+        if Stage.DECODE not in before.stages:
+            return []
+        return [name for name in self.open.hosts(Stage.DECODE) if self.open.memory_of(name) == before.memory]
+
     def goes_on(self, change: RoleChange) -> bool:
         """Return whether a change is under way: neither completed, nor overtaken by a restart of all workers."""
         return self._under_way.get(change.after.name) is change

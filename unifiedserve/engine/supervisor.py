@@ -107,14 +107,13 @@ class Supervisor:
     def replace(
         self, name: str, placement: Placement, ask: Callable[[str], None], on_exit: OnExit, weights_sum: int | None
     ) -> None:
-        """End a worker that has no requests, as `ask` tells it to, and start it with what `placement` has it host.
+        """End a worker as `ask` tells it to, and start it with what `placement` has it host.
 
-        `on_exit` is told if either cannot be.
+        It holds no pages: those that it took have gone to others. `on_exit` is told if either cannot be.
         """
         if not self._workers.end_one(name, ask):
             return
-        if leaked := self.memory.leave(name):
-            _log.error("worker %s left %d pages behind", name, leaked)
+        self.memory.status.leave(name)
         specs = [spec for spec in self._specs(placement, weights_sum) if spec.instance.name == name]
         try:
             self._start(specs, on_exit)

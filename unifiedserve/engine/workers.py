@@ -89,7 +89,7 @@ class Workers:
         self._link.send(instance, message)
 
     async def replace(self, name: str, decide: Callable[[], Placement | None], weights_sum: int | None) -> None:
-        """Replace one worker, which has no requests, by one over the same memory, and tell the others.
+        """Replace one worker, which has no part in any request, by one over the same memory, and tell the others.
 
         `decide` returns what placement it is one of, or None where all workers have been replaced meanwhile.
         """

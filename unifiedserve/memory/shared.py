@@ -180,12 +180,6 @@ class SharedMemory:
         """Free every page that is still tagged with a request, and return how many there were."""
         return sum(pool.reclaim(request=uid) for pool in self.pools.values())
 
-    def leave(self, instance: str) -> int:
-        """Forget a worker that has ended without requests; free what pages it still holds, and return how many."""
-        self.status.leave(instance)
-        number = 1 + self.layout.instances.index(instance)
-        return sum(pool.reclaim(instance=number) for pool in self.pools.values())
-
     def check_integrity(self) -> None:
         """Raise PoolError if any pool is not as it must be while no request is in flight."""
         for (memory, name), pool in self.pools.items():

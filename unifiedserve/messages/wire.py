@@ -3,7 +3,7 @@
 Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to the engine.
 `Abort` of a whole request goes to the hosts of all its stages in this order, each time behind what the stage before has
 sent: it can never overtake the pages that it must free. Where several encode a request, prefill passes it on when it
-has come from all of them. After decode it comes back as `Drained`.
+has come from all of them. After decode it comes back as `Drained`. Who has handed answers over sends it after them.
 """
 
 from typing import Literal
@@ -197,6 +197,12 @@ class Abort(msgspec.Struct, tag=True):
     stage: Stage = Stage.VISION
 
 
+class HandOver(msgspec.Struct, tag=True):
+    """Hand the answers that the receiver decodes over to these instances of its memory, and those that come later."""
+
+    hosts: list[str]
+
+
 class PagesFreed(msgspec.Struct, tag=True):
     """Pages came free that the receiver may be waiting for."""
 
@@ -334,6 +340,14 @@ class Preempted(msgspec.Struct, tag=True):
     index: int
 
 
+class HandedOver(msgspec.Struct, tag=True):
+    """Another instance of the same memory, `host`, goes on with this answer."""
+
+    uid: int
+    index: int
+    host: str
+
+
 class Stale(msgspec.Struct, tag=True):
     """Pages that the request was to reuse instead of its media were taken by others: it must start anew."""
 
@@ -364,6 +378,7 @@ Message = (
     | Answers
     | Released
     | Abort
+    | HandOver
     | PagesFreed
     | OutputReady
     | Placed
@@ -376,6 +391,7 @@ Message = (
     | PromptVector
     | Report
     | Preempted
+    | HandedOver
     | Stale
     | Failed
     | Drained

@@ -29,11 +29,21 @@ class Route(msgspec.Struct, frozen=True, array_like=True):
     @property
     def first(self) -> Stage:
         """The stage in which it begins."""
-        return Stage.VISION if self.vision else Stage.PREFILL
+        return next((stage for stage in Stage if self.hosts(stage)), Stage.PREFILL)
 
     def at_prefill(self) -> "Route":
         """Return the route of an attempt that begins there."""
         return Route(prefill=self.prefill, decode=self.decode)
+
+    def decoded_by(self, host: str) -> "Route":
+        """Return the route where another instance decodes."""
+        return msgspec.structs.replace(self, decode=host)
+
+    def without(self, name: str) -> "Route":
+        """Return the route of answers that are with decode where an instance, which does not decode them, has left."""
+        encode = tuple(host for host in self.encode if host != name)
+        vision, prefill = ("" if self.vision == name else self.vision), self.prefill
+        return Route(vision, encode, self.decode if prefill == name else prefill, self.decode)
 
 
 class Load(NamedTuple):

@@ -81,8 +81,7 @@ class Worker:
             return
         for lane in self._lanes:
             lane.drop(message)
-        if message.index is None:
-            self._port.outbox.pass_on(message)
+        self._port.outbox.pass_on(message)
 
     def _deliver(self) -> bool:
         """Take in what the stages here have sent to each other; return whether there was anything."""

@@ -30,6 +30,7 @@ class Outbox:
         self._local: deque[Message] = deque()
         self._joining: Counter[tuple[int, Stage]] = Counter()  # aborts that have come, if more are to come
         self._early: list[bytes] = []
+        self._heirs: dict[int, str] = {}  # who has the answers of a request (uid) that were decoded here
 
     def placed(self, placement: Placement) -> None:
         """Send to the hosts that this placement names from now on."""
@@ -88,15 +89,24 @@ class Outbox:
         for uid in uids:
             self.to_engine(Failed(uid, message, kind, param))
 
+    def heir(self, uid: int) -> str | None:
+        """Return who has the answers of a request that were to be decoded here; None: this instance."""
+        return self._heirs.get(uid)
+
+    def hand_over(self, uid: int, host: str) -> None:
+        """Send on to `host` what aborts answers of a request here from now on, behind what hands them over."""
+        self._heirs[uid] = host
+
     def pass_on(self, abort: Abort) -> None:
         """Send a request's abort to the next stage, behind all that went there for it; after the last tell the engine.
 
-        What comes from several goes on when the last one has come. Raises ValueError for one of a single answer, which
-        ends where it arrives.
+        What comes from several goes on when the last one has come. The abort of a single answer ends where this is.
         """
-        if abort.index is not None:
-            raise ValueError("the abort of an answer is not passed on")
-        if not self._joined(abort):
+        heir = self._heirs.get(abort.uid)
+        if heir and (abort.stage is Stage.DECODE or abort.index is not None):
+            self.send(heir, abort)
+            return
+        if abort.index is not None or not self._joined(abort):
             return
         following = abort.stage.following
         if following is None:

@@ -1,19 +1,42 @@
 """The table of the requests in flight, and of the attempts at them."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from unifiedserve.engine.requests.queue_time import QueueTime
 from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.placement import Load, Route, Stage
 
 
-class Attempt(NamedTuple):
-    """A request on its way through the stages, and its load as it began."""
+@dataclass(slots=True)
+class Attempt:
+    """A request on its way through the stages, who serves it, and the tokens that were left at first.
 
+    Once an answer has more than its first token, or was handed over, nothing of it is left in the stages before decode.
+    """
+
+    uid: int
     request: ActiveRequest
-    load: Load
+    route: Route
+    left: Mapping[Stage, int]
+    tokens: Counter[int] = field(default_factory=Counter)  # that each answer has got
+    handed: dict[int, str] = field(default_factory=dict)  # to whom, by answer
+
+    def needs(self, instance: str) -> bool:
+        """Tell whether an instance may have a part in what is still to be done; so has who an abort is to go by."""
+        answers = self.request.attempts[self.uid]
+        decodes = all(self.tokens[index] > 1 or index in self.handed for index in answers)
+        stages = [Stage.DECODE] if decodes and answers and not self.request.ending else list(Stage)
+        return any(instance in self.route.hosts(stage) for stage in stages)
+
+    def follow(self) -> None:
+        """Take to whom its answers were handed over, when all were; an abort goes the way that it began."""
+        answers = self.request.attempts[self.uid]
+        hosts = {self.handed.get(index, "") for index in answers}
+        if len(hosts) == 1 and not self.request.ending:
+            self.route = self.route.decoded_by(hosts.pop() or self.route.decode)
 
 
 class RequestTable:
@@ -66,23 +89,38 @@ class RequestTable:
     def begin(self, uid: int, active: ActiveRequest, indices: Iterable[int], load: Load) -> None:
         """Note an attempt at these answers, who serves it, and how many tokens that takes until they begin."""
         active.attempts[uid] = set(indices)
-        self._attempts[uid] = Attempt(active, load)
+        self._attempts[uid] = Attempt(uid, active, *load)
 
     def route(self, uid: int) -> Route | None:
         """Return who serves an attempt; None if it is over."""
         attempt = self._attempts.get(uid)
-        return attempt.load.route if attempt else None
+        return attempt.route if attempt else None
 
     def serves(self, instance: str) -> bool:
-        """Return whether an instance serves an attempt in any stage."""
-        routes = (attempt.load.route for attempt in self._attempts.values())
-        return any(instance in route.hosts(stage) for route in routes for stage in Stage)
+        """Return whether an instance has a part in any attempt."""
+        return any(attempt.needs(instance) for attempt in self._attempts.values())
+
+    def without(self, instance: str) -> None:
+        """Note that an instance, which serves nobody, leaves: no abort is to go by it."""
+        for attempt in self._attempts.values():
+            attempt.route = attempt.route.without(instance)
 
     def loads(self) -> Iterator[Load]:
         """Yield what is left of each attempt."""
-        for uid, (active, load) in self._attempts.items():
-            left = {} if active.begun else load.left
-            yield Load(load.route, {**left, Stage.DECODE: len(active.attempts[uid])})
+        for uid, attempt in self._attempts.items():
+            left = {} if attempt.request.begun else attempt.left
+            yield Load(attempt.route, {**left, Stage.DECODE: len(attempt.request.attempts[uid])})
+
+    def came(self, uid: int, index: int) -> None:
+        """Note a token of an answer."""
+        if attempt := self._attempts.get(uid):
+            attempt.tokens[index] += 1
+
+    def hand_over(self, uid: int, index: int, host: str) -> None:
+        """Note that another instance goes on with an answer."""
+        if attempt := self._attempts.get(uid):
+            attempt.handed[index] = host
+            attempt.follow()
 
     def find(self, uid: int) -> ActiveRequest | None:
         """Return the request of an attempt; None if the attempt is over."""
@@ -100,6 +138,7 @@ class RequestTable:
         if active is None:
             return
         active.attempts[uid].discard(index)
+        self._attempts[uid].follow()
         if not active.attempts[uid]:
             self.end_attempt(uid)
 

@@ -52,6 +52,7 @@ class TokenFlow:
             self._lifecycle.fail(active, token.error, ErrorKind.INVALID)
             return
         self._clock(active, token.index, now)
+        self._table.came(token.uid, token.index)
         delta = answer.push(token, active.cached_tokens)
         if answer.finished:
             self._leave(token)

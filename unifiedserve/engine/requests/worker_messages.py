@@ -10,6 +10,7 @@ from unifiedserve.engine.workers import Workers
 from unifiedserve.messages.wire import (
     Drained,
     Failed,
+    HandedOver,
     Message,
     PagesFreed,
     Preempted,
@@ -55,6 +56,8 @@ class WorkerMessages:
                     active.learn(message)
             case Preempted():
                 self._preempted(message)
+            case HandedOver(uid, index, host):
+                self._table.hand_over(uid, index, host)
             case Stale():
                 self._stale(message)
             case Failed():

@@ -159,7 +159,8 @@ class Left(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """An answer, or all of a request's (None), has lost its pages: it was preempted, or is not wanted any more.
+    """An answer, or all of a request's (None), has no pages here any more: it was preempted, is not wanted any more, or
+    was handed over to another instance.
 
     Answers that are still to be read are not told of one by one, but when none of a request's are wanted any more.
     """

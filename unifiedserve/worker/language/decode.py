@@ -145,6 +145,15 @@ class DecodeStage:
             self._release_leaving(self._leaving)
         return bool(keys)
 
+    def give_up(self) -> list[Sequence]:
+        """Forget all sequences, of which no step is under way, and return them with the pages that they hold."""
+        sequences = list(self._running.values())
+        for sequence in sequences:
+            self._sampler.forget(sequence.key)
+            self._speculation.forget(sequence.key)
+        self._running, self._waiting = {}, {}
+        return sequences
+
     def take_released(self) -> bool:
         """Tell whether pages have come free since this was last asked."""
         released, self._released = self._released, False

@@ -16,6 +16,7 @@ from unifiedserve.messages.wire import (
     Answers,
     Embeddings,
     Generation,
+    HandOver,
     Message,
     Patches,
     Preempted,
@@ -31,6 +32,7 @@ from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE
 from unifiedserve.worker.language.encode_step import EncodeStep
 from unifiedserve.worker.language.forward_step import ForwardStep
 from unifiedserve.worker.language.freed_pages import FreedPages
+from unifiedserve.worker.language.heirs import Heirs
 from unifiedserve.worker.language.prompt_table import PromptTable
 from unifiedserve.worker.language.receiver import Receiver
 from unifiedserve.worker.language.rehearsal import rehearse
@@ -80,6 +82,7 @@ class LanguageLane:
         self._sender = Sender(
             port.instance, model.kv, stages.visual, port.outbox, port.elsewhere, carrier.address if carrier else ""
         )
+        self._heirs = Heirs(self._sender, port.outbox)
         self._receiver = Receiver(
             stages, port, carrier, turn.note, self._accept_embeddings, self._accept_generation, self._start_anew
         )
@@ -101,6 +104,8 @@ class LanguageLane:
                 self._accept_generation(message)
             case Answers():
                 self._receiver.offer_answers(message)
+            case HandOver():
+                self._hand_over(message.hosts)
             case Released():
                 self._sender.release(message)
                 self._freed.by_sender()
@@ -234,8 +239,20 @@ class LanguageLane:
 
     def _accept_generation(self, message: Generation) -> None:
         sequence = Sequence.of(message)
+        if self._heirs:
+            self._heirs.take(sequence)
+            return
         self._decode.accept(sequence)
         self._turn.note(Handed(self._decode.state(sequence)))
+
+    def _hand_over(self, hosts: list[str]) -> None:
+        """Have others go on with all answers, those that are still to come, too."""
+        self._heirs.name(hosts)
+        with self._guard(self._forward_step.uids):
+            self._forward_step.settle()
+        for sequence in self._decode.give_up():
+            self._turn.note(Stopped(*sequence.key))
+            self._heirs.take(sequence)
 
     def _wait(self, uid: int, stage: Stage) -> None:
         if prompt := self._prompts.get(uid):
