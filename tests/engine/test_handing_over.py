@@ -51,6 +51,11 @@ def workers(request: pytest.FixtureRequest, checkpoint: Path) -> Iterator[Inline
     workers.close()
 
 
+def hand_over(workers: InlineWorkers) -> None:
+    for host in ("encode-prefill", "decode-1"):
+        workers.send(host, HandOver("decode-1", ["decode-2"]))
+
+
 def test_no_token_changes(workers: InlineWorkers, asked: Asked, expected: list[int]) -> None:
     """Neither of answers that are decoded already, nor of those whose prompts are still on their way."""
     for uid in (1, 2):
@@ -58,7 +63,7 @@ def test_no_token_changes(workers: InlineWorkers, asked: Asked, expected: list[i
     workers.run_until(lambda: all(len(workers.tokens[uid]) > 3 for uid in (1, 2)))
     for uid in (3, 4):
         workers.submit(uid, asked, SHORT)
-    workers.send("decode-1", HandOver(["decode-2"]))
+    hand_over(workers)
     workers.run_until(lambda: {each.uid for each in workers.handed} == workers.served_by("decode-1"))
     handed = monotonic()
     assert len(workers.handed) == 2
@@ -71,7 +76,7 @@ def test_no_token_changes(workers: InlineWorkers, asked: Asked, expected: list[i
 def test_an_abort_that_went_the_old_way_finds_them(workers: InlineWorkers, asked: Asked, of: str) -> None:
     workers.submit(1, asked, LONG)
     workers.run_until(lambda: len(workers.tokens[1]) > 3)
-    workers.send("decode-1", HandOver(["decode-2"]))
+    hand_over(workers)
     if of == "the request":
         workers.abort(1)
         workers.run_until(lambda: 1 in workers.drained)

@@ -105,6 +105,8 @@ def test_whoever_an_abort_goes_by_has_a_part_in_it(table: RequestTable) -> None:
     for active in (ending, stale):
         table.begin(uid := table.new_uid(), active, [0], LOAD)
         table.hand_over(uid, 0, "h")
+        table.came(uid, 0)
+        table.came(uid, 0)
         assert table.route(uid) == LOAD.route.decoded_by("h")
     assert [name for name in "vepdh" if table.serves(name)] == ["h"]
     ending.ending = True

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unifiedserve.config import EngineConfig
-from unifiedserve.engine.roles import RoleChange, Roles
+from unifiedserve.engine.roles import Roles
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.memory.shared import MemoryLayout, PoolSize
-from unifiedserve.placement import FIRST_MEMORY, Stage, letters_of
+from unifiedserve.placement import FIRST_MEMORY, RoleChange, Stage, letters_of
 
 NAMES = ["vision-1", "vision-2", "encode-1", "encode-2", "prefill-1", "prefill-2", "decode-1", "decode-2"]
 LETTERS = st.sets(st.sampled_from("vepd"), min_size=1).map(lambda letters: "".join(sorted(letters)))

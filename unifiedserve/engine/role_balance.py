@@ -3,32 +3,22 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
-from unifiedserve.engine.requests.record import ActiveRequest
 from unifiedserve.engine.requests.table import RequestTable
 from unifiedserve.errors import RequestError
 from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import Instance, Placement, Stage
-from unifiedserve.scheduling.roles import RoleBalance
+from unifiedserve.scheduling.roles import LOOK_SECONDS, RoleBalance, work_left
 
 _log = logging.getLogger(__name__)
-_LOOK_SECONDS = 1.0
 
 
 def waiting_work(table: RequestTable, costs: Costs) -> dict[Stage, float]:
-    """Return the seconds of work that is left for encode, prefill and decode, as measured lately.
-
-    A stream is held to go on for about as many tokens as it has.
-    """
-    left = [load.left for load in table.loads()]
-    streams = _streams(table)
-    step = costs.decode / len(streams) if streams else 0.0  # they share it
-    return {
-        Stage.ENCODE: costs.visual_token * sum(each.get(Stage.ENCODE, 0) for each in left),
-        Stage.PREFILL: costs.prompt_token * sum(each.get(Stage.PREFILL, 0) for each in left),
-        Stage.DECODE: (step + costs.prompt_token) * sum(streams),
-    }
+    """Return the seconds of work that is left in the stages of the model."""
+    going = (active for active in table if active.begun and not active.ending)
+    streams = [len(active.answers[index].token_ids) for active in going for index in active.unfinished]
+    return work_left((load.left for load in table.loads()), streams, costs)
 
 
 class RoleWatch:
@@ -64,11 +54,5 @@ class RoleWatch:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
             self.look(time.monotonic())
-
-
-def _streams(requests: Iterable[ActiveRequest]) -> list[int]:
-    """Return the tokens of each answer that goes on."""
-    going = (active for active in requests if active.begun and not active.ending)
-    return [len(active.answers[index].token_ids) for active in going for index in active.unfinished]

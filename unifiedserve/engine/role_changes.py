@@ -6,12 +6,12 @@ import time
 from collections.abc import Awaitable, Callable
 
 from unifiedserve.engine.health import Health
-from unifiedserve.engine.roles import RoleChange, Roles
+from unifiedserve.engine.roles import Roles
 from unifiedserve.engine.running import Running
 from unifiedserve.errors import ErrorKind, RequestError
 from unifiedserve.messages.wire import HandOver, Ready
 from unifiedserve.observe.tracing import RoleStep, Timeline
-from unifiedserve.placement import Placement, letters_of
+from unifiedserve.placement import Placement, RoleChange, Stage, letters_of
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ WaitFor = Callable[[Callable[[], bool]], Awaitable[None]]
 class RoleChanges:
     """Drains a worker and has its successor host other stages, while the others serve.
 
-    It hands its streams over to others of its memory, and waits for none that it only prefilled or encoded for.
+    Others of its memory decode what it was to decode, and it waits for no stream that it only prefilled or encoded for.
 
     A worker that dies meanwhile, this one or another, has all restarted with the stages that were wanted last, as
     `Roles.restart` notes: then there is nothing left to do here.
@@ -63,7 +63,8 @@ class RoleChanges:
     async def _carry_out(self, running: Running, change: RoleChange) -> None:
         name = change.after.name
         if heirs := self._roles.heirs(change):
-            running.workers.send(name, HandOver(heirs))
+            for host in {name, *self._roles.placement.hosts(Stage.PREFILL)}:
+                running.workers.send(host, HandOver(name, heirs))
         await self._wait_for(lambda: not (self._roles.goes_on(change) and running.table.serves(name)))
         if self._roles.goes_on(change):
             running.table.without(name)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -12,38 +11,16 @@ from unifiedserve.engine.device_room import check_role
 from unifiedserve.engine.resources import check_sandbox
 from unifiedserve.errors import ConfigError, ErrorKind, RequestError
 from unifiedserve.memory.shared import MemoryLayout
-from unifiedserve.messages.seen import RoleState, SeenInstance
-from unifiedserve.placement import Instance, Placement, Stage, letters_of, stages_of
+from unifiedserve.messages.seen import SeenInstance
+from unifiedserve.placement import ChangingPlacement, Instance, RoleChange, Stage, letters_of, stages_of
 
 
-@dataclass(eq=False)
-class RoleChange:
-    """An instance on its way to other stages. It drains until its old worker has no requests; then a new one starts."""
-
-    before: Instance
-    after: Instance
-    state: RoleState = "draining"
-    began: float = field(default_factory=time.monotonic)
-
-
-class Roles:
-    """Owns the placement. Belongs to the engine's event loop."""
+class Roles(ChangingPlacement):
+    """Which stages each worker hosts, as clients ask for it. Belongs to the engine's event loop."""
 
     def __init__(self, config: EngineConfig) -> None:
+        super().__init__(config.machine.workers)
         self._config = config
-        self.placement = config.machine.workers  # as the workers have been started
-        self.changes = 0  # that were completed
-        self._under_way: dict[str, RoleChange] = {}
-
-    @property
-    def open(self) -> Placement:
-        """The placement without the instances that take no new requests."""
-        return self.placement.without(self._under_way)
-
-    @property
-    def settled(self) -> Placement | None:
-        """The placement; None while any instance changes."""
-        return None if self._under_way else self.placement
 
     def seen(self) -> list[SeenInstance]:
         """Return what clients are told of each instance."""
@@ -63,36 +40,7 @@ class Roles:
             return None
         self._check_hosts(name)
         self._check_room(after, memories[after.memory])
-        self._under_way[name] = change = RoleChange(before, after)
-        return change
-
-    def heirs(self, change: RoleChange) -> list[str]:
-        """Return who can go on with the answers that an instance decodes when it changes."""
-        before = change.before
-        if Stage.DECODE not in before.stages:
-            return []
-        return [name for name in self.open.hosts(Stage.DECODE) if self.open.memory_of(name) == before.memory]
-
-    def goes_on(self, change: RoleChange) -> bool:
-        """Return whether a change is under way: neither completed, nor overtaken by a restart of all workers."""
-        return self._under_way.get(change.after.name) is change
-
-    def drained(self, change: RoleChange) -> None:
-        """Note that the old worker has no requests: its successor is started now."""
-        change.state = "starting"
-        self.placement = self.placement.changed(change.after)
-
-    def end(self, change: RoleChange) -> None:
-        """Note that the new worker is up: it takes requests."""
-        del self._under_way[change.after.name]
-        self.changes += 1
-
-    def restart(self) -> None:
-        """Note that all workers start anew, each with the stages that were wanted last."""
-        for change in self._under_way.values():
-            self.placement = self.placement.changed(change.after)
-        self.changes += len(self._under_way)
-        self._under_way.clear()
+        return self.start(before, after, time.monotonic())
 
     def _instance(self, name: str) -> Instance:
         for instance in self.placement.instances:

@@ -18,3 +18,8 @@ class Costs(msgspec.Struct, frozen=True):
     def alone(self, prompt_tokens: int, visual_tokens: int) -> float:
         """Return the seconds to the first token of a request with the machine to itself: to encode and to prefill."""
         return prompt_tokens * self.prompt_token + visual_tokens * self.visual_token
+
+    def learned(self, told: "Costs") -> "Costs":
+        """Return the costs after what a worker has measured; what it does not know (0) stays as it is."""
+        known = {name: value for name, value in msgspec.structs.asdict(told).items() if value}
+        return msgspec.structs.replace(self, **known)

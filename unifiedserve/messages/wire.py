@@ -3,7 +3,8 @@
 Requests flow engine -> (vision ->) encode -> prefill -> decode; tokens, spans and failures flow back to the engine.
 `Abort` of a whole request goes to the hosts of all its stages in this order, each time behind what the stage before has
 sent: it can never overtake the pages that it must free. Where several encode a request, prefill passes it on when it
-has come from all of them. After decode it comes back as `Drained`. Who has handed answers over sends it after them.
+has come from all of them. Where others decode than its route names, it goes to these. After decode it comes back as
+`Drained`.
 """
 
 from typing import Literal
@@ -198,8 +199,11 @@ class Abort(msgspec.Struct, tag=True):
 
 
 class HandOver(msgspec.Struct, tag=True):
-    """Hand the answers that the receiver decodes over to these instances of its memory, and those that come later."""
+    """Let `hosts`, in the same memory, decode what was to be decoded by `instance`: it hands over what it has, and
+    whoever prefills sends what is still to come.
+    """
 
+    instance: str
     hosts: list[str]
 
 
@@ -341,7 +345,7 @@ class Preempted(msgspec.Struct, tag=True):
 
 
 class HandedOver(msgspec.Struct, tag=True):
-    """Another instance of the same memory, `host`, goes on with this answer."""
+    """Another instance of the same memory, `host`, decodes this answer, or will do so."""
 
     uid: int
     index: int

@@ -1,5 +1,6 @@
 """Which processes serve a model: what stages each hosts, and on which cores. Placements are data, not code."""
 
+from unifiedserve.placement.changes import ChangingPlacement, RoleChange
 from unifiedserve.placement.instances import FIRST_MEMORY, MODEL_STAGES, Instance, Placement, Stage
 from unifiedserve.placement.named import NAMED
 from unifiedserve.placement.parts import letters_of, stages_of
@@ -10,9 +11,11 @@ __all__ = [
     "FIRST_MEMORY",
     "MODEL_STAGES",
     "NAMED",
+    "ChangingPlacement",
     "Instance",
     "Load",
     "Placement",
+    "RoleChange",
     "Route",
     "Stage",
     "choose_route",

@@ -106,9 +106,13 @@ class Placement(msgspec.Struct, frozen=True):
         """Return the stages that the instances of a memory host."""
         return {stage for instance in self.instances if instance.memory == memory for stage in instance.stages}
 
+    def named(self, name: str) -> Instance:
+        """Return the instance of that name. Raises KeyError if there is none."""
+        return {instance.name: instance for instance in self.instances}[name]
+
     def memory_of(self, name: str) -> str:
         """Return the memory of the instance of that name. Raises KeyError if there is none."""
-        return {instance.name: instance.memory for instance in self.instances}[name]
+        return self.named(name).memory
 
     def hosts(self, stage: Stage) -> list[str]:
         """Return the names of the instances that host `stage`."""

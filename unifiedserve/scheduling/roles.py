@@ -3,16 +3,35 @@
 Workers that decode media keep to that: the sandbox is around them alone.
 """
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import MODEL_STAGES, Instance, Placement, Stage
 
+LOOK_SECONDS = 1.0  # from one look at the work to the next
 _LEAST = 1.0  # seconds of work for each host of a stage; what is over sooner is not worth a change
 _GAIN = 0.75  # of the longest work, at most, is to be left after a change
 _SUSTAINED = 5.0  # seconds for which a change has to be the best one
 _APART = 30.0  # seconds between two changes, and without work until workers go back
+
+
+def work_left(left: Iterable[Mapping[Stage, int]], streams: Sequence[int], costs: Costs) -> dict[Stage, float]:
+    """Return the seconds of work that is left for encode, prefill and decode, as measured lately.
+
+    So many tokens are `left` of requests; the `streams` have so many each, and are held to go on for as many.
+    """
+    tokens = Counter[Stage]()
+    for each in left:
+        tokens.update(each)
+    step = costs.decode / len(streams) if streams else 0.0  # they share it
+    return {
+        Stage.ENCODE: costs.visual_token * tokens[Stage.ENCODE],
+        Stage.PREFILL: costs.prompt_token * tokens[Stage.PREFILL],
+        Stage.DECODE: (step + costs.prompt_token) * sum(streams),
+    }
 
 
 def longest_work(placement: Placement, seconds: Mapping[Stage, float]) -> float:

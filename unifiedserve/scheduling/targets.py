@@ -19,9 +19,8 @@ class Targets:
         self.costs = Costs()
 
     def learn(self, costs: Costs) -> None:
-        """Take what a worker has measured; what it does not know (0) stays as it is."""
-        known = {name: value for name, value in msgspec.structs.asdict(costs).items() if value}
-        self.costs = msgspec.structs.replace(self.costs, **known)
+        """Take what a worker has measured."""
+        self.costs = self.costs.learned(costs)
 
     def ticket(
         self, ticket: Ticket, prompt_tokens: int, encode_tokens: int, visual_tokens: int, own: float | None = None

@@ -30,7 +30,7 @@ class Outbox:
         self._local: deque[Message] = deque()
         self._joining: Counter[tuple[int, Stage]] = Counter()  # aborts that have come, if more are to come
         self._early: list[bytes] = []
-        self._heirs: dict[int, str] = {}  # who has the answers of a request (uid) that were decoded here
+        self._heirs: dict[int, str] = {}  # who decodes a request (uid), where that is not who its route names
 
     def placed(self, placement: Placement) -> None:
         """Send to the hosts that this placement names from now on."""
@@ -90,11 +90,11 @@ class Outbox:
             self.to_engine(Failed(uid, message, kind, param))
 
     def heir(self, uid: int) -> str | None:
-        """Return who has the answers of a request that were to be decoded here; None: this instance."""
+        """Return who decodes a request in place of the one that its route names; None if nobody does."""
         return self._heirs.get(uid)
 
     def hand_over(self, uid: int, host: str) -> None:
-        """Send on to `host` what aborts answers of a request here from now on, behind what hands them over."""
+        """Let aborts of a request, and of its answers, go to who decodes it now."""
         self._heirs[uid] = host
 
     def pass_on(self, abort: Abort) -> None:
@@ -112,7 +112,8 @@ class Outbox:
         if following is None:
             self.to_engine(Drained(abort.uid))
             return
-        for host in abort.route.hosts(following):
+        hosts = (heir,) if heir and following is Stage.DECODE else abort.route.hosts(following)
+        for host in hosts:
             self.send(host, Abort(abort.uid, abort.route, stage=following))
 
     def _joined(self, abort: Abort) -> bool:

@@ -14,7 +14,7 @@ from unifiedserve.placement import Load, Route, Stage
 class Attempt:
     """A request on its way through the stages, who serves it, and the tokens that were left at first.
 
-    Once an answer has more than its first token, or was handed over, nothing of it is left in the stages before decode.
+    Once an answer has more than its first token, nothing of it is left in the stages before decode.
     """
 
     uid: int
@@ -22,12 +22,12 @@ class Attempt:
     route: Route
     left: Mapping[Stage, int]
     tokens: Counter[int] = field(default_factory=Counter)  # that each answer has got
-    handed: dict[int, str] = field(default_factory=dict)  # to whom, by answer
+    handed: dict[int, str] = field(default_factory=dict)  # to whom its answers were
 
     def needs(self, instance: str) -> bool:
         """Tell whether an instance may have a part in what is still to be done; so has who an abort is to go by."""
         answers = self.request.attempts[self.uid]
-        decodes = all(self.tokens[index] > 1 or index in self.handed for index in answers)
+        decodes = all(self.tokens[index] > 1 for index in answers)
         stages = [Stage.DECODE] if decodes and answers and not self.request.ending else list(Stage)
         return any(instance in self.route.hosts(stage) for stage in stages)
 

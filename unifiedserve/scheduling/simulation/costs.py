@@ -36,6 +36,7 @@ class StageCosts(msgspec.Struct, frozen=True, kw_only=True):
     pull_kv_page: float = 0.0
     pull_visual_page: float = 0.0
     reply: float = 0.0  # from a token to the client that reads it
+    worker_start: float = 0.0  # from the end of a worker until its successor serves
     lone_step: float = 0.0  # a decode step, as the worker measures it at its start
 
     @classmethod

@@ -1,11 +1,12 @@
 """A language worker in costs: what its turns decide takes pages and time, and ends in what they are told next."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
 from unifiedserve.messages.costs import Costs
-from unifiedserve.placement import Instance, Stage
+from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.simulation.batch import Batch
 from unifiedserve.scheduling.simulation.clock import Action
 from unifiedserve.scheduling.simulation.machine import Task, Work
@@ -57,6 +58,7 @@ class LanguageWorker:
         self._beside: Work | None = None  # the batch that goes on beside passes
         self._beside_ended = False
         self._busy = False
+        self._heirs: Iterator[str] | None = None
 
     @property
     def costs(self) -> Costs:
@@ -67,12 +69,21 @@ class LanguageWorker:
         if self._batch and isinstance(event, Begin):
             self._batch.cut()
 
+    def hand_over(self, heirs: Iterator[str]) -> None:
+        self._heirs = heirs
+        self._system.wake(self)
+
+    def placed(self, placement: Placement) -> None:
+        self._neighbours.placed(placement)
+
     def turn(self) -> None:
         if self._busy:
             return
         inbox, self._inbox = self._inbox, []
         for event in inbox:
             self._accept(event)
+        if self._heirs:
+            self._give_up(self._heirs)
         plan, tells, leaves_cores = self._turn.take(self._facts())
         self._check(plan)
         self._tell(tells)
@@ -95,8 +106,17 @@ class LanguageWorker:
             case Encoded(uid, unit):
                 self._prompts.take_encoded(uid, unit)
             case Handed(state):
+                self._system.requests[state.ticket.uid].decodes = True
                 self._sequences.begin(state)
         self._turn.note(event)
+
+    def _give_up(self, heirs: Iterator[str]) -> None:
+        """Have others go on with all answers here."""
+        for state in self._sequences.give_up():
+            self._turn.note(Stopped(*state.key))
+            request = self._system.requests[state.ticket.uid]
+            self._system.reroute(request, next(heirs))
+            self._send(request.ticket.route.decode, Handed(replace(state, ticket=request.ticket)))
 
     def _run(self, plan: Plan, leaves_cores: bool) -> None:
         """Do what is planned; then the next turn comes at once."""

@@ -21,6 +21,7 @@ class Request:
     ticket: Ticket
     shape: Shape = _NOTHING
     tokens: list[float] = field(default_factory=list)
+    decodes: bool = False  # nothing of it is left in an earlier stage
 
     @property
     def load(self) -> Load:
@@ -28,6 +29,11 @@ class Request:
         visual = sum(self.arrival.units)
         prompt = {Stage.VISION: visual, Stage.ENCODE: visual, Stage.PREFILL: self.shape.tokens}
         return Load(self.ticket.route, ({} if self.tokens else prompt) | {Stage.DECODE: int(self.left > 0)})
+
+    def needs(self, instance: str) -> bool:
+        """Tell whether an instance has a part in what is still to be done."""
+        stages = [Stage.DECODE] if self.decodes else Stage
+        return self.left > 0 and any(instance in self.ticket.route.hosts(stage) for stage in stages)
 
     @property
     def left(self) -> int:

@@ -23,6 +23,11 @@ class Sequences:
         """Take over an answer and the pages that it holds."""
         self._states[state.key] = replace(state)
 
+    def give_up(self) -> list[DecodeState]:
+        """Forget all answers, and return them with the pages that they hold."""
+        states, self._states = list(self._states.values()), {}
+        return states
+
     def steps(self, keys: Sequence[Key]) -> int:
         """Return how many steps these can take together before one of them ends or pages run out."""
         steps = min(self._system.requests[uid].left for uid, _ in keys)

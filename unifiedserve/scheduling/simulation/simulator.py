@@ -14,6 +14,7 @@ from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.language import LanguageWorker
 from unifiedserve.scheduling.simulation.machine import Machine, Sharing
 from unifiedserve.scheduling.simulation.request import Request
+from unifiedserve.scheduling.simulation.roles import Changed, RoleWatch
 from unifiedserve.scheduling.simulation.system import System, Worker
 from unifiedserve.scheduling.simulation.vision import VisionWorker
 from unifiedserve.scheduling.state import Budget
@@ -41,18 +42,22 @@ class Simulator:
         dual_streams: bool = False,
         *,
         profiles: bool = False,
+        roles: bool = False,
     ) -> None:
         """Begin with no request, and with these `free` pages in each memory.
 
-        `profiles`: each instance tries out its budgets, as workers do with such options.
+        `profiles`: each instance tries out its budgets, as workers do with such options. `roles`: workers change what
+        they host, as with `--roles auto`.
         """
+        self._budget = budget
         self._profiles = profiles
         self._machine = Machine(sharing)
         page_tokens = budget.kv_page_tokens
         self._system = System(placement, self._machine, costs, free, rules, page_tokens, targets, dual_streams)
         self._clock = self._system.clock
         for instance in placement.instances:
-            self._system.workers[instance.name] = self._workers(instance, budget)
+            self._system.workers[instance.name] = self._workers(instance)
+        self._roles = RoleWatch(self._system, self._install) if roles else None
         for arrival in arrivals:
             request = self._system.requests[arrival.ticket.uid] = Request(arrival, arrival.ticket)
             self._clock.at(arrival.ticket.arrival, partial(self._take_in, request))
@@ -73,6 +78,11 @@ class Simulator:
         return {uid: request.tokens for uid, request in self._system.requests.items()}
 
     @property
+    def changed(self) -> list[Changed]:
+        """Return which instances have changed what they host, in order."""
+        return self._roles.changed if self._roles else []
+
+    @property
     def unfinished(self) -> list[int]:
         """Return the uids of the requests that lack tokens."""
         return [uid for uid, request in self._system.requests.items() if request.left]
@@ -87,6 +97,8 @@ class Simulator:
             self._advance(time, left)
             self._clock.happen()
             self._system.take_turns()
+            if self._roles:
+                self._roles.advance()
 
     def _advance(self, time: float, left: float) -> None:
         """Let time pass up to the next event; of two at one time the end of a task goes first."""
@@ -96,12 +108,15 @@ class Simulator:
         if ends:
             self._machine.end_next().ended()
 
-    def _workers(self, instance: Instance, budget: Budget) -> dict[Stage, Worker]:
+    def _install(self, instance: Instance) -> None:
+        self._system.install(instance.name, self._workers(instance))
+
+    def _workers(self, instance: Instance) -> dict[Stage, Worker]:
         """Return what works for each stage of an instance, whose decoders of media have threads of their own.
 
         The target between tokens is that of the instance that decodes.
         """
-        workers: dict[Stage, Worker] = {}
+        workers, budget = dict[Stage, Worker](), self._budget
         if language := [stage for stage in instance.stages if stage is not Stage.VISION]:
             own = budget if Stage.DECODE in language else replace(budget, slo_tbt=0.0)
             if self._profiles:

@@ -1,15 +1,16 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import cycle
 from typing import Protocol
 
 import msgspec
 
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import Instance, Placement, Route, Stage, choose_route
+from unifiedserve.placement import ChangingPlacement, Instance, Placement, Route, Stage, choose_route
 from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
 from unifiedserve.scheduling.simulation.clock import Action, Clock
 from unifiedserve.scheduling.simulation.costs import StageCosts
@@ -30,6 +31,12 @@ class Worker(Protocol):
     def receive(self, event: Event) -> None:
         """Keep an event for the next turn."""
 
+    def hand_over(self, heirs: Iterator[str]) -> None:
+        """Have these hosts go on with all answers from the next turn on."""
+
+    def placed(self, placement: Placement) -> None:
+        """Look at the instances of this placement from now on."""
+
     def turn(self) -> None:
         """Plan and begin the next step, if there is none under way."""
 
@@ -48,7 +55,7 @@ class System:
         targets: Targets | None,
         dual_streams: bool,
     ) -> None:
-        self.placement = placement
+        self.roles = ChangingPlacement(placement)
         self.machine = machine
         self.costs = costs
         self.frees = {memory: replace(free) for memory in placement.memories}
@@ -62,8 +69,14 @@ class System:
         self.status = Status()
         self.workers: dict[str, dict[Stage, Worker]] = {}  # by instance
         self.requests: dict[int, Request] = {}  # by uid
+        self._gone: set[Worker] = set()
         self._ready: dict[Worker, None] = {}  # in the order in which they were woken
         self._alarms: dict[Worker, float] = {}  # when they want a turn by themselves (seconds)
+
+    @property
+    def placement(self) -> Placement:
+        """Who hosts what now."""
+        return self.roles.placement
 
     def run(self, instance: Instance, threads: int, seconds: float, ended: Action, most: int | None = None) -> Task:
         """Let an instance compute, on `most` cores at most, and do something when that has ended.
@@ -96,14 +109,56 @@ class System:
             if (worker := self.workers[host][stage]) is not sender:
                 self._post(worker, None)
 
+    def each_worker(self, name: str = "") -> Iterable[Worker]:
+        """Return the workers, each once, of an instance or of all."""
+        instances = [self.workers[name]] if name else self.workers.values()
+        return dict.fromkeys(worker for stages in instances for worker in stages.values())
+
+    def hand_over(self, name: str, hosts: Sequence[str]) -> None:
+        """Let these hosts decode what was to be decoded by an instance."""
+        heirs = cycle(hosts)
+        for request in self.under_way():
+            if request.ticket.route.decode == name and not request.decodes:
+                self.reroute(request, next(heirs))
+        for worker in self.each_worker(name):
+            worker.hand_over(heirs)
+
+    @staticmethod
+    def reroute(request: Request, host: str) -> None:
+        """Let a host decode a request."""
+        route = request.ticket.route.decoded_by(host)
+        request.ticket = msgspec.structs.replace(request.ticket, route=route)
+
+    def install(self, name: str, workers: dict[Stage, Worker]) -> None:
+        """Put these in the place of the workers of an instance, which have nothing to do any more."""
+        for worker in self.each_worker(name):
+            self.set_alarm(worker, float("inf"))
+            self._gone.add(worker)
+        self.workers[name] = workers
+        for worker in self.each_worker():
+            worker.placed(self.placement)
+
+    def under_way(self) -> Iterable[Request]:
+        """Return the requests that have begun and not ended."""
+        return (each for each in self.requests.values() if each.ticket.route.prefill and each.left)
+
+    def serves(self, instance: str) -> bool:
+        """Tell whether an instance has a part in any request."""
+        return any(request.needs(instance) for request in self.under_way())
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing will happen any more by itself."""
+        return self.quiet_until == float("inf")
+
     def begin(self, request: Request) -> None:
         """Send a request to the workers, for the first time or when it has lost its pages."""
         if self._targets:
             request.ticket = self._ticket(request, self._targets)
         request.shape = self._shape(request)
         others = (each.load for each in self.requests.values() if each is not request)
-        route = choose_route(self.placement, others, media=bool(request.arrival.units))
-        request.ticket = msgspec.structs.replace(request.ticket, route=route)
+        route = choose_route(self.roles.open, others, media=bool(request.arrival.units))
+        request.ticket, request.decodes = msgspec.structs.replace(request.ticket, route=route), False
         stages = (Stage.ENCODE, Stage.PREFILL, Stage.VISION) if request.arrival.units else (Stage.PREFILL,)
         workers = {self.workers[host][stage]: host for stage in stages for host in route.hosts(stage)}
         for worker, host in workers.items():
@@ -127,15 +182,16 @@ class System:
 
     def _ticket(self, request: Request, targets: Targets) -> Ticket:
         """Return its place in the queues (as `engine/requests/`): whose stream has begun owes its next token now."""
-        for worker in dict.fromkeys(worker for stages in self.workers.values() for worker in stages.values()):
+        for worker in self.each_worker():
             targets.learn(worker.costs)
         arrival, visual = request.arrival, sum(request.arrival.units)
         prompt = sum(arrival.gaps) + len(request.tokens) + (0 if self.rules.keeps_visual else visual)
         return targets.ticket(request.ticket, prompt, visual, visual, 0.0 if request.tokens else arrival.target)
 
     def wake(self, worker: Worker) -> None:
-        """Give a worker a turn when all that happens now has happened."""
-        self._ready[worker] = None
+        """Give a worker a turn when all that happens now has happened, unless another one has taken its place."""
+        if worker not in self._gone:
+            self._ready[worker] = None
 
     def set_alarm(self, worker: Worker, time: float) -> None:
         """Give a worker a turn at a time (seconds; infinity: never), in place of when it wanted one before."""

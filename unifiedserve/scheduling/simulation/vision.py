@@ -7,7 +7,7 @@ from functools import partial
 
 from unifiedserve.config import Order
 from unifiedserve.messages.costs import Costs
-from unifiedserve.placement import Instance, Stage
+from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.turn import Begin, Decoded, Event, Neighbours, Ready
@@ -46,6 +46,12 @@ class VisionWorker:
             memory = self._system.placement.memory_of(event.ticket.route.encode[0])
             self._turn.begin(request.ticket, *self._system.media_pages(request), memory)
             self._jobs[event.ticket.uid] = _Job(request, len(request.arrival.units))
+
+    def hand_over(self, heirs: Iterator[str]) -> None:
+        """Do nothing: it decodes no answers."""
+
+    def placed(self, placement: Placement) -> None:
+        self._neighbours.placed(placement)
 
     def turn(self) -> None:
         system = self._system

@@ -1,39 +1,44 @@
-"""Who goes on with the answers of an instance that is to decode no more: pages stay, only the message travels."""
+"""Who decodes in place of an instance that is about to leave: pages stay, only messages travel."""
 
-from collections.abc import Iterator, Sequence
 from itertools import cycle
 
 import msgspec
 
-from unifiedserve.messages.wire import HandedOver
+from unifiedserve.messages.ticket import Ticket
+from unifiedserve.messages.wire import HandedOver, HandOver
 from unifiedserve.worker.language.sender import Sender
-from unifiedserve.worker.language.sequence import Sequence as Answer
+from unifiedserve.worker.language.sequence import Sequence
+from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.outbox import Outbox
 
 
 class Heirs:
-    """Other hosts of decode in the same memory. As long as none are named, the instance decodes itself."""
+    """Shares out what an instance was to decode among other hosts of its memory, request by request."""
 
-    def __init__(self, sender: Sender, outbox: Outbox) -> None:
+    def __init__(self, message: HandOver, sender: Sender, outbox: Outbox) -> None:
+        self._leaving = message.instance
+        self._hosts = cycle(message.hosts)
         self._sender = sender
         self._outbox = outbox
-        self._hosts: Iterator[str] | None = None
 
-    def __bool__(self) -> bool:
-        """Tell whether answers are to be handed over."""
-        return self._hosts is not None
+    def reroute(self, prompt: StagedPrompt) -> None:
+        """Have the answers of a prompt go to another host when it is prefilled, if that is to be here."""
+        request = prompt.request
+        if prompt.shape.prefills_here and request.ticket.route.decode == self._leaving:
+            request.ticket = self._rerouted(request.ticket)
+            for index in request.indices:
+                self._tell(request.ticket, index)
 
-    def name(self, hosts: Sequence[str]) -> None:
-        """Share out the answers among these hosts from now on."""
-        self._hosts = cycle(hosts)
+    def take(self, sequence: Sequence) -> None:
+        """Hand an answer over, with what it holds."""
+        sequence.ticket = self._rerouted(sequence.ticket)
+        self._sender.send_answers([sequence])
+        self._tell(sequence.ticket, sequence.index)  # behind it: an abort may now go to the new host at once
 
-    def take(self, answer: Answer) -> None:
-        """Hand over an answer and what it holds; those of one request go to one host. Raises TypeError without any."""
-        if self._hosts is None:
-            raise TypeError("there are no heirs")
-        uid = answer.ticket.uid
-        host = self._outbox.heir(uid) or next(self._hosts)
-        answer.ticket = msgspec.structs.replace(answer.ticket, route=answer.ticket.route.decoded_by(host))
-        self._sender.send_answers([answer])
-        self._outbox.hand_over(uid, host)
-        self._outbox.to_engine(HandedOver(uid, answer.index, host))
+    def _rerouted(self, ticket: Ticket) -> Ticket:
+        host = self._outbox.heir(ticket.uid) or next(self._hosts)
+        self._outbox.hand_over(ticket.uid, host)
+        return msgspec.structs.replace(ticket, route=ticket.route.decoded_by(host))
+
+    def _tell(self, ticket: Ticket, index: int) -> None:
+        self._outbox.to_engine(HandedOver(ticket.uid, index, ticket.route.decode))

@@ -82,7 +82,7 @@ class LanguageLane:
         self._sender = Sender(
             port.instance, model.kv, stages.visual, port.outbox, port.elsewhere, carrier.address if carrier else ""
         )
-        self._heirs = Heirs(self._sender, port.outbox)
+        self._heirs: Heirs | None = None  # of this instance, once it is to decode no more
         self._receiver = Receiver(
             stages, port, carrier, turn.note, self._accept_embeddings, self._accept_generation, self._start_anew
         )
@@ -105,7 +105,7 @@ class LanguageLane:
             case Answers():
                 self._receiver.offer_answers(message)
             case HandOver():
-                self._hand_over(message.hosts)
+                self._hand_over(message)
             case Released():
                 self._sender.release(message)
                 self._freed.by_sender()
@@ -245,14 +245,19 @@ class LanguageLane:
         self._decode.accept(sequence)
         self._turn.note(Handed(self._decode.state(sequence)))
 
-    def _hand_over(self, hosts: list[str]) -> None:
-        """Have others go on with all answers, those that are still to come, too."""
-        self._heirs.name(hosts)
+    def _hand_over(self, message: HandOver) -> None:
+        """Have others decode in place of an instance; if it is this one, they go on with what it decodes, too."""
+        heirs = Heirs(message, self._sender, self._port.outbox)
+        for prompt in self._prompts:
+            heirs.reroute(prompt)
+        if message.instance != self._port.instance:
+            return
+        self._heirs = heirs
         with self._guard(self._forward_step.uids):
             self._forward_step.settle()
         for sequence in self._decode.give_up():
             self._turn.note(Stopped(*sequence.key))
-            self._heirs.take(sequence)
+            heirs.take(sequence)
 
     def _wait(self, uid: int, stage: Stage) -> None:
         if prompt := self._prompts.get(uid):
