@@ -11,6 +11,7 @@ from unifiedserve.recording.records import Made, Record, decode
 from unifiedserve.recording.turn import RecordedTurn
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.simulation import language
+from unifiedserve.scheduling.step_costs import StepCosts
 
 
 class KeptLog(Log):
@@ -31,9 +32,9 @@ def recorded(*system: Any, log_of: Callable[[], Log] = KeptLog) -> list[Log]:
     """Let all happen in a system; return the records of its turns."""
     logs: list[Log] = []
 
-    def turn(hosted: Iterable[Any], budget: Budget, *, rests: bool) -> RecordedTurn:
+    def turn(hosted: Iterable[Any], budget: Budget, *, rests: bool, steps: StepCosts) -> RecordedTurn:
         logs.append(log_of())
-        return RecordedTurn(Made(list(hosted), budget, rests, 1.0), logs[-1])
+        return RecordedTurn(Made(list(hosted), budget, rests, 1.0, steps), logs[-1])
 
     with patch.object(language, "Turn", turn):
         simulated(*system)

@@ -9,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.placement import read_placement
+from unifiedserve.placement import Stage, read_placement
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.profile import LEAST_TOKENS, MOST_TOKENS, StepSeconds, profiled
 from unifiedserve.scheduling.simulation import Arrival, Cores, FreePages, Simulator, StageCosts
-from unifiedserve.scheduling.step_costs import largest_tried
+from unifiedserve.scheduling.step_costs import StepCosts, largest_tried
+from unifiedserve.scheduling.turn import Begin, Facts, Free, Shape, Turn
 
 BUDGET = Budget(prefill_tokens=512, encode_tokens=512, max_running=8, kv_page_tokens=16, step_seconds=0.5)
 
@@ -54,15 +55,31 @@ def test_a_longer_step_is_never_a_smaller_one(token: float, fixed: float, cap: f
 
 
 def test_the_two_budgets_are_found_apart() -> None:
-    found = profiled(BUDGET, StepSeconds(line(0.0, 0.001), line(0.1, 0.002)), 0.0)
+    found = profiled(BUDGET, StepSeconds(line(0.0, 0.001), line(0.1, 0.002)), 0.0).budget
     assert found.prefill_tokens == pytest.approx(500, abs=500 / 16)
     assert found.encode_tokens == pytest.approx(200, abs=200 / 16)
     assert found == replace(BUDGET, prefill_tokens=found.prefill_tokens, encode_tokens=found.encode_tokens)
 
 
+def test_the_first_steps_go_by_what_was_tried() -> None:
+    """Not by a guess: HydraInfer's algorithm fills the step that a new worker takes first."""
+    steps = StepSeconds(line(0.01, 0.001), line(0.1, 0.002))
+    budget, tried = profiled(replace(BUDGET, scheduling="stage-level", step_cap=0.5), steps, 0.0)
+    assert tried.passes.parts == pytest.approx((0.01, 0.001))
+    assert tried.batches.parts == pytest.approx((0.1, 0.002))
+    first = {}
+    for known in (tried, StepCosts()):
+        turn = Turn([Stage.PREFILL], budget, rests=True, steps=known)
+        turn.note(Begin(Ticket(1, 0.0), Shape(4000, 250)))
+        (chunk,) = turn.take(Facts(1.0, Free(1000, 1000))).plan.prefill
+        first[known] = chunk.stop
+    assert first[StepCosts()] == 32
+    assert first[tried] == pytest.approx(490, abs=490 / 8)
+
+
 @pytest.mark.parametrize(("seconds", "tokens"), [(line(9.0, 0.0), LEAST_TOKENS), (line(0.0, 0.0), MOST_TOKENS)])
 def test_both_ends(seconds: Callable[[int], float], tokens: int) -> None:
-    found = profiled(BUDGET, StepSeconds(seconds, seconds), 0.0)
+    found = profiled(BUDGET, StepSeconds(seconds, seconds), 0.0).budget
     assert (found.prefill_tokens, found.encode_tokens) == (tokens, tokens)
 
 

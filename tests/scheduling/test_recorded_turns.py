@@ -56,7 +56,7 @@ def planned(turn: Turn, facts: Facts) -> set[int]:
 def made_of(records: list[Record]) -> tuple[Made, Turn]:
     made = records[0]
     assert isinstance(made, Made)
-    return made, Turn(made.hosted, made.budget, rests=made.rests, share=made.share)
+    return made, made.turn()
 
 
 @settings(max_examples=100)

@@ -8,7 +8,8 @@ from msgspec.msgpack import Decoder, Encoder
 
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget
-from unifiedserve.scheduling.turn import Decision, Event, Facts
+from unifiedserve.scheduling.step_costs import StepCosts
+from unifiedserve.scheduling.turn import Decision, Event, Facts, Turn
 
 
 class Made(NamedTuple):
@@ -18,6 +19,11 @@ class Made(NamedTuple):
     budget: Budget
     rests: bool
     share: float
+    steps: StepCosts = StepCosts()
+
+    def turn(self) -> Turn:
+        """Make it anew."""
+        return Turn(self.hosted, self.budget, rests=self.rests, share=self.share, steps=self.steps)
 
 
 class Taken(NamedTuple):

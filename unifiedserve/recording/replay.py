@@ -10,7 +10,7 @@ import msgspec
 from unifiedserve.errors import ConfigError
 from unifiedserve.recording.log import read_log
 from unifiedserve.recording.records import Between, Made, Record, Taken, decode, encode
-from unifiedserve.scheduling.turn import Decision, Facts, Turn
+from unifiedserve.scheduling.turn import Decision, Facts
 
 
 class Difference(NamedTuple):
@@ -45,7 +45,7 @@ def replay(records: Iterable[Record]) -> Replayed:
     """Tell a new turn all that is recorded, up to the first decision that differs."""
     made, *told = records
     assert isinstance(made, Made), "the first record makes the turn"
-    turn, alike = Turn(made.hosted, made.budget, rests=made.rests, share=made.share), 0
+    turn, alike = made.turn(), 0
     for record in told:
         assert not isinstance(record, Made), "a turn is made once"
         if not isinstance(record, Taken | Between):

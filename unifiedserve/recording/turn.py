@@ -9,7 +9,7 @@ class RecordedTurn(Turn):
     """Decides as any other turn; its driver never notices the log."""
 
     def __init__(self, made: Made, log: Log) -> None:
-        super().__init__(made.hosted, made.budget, rests=made.rests, share=made.share)
+        super().__init__(made.hosted, made.budget, rests=made.rests, share=made.share, steps=made.steps)
         self._log = log
         log.add(encode(made))
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 from typing import NamedTuple
 
 from unifiedserve.scheduling.pacing import room_beside
 from unifiedserve.scheduling.state import Budget
-from unifiedserve.scheduling.step_costs import largest_tried, largest_within
+from unifiedserve.scheduling.step_costs import Line, StepCosts, largest_tried, largest_within
 from unifiedserve.scheduling.tbt_control import LEAST_SHARE
 
 LEAST_TOKENS = 16  # that a profiled budget has in any case: a step with fewer takes about as long
@@ -30,12 +31,34 @@ def largest_share(seconds: Callable[[float], float], target: float) -> float:
     return largest_within(lambda part: seconds(part / parts), target, parts, least=1) / parts
 
 
-def profiled(budget: Budget, steps: StepSeconds, lone_step: float) -> Budget:
+class Profile(NamedTuple):
+    """A budget that was found by trying, and what the steps took that were tried for it."""
+
+    budget: Budget
+    steps: StepCosts
+
+
+def profiled(budget: Budget, steps: StepSeconds, lone_step: float) -> Profile:
     """Return the budget with the most prompt and visual tokens whose steps end in time.
 
     In an instance whose decode step alone takes `lone_step` seconds, that is within the target between tokens, with
     such a step; elsewhere (0: it does not decode) in the time that short requests may have to wait.
     """
     cap = room_beside(budget, lone_step) if lone_step and budget.slo_tbt else budget.step_seconds
-    prompt, visual = (largest_tried(seconds, cap, MOST_TOKENS, LEAST_TOKENS) for seconds in steps)
-    return replace(budget, prefill_tokens=prompt, encode_tokens=visual)
+    prompt, passes = _tried(steps.prompt, cap)
+    visual, batches = _tried(steps.visual, cap)
+    return Profile(replace(budget, prefill_tokens=prompt, encode_tokens=visual), StepCosts(passes, batches))
+
+
+def _tried(seconds: Callable[[int], float], cap: float) -> tuple[int, Line]:
+    """Return the largest size whose step ends in time, and the line through all that were taken."""
+    line = Line()
+
+    def take(tokens: int) -> float:
+        nonlocal line
+        took = seconds(tokens)
+        if 0 < took < inf:  # else there was no such step
+            line = line.after(tokens, took)
+        return took
+
+    return largest_tried(take, cap, MOST_TOKENS, LEAST_TOKENS), line

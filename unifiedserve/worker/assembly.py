@@ -30,6 +30,7 @@ from unifiedserve.sampling.grammar import Grammars, tokenizer_json
 from unifiedserve.scheduling import Budget, budget_of
 from unifiedserve.scheduling.profile import profiled
 from unifiedserve.scheduling.speculation import row_cost
+from unifiedserve.scheduling.step_costs import StepCosts
 from unifiedserve.scheduling.turn import Turn
 from unifiedserve.scheduling.turn.vision import VisionTurn
 from unifiedserve.worker.lane import Lane
@@ -153,10 +154,12 @@ def _language_lane(
     grammars.start()  # not beside the measurement
     rests = model.adapter.device.sharing.rests
     budget = budget_of(spec.config, model.kv.pool.num_pages, decode_step or 0.0, rests=rests)
+    steps = StepCosts()
     if spec.config.scheduling.budgets == "profiled" and hosted & {Stage.ENCODE, Stage.PREFILL}:
-        budget = profiled(budget, step_seconds(model, hosted, spec.medium, spec.patch_row_bytes), decode_step or 0.0)
+        tried = step_seconds(model, hosted, spec.medium, spec.patch_row_bytes)
+        budget, steps = profiled(budget, tried, decode_step or 0.0)
         _log.info("steps of %d prompt tokens, %d visual tokens", budget.prefill_tokens, budget.encode_tokens)
-    turn, side = _turn(spec, budget, rests=rests), _side_queue(spec, model.adapter.device)
+    turn, side = _turn(spec, budget, steps, rests=rests), _side_queue(spec, model.adapter.device)
     carrier = carrier_of(spec, memory, port) if port.elsewhere else None
     return LanguageLane(stages, hosted, budget, port, turn, side, carrier), decode_step
 
@@ -184,13 +187,13 @@ def _side_queue(spec: WorkerSpec, device: Device) -> SideQueue | None:
     return device.side_queue() if beside else None
 
 
-def _turn(spec: WorkerSpec, budget: Budget, *, rests: bool) -> Turn:
+def _turn(spec: WorkerSpec, budget: Budget, steps: StepCosts, *, rests: bool) -> Turn:
     """Return what decides for the lane; where turns are recorded it says how it was made, too."""
     hosted = list(spec.instance.stages)
     if not spec.config.scheduling.record:
-        return Turn(hosted, budget, rests=rests, share=spec.share)
+        return Turn(hosted, budget, rests=rests, share=spec.share, steps=steps)
     log = begin_run(Path(spec.config.scheduling.record), spec.instance.name)
-    return RecordedTurn(Made(hosted, budget, rests, spec.share), log)
+    return RecordedTurn(Made(hosted, budget, rests, spec.share, steps), log)
 
 
 def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:

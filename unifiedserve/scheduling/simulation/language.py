@@ -15,6 +15,7 @@ from unifiedserve.scheduling.simulation.pulls import Pulls
 from unifiedserve.scheduling.simulation.sequences import Sequences
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.state import Budget, DecodeState, EncodeWork, Plan, WaitingAnswers
+from unifiedserve.scheduling.step_costs import StepCosts
 from unifiedserve.scheduling.turn import (
     AnswersOffered,
     Batched,
@@ -41,10 +42,10 @@ class LanguageWorker:
     With dual streams the batch goes on beside passes, on half of the cores; these have the others meanwhile.
     """
 
-    def __init__(self, instance: Instance, budget: Budget, system: System) -> None:
+    def __init__(self, instance: Instance, budget: Budget, steps: StepCosts, system: System) -> None:
         self._instance = instance
         self._system = system
-        self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests)
+        self._turn = Turn(instance.stages, budget, rests=system.machine.sharing.rests, steps=steps)
         self._neighbours = Neighbours(system.placement, instance.name, system.status)
         self._free = system.free_of(instance.name)
         self._prompts = Prompts(system, self._free)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from unifiedserve.placement import Instance, Placement, Stage
-from unifiedserve.scheduling.profile import StepSeconds, profiled
+from unifiedserve.scheduling.profile import Profile, StepSeconds, profiled
 from unifiedserve.scheduling.simulation.arrival import Arrival, FreePages, Rules
 from unifiedserve.scheduling.simulation.costs import StageCosts
 from unifiedserve.scheduling.simulation.language import LanguageWorker
@@ -18,6 +18,7 @@ from unifiedserve.scheduling.simulation.roles import Changed, RoleWatch
 from unifiedserve.scheduling.simulation.system import System, Worker
 from unifiedserve.scheduling.simulation.vision import VisionWorker
 from unifiedserve.scheduling.state import Budget
+from unifiedserve.scheduling.step_costs import StepCosts
 from unifiedserve.scheduling.targets import Targets
 
 _FRONTEND = Instance("frontend", ())
@@ -119,15 +120,14 @@ class Simulator:
         workers, budget = dict[Stage, Worker](), self._budget
         if language := [stage for stage in instance.stages if stage is not Stage.VISION]:
             own = budget if Stage.DECODE in language else replace(budget, slo_tbt=0.0)
-            if self._profiles:
-                own = self._profiled(instance, own)
-            workers |= dict.fromkeys(language, LanguageWorker(instance, own, self._system))
+            own, steps = self._profiled(instance, own) if self._profiles else Profile(own, StepCosts())
+            workers |= dict.fromkeys(language, LanguageWorker(instance, own, steps, self._system))
         if Stage.VISION in instance.stages:
             engines = instance.threads(self._machine.sharing.threads(giving=False))
             workers[Stage.VISION] = VisionWorker(instance, engines, self._system, budget.order)
         return workers
 
-    def _profiled(self, instance: Instance, budget: Budget) -> Budget:
+    def _profiled(self, instance: Instance, budget: Budget) -> Profile:
         """Return the budget of an instance whose steps it tries out, with its cores to itself."""
         costs = self._system.costs
         slower = self._system.slower(instance, self._machine.sharing.threads(giving=False))

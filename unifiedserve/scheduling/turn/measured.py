@@ -15,9 +15,9 @@ _LEARNT = 30  # steps alike, after which what was learnt before has no weight
 class Measured:
     """The present costs of steps, and the pace of those that decode. Times are in monotonic seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: StepCosts) -> None:
         self.costs = Costs()
-        self.steps = StepCosts()
+        self.steps = steps
         self.pace = Pace()
         self._encoding: float | None = None  # when the present batch of the encoder began
         self._between = 0.0  # seconds of forward passes in between its layers

@@ -10,6 +10,7 @@ from unifiedserve.scheduling.pacing import heavy_within_share, joins_soon, leave
 from unifiedserve.scheduling.policies import goes_between, policy_for
 from unifiedserve.scheduling.pulls import READ_SECONDS, first_left, schedule_pulls
 from unifiedserve.scheduling.state import Budget, EncodeWork, Plan, State
+from unifiedserve.scheduling.step_costs import StepCosts
 from unifiedserve.scheduling.tbt_control import TbtControl
 from unifiedserve.scheduling.turn.arrivals import Arrivals
 from unifiedserve.scheduling.turn.facts import (
@@ -47,16 +48,25 @@ class Turn:
     several tokens. Whoever drives it notes each event at once, and asks when there is nothing else to do.
     """
 
-    def __init__(self, hosted: Iterable[Stage], budget: Budget, *, rests: bool, share: float = 1.0) -> None:
+    def __init__(
+        self,
+        hosted: Iterable[Stage],
+        budget: Budget,
+        *,
+        rests: bool,
+        share: float = 1.0,
+        steps: StepCosts = StepCosts(),  # noqa: B008
+    ) -> None:
         """Begin with a share of the budgets for heavy work beside streams; where decode `rests` others get its cores.
 
+        `steps` are what was tried out before.
         An instance that does not host a stage plans nothing for it.
         """
         self._hosted = frozenset(hosted)
         self._budget = budget
         self._rests = rests
         self._policy = policy_for(self._hosted, budget.scheduling)
-        self._measured = Measured()
+        self._measured = Measured(steps)
         self._streams = HeldStreams(budget, share)
         self._prompts = Prompts(budget.order)
         self._sequences = Sequences()
