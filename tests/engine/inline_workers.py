@@ -45,6 +45,7 @@ from unifiedserve.messages.wire import (
 from unifiedserve.models.base import MediaOptions, Processor
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import Load, Placement, Stage, choose_route, read_placement
+from unifiedserve.worker.assembly import begin_log
 from unifiedserve.worker.lane import ON_MESSAGE
 from unifiedserve.worker.loop import Worker
 from unifiedserve.worker.spec import WorkerSpec
@@ -145,7 +146,7 @@ class InlineWorkers:
                 carrier_token=TOKEN,
             )
             with process(instance.name):
-                self._workers[instance.name] = Worker(spec, device)
+                self._workers[instance.name] = Worker(spec, device, log=begin_log(spec))
 
     def close(self) -> None:
         for worker in self._workers.values():

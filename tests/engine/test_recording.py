@@ -15,10 +15,11 @@ from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import read_placement
 from unifiedserve.recording.folder import runs_in
 from unifiedserve.recording.log import read_log
-from unifiedserve.recording.records import Between, Record, Taken, decode
+from unifiedserve.recording.records import Between, Looked, Record, Taken, decode
 from unifiedserve.recording.replay import replay_file
 from unifiedserve.scheduling.state import Plan, PrefillState
-from unifiedserve.scheduling.turn import Begin, Encoded, Left, Ready, Stopped
+from unifiedserve.scheduling.turn import Begin, Encoded, Left, Ready, Stopped, vision
+from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook, VisionDecision
 
 VIDEO, GONE, FIRST, SECOND = range(1, 5)
 LONG = SamplingParams(temperature=0, max_tokens=100, ignore_eos=True)
@@ -36,6 +37,10 @@ class Recorded(NamedTuple):
     @property
     def plans(self) -> list[Plan]:
         return [record.decision.plan for record in self.events if isinstance(record, Taken | Between)]
+
+    @property
+    def visions(self) -> list[VisionDecision]:
+        return [record.decision for record in self.events if isinstance(record, Looked)]
 
 
 @pytest.fixture(scope="module", params=["shared", "monolithic", "2e+2p+d", "2ep+d with dual streams"])
@@ -80,7 +85,8 @@ def recorded(folder: Path) -> Recorded:
 
 def test_all_that_happens_is_on_record(recorded: Recorded) -> None:
     kinds = {type(record) for record in recorded.events}
-    assert {Begin, Ready, Encoded, Left, Stopped, Taken} <= kinds
+    assert {Begin, Ready, Encoded, Left, Stopped, Taken, MediaCame, MediaTook, MediaLeft} <= kinds
+    assert [uid for decision in recorded.visions for uid in decision.admit] == [VIDEO]
     assert {uid for plan in recorded.plans for uid, _ in plan.encode} == {VIDEO}
     assert {chunk.uid for plan in recorded.plans for chunk in plan.prefill} == {VIDEO, GONE, FIRST, SECOND}
     assert any(plan.preempt for plan in recorded.plans), "there was room for all"
@@ -89,7 +95,7 @@ def test_all_that_happens_is_on_record(recorded: Recorded) -> None:
 def test_what_real_workers_decided_is_decided_again(folder: Path, recorded: Recorded) -> None:
     assert len(recorded.plans) > 50
     for path in runs_in(folder):
-        turns = sum(isinstance(record, Taken | Between) for record in recorded.records[path.stem])
+        turns = sum(isinstance(record, Taken | Between | Looked) for record in recorded.records[path.stem])
         replayed = replay_file(path)
         assert (replayed.difference, replayed.cut, replayed.alike) == (None, False, turns)
 
@@ -102,3 +108,10 @@ def test_a_policy_that_has_changed_is_noticed(folder: Path, monkeypatch: pytest.
     assert differing == {
         name for name in (path.stem for path in runs_in(folder)) if "prefill" in name or "language" in name
     }
+
+
+def test_a_rule_of_vision_that_has_changed_is_noticed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here, nobody is let in."""
+    monkeypatch.setattr(vision, "schedule_vision", lambda *facts: [])
+    differing = [path.stem for path in runs_in(folder) if replay_file(path).difference]
+    assert differing == ["vision-1"]

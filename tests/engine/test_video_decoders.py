@@ -27,7 +27,7 @@ from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import MediaSource, Patches
 from unifiedserve.placement import FIRST_MEMORY
-from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
+from unifiedserve.scheduling.turn.vision import MediaCame, MediaTook, VisionFacts, VisionTurn
 from unifiedserve.scheduling.vision import BufferPages
 from unifiedserve.worker.vision.medium import Medium, Output
 from unifiedserve.worker.vision.other_videos import OtherDecoder, OtherVideos
@@ -78,9 +78,9 @@ class Vision:
 
     def _let_in(self, ticket: Ticket, source: MediaSource, now: float = 3.0) -> None:
         """Let a request in as the lane does, at a time (seconds)."""
-        self.turn.begin(ticket, 0, 0)
+        self.turn.note(MediaCame(ticket, 0, 0))
         let_in(self.stage, ticket, source, self.turns(now)[ticket.uid])
-        self.turn.admit(ticket.uid)
+        self.turn.note(MediaTook(ticket.uid))
 
     def turns(self, now: float) -> Mapping[int, float]:
         """Return the turns that have changed by a time (seconds)."""

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded_systems import records_of
+from recorded_systems import one_log_of, records_of
 from systems import COSTS, KV, LAYOUTS, budgets, rules, works
 
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Stage
-from unifiedserve.recording.records import Between, Made, Record, Taken
+from unifiedserve.recording.records import Between, Looked, Made, MadeVision, Record, Taken
 from unifiedserve.recording.replay import Replayed, replay
+from unifiedserve.scheduling import Budget
+from unifiedserve.scheduling.simulation import Arrival, Rules, StageCosts
 from unifiedserve.scheduling.state import EncodeWork
 from unifiedserve.scheduling.turn import (
     AnswersOffered,
@@ -64,6 +66,16 @@ def made_of(records: list[Record]) -> tuple[Made, Turn]:
 def test_equal_facts_give_equal_decisions(system: tuple[object, ...]) -> None:
     for records in records_of(*system):
         assert replay(records) == Replayed(len(list(decided(records))))
+
+
+@settings(max_examples=50)
+@given(works, budgets, st.sampled_from(COSTS), rules)
+def test_all_turns_of_one_process_are_on_one_record(
+    work: list[Arrival], budget: Budget, costs: StageCosts, kept: Rules
+) -> None:
+    records = one_log_of("one", work, budget, costs, kept)
+    assert {type(record) for record in records[:2]} == {Made, MadeVision}
+    assert replay(records) == Replayed(sum(isinstance(record, Taken | Between | Looked) for record in records))
 
 
 @settings(max_examples=100)

@@ -108,27 +108,29 @@ def test_a_folder_without_records_is_one_line(tmp_path: Path, error_of: Callable
 
 def test_a_worker_that_is_started_again_begins_a_new_run(tmp_path: Path) -> None:
     for instance in ["decode"] * 11 + ["encode-prefill"]:
-        RecordedTurn(MADE, begin_run(tmp_path, instance)).close()
+        begin_run(tmp_path, instance).close()
     names = [path.name for path in runs_in(tmp_path)]
     assert names == [*(f"decode-{run}.turns" for run in range(1, 12)), "encode-prefill-1.turns"]
 
 
 def test_what_a_turn_was_told_is_written_about_each_second(tmp_path: Path) -> None:
     """Whoever kills the worker loses no more."""
-    turn = RecordedTurn(MADE, begin_run(tmp_path, "decode"))
+    log = begin_run(tmp_path, "decode")
+    turn = RecordedTurn(MADE, log)
     (path,) = runs_in(tmp_path)
     sizes = []
     for now in (0.0, 0.5, 1.5, 2.0, 3.0):
         turn.take(FACTS._replace(now=now))
         sizes.append(path.stat().st_size)
-    turn.close()
+    log.close()
     assert 0 < sizes[0] == sizes[1] < sizes[2] == sizes[3] < sizes[4]
 
 
 def test_a_full_disk_ends_the_record_and_nothing_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, replayed: Replay
 ) -> None:
-    turn = RecordedTurn(MADE, begin_run(tmp_path, "decode"))
+    log = begin_run(tmp_path, "decode")
+    turn = RecordedTurn(MADE, log)
     turn.take(FACTS)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (runs_in(tmp_path)[0].stat().st_size + 5, limits[1]))
@@ -137,7 +139,7 @@ def test_a_full_disk_ends_the_record_and_nothing_else(
             assert turn.take(FACTS._replace(now=now)).plan.wait_until > now
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    turn.close()
+    log.close()
     (warning,) = caplog.messages
     assert warning == f"--record: nothing more goes to {tmp_path / 'decode-1.turns'}: File too large"
     assert replayed(tmp_path) == (0, "decode-1: 1 turns are alike; its last record is cut off\n")
@@ -147,9 +149,10 @@ def test_a_worker_starts_again_where_nothing_can_be_recorded_any_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = tmp_path / "gone"
-    turn = RecordedTurn(MADE, begin_run(gone, "decode"))
+    log = begin_run(gone, "decode")
+    turn = RecordedTurn(MADE, log)
     assert turn.take(FACTS).plan.wait_until > FACTS.now
-    turn.close()
+    log.close()
     assert caplog.messages == [f"--record: nothing more goes to {gone / 'decode-1.turns'}: No such file or directory"]
 
 

@@ -2,7 +2,7 @@
 
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import FIRST_MEMORY, Stage
-from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
+from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook, VisionFacts, VisionTurn
 from unifiedserve.scheduling.vision import BufferPages
 
 
@@ -12,8 +12,8 @@ def free(patch: int, visual: int) -> dict[str, BufferPages]:
 
 def test_who_comes_first_waits_for_pages_and_holds_the_others_back() -> None:
     turn = VisionTurn("fcfs")
-    turn.begin(Ticket(2, 2.0), 1, 1)
-    turn.begin(Ticket(1, 1.0), 5, 2)
+    turn.note(MediaCame(Ticket(2, 2.0), 1, 1))
+    turn.note(MediaCame(Ticket(1, 1.0), 5, 2))
     decision = turn.take(VisionFacts(3.0, free(4, 9)))
     assert (decision.admit, decision.tells.first) == ([], {Stage.VISION: (0, 1.0)})
     assert turn.counts() == (0, 2)
@@ -23,17 +23,17 @@ def test_who_comes_first_waits_for_pages_and_holds_the_others_back() -> None:
 
 def test_pages_that_were_lost_to_another_instance_are_asked_for_again() -> None:
     turn = VisionTurn("fcfs")
-    turn.begin(Ticket(1, 1.0), 5, 2)
+    turn.note(MediaCame(Ticket(1, 1.0), 5, 2))
     assert turn.take(VisionFacts(3.0, free(5, 2))).admit == turn.take(VisionFacts(3.0, free(5, 2))).admit == [1]
-    turn.admit(1)
+    turn.note(MediaTook(1))
     assert turn.take(VisionFacts(3.0, free(5, 2))).admit == []
     assert turn.counts() == (1, 0)
 
 
 def test_nobody_is_let_in_before_one_that_waits_elsewhere() -> None:
     turn = VisionTurn("fcfs")
-    turn.begin(Ticket(1, 1.0), 1, 1)
-    turn.begin(Ticket(2, 2.0), 1, 1)
+    turn.note(MediaCame(Ticket(1, 1.0), 1, 1))
+    turn.note(MediaCame(Ticket(2, 2.0), 1, 1))
     assert turn.take(VisionFacts(3.0, free(9, 9), first_elsewhere=(0, 1.5))).admit == [1]
     assert turn.take(VisionFacts(3.0, free(9, 9), first_elsewhere=(-1, 5.0))).admit == []
 
@@ -41,12 +41,12 @@ def test_nobody_is_let_in_before_one_that_waits_elsewhere() -> None:
 def test_a_turn_that_changes_with_time_is_told_when_it_does() -> None:
     """By least slack whoever cannot meet the target any more goes behind those who can."""
     turn = VisionTurn("slack")
-    turn.begin(Ticket(1, 1.0, due=10.0, work=2.0), 1, 1)
+    turn.note(MediaCame(Ticket(1, 1.0, due=10.0, work=2.0), 1, 1))
     decision = turn.take(VisionFacts(3.0, free(9, 9)))
     assert (decision.admit, decision.turns) == ([1], {1: 8.0})
-    turn.admit(1)
+    turn.note(MediaTook(1))
     again = turn.take(VisionFacts(3.0, free(8, 8)))
     assert (again.turns, again.wait_until) == ({}, 8.0)
     assert turn.take(VisionFacts(8.0, free(8, 8))).turns == {1: 1.0 + 2 * 9.0}
-    turn.leave(1)
+    turn.note(MediaLeft(1))
     assert turn.take(VisionFacts(9.0, free(9, 9))).wait_until == float("inf")

@@ -31,4 +31,5 @@ def _line(name: str, replayed: Replayed) -> str:
 
 
 def _told(difference: Difference) -> str:
-    return f"  facts:    {difference.facts}\n  recorded: {difference.recorded}\n  decided:  {difference.decided}"
+    facts, recorded = difference.recorded.facts, difference.recorded.decision
+    return f"  facts:    {facts}\n  recorded: {recorded}\n  decided:  {difference.decided.decision}"

@@ -1,4 +1,4 @@
-"""What is recorded of a turn, and its bytes: the same structs give the same bytes, to the last bit of a number."""
+"""What is recorded of turns, and its bytes: the same structs give the same bytes, to the last bit of a number."""
 
 from collections.abc import Callable
 from typing import NamedTuple, get_args
@@ -6,14 +6,16 @@ from typing import NamedTuple, get_args
 import msgspec
 from msgspec.msgpack import Decoder, Encoder
 
+from unifiedserve.config import Order
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling import Budget
 from unifiedserve.scheduling.step_costs import StepCosts
 from unifiedserve.scheduling.turn import Decision, Event, Facts, Turn
+from unifiedserve.scheduling.turn.vision import VisionDecision, VisionEvent, VisionFacts, VisionTurn
 
 
 class Made(NamedTuple):
-    """A turn was made with these arguments."""
+    """A turn of the language stages was made with these arguments."""
 
     hosted: list[Stage]
     budget: Budget
@@ -24,6 +26,16 @@ class Made(NamedTuple):
     def turn(self) -> Turn:
         """Make it anew."""
         return Turn(self.hosted, self.budget, rests=self.rests, share=self.share, steps=self.steps)
+
+
+class MadeVision(NamedTuple):
+    """A turn of vision was made with this argument."""
+
+    order: Order
+
+    def turn(self) -> VisionTurn:
+        """Make it anew."""
+        return VisionTurn(self.order)
 
 
 class Taken(NamedTuple):
@@ -40,13 +52,19 @@ class Between(NamedTuple):
     decision: Decision
 
 
-Record = Made | Event | Taken | Between
+class Looked(NamedTuple):
+    """A turn of vision was taken."""
+
+    facts: VisionFacts
+    decision: VisionDecision
+
+
+Decided = Taken | Between | Looked
+Record = Made | MadeVision | Event | VisionEvent | Decided
 
 _ENCODER = Encoder()
 _NAMED = Decoder(tuple[str, msgspec.Raw])
-_DECODE: dict[str, Callable[[msgspec.Raw], Record]] = {
-    kind.__name__: Decoder(kind).decode for kind in (Made, *get_args(Event), Taken, Between)
-}
+_DECODE: dict[str, Callable[[msgspec.Raw], Record]] = {kind.__name__: Decoder(kind).decode for kind in get_args(Record)}
 
 
 def encode(record: Record) -> bytes:

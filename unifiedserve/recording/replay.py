@@ -9,17 +9,17 @@ import msgspec
 
 from unifiedserve.errors import ConfigError
 from unifiedserve.recording.log import read_log
-from unifiedserve.recording.records import Between, Made, Record, Taken, decode, encode
-from unifiedserve.scheduling.turn import Decision, Facts
+from unifiedserve.recording.records import Between, Decided, Looked, Made, MadeVision, Record, Taken, decode, encode
+from unifiedserve.scheduling.turn import Event, Turn
+from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook, VisionEvent, VisionTurn
 
 
 class Difference(NamedTuple):
     """The turn of this number, from 1 on, decided otherwise than recorded."""
 
     number: int
-    facts: Facts
-    recorded: Decision
-    decided: Decision
+    recorded: Decided
+    decided: Decided
 
 
 class Replayed(NamedTuple):
@@ -42,22 +42,58 @@ def replay_file(path: Path) -> Replayed:
 
 
 def replay(records: Iterable[Record]) -> Replayed:
-    """Tell a new turn all that is recorded, up to the first decision that differs."""
-    made, *told = records
-    assert isinstance(made, Made), "the first record makes the turn"
-    turn, alike = made.turn(), 0
-    for record in told:
-        assert not isinstance(record, Made), "a turn is made once"
-        if not isinstance(record, Taken | Between):
+    """Tell new turns all that is recorded, up to the first decision that differs."""
+    turns, alike = _Turns(), 0
+    for record in records:
+        if not isinstance(record, Decided):
             with suppress(KeyError):  # a turn that raised this went on
-                turn.note(record)
+                turns.tell(record)
             continue
-        decide = turn.take if isinstance(record, Taken) else turn.between
-        decided = decide(record.facts)
-        if encode(record._replace(decision=decided)) != encode(record):
-            return Replayed(alike, Difference(alike + 1, record.facts, record.decision, decided))
+        decided = turns.decide(record)
+        if encode(decided) != encode(record):
+            return Replayed(alike, Difference(alike + 1, record, decided))
         alike += 1
     return Replayed(alike)
+
+
+class _Turns:
+    """Those of one instance: of its language stages and of vision, as far as it hosts them."""
+
+    def __init__(self) -> None:
+        self._language: Turn | None = None
+        self._vision: VisionTurn | None = None
+
+    def tell(self, record: Made | MadeVision | Event | VisionEvent) -> None:
+        """Make a turn, or tell one what has happened."""
+        match record:
+            case Made():
+                self._language = record.turn()
+            case MadeVision():
+                self._vision = record.turn()
+            case MediaCame() | MediaTook() | MediaLeft():
+                self._vision_turn.note(record)
+            case _:
+                self._language_turn.note(record)
+
+    def decide(self, record: Decided) -> Decided:
+        """Return the record with what is decided now."""
+        match record:
+            case Taken():
+                return record._replace(decision=self._language_turn.take(record.facts))
+            case Between():
+                return record._replace(decision=self._language_turn.between(record.facts))
+            case Looked():
+                return record._replace(decision=self._vision_turn.take(record.facts))
+
+    @property
+    def _language_turn(self) -> Turn:
+        assert self._language, "the first record makes the turn"
+        return self._language
+
+    @property
+    def _vision_turn(self) -> VisionTurn:
+        assert self._vision, "the first record makes the turn"
+        return self._vision
 
 
 def _decoded(path: Path, found: Iterable[bytes]) -> Iterator[Record]:
@@ -66,6 +102,6 @@ def _decoded(path: Path, found: Iterable[bytes]) -> Iterator[Record]:
             record = decode(data)
         except (msgspec.DecodeError, KeyError) as error:
             raise ConfigError(f"{path}: this version cannot read record {number}: {error}") from error
-        if isinstance(record, Made) != (number == 1):
+        if number == 1 and not isinstance(record, Made | MadeVision):
             raise ConfigError(f"{path}: record {number} is out of place: was the file changed?")
         yield record

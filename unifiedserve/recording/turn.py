@@ -1,8 +1,9 @@
-"""A turn that records what it is told and what it decides."""
+"""Turns that record what they are told and what they decide."""
 
 from unifiedserve.recording.log import Log
-from unifiedserve.recording.records import Between, Made, Taken, encode
+from unifiedserve.recording.records import Between, Looked, Made, MadeVision, Taken, encode
 from unifiedserve.scheduling.turn import Decision, Event, Facts, Turn
+from unifiedserve.scheduling.turn.vision import VisionDecision, VisionEvent, VisionFacts, VisionTurn
 
 
 class RecordedTurn(Turn):
@@ -28,5 +29,21 @@ class RecordedTurn(Turn):
         self._log.add(encode(Between(facts, decision)))
         return decision
 
-    def close(self) -> None:
-        self._log.close()
+
+class RecordedVisionTurn(VisionTurn):
+    """The same of vision."""
+
+    def __init__(self, made: MadeVision, log: Log) -> None:
+        super().__init__(made.order)
+        self._log = log
+        log.add(encode(made))
+
+    def note(self, event: VisionEvent) -> None:
+        self._log.add(encode(event))
+        super().note(event)
+
+    def take(self, facts: VisionFacts) -> VisionDecision:
+        decision = super().take(facts)
+        self._log.add(encode(Looked(facts, decision)))
+        self._log.flush_now_and_then(facts.now)
+        return decision

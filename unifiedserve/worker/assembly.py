@@ -24,15 +24,14 @@ from unifiedserve.models.registry import load_adapter, load_config
 from unifiedserve.placement import Stage
 from unifiedserve.reading.readers import Reading
 from unifiedserve.recording.folder import begin_run
-from unifiedserve.recording.records import Made
-from unifiedserve.recording.turn import RecordedTurn
+from unifiedserve.recording.log import Log
+from unifiedserve.recording.records import Made, MadeVision
+from unifiedserve.recording.turn import RecordedTurn, RecordedVisionTurn
 from unifiedserve.sampling.grammar import Grammars, tokenizer_json
-from unifiedserve.scheduling import Budget, budget_of
+from unifiedserve.scheduling import budget_of
 from unifiedserve.scheduling.profile import profiled
 from unifiedserve.scheduling.speculation import row_cost
 from unifiedserve.scheduling.step_costs import StepCosts
-from unifiedserve.scheduling.turn import Turn
-from unifiedserve.scheduling.turn.vision import VisionTurn
 from unifiedserve.worker.lane import Lane
 from unifiedserve.worker.language.lane import LanguageLane
 from unifiedserve.worker.language.lone_step import measure_lone_step
@@ -57,12 +56,23 @@ class DamagedWeightsError(Exception):
     """The weights in a device's memory are not what they were."""
 
 
+def begin_log(spec: WorkerSpec) -> Log | None:
+    """Begin the record of a worker's turns, if there is to be one, before it may open no file any more."""
+    folder = spec.config.scheduling.record
+    return begin_run(Path(folder), spec.instance.name) if folder else None
+
+
 def build_lanes(
-    spec: WorkerSpec, device: Device, memory: SharedMemory, port: Port, reading: Reading | None = None
+    spec: WorkerSpec,
+    device: Device,
+    memory: SharedMemory,
+    port: Port,
+    reading: Reading | None = None,
+    log: Log | None = None,
 ) -> tuple[list[Lane], Ready]:
     """Return the lanes of the instance on its device, and what the engine is told when they are up.
 
-    Images are read by `reading`, or where the lane runs.
+    Images are read by `reading`, or where the lane runs. What the turns decide goes to the `log`.
 
     Raises ConfigError if the model or the machine is not what they need, and DamagedWeightsError.
     """
@@ -70,11 +80,11 @@ def build_lanes(
     lanes: list[Lane] = []
     ready = Ready(spec.instance.name)
     if Stage.VISION in stages:
-        lanes.append(_vision_lane(spec, memory, device, port, reading))
+        lanes.append(_vision_lane(spec, memory, device, port, reading, log))
     if stages - {Stage.VISION}:
         device.verify()
         ready.weights_sum = _check_weights(spec, device)
-        lane, ready.decode_step = _language_lane(spec, memory, device, port)
+        lane, ready.decode_step = _language_lane(spec, memory, device, port, log)
         lanes.append(lane)
     return lanes, ready
 
@@ -90,7 +100,7 @@ def _check_weights(spec: WorkerSpec, device: Device) -> int | None:
 
 
 def _vision_lane(
-    spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port, reading: Reading | None
+    spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port, reading: Reading | None, log: Log | None
 ) -> VisionLane:
     inbox = memory.inboxes[spec.instance.name]
     config = spec.config
@@ -110,7 +120,8 @@ def _vision_lane(
         reading,
         lambda route: spec.placement.memory_of(route.encode[0]),
     )
-    return VisionLane(stage, VisionTurn(config.scheduling.service_order), port)
+    made = MadeVision(config.scheduling.service_order)
+    return VisionLane(stage, RecordedVisionTurn(made, log) if log else made.turn(), port)
 
 
 def _media_buffers(spec: WorkerSpec, memory: SharedMemory, name: str, device: Device) -> MediaBuffers:
@@ -134,7 +145,7 @@ def _pool(spec: WorkerSpec, memory: SharedMemory, key: PoolKey) -> PagePool:
 
 
 def _language_lane(
-    spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port
+    spec: WorkerSpec, memory: SharedMemory, device: Device, port: Port, log: Log | None
 ) -> tuple[LanguageLane, float | None]:
     hosted = frozenset(spec.instance.stages)
     grammars = Grammars(
@@ -159,7 +170,8 @@ def _language_lane(
         tried = step_seconds(model, hosted, spec.medium, spec.patch_row_bytes)
         budget, steps = profiled(budget, tried, decode_step or 0.0)
         _log.info("steps of %d prompt tokens, %d visual tokens", budget.prefill_tokens, budget.encode_tokens)
-    turn, side = _turn(spec, budget, steps, rests=rests), _side_queue(spec, model.adapter.device)
+    made = Made(list(spec.instance.stages), budget, rests, spec.share, steps)
+    turn, side = RecordedTurn(made, log) if log else made.turn(), _side_queue(spec, model.adapter.device)
     carrier = carrier_of(spec, memory, port) if port.elsewhere else None
     return LanguageLane(stages, hosted, budget, port, turn, side, carrier), decode_step
 
@@ -185,15 +197,6 @@ def _side_queue(spec: WorkerSpec, device: Device) -> SideQueue | None:
     else:
         beside = options.dual_streams == "on" and spec.instance.has_both_models
     return device.side_queue() if beside else None
-
-
-def _turn(spec: WorkerSpec, budget: Budget, steps: StepCosts, *, rests: bool) -> Turn:
-    """Return what decides for the lane; where turns are recorded it says how it was made, too."""
-    hosted = list(spec.instance.stages)
-    if not spec.config.scheduling.record:
-        return Turn(hosted, budget, rests=rests, share=spec.share, steps=steps)
-    log = begin_run(Path(spec.config.scheduling.record), spec.instance.name)
-    return RecordedTurn(Made(hosted, budget, rests, spec.share, steps), log)
 
 
 def _decoder(spec: WorkerSpec, model: LanguageModel) -> Decoder | None:

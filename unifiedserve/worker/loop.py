@@ -17,7 +17,8 @@ from unifiedserve.observe.logs import log_of_worker
 from unifiedserve.reading.jobs import Setup
 from unifiedserve.reading.keeper import LentNursery
 from unifiedserve.reading.readers import Readers, Reading
-from unifiedserve.worker.assembly import build_lanes
+from unifiedserve.recording.log import Log
+from unifiedserve.worker.assembly import begin_log, build_lanes
 from unifiedserve.worker.confinement import confine
 from unifiedserve.worker.lane import AT_ONCE, ON_MESSAGE, Lane
 from unifiedserve.worker.port import Port
@@ -29,15 +30,18 @@ _BEATS = 4  # in the time that a worker may be silent
 class Worker:
     """The stages of one instance, and their connections."""
 
-    def __init__(self, spec: WorkerSpec, device: Device, reading: Reading | None = None) -> None:
-        """Attach, and build the lanes; images are read by `reading`, or in this process."""
+    def __init__(
+        self, spec: WorkerSpec, device: Device, reading: Reading | None = None, log: Log | None = None
+    ) -> None:
+        """Attach, and build the lanes; images are read by `reading`, or in this process. Turns go to the `log`."""
         self._memory = SharedMemory.attach(spec.layout, spec.attached)
         self._port = Port.connect(spec.placement, spec.instance, self._memory, device)
         self._beat = spec.config.machine.worker_timeout / _BEATS
         self._lanes: list[Lane] = []
+        self._log = log
         self._serving = True
         try:
-            self._lanes, ready = build_lanes(spec, device, self._memory, self._port, reading)
+            self._lanes, ready = build_lanes(spec, device, self._memory, self._port, reading, log)
         except ConfigError as error:
             self._port.outbox.to_engine(Unfit(str(error)))  # and wait for the engine to end what else has been started
         else:
@@ -73,6 +77,8 @@ class Worker:
         """Stop what runs beside the loop."""
         for lane in self._lanes:
             lane.close()
+        if self._log:
+            self._log.close()
 
     def _accept(self, message: Message) -> None:
         if not isinstance(message, Abort):
@@ -105,9 +111,10 @@ def run(spec: WorkerSpec) -> None:
     device = open_device(spec.device, spec.config)  # first: what is configured names cores of the other workers, too
     if spec.instance.cores:
         os.sched_setaffinity(0, spec.instance.cores)  # before libraries count the cores
+    log = begin_log(spec)
     confine(spec)  # before torch starts threads: those there are already would not be
     device.sharing.enter(spec.instance, spec.config.machine.torch_threads)
-    worker = Worker(spec, device, _reading(spec))
+    worker = Worker(spec, device, _reading(spec), log)
     give_back_at_rest()
     try:
         worker.run()

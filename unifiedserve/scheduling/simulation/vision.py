@@ -11,7 +11,7 @@ from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.turn import Begin, Decoded, Event, Neighbours, Ready
-from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
+from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook, VisionFacts, VisionTurn
 from unifiedserve.scheduling.vision import BufferPages
 
 _SHARE = 2  # a segment is that part of what is left, for each engine
@@ -44,7 +44,7 @@ class VisionWorker:
         if isinstance(event, Begin):
             request = self._system.requests[event.ticket.uid]
             memory = self._system.placement.memory_of(event.ticket.route.encode[0])
-            self._turn.begin(request.ticket, *self._system.media_pages(request), memory)
+            self._turn.note(MediaCame(request.ticket, *self._system.media_pages(request), memory))
             self._jobs[event.ticket.uid] = _Job(request, len(request.arrival.units))
 
     def hand_over(self, heirs: Iterator[str]) -> None:
@@ -68,7 +68,7 @@ class VisionWorker:
         system.set_alarm(self, decision.wait_until)
 
     def _begin(self, job: _Job) -> None:
-        self._turn.admit(job.request.ticket.uid)
+        self._turn.note(MediaTook(job.request.ticket.uid))
         patch, visual = self._system.media_pages(job.request)
         free = self._system.free_of(job.request.ticket.route.encode[0])
         free.patch -= patch
@@ -113,7 +113,7 @@ class VisionWorker:
         job.units_left -= 1
         if not job.units_left:
             del self._jobs[uid]
-            self._turn.leave(uid)
+            self._turn.note(MediaLeft(uid))
             for encoder in encoders:
                 self._system.send(encoder, Decoded(uid))
         self._system.wake(self)

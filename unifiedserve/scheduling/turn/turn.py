@@ -161,9 +161,6 @@ class Turn:
         plan = Plan(encode=self._encoding, prefill=chunks)
         return Decision(plan, self._tells(plan, state))
 
-    def close(self) -> None:
-        """Do nothing: a turn that is recorded has a file to close."""
-
     def counts(self) -> dict[Stage, tuple[int, int]]:
         """Return how many requests run and wait in each stage that is hosted."""
         encode, prefill = self._prompts.counts()

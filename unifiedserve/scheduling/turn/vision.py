@@ -12,6 +12,31 @@ from unifiedserve.scheduling.turn.facts import Tells
 from unifiedserve.scheduling.vision import BufferPages, schedule_vision
 
 
+class MediaCame(NamedTuple):
+    """A request has come that needs so many pages of each buffer of a memory."""
+
+    ticket: Ticket
+    patch_pages: int
+    visual_pages: int
+    memory: str = FIRST_MEMORY
+
+
+class MediaTook(NamedTuple):
+    """A request has taken its pages, and is in decoding."""
+
+    uid: int
+
+
+class MediaLeft(NamedTuple):
+    """A request is decoded or not wanted any more, if it is still here."""
+
+    uid: int
+
+
+#: everything that can happen to vision
+VisionEvent = MediaCame | MediaTook | MediaLeft
+
+
 class VisionFacts(NamedTuple):
     """What vision looks up at its turn: the time (monotonic seconds), what is free in each memory, and others' waits.
 
@@ -43,21 +68,19 @@ class VisionTurn:
         self._states: dict[int, VisionState] = {}
         self._turns: dict[int, float] = {}  # as they were decided last, of those in decoding
 
-    def begin(self, ticket: Ticket, patch_pages: int, visual_pages: int, memory: str = FIRST_MEMORY) -> None:
-        """Take a request in that needs so many pages of each buffer of a memory."""
-        state = VisionState(ticket, patch_pages, visual_pages, memory)
-        self._states[ticket.uid] = state
-        self._queue.add(state)
-
-    def admit(self, uid: int) -> None:
-        """Note that a request has taken its pages, and is in decoding."""
-        self._states[uid].admit()
-
-    def leave(self, uid: int) -> None:
-        """Forget a request, if it is here."""
-        if state := self._states.pop(uid, None):
-            self._queue.remove(state)
-            self._turns.pop(uid, None)
+    def note(self, event: VisionEvent) -> None:
+        """Take in what has happened. Raises KeyError if a request that is not here has taken pages."""
+        match event:
+            case MediaCame():
+                state = VisionState(*event)
+                self._states[event.ticket.uid] = state
+                self._queue.add(state)
+            case MediaTook(uid):
+                self._states[uid].admit()
+            case MediaLeft(uid):
+                if left := self._states.pop(uid, None):
+                    self._queue.remove(left)
+                    self._turns.pop(uid, None)
 
     def take(self, facts: VisionFacts) -> VisionDecision:
         """Return what to do next. Those who are let in may find that others have taken the pages meanwhile."""

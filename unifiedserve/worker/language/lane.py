@@ -145,10 +145,9 @@ class LanguageLane:
         return self._turn.counts()
 
     def close(self) -> None:
-        """End the turn, and what encodes beside the loop; pages are the engine's to reclaim."""
+        """End what encodes beside the loop; pages are the engine's to reclaim."""
         self._receiver.shut()
         self._encode_step.close()
-        self._turn.close()
 
     def _go_on_encoding(self, plan: Plan) -> bool:
         """Finish the batch that is done, or begin the planned one; return whether the next turn comes at once."""

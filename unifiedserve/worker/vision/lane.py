@@ -6,7 +6,7 @@ import time
 from unifiedserve.errors import ErrorKind
 from unifiedserve.messages.wire import Abort, Message, PagesFreed, Patches, Span, Stale, VisionRequest
 from unifiedserve.placement import Stage
-from unifiedserve.scheduling.turn.vision import VisionFacts, VisionTurn
+from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook, VisionFacts, VisionTurn
 from unifiedserve.worker.lane import AT_ONCE
 from unifiedserve.worker.port import Port
 from unifiedserve.worker.vision.medium import Output
@@ -26,7 +26,7 @@ class VisionLane:
     def accept(self, message: Message) -> None:
         if isinstance(message, VisionRequest):
             wanted = self._stage.accept(message)
-            self._turn.begin(message.ticket, wanted.patch, wanted.visual, self._stage.memory(message.ticket.uid))
+            self._turn.note(MediaCame(message.ticket, *wanted, self._stage.memory(message.ticket.uid)))
 
     def step(self) -> float:
         outputs = self._stage.take_outputs()
@@ -58,7 +58,7 @@ class VisionLane:
             self._drop(uid)
         if taken != "taken":
             return
-        self._turn.admit(uid)
+        self._turn.note(MediaTook(uid))
         route = self._stage.route(uid)
         for message in self._stage.recalled(uid):
             self._port.outbox.send(route.prefill, message)
@@ -89,7 +89,7 @@ class VisionLane:
         self._port.status.give(self._port.instance, chosen, sum(map(len, patches.pages)))
         self._port.outbox.send(chosen, patches)
         if patches.last:
-            self._turn.leave(patches.uid)
+            self._turn.note(MediaLeft(patches.uid))
             for other in encoders:
                 if other != chosen:
                     self._port.outbox.send(other, Patches(uid=patches.uid, last=True))
@@ -103,7 +103,7 @@ class VisionLane:
             self._drop(abort.uid)
 
     def _drop(self, uid: int) -> None:
-        self._turn.leave(uid)
+        self._turn.note(MediaLeft(uid))
         self._stage.drop(uid)
         self._port.outbox.send_others(Stage.VISION, PagesFreed())
 
