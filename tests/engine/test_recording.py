@@ -2,23 +2,26 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from string import digits
 from typing import NamedTuple
 
 import pytest
-from inline_workers import InlineWorkers, as_sent
+from inline_workers import PAGES, InlineWorkers, as_sent
 from media import Clip
+from recorded_arrivals import arrivals_of, costs_of, orders_of
 from test_fidelity import ask
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.registry import load_processor
-from unifiedserve.placement import read_placement
+from unifiedserve.placement import Stage, read_placement
 from unifiedserve.recording.folder import runs_in
 from unifiedserve.recording.log import read_log
-from unifiedserve.recording.records import Between, Looked, Record, Taken, decode
+from unifiedserve.recording.records import Between, Looked, Made, Record, Taken, decode
 from unifiedserve.recording.replay import replay_file
+from unifiedserve.scheduling.simulation import Cores, FreePages, Simulator
 from unifiedserve.scheduling.state import Plan, PrefillState
-from unifiedserve.scheduling.turn import Begin, Encoded, Left, Ready, Stopped, vision
+from unifiedserve.scheduling.turn import Begin, Decision, Encoded, Facts, Left, Ready, Stopped, Turn, vision
 from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook, VisionDecision
 
 VIDEO, GONE, FIRST, SECOND = range(1, 5)
@@ -115,3 +118,35 @@ def test_a_rule_of_vision_that_has_changed_is_noticed(folder: Path, monkeypatch:
     monkeypatch.setattr(vision, "schedule_vision", lambda *facts: [])
     differing = [path.stem for path in runs_in(folder) if replay_file(path).difference]
     assert differing == ["vision-1"]
+
+
+def test_what_came_and_how_long_steps_took_is_enough_to_simulate_the_order_of_plans(
+    folder: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine of one core, for the workers of the recording have taken turns."""
+    uids = (VIDEO, FIRST, SECOND)
+    took = [(each.facts.now, each.decision.plan) for each in recorded.events if isinstance(each, Taken | Between)]
+    made = [each for each in recorded.events if isinstance(each, Made)]
+    budget = next(each.budget for each in made if Stage.DECODE in each.hosted)
+    arrivals = arrivals_of(recorded.records, uids)
+    simulated: list[tuple[float, Plan]] = []
+    take = Turn.take
+
+    def noted(turn: Turn, facts: Facts) -> Decision:
+        decision = take(turn, facts)
+        simulated.append((facts.now, decision.plan))
+        return decision
+
+    monkeypatch.setattr(Turn, "take", noted)
+    simulator = Simulator(
+        read_placement(folder.name.rstrip(digits), ()),
+        budget,
+        FreePages(PAGES, PAGES, PAGES),
+        arrivals,
+        costs_of(recorded.events),
+        Cores(1),
+    )
+    simulator.run()
+    assert simulator.unfinished == []
+    assert orders_of(simulated, uids) == orders_of(took, uids)
+    assert orders_of(took, uids)[Stage.ENCODE] == [VIDEO]
