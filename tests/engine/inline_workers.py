@@ -19,8 +19,10 @@ from unifiedserve.config import EngineConfig
 from unifiedserve.device import Device
 from unifiedserve.device.cpu import CPU
 from unifiedserve.engine.buffer_sizes import plan_layout
+from unifiedserve.engine.weight_source import wanted_by
 from unifiedserve.memory.shared import ENGINE_INBOX, EngineLayout, PoolKey, PoolSize, SharedMemory, create_pages, free
-from unifiedserve.memory.weights import load_weights
+from unifiedserve.memory.tensors import SafetensorsFiles
+from unifiedserve.memory.weights import create_weights, write_weights
 from unifiedserve.messages.media import MediaPlan, Source
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
@@ -123,9 +125,13 @@ class InlineWorkers:
         self.processor = processor
         self._placement = placement
         self._loads: dict[int, Load] = {}
+        files = SafetensorsFiles(checkpoint)
         self._weights = [
-            load_weights(checkpoint, own.weights, torch.float32) for own in layout.memories.values() if own.weights
+            create_weights(files, own.weights, torch.float32, CPU.place, wanted_by(own.networks, processor.config))
+            for own in layout.memories.values()
+            if own.weights
         ]
+        write_weights(self._weights, files)
         self._process = process
         self._workers = {}
         self._wakes: dict[str, float] = {}

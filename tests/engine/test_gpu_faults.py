@@ -113,7 +113,7 @@ def test_damaged_weights_are_noticed_and_can_be_loaded_anew(tmp_path_factory: py
             byte = memory.read(place, 1)
             memory.write(place, bytes([byte[0] ^ 1]))
             assert sum_weights(name, DeferredDevice()) != whole
-        write_weights(memory, SafetensorsFiles(checkpoint))
+        write_weights([memory], SafetensorsFiles(checkpoint))
         assert sum_weights(name, DeferredDevice()) == whole
     finally:
         memory.close()

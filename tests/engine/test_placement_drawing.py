@@ -31,9 +31,13 @@ def test_each_memory_has_its_own_sum(checkpoint: Path) -> None:
     lines = drawn(checkpoint, "v@mem2+e@mem0+p@mem1+d@mem1").splitlines()
     (first,) = (line for line in lines if line.startswith("mem0: "))
     assert "patch buffer 7 + visual buffer 3 = " in first
+    assert first.startswith("mem0: encoder ")
     assert "KV cache" not in first
+    assert "language model" not in first
     (second,) = (line for line in lines if line.startswith("mem1: "))
+    assert second.startswith("mem1: language model ")
     assert "KV cache 5 + visual buffer 3 = " in second
+    assert "encoder" not in second
     assert "mem2: nothing" in lines
     assert "shared by all of them: queues 40 MiB" in lines
     (vision,) = (line for line in lines if "vision" in line and "patch buffer" in line)

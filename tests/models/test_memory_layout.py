@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from ipc_buffers import list_arenas
+from ipc_buffers import Memory, list_arenas
 from unifiedserve.config import MIB, EngineConfig, machine
 from unifiedserve.device.cpu import CPU
 from unifiedserve.engine.admission.admission import Admission
 from unifiedserve.engine.buffer_sizes import plan_layout
 from unifiedserve.engine.engine_memory import EngineMemory
 from unifiedserve.errors import ConfigError, RequestError
+from unifiedserve.memory.panels import matrix_name
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
-from unifiedserve.memory.weights import attach_weights
+from unifiedserve.memory.weights import attach_weights, load_weights
 from unifiedserve.messages.api import GenerateRequest
 from unifiedserve.models.base import Processor
 from unifiedserve.placement import Stage
@@ -113,12 +114,26 @@ def memory(checkpoint: Path, ours: Processor) -> Iterator[EngineMemory]:
     memory.free()
 
 
-def test_each_memory_has_a_copy_of_the_weights(memory: EngineMemory) -> None:
-    first, *others = [attach_weights(own.weights) for own in memory.shared.layout.memories.values()]
-    for other in others:
-        assert other.keys() == first.keys()
-        assert all(torch.equal(other[name], tensor) for name, tensor in first.items())
-        assert not {each.data_ptr() for each in other.values()} & {each.data_ptr() for each in first.values()}
+def test_each_memory_has_the_weights_of_its_stages(memory: EngineMemory, checkpoint: Path, arena_name: str) -> None:
+    """The encoder in the first one, the language model in the others: together the whole checkpoint."""
+    encoder, *copies = [attach_weights(own.weights) for own in memory.shared.layout.memories.values()]
+    load_weights(checkpoint, arena_name, torch.float32)
+    whole = attach_weights(arena_name)
+    assert {matrix_name(name) for name in encoder} == {name for name in whole if name.startswith("visual.")}
+    first, second = copies
+    assert {matrix_name(name) for name in first} == {name for name in whole if not name.startswith("visual.")}
+    assert first.keys() == second.keys()
+    assert all(torch.equal(second[name], tensor) for name, tensor in first.items())
+    assert not {each.data_ptr() for each in first.values()} & {each.data_ptr() for each in second.values()}
+    assert all(torch.equal(tensor, whole[name]) for name, tensor in encoder.items() if name in whole)
+
+
+def test_weights_take_no_more_than_their_stages_need(memory: EngineMemory) -> None:
+    """Segments are as large as what is counted for them beforehand."""
+    names = [own.weights for own in memory.shared.layout.memories.values()]
+    encoder, first, second = [Memory.attach(name).nbytes for name in names]
+    assert encoder + first + second == memory.uses["weights"]
+    assert 0 < encoder < first == second
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from unifiedserve.memory import weights as weights_module
 from unifiedserve.memory.tensors import SafetensorsFiles
 from unifiedserve.memory.weights import attach_weights, load_weights
 from unifiedserve.models.registry import load_adapter
+from unifiedserve.placement import Network
 
 
 def copy(checkpoint: Path, target: Path) -> Path:
@@ -211,3 +212,19 @@ def test_new_names_are_taken_too(checkpoint: Path) -> None:
     }
     adapter = load_adapter(checkpoint, nested, torch.bfloat16)
     assert torch.equal(adapter.model.lm_head.weight, stored["lm_head.weight"])
+
+
+@pytest.mark.parametrize("network", Network)
+def test_a_network_can_be_alone(network: Network, checkpoint: Path) -> None:
+    """A model of one network takes nothing of the other; what the other one computes is an error, not noise."""
+    stored = load_file(checkpoint / "model.safetensors")
+    own = {name: each for name, each in stored.items() if name.startswith("visual.") == (network is Network.ENCODER)}
+    adapter = load_adapter(checkpoint, own, torch.bfloat16, networks=[network])
+    filled = {name for name, parameter in adapter.model.named_parameters() if not parameter.is_meta}
+    assert len(filled) == len(own)
+    assert all(name.startswith("model.visual.") == (network is Network.ENCODER) for name in filled)
+    other = next(each for each in Network if each is not network)
+    with pytest.raises(ConfigError, match="the checkpoint lacks"):
+        load_adapter(checkpoint, own, torch.bfloat16, networks=[other])
+    with pytest.raises(TypeError, match="has no vision encoder" if network is Network.LANGUAGE else "has no logits"):
+        _ = adapter.encode(torch.zeros(0), []) if network is Network.LANGUAGE else adapter.logits(torch.zeros(1, 192))

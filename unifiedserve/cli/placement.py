@@ -20,19 +20,18 @@ from unifiedserve.engine.resources import (
     check_threads,
     shared_sizes,
 )
-from unifiedserve.engine.weight_source import weight_source
+from unifiedserve.engine.weight_source import bytes_by_memory, wanted_by, weight_source
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.weights import weights_bytes
-from unifiedserve.models.loading import encoder_elements
-from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.placement import Instance, Network, Placement, Stage
 from unifiedserve.placement.cores import write_cores
 
 Sizes = Mapping[str, int]  # bytes by use
 
 _READS = {
-    Stage.ENCODE: ("encoder", "patch buffer", "visual buffer"),
-    Stage.PREFILL: ("language model", "visual buffer", "KV cache"),
-    Stage.DECODE: ("language model", "KV cache"),
+    Stage.ENCODE: (Network.ENCODER, "patch buffer", "visual buffer"),
+    Stage.PREFILL: (Network.LANGUAGE, "visual buffer", "KV cache"),
+    Stage.DECODE: (Network.LANGUAGE, "KV cache"),
 }
 _WRITES = "patch buffer"  # where vision writes, in each memory that has one
 
@@ -42,8 +41,8 @@ def run(config: EngineConfig, console: Console) -> None:
     config.check()
     check_threads(config)
     placement = config.machine.workers
-    layout, weights, encoder = _planned(config)
-    memories = _sizes(layout, weights, encoder)
+    layout, weights, networks = _planned(config)
+    memories = _sizes(layout, weights, networks)
     console.print(_drawing(placement, memories, sorted(os.sched_getaffinity(0))))
     if len(memories) == 1:
         (sizes,) = memories.values()
@@ -60,24 +59,29 @@ def run(config: EngineConfig, console: Console) -> None:
     check_memory(shared_sizes(layout, weights), workers)
 
 
-def _planned(config: EngineConfig) -> tuple[EngineLayout, int, int]:
-    """Return the layout, and the bytes of a copy of the weights and of the encoder in it."""
+def _planned(config: EngineConfig) -> tuple[EngineLayout, Sizes, Mapping[Network, int]]:
+    """Return the layout, and the bytes of the weights, by memory and by network of the model."""
     device = select_device(config)
     model_dir, processor = load_checkpoint(config)
     dtype = dtype_of(config, device)
     layout = plan_layout(config, config.machine.workers, processor, dtype, "none", "none", device.place)
     own: torch.dtype = getattr(torch, dtype)
-    weights = weights_bytes(weight_source(config, model_dir, processor.config, device, dtype), own)
-    return layout, weights, encoder_elements(processor.config) * own.itemsize
+    tensors = weight_source(config, model_dir, processor.config, device, dtype)
+    networks = {
+        network: weights_bytes(tensors, own, wanted_by([network], processor.config)) for network in reversed(Network)
+    }
+    return layout, bytes_by_memory(layout, tensors, processor.config, dtype), networks
 
 
-def _sizes(layout: EngineLayout, weights: int, encoder: int) -> dict[str, Sizes]:
+def _sizes(layout: EngineLayout, weights: Sizes, networks: Mapping[Network, int]) -> dict[str, Sizes]:
     """Return what lies in each memory, but for what it has none of."""
     found: dict[str, Sizes] = {}
     for memory, segments in layout.segments(weights).items():
-        both = {"language model": weights - encoder, "encoder": encoder} if segments["weights"] else {}
+        there: dict[str, int] = {
+            network: size for network, size in networks.items() if network in layout.memories[memory].networks
+        }
         buffers = {use: size for use, size in segments.items() if size and use != "weights"}
-        found[memory] = {**both, **buffers}
+        found[memory] = {**there, **buffers}
     return found
 
 

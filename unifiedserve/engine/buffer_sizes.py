@@ -11,7 +11,7 @@ from unifiedserve.errors import ConfigError
 from unifiedserve.memory.kv_cache import KVLayout
 from unifiedserve.memory.shared import EngineLayout, MemoryLayout, PoolSize
 from unifiedserve.models.base import Processor
-from unifiedserve.placement import Placement, Stage
+from unifiedserve.placement import Placement, Stage, networks_of
 from unifiedserve.placement.numa import node_of_memory
 
 
@@ -31,7 +31,7 @@ def plan_layout(
 ) -> EngineLayout:
     """Return the layout as configured; on a device with memory of its own the KV cache may still become another size.
 
-    Each memory has what the stages of its instances need. Names of copies of the weights begin with `weights`. Raises
+    Each memory has what the stages of its instances need. Names of its part of the weights begin with `weights`. Raises
     ConfigError for a buffer without a single page, for several memories on a device with memory of its own, and where
     requests could wait for each other's pages.
     """
@@ -98,14 +98,17 @@ def _memory(
     node: int | None,
 ) -> MemoryLayout:
     """Return the layout of a memory whose instances host these stages."""
-    there = {pool for stage in hosted for pool in needs[stage]}
+    there, networks = {pool for stage in hosted for pool in needs[stage]}, networks_of(hosted)
     sizes = {name: size if name in there else PoolSize(0, size.page_bytes) for name, size in pools.items()}
     return MemoryLayout(
         **sizes,
-        weights=weights if there else "",
-        stages=tuple(stage for stage, needed in needs.items() if needed <= there),
+        weights=weights if networks else "",
+        stages=tuple(
+            stage for stage, needed in needs.items() if needed <= there and stage.network in (None, *networks)
+        ),
         place=place,
         node=node,
+        networks=networks,
     )
 
 

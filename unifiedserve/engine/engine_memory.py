@@ -17,11 +17,11 @@ from unifiedserve.engine.buffer_sizes import dtype_of, plan_layout
 from unifiedserve.engine.device_room import check_context, check_room, describe, unseen_bytes, workers_bytes
 from unifiedserve.engine.rehearsal import Footprint, rehearse_alone
 from unifiedserve.engine.resources import check_memory, shared_sizes
-from unifiedserve.engine.weight_source import weight_source
+from unifiedserve.engine.weight_source import bytes_by_memory, wanted_by, weight_source
 from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.shared import EngineLayout, PoolSize, SharedMemory, create_pages, free
 from unifiedserve.memory.tensors import Tensors
-from unifiedserve.memory.weights import copy_weights, store_weights, weights_bytes, write_weights
+from unifiedserve.memory.weights import create_weights, write_weights
 from unifiedserve.models.base import Processor
 from unifiedserve.observe.start import begin_step
 
@@ -59,7 +59,7 @@ class EngineMemory:
             device.place,
         )
         tensors = self._tensors(model_dir)
-        self._weights_bytes = weights_bytes(tensors, self._torch_dtype)
+        self._weights_bytes = bytes_by_memory(self._layout, tensors, processor.config, self.dtype)
         self.uses = self._sum("weights")  # bytes of the device's memory
         self._check()
         if warning := device.slowness():
@@ -68,7 +68,8 @@ class EngineMemory:
             begin_step(f"loading the weights, {self.uses['weights'] / MIB:,.0f} MiB in {self.dtype}")
             self._weights: list[Memory] = []  # of each memory that has them
             undo.callback(free, self._weights)
-            self._store_weights(tensors)
+            self._create_weights(tensors)
+            write_weights(self._weights, tensors)
             begin_step("taking memory for the KV cache and the buffers")
             self._layout = self._sized(rehearse)
             self.uses |= self._sum("KV cache", "patch buffer", "visual buffer")
@@ -94,8 +95,7 @@ class EngineMemory:
 
     def load_again(self, model_dir: Path) -> None:
         """Write the weights anew, while nobody reads them. Raises ConfigError if the checkpoint cannot be read."""
-        for weights in self._weights:
-            write_weights(weights, self._tensors(model_dir))
+        write_weights(self._weights, self._tensors(model_dir))
 
     def free(self) -> None:
         """Remove every segment; safe to call twice."""
@@ -113,16 +113,15 @@ class EngineMemory:
     def _tensors(self, model_dir: Path) -> Tensors:
         return weight_source(self._config, model_dir, self._processor.config, self._device, self.dtype)
 
-    def _store_weights(self, tensors: Tensors) -> None:
-        """Load the weights into the first memory that needs them, and copy them to the others."""
+    def _create_weights(self, tensors: Tensors) -> None:
+        """Take memory for the weights in each memory whose stages need some."""
         for memory in self._layout.memories.values():
-            if not memory.weights:
-                continue
-            with near_node(memory.node):
-                if self._weights:
-                    self._weights.append(copy_weights(self._weights[0], memory.weights))
-                else:
-                    self._weights.append(store_weights(tensors, memory.weights, self._torch_dtype, memory.place))
+            if memory.weights:
+                wanted = wanted_by(memory.networks, self._processor.config)
+                with near_node(memory.node):
+                    self._weights.append(
+                        create_weights(tensors, memory.weights, self._torch_dtype, memory.place, wanted)
+                    )
 
     def _sum(self, *uses: str) -> dict[str, int]:
         """Return the bytes of all memories for these uses."""

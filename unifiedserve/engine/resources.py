@@ -77,8 +77,8 @@ def _obstacle(placement: Placement) -> str:
     return f"this kernel cannot confine {' and '.join(lacking)}" if lacking else ""
 
 
-def shared_sizes(layout: EngineLayout, weights: int) -> dict[str, int]:
-    """Return the bytes of all shared segments, by what they are; `weights` are those of a copy of the weights."""
+def shared_sizes(layout: EngineLayout, weights: Mapping[str, int]) -> dict[str, int]:
+    """Return the bytes of all shared segments, by what they are; `weights` has those of the weights, by memory."""
     sizes: dict[str, int] = {}
     for memory, uses in layout.segments(weights).items():
         of = f" of {memory}" if len(layout.memories) > 1 else ""

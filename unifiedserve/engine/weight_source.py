@@ -1,6 +1,6 @@
-"""What of a checkpoint goes into shared memory, and in which form."""
+"""What of a checkpoint goes into which memory, and in which form."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,13 @@ from unifiedserve.device import Device
 from unifiedserve.errors import ConfigError
 from unifiedserve.memory.checkpoint import read_json
 from unifiedserve.memory.panels import PanelTensors
+from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.memory.tensors import SafetensorsFiles, Tensors, Weights
+from unifiedserve.memory.weights import Wanted, all_tensors, weights_bytes
 from unifiedserve.models.dummy import DummyTensors
+from unifiedserve.models.loading import networks_of_checkpoint
 from unifiedserve.models.matrices import known_matrices, language_matrices
+from unifiedserve.placement import Network
 from unifiedserve.quantization.on_the_fly import DEFAULTS, OnTheFly
 from unifiedserve.quantization.read import QuantizedTensors, quantization_config, require_plain
 
@@ -39,6 +43,25 @@ def weight_source(config: EngineConfig, model_dir: Path, model_config: Any, devi
         raise ConfigError(f"{option} computes with the CPU's kernels for now: leave it out, or give --device cpu")
     scheme = DEFAULTS[_BITS[config.checkpoint.quantization]]
     return PanelTensors(OnTheFly(tensors, scheme, language_matrices(model_config)), torch_dtype, in_panels)
+
+
+def wanted_by(networks: Collection[Network], model_config: Any) -> Wanted:
+    """Return what tells by a tensor's name in memory whether these networks of the model need it."""
+    if len(networks) == len(Network):
+        return all_tensors
+    network_of = networks_of_checkpoint(model_config)
+    return lambda name: network_of(name) in networks
+
+
+def bytes_by_memory(layout: EngineLayout, tensors: Tensors, model_config: Any, dtype: str) -> dict[str, int]:
+    """Return the bytes that the weights take in each memory, from the headers alone."""
+    own: torch.dtype = getattr(torch, dtype)
+    networks = {memory: each.networks for memory, each in layout.memories.items()}
+    sizes = {
+        each: weights_bytes(tensors, own, wanted_by(each, model_config)) if each else 0
+        for each in set(networks.values())
+    }
+    return {memory: sizes[each] for memory, each in networks.items()}
 
 
 def _as_stored(tensors: Tensors, quantized: Mapping[str, Any] | None) -> Weights:

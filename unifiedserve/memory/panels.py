@@ -85,14 +85,20 @@ class StoredMatrix(NamedTuple):
         return matrix
 
 
+def matrix_name(name: str) -> str:
+    """Return the name of the matrix of which a tensor in memory is a part; of any other tensor its own."""
+    matrix, _, part = name.rpartition(".")
+    return matrix if part in StoredMatrix._fields else name
+
+
 def gather_matrices(weights: Mapping[str, Tensor]) -> dict[str, Tensor | StoredMatrix]:
     """Return tensors by their names, and what lies in panels by the names of the matrices."""
     parts: dict[str, dict[str, Tensor]] = {}
     gathered: dict[str, Tensor | StoredMatrix] = {}
     for name, tensor in weights.items():
-        matrix, _, part = name.rpartition(".")
-        if part in StoredMatrix._fields:
-            parts.setdefault(matrix, {})[part] = tensor
+        matrix = matrix_name(name)
+        if matrix != name:
+            parts.setdefault(matrix, {})[name.rpartition(".")[2]] = tensor
         else:
             gathered[name] = tensor
     return gathered | {name: StoredMatrix(**found) for name, found in parts.items()}

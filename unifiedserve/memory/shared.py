@@ -9,7 +9,7 @@ from unifiedserve.memory.integrity import check_pool
 from unifiedserve.memory.numa_policy import near_node
 from unifiedserve.memory.pulses import Pulses
 from unifiedserve.memory.status import Status
-from unifiedserve.placement import Stage
+from unifiedserve.placement import Network, Stage
 
 ENGINE_INBOX = "engine"
 _INBOX_BYTES = 8 << 20
@@ -29,16 +29,17 @@ class PoolSize(msgspec.Struct, frozen=True):
 class MemoryLayout(msgspec.Struct, frozen=True):
     """One memory: the sizes of its pools, and where it is. A pool without pages is not there.
 
-    `stages` are those for which it has all that they need.
+    `stages` are those for which it has all that they need, and `networks` are what of the model is in it.
     """
 
     kv: PoolSize
     patch: PoolSize
     visual: PoolSize
-    weights: str = ""  # name of their copy in this memory; empty: there is none
+    weights: str = ""  # name of those of its networks; empty: there are none
     stages: tuple[Stage, ...] = tuple(Stage)
     place: str = "host"
     node: int | None = None  # of NUMA, that the bytes are to come from; None: any
+    networks: tuple[Network, ...] = tuple(Network)
 
     @property
     def pools(self) -> dict[str, PoolSize]:
@@ -90,10 +91,10 @@ class EngineLayout(msgspec.Struct, frozen=True):
         sizes = {memory: size for (memory, name), size in self.pools.items() if name == pool}
         return min(sizes.items(), key=lambda item: item[1].pages)
 
-    def segments(self, weights: int) -> dict[str, dict[str, int]]:
-        """Return the bytes of the segments in each memory, by purpose; a copy of the weights has so many `weights`."""
+    def segments(self, weights: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        """Return the bytes of the segments in each memory, by purpose; `weights` has the weights', by memory."""
         return {
-            memory: {"weights": weights if own.weights else 0, "KV cache": own.kv.bytes, **own.buffers()}
+            memory: {"weights": weights[memory], "KV cache": own.kv.bytes, **own.buffers()}
             for memory, own in self.memories.items()
         }
 

@@ -9,6 +9,7 @@ multiply slowly otherwise: Qwen2.5-VL's tower has an inner width of 3420.
 import json
 import math
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,11 +60,17 @@ class Entry(NamedTuple):
 
 
 Manifest = dict[str, Entry]
+Wanted = Callable[[str], bool]
 
 
-def weights_bytes(tensors: Tensors, dtype: torch.dtype) -> int:
-    """Return the bytes that `store_weights` will take, from the headers alone."""
-    return _size(plan_weights(tensors, dtype))
+def all_tensors(name: str) -> bool:
+    """Want a tensor, whichever it is."""
+    return True
+
+
+def weights_bytes(tensors: Tensors, dtype: torch.dtype, wanted: Wanted = all_tensors) -> int:
+    """Return the bytes that `create_weights` will take, from the headers alone."""
+    return _size(plan_weights(tensors, dtype, wanted))
 
 
 def load_weights(model_dir: Path, memory_name: str, dtype: torch.dtype, place: str = "host") -> Memory:
@@ -79,10 +86,9 @@ def store_weights(tensors: Tensors, memory_name: str, dtype: torch.dtype, place:
 
     Peak memory is that and two tensors. Raises ConfigError if the place has no room for them.
     """
-    manifest = plan_weights(tensors, dtype)
-    memory = _create(memory_name, _size(manifest), json.dumps(manifest).encode(), place)
+    memory = create_weights(tensors, memory_name, dtype, place)
     try:
-        write_weights(memory, tensors)
+        write_weights([memory], tensors)
     except BaseException:
         memory.close()
         memory.unlink()
@@ -90,21 +96,27 @@ def store_weights(tensors: Tensors, memory_name: str, dtype: torch.dtype, place:
     return memory
 
 
-def copy_weights(weights: Memory, memory_name: str) -> Memory:
-    """Copy a memory that `store_weights` has made, in the host's. Raises ConfigError as that does."""
-    copy = _create(memory_name, weights.nbytes, weights.manifest, weights.place)
-    copy.write(0, CPU.view(weights).numpy().data)
-    return copy
+def create_weights(
+    tensors: Tensors, memory_name: str, dtype: torch.dtype, place: str, wanted: Wanted = all_tensors
+) -> Memory:
+    """Take memory at a place for the tensors that are `wanted` by name. Raises ConfigError as `store_weights` does."""
+    manifest = plan_weights(tensors, dtype, wanted)
+    size = _size(manifest)
+    try:
+        return Memory.create(memory_name, size, place, json.dumps(manifest).encode())
+    except ArenaError as error:
+        raise ConfigError(f"the weights need {size / 2**20:,.0f} MiB of shared memory: {error}") from error
 
 
-def write_weights(memory: Memory, tensors: Tensors) -> None:
-    """Copy all tensors into a memory that `store_weights` has made for them."""
-    entries = _entries(memory)
+def write_weights(memories: Sequence[Memory], tensors: Tensors) -> None:
+    """Read all tensors once, and copy each into the memories that `create_weights` has made for it."""
+    made = [(memory, _entries(memory)) for memory in memories]
     for name, tensor in tensors.read():
-        entry = entries[name]
-        stored = tensor.to(getattr(torch, entry.dtype)).contiguous()
-        stored = pad(stored, (0, entry.gap)) if entry.gap else stored
-        memory.write(entry.offset, stored.flatten().view(torch.uint8).numpy().data)
+        for memory, entries in made:
+            if entry := entries.get(name):
+                stored = tensor.to(getattr(torch, entry.dtype)).contiguous()
+                stored = pad(stored, (0, entry.gap)) if entry.gap else stored
+                memory.write(entry.offset, stored.flatten().view(torch.uint8).numpy().data)
 
 
 def sum_weights(name: str, device: Device) -> int:
@@ -121,11 +133,11 @@ def attach_weights(name: str, device: Device = CPU) -> dict[str, Tensor]:
     return {name: _view(data, entry) for name, entry in _entries(memory).items()}
 
 
-def plan_weights(tensors: Tensors, dtype: torch.dtype) -> Manifest:
-    """Give each tensor its place in a memory; floating ones will be of `dtype`, but those that are `exact`."""
+def plan_weights(tensors: Tensors, dtype: torch.dtype, wanted: Wanted = all_tensors) -> Manifest:
+    """Give each `wanted` tensor its place in a memory; floating ones will be of `dtype`, but those that are `exact`."""
     manifest: Manifest = {}
     offset = 0
-    for header in _arranged(tensors.headers()):
+    for header in _arranged([header for header in tensors.headers() if wanted(header.name)]):
         converted = header.dtype.is_floating_point and not header.exact
         stored = dtype if converted else header.dtype
         entry = Entry(_name(stored), header.shape, offset, _row(header, stored))
@@ -174,14 +186,7 @@ def _group(name: str) -> tuple[str, int]:
 
 
 def _size(manifest: Manifest) -> int:
-    return max(entry.end for entry in manifest.values())
-
-
-def _create(name: str, size: int, manifest: bytes, place: str) -> Memory:
-    try:
-        return Memory.create(name, size, place, manifest)
-    except ArenaError as error:
-        raise ConfigError(f"the weights need {size / 2**20:,.0f} MiB of shared memory: {error}") from error
+    return max((entry.end for entry in manifest.values()), default=ALIGNMENT)  # no memory is empty
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -1,7 +1,7 @@
 """The two sides of every model family: a `Processor` for the API process, a `LanguageAdapter` for the workers."""
 
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -33,6 +33,7 @@ from unifiedserve.models.pooling import load_pooling
 from unifiedserve.models.rope import LONG, settle_rope, short_length
 from unifiedserve.models.scopes import Scope
 from unifiedserve.models.text import NO_LIMIT, TooLongError
+from unifiedserve.placement import Network
 
 __all__ = [
     "ALL_FRAMES",
@@ -199,7 +200,7 @@ class Processor:
 
 
 class LanguageAdapter:
-    """The modules of one checkpoint over shared weights (used in place, never written)."""
+    """The modules of one checkpoint's networks over shared weights (used in place, never written)."""
 
     #: rows of rotary positions: 3 for M-RoPE
     position_rows: ClassVar[int] = 1
@@ -209,26 +210,35 @@ class LanguageAdapter:
     keeps_visual_rows: ClassVar[bool] = False
 
     def __init__(
-        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
+        self,
+        config: Any,
+        weights: Mapping[str, Tensor],
+        dtype: torch.dtype,
+        model_dir: Path,
+        device: Device = CPU,
+        networks: Collection[Network] = tuple(Network),
     ) -> None:
+        """Take what these `networks` need of the weights; the other one has no values, and must not be run."""
+        generates = (pooling := load_pooling(model_dir)) is None
+        speaks = Network.LANGUAGE in networks
         self.config = config
         self.device = device
         #: token ids that stand for visual tokens
         self.visual_ids = _visual_ids(config)
         self.dtype = dtype
-        self.pooling = load_pooling(model_dir)
-        self.model: Any = build_model(config, weights, dtype, device.torch, generates=self.pooling is None)
+        self.pooling = pooling
+        self.model: Any = build_model(config, weights, dtype, device.torch, generates=generates, networks=networks)
         self.language_model: Any = _decoder(self.model)
         number_layers(self.language_model)
         mark_layers(self.language_model)
         settle_rope(self.language_model, self.position_rows)
         self._short_length = short_length(config.get_text_config())
         pause_before_each_layer(self.model, self.language_model)
-        runner = device.kernels.runner(self.language_model, dtype)
+        runner = device.kernels.runner(self.language_model, dtype) if speaks else None
         #: the device runs the language model's layers itself, not by the modules of transformers
         self.fused = runner is not None
         self._run = runner or self.run_modules
-        self._head = device.kernels.head(self.model.get_output_embeddings()) if self.pooling is None else None
+        self._head = device.kernels.head(self.model.get_output_embeddings()) if generates and speaks else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         """Return rotary positions of a whole prompt: int64 [P, n], P = `position_rows`.
@@ -347,7 +357,7 @@ class LanguageAdapter:
     def logits(self, hidden: Tensor) -> Tensor:
         """Return the logits float32 [k, vocab] of hidden states [k, hidden]; the next call may overwrite them."""
         if self._head is None:
-            raise TypeError("a model that makes embeddings has no logits")
+            raise TypeError("a model that makes embeddings, or encodes alone, has no logits")
         return self._head(hidden)
 
 

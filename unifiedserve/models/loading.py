@@ -7,7 +7,7 @@ holds (rotary frequencies) are computed as `from_pretrained` computes them.
 import importlib
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,11 +16,13 @@ from torch import Tensor
 from unifiedserve.attention import AttentionRules
 from unifiedserve.device.back_to_back import back_to_back
 from unifiedserve.errors import ConfigError
-from unifiedserve.memory.panels import StoredMatrix, gather_matrices
+from unifiedserve.memory.panels import StoredMatrix, gather_matrices, matrix_name
 from unifiedserve.memory.weights import EXPERT
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.layer_positions import tune_queries
 from unifiedserve.models.matrices import put_matrix
+from unifiedserve.models.networks import NetworkOf, networks_of_model
+from unifiedserve.placement import Network
 
 Stored = Tensor | StoredMatrix
 
@@ -33,11 +35,17 @@ _COMPUTED = (r"\.inv_freq$", r"\.position_ids$", r"\.num_batches_tracked$")
 
 
 def build_model(
-    config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, device: torch.device, *, generates: bool = True
+    config: Any,
+    weights: Mapping[str, Tensor],
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    generates: bool = True,
+    networks: Collection[Network] = tuple(Network),
 ) -> Any:
     """Build the generating model of `config` with `weights`, which are on `device`, as its parameters, without a copy.
 
-    If it `generates` nothing its head may be missing, and stays without values.
+    If it `generates` nothing its head may be missing, and stays without values. So does all but these `networks`.
     Raises ConfigError listing tensors that are missing, unknown, or of another shape or dtype than the model's, and if
     `config` makes no model.
     """
@@ -46,7 +54,7 @@ def build_model(
     parts = {"text_config": ATTENTION, "vision_config": "sdpa"}
     model.set_attn_implementation(parts if is_multimodal(config) else ATTENTION)
     optional = set() if generates else _head_names(model)
-    placed = _placed(model, gather_matrices(weights), optional)
+    placed = _placed(model, gather_matrices(weights), optional, networks)
     wanted = model.state_dict(keep_vars=True)
     tensors = {name: tensor for name, tensor in placed.items() if isinstance(tensor, Tensor)}
     model.load_state_dict(tensors, strict=False, assign=True)
@@ -55,7 +63,7 @@ def build_model(
     for name, stored in placed.items():
         if isinstance(stored, StoredMatrix):
             put_matrix(model, name, stored, wanted[name])
-    _check_filled(model, optional)
+    _check_filled(model, optional, networks)
     return model.eval()
 
 
@@ -71,12 +79,14 @@ def empty_checkpoint(config: Any, dtype: torch.dtype) -> dict[str, Tensor]:
     return dict(sorted(loading.revert_weight_conversion(model, state).items()))
 
 
-def encoder_elements(config: Any) -> int:
-    """Return how many numbers the encoder of a model has: all that is neither its text model nor that one's head."""
+def networks_of_checkpoint(config: Any) -> NetworkOf:
+    """Return what tells by a tensor's name, in a checkpoint or in memory, to which network of the model it belongs.
+
+    Raises ConfigError if `config` makes no model.
+    """
     model = _empty_model(config, torch.float32)
-    text = [model.get_decoder(), model.get_output_embeddings()]
-    own = {id(parameter) for part in text if part is not None for parameter in part.parameters()}
-    return sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in own)
+    network_of, new_name = networks_of_model(model), _renaming(model)
+    return lambda name: network_of(new_name(matrix_name(name))[0])
 
 
 def is_multimodal(config: Any) -> bool:
@@ -103,17 +113,11 @@ def _auto_class(config: Any) -> Any:
 
 def _renamed(model: Any, weights: Mapping[str, Stored]) -> dict[str, Stored]:
     """Rename the tensors for the installed transformers, by its own rules for older checkpoints."""
-    conversion, loading = (
-        importlib.import_module(f"transformers.{name}") for name in ("conversion_mapping", "core_model_loading")
-    )
-    transforms = conversion.get_model_conversion_mapping(model)
-    renamings = [each for each in transforms if isinstance(each, loading.WeightRenaming)]
-    converters = [each for each in transforms if isinstance(each, loading.WeightConverter)]
-    wanted = model.state_dict(keep_vars=True)
+    new_name, wanted = _renaming(model), model.state_dict(keep_vars=True)
     renamed: dict[str, Stored] = {}
     experts: dict[str, dict[str, Tensor]] = {}
     for name, tensor in weights.items():
-        new, converter = loading.rename_source_key(name, renamings, converters, model.base_model_prefix, wanted)
+        new, converter = new_name(name)
         if converter is None:
             renamed[new] = tensor
         elif ".experts." in new and new in wanted and isinstance(tensor, Tensor):
@@ -123,6 +127,18 @@ def _renamed(model: Any, weights: Mapping[str, Stored]) -> dict[str, Stored]:
         else:
             raise ConfigError(f"the checkpoint's {name} must be converted first: save it again with transformers")
     return renamed | {name: _fused_experts(parts, wanted[name].shape) for name, parts in experts.items()}
+
+
+def _renaming(model: Any) -> Callable[[str], tuple[str, Any]]:
+    """Return the rule from a checkpoint's name to the model's, with what converts the tensor, if anything must."""
+    conversion, loading = (
+        importlib.import_module(f"transformers.{name}") for name in ("conversion_mapping", "core_model_loading")
+    )
+    transforms = conversion.get_model_conversion_mapping(model)
+    renamings = [each for each in transforms if isinstance(each, loading.WeightRenaming)]
+    converters = [each for each in transforms if isinstance(each, loading.WeightConverter)]
+    wanted = model.state_dict(keep_vars=True)
+    return lambda name: loading.rename_source_key(name, renamings, converters, model.base_model_prefix, wanted)
 
 
 def _fused_experts(parts: Mapping[str, Tensor], shape: torch.Size) -> Tensor:
@@ -151,13 +167,16 @@ def _head_names(model: Any) -> set[str]:
     return {f"{path}.weight" for path, module in model.named_modules() if module is head}
 
 
-def _placed(model: Any, weights: Mapping[str, Stored], optional: Collection[str]) -> dict[str, Stored]:
-    """Return the state of a model: all that it needs, nothing unknown, everything of the right shape and dtype.
+def _placed(
+    model: Any, weights: Mapping[str, Stored], optional: Collection[str], networks: Collection[Network]
+) -> dict[str, Stored]:
+    """Return the state of a model's networks: all that they need, nothing unknown, all of the right shape and dtype.
 
     `optional` tensors may be missing.
     """
-    weights = _renamed(model, weights)
-    wanted = model.state_dict(keep_vars=True)
+    network_of = networks_of_model(model)
+    weights = {name: each for name, each in _renamed(model, weights).items() if network_of(name) in networks}
+    wanted = {name: each for name, each in model.state_dict(keep_vars=True).items() if network_of(name) in networks}
     wanted = {name: tensor for name, tensor in wanted.items() if name in weights or name not in optional}
     tied = _tied_names(model)
     sources = {name: name if name in weights else tied.get(name, name) for name in wanted}
@@ -232,10 +251,12 @@ def _compute_buffers(model: Any, device: torch.device) -> None:
             setattr(module, name, getattr(module, name).to(device))
 
 
-def _check_filled(model: Any, optional: Collection[str]) -> None:
+def _check_filled(model: Any, optional: Collection[str], networks: Collection[Network]) -> None:
     """Raise ConfigError if a tensor but an `optional` one has no values: what it would add is anything."""
+    network_of = networks_of_model(model)
     tensors = itertools.chain(model.named_parameters(), model.named_buffers())
-    if empty := [name for name, tensor in tensors if tensor.is_meta and name not in optional]:
+    empty = [name for name, tensor in tensors if tensor.is_meta and network_of(name) in networks]
+    if empty := [name for name in empty if name not in optional]:
         raise ConfigError(
             f"{model.config.name_or_path}: nothing fills {len(empty)} tensors of this model: {_some(empty)}"
         )

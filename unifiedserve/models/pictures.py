@@ -4,7 +4,7 @@ A row of the patch buffer is a piece of a picture [3, side, side], of three time
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +23,7 @@ from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.normalisation import normalisation_of
 from unifiedserve.models.processor_defaults import VIDEO_DEFAULTS
 from unifiedserve.models.processor_rules import NESTED, Rules, image_rules, video_rules
+from unifiedserve.placement import Network
 
 WITH_CLASS_TOKEN = {"clip_vision_model"}
 #: by Pillow's numbers, which are those in checkpoints
@@ -77,9 +78,15 @@ class PictureAdapter(LanguageAdapter):
     """An adapter that normalises pictures as transformers does, and leaves the rest to `features`."""
 
     def __init__(
-        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
+        self,
+        config: Any,
+        weights: Mapping[str, Tensor],
+        dtype: torch.dtype,
+        model_dir: Path,
+        device: Device = CPU,
+        networks: Collection[Network] = tuple(Network),
     ) -> None:
-        super().__init__(config, weights, dtype, model_dir, device)
+        super().__init__(config, weights, dtype, model_dir, device, networks)
         self._normalisation = {
             kind: (device.upload(mean), device.upload(deviation))
             for kind, rules in picture_rules(model_dir, config).items()

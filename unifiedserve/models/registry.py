@@ -1,7 +1,7 @@
 """The families by the `model_type` in a checkpoint's config.json."""
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from unifiedserve.models.base import LanguageAdapter, Processor
 from unifiedserve.models.hub import load_transformers
 from unifiedserve.models.language_models import check_language_model
 from unifiedserve.models.loading import import_model_class
+from unifiedserve.placement import Network
 
 
 class Family(NamedTuple):
@@ -101,12 +102,16 @@ def load_processor(model_dir: Path, chat_template: str | None = None) -> Process
 
 
 def load_adapter(
-    model_dir: Path, weights: Mapping[str, Tensor], dtype: torch.dtype, device: Device = CPU
+    model_dir: Path,
+    weights: Mapping[str, Tensor],
+    dtype: torch.dtype,
+    device: Device = CPU,
+    networks: Collection[Network] = tuple(Network),
 ) -> LanguageAdapter:
-    """Load a checkpoint's model side over its attached weights, which are on the device."""
+    """Load a checkpoint's model side, or these networks of it, over attached weights, which are on the device."""
     config = load_config(model_dir)
     make = _class(FAMILIES[config.model_type].adapter)
-    adapter: LanguageAdapter = make(config, weights, dtype, model_dir, device)
+    adapter: LanguageAdapter = make(config, weights, dtype, model_dir, device, networks)
     return adapter
 
 

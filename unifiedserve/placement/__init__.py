@@ -1,7 +1,15 @@
 """Which processes serve a model: what stages each hosts, and on which cores. Placements are data, not code."""
 
 from unifiedserve.placement.changes import ChangingPlacement, RoleChange
-from unifiedserve.placement.instances import FIRST_MEMORY, MODEL_STAGES, Instance, Placement, Stage
+from unifiedserve.placement.instances import (
+    FIRST_MEMORY,
+    MODEL_STAGES,
+    Instance,
+    Network,
+    Placement,
+    Stage,
+    networks_of,
+)
 from unifiedserve.placement.named import NAMED
 from unifiedserve.placement.parts import letters_of, stages_of
 from unifiedserve.placement.reading import read_placement
@@ -14,12 +22,14 @@ __all__ = [
     "ChangingPlacement",
     "Instance",
     "Load",
+    "Network",
     "Placement",
     "RoleChange",
     "Route",
     "Stage",
     "choose_route",
     "letters_of",
+    "networks_of",
     "read_placement",
     "stages_of",
 ]

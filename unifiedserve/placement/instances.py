@@ -1,9 +1,16 @@
 """Stages, the worker processes that host them, and all processes of an engine."""
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from enum import StrEnum
 
 import msgspec
+
+
+class Network(StrEnum):
+    """The two networks of a multimodal model. One of texts has the second alone."""
+
+    ENCODER = "encoder"
+    LANGUAGE = "language model"
 
 
 class Stage(StrEnum):
@@ -24,6 +31,17 @@ class Stage(StrEnum):
     def preceding(self) -> "Stage | None":
         """Return the stage that comes before in a request, or None before the first one."""
         return next((stage for stage in Stage if stage.following is self), None)
+
+    @property
+    def network(self) -> Network | None:
+        """Return what it runs of the model, or None if it needs nothing of it."""
+        return {Stage.VISION: None, Stage.ENCODE: Network.ENCODER}.get(self, Network.LANGUAGE)
+
+
+def networks_of(stages: Iterable[Stage]) -> tuple[Network, ...]:
+    """Return what these stages run of a model."""
+    run = {stage.network for stage in stages}
+    return tuple(network for network in Network if network in run)
 
 
 #: the memory of instances that name none
@@ -69,7 +87,7 @@ class Instance(msgspec.Struct, frozen=True):
     @property
     def has_both_models(self) -> bool:
         """Whether it runs the vision encoder and the language model."""
-        return Stage.ENCODE in self.stages and not {Stage.PREFILL, Stage.DECODE}.isdisjoint(self.stages)
+        return len(networks_of(self.stages)) == len(Network)
 
     def threads(self, wanted: int) -> int:
         """Return how many threads can run at once here, of so many."""
@@ -117,6 +135,12 @@ class Placement(msgspec.Struct, frozen=True):
     def hosts(self, stage: Stage) -> list[str]:
         """Return the names of the instances that host `stage`."""
         return [instance.name for instance in self.instances if stage in instance.stages]
+
+    def takers(self, stage: Stage, memory: str) -> list[str]:
+        """Return the names of the hosts of `stage` that take pages of a memory: vision does where media are encoded."""
+        if stage is Stage.VISION:
+            return self.hosts(stage) if Stage.ENCODE in self.hosted_in(memory) else []
+        return [each.name for each in self.instances if stage in each.stages and each.memory == memory]
 
     def without(self, names: Container[str]) -> "Placement":
         """Return the placement without the instances of these names."""

@@ -21,7 +21,7 @@ from unifiedserve.memory.weights import attach_weights, sum_weights
 from unifiedserve.messages.wire import OutputReady, Ready, pack
 from unifiedserve.models.chat import load_tokenizer
 from unifiedserve.models.registry import load_adapter, load_config
-from unifiedserve.placement import Stage
+from unifiedserve.placement import Stage, networks_of
 from unifiedserve.reading.readers import Reading
 from unifiedserve.recording.folder import begin_run
 from unifiedserve.recording.log import Log
@@ -220,7 +220,8 @@ def _speculation(most: int, model: LanguageModel) -> Speculation:
 def _load_model(spec: WorkerSpec, visual: RowBuffer, memory: SharedMemory) -> LanguageModel:
     """Return the model over the shared KV cache and the visual buffer."""
     device, model_dir = visual.device, Path(spec.model_dir)
-    adapter = load_adapter(model_dir, attach_weights(spec.memory.weights, device), visual.dtype, device)
+    weights, networks = attach_weights(spec.memory.weights, device), networks_of(spec.instance.stages)
+    adapter = load_adapter(model_dir, weights, visual.dtype, device, networks)
     kv_dtype: torch.dtype = getattr(torch, spec.config.memory.kv_dtype(spec.dtype))
     layout = KVLayout.of(load_config(model_dir), spec.config.memory.kv_page_tokens, kv_dtype)
     pool = _pool(spec, memory, (spec.instance.memory, "kv"))

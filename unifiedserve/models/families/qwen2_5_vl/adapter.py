@@ -1,6 +1,6 @@
 """The modules of Qwen2.5-VL for staged execution."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.models.families.qwen2_5_vl.rules import read_rules
 from unifiedserve.models.families.qwen2_5_vl.vision_tower import VisionTower
 from unifiedserve.models.processor_defaults import QWEN2_VIDEOS
+from unifiedserve.placement import Network
 
 
 class Qwen25VLAdapter(LanguageAdapter):
@@ -22,15 +23,16 @@ class Qwen25VLAdapter(LanguageAdapter):
     tower: ClassVar[type] = VisionTower
 
     def __init__(
-        self, config: Any, weights: Mapping[str, Tensor], dtype: torch.dtype, model_dir: Path, device: Device = CPU
+        self,
+        config: Any,
+        weights: Mapping[str, Tensor],
+        dtype: torch.dtype,
+        model_dir: Path,
+        device: Device = CPU,
+        networks: Collection[Network] = tuple(Network),
     ) -> None:
-        super().__init__(config, weights, dtype, model_dir, device)
-        image, video = read_rules(model_dir, self.video_defaults)
-        self._encode = self.tower(
-            self.model.model.visual,
-            {"image": image.normalisation(), "video": video.normalisation()},
-            device,
-        )
+        super().__init__(config, weights, dtype, model_dir, device, networks)
+        self._tower = self._make_tower(model_dir) if Network.ENCODER in networks else None
 
     def positions(self, token_ids: Sequence[int], media: Sequence[MediaPlan]) -> Tensor:
         if not media:
@@ -50,5 +52,12 @@ class Qwen25VLAdapter(LanguageAdapter):
         return rows
 
     def encode(self, patches: Tensor, units: Sequence[tuple[MediaPlan, int]]) -> Tensor:
-        tokens: Tensor = self._encode(patches, units)
+        if self._tower is None:
+            return super().encode(patches, units)
+        tokens: Tensor = self._tower(patches, units)
         return tokens
+
+    def _make_tower(self, model_dir: Path) -> Any:
+        image, video = read_rules(model_dir, self.video_defaults)
+        normalisation = {"image": image.normalisation(), "video": video.normalisation()}
+        return self.tower(self.model.model.visual, normalisation, self.device)
