@@ -43,7 +43,7 @@ class Lane:
         self._finished = Semaphore(0)
         self.stage = VisionStage({FIRST_MEMORY: MediaBuffers(patches, visual)}, 1, 1, self._finished.release)
         self.port = Mock()
-        self.port.neighbours.first = Mock(return_value=None)
+        self.port.neighbours.first_of_vision = Mock(return_value={})
         pending = dict.fromkeys(ROUTE.encode, 0)
         self.port.status.least_pending = lambda encoders: min(encoders, key=pending.__getitem__)
         self.port.status.give = lambda sender, receiver, pages: pending.update({receiver: pending[receiver] + pages})

@@ -7,9 +7,11 @@ from unifiedserve.messages.ticket import Place
 from unifiedserve.placement import FIRST_MEMORY, Stage
 
 _STAGES = list(Stage)
-_WORKING, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN, _ENCODED = range(8)
-_COLUMNS = 8
-_PRESENT = (_WORKING, _WAITING, _JOINING, _SHARE, _TBT, _PRIORITY, _TURN)  # what is of now alone
+_WORKING, _WAITING, _JOINING, _SHARE, _TBT, _ENCODED = range(6)
+_COLUMNS = 6
+_PRESENT = (_WORKING, _WAITING, _JOINING, _SHARE, _TBT)  # what is of now alone
+_PRIORITY, _TURN = range(2)
+_PLACE = 2  # numbers of a place
 _ITEM_BYTES = 8
 _MILLIONTHS = 1_000_000
 _LATEST = 1e12  # seconds: whoever is owed nothing has no turn before the end of time
@@ -19,12 +21,12 @@ _NONE = 0  # no turn: the clock has left zero behind long ago
 class Status:
     """One row a stage of an instance: whether it has work for the cores, how many requests it has yet to bring to its
     end, and whether it is doing that right now. Decode tells what share of their budgets other stages may take (until
-    then all of it), and the time between tokens, for which that is so. Vision and prefill tell the place in the order
-    of service of the first request that waits for pages.
+    then all of it), and the time between tokens, for which that is so.
 
     Behind the rows there are as many pages of patches as one instance has given another one to encode; who encodes
-    tells how many of them are done. Behind these there are the most pages that were in use, in each memory, of the
-    stage's buffer.
+    tells how many of them are done. Behind these there are, for each stage of an instance and each memory, the most
+    pages of the stage's buffer that were in use, and the place in the order of service of the first request that waits
+    for some.
 
     A row is written by its instance alone, an aligned number at a time, so all read without locks. The buffer of a
     stage is the one it takes pages from: patch for vision, visual for encode, KV for the others.
@@ -40,7 +42,8 @@ class Status:
     def create(name: str, instances: Sequence[str], memories: Sequence[str] = (FIRST_MEMORY,)) -> Arena:
         """Create the arena; raises as `Arena.create`."""
         rows = len(instances) * len(_STAGES)
-        return Arena.create(name, (rows * _COLUMNS + len(instances) ** 2 + rows * len(memories)) * _ITEM_BYTES)
+        by_memory = rows * len(memories) * (1 + _PLACE)
+        return Arena.create(name, (rows * _COLUMNS + len(instances) ** 2 + by_memory) * _ITEM_BYTES)
 
     def set_working(self, instance: str, stage: Stage, working: bool) -> None:
         self._numbers[self._index(instance, stage, _WORKING)] = working
@@ -73,16 +76,17 @@ class Status:
         tbts = [self._numbers[self._index(each, Stage.DECODE, _TBT)] / _MILLIONTHS for each in self._instances]
         return min(map(self.share, self._instances)), max(tbts)
 
-    def set_first(self, instance: str, stage: Stage, place: Place | None) -> None:
-        """Tell the place (priority, turn in monotonic seconds) of the first that waits for the stage's pages."""
+    def set_first(self, instance: str, stage: Stage, memory: str, place: Place | None) -> None:
+        """Tell the place (priority, turn in monotonic seconds) of the first that waits for the stage's pages there."""
         priority, turn = place or (0, 0.0)
-        self._numbers[self._index(instance, stage, _PRIORITY)] = priority
-        self._numbers[self._index(instance, stage, _TURN)] = round(min(turn, _LATEST) * _MILLIONTHS) if place else _NONE
+        index = self._place(instance, stage, memory)
+        self._numbers[index + _PRIORITY] = priority
+        self._numbers[index + _TURN] = round(min(turn, _LATEST) * _MILLIONTHS) if place else _NONE
 
-    def first(self, instance: str, stage: Stage) -> Place | None:
-        """Return what was told of the first that waits for the stage's pages; None if nobody does."""
-        turn = self._numbers[self._index(instance, stage, _TURN)]
-        priority = self._numbers[self._index(instance, stage, _PRIORITY)]
+    def first(self, instance: str, stage: Stage, memory: str) -> Place | None:
+        """Return what was told of the first that waits for the stage's pages of a memory; None if nobody does."""
+        index = self._place(instance, stage, memory)
+        priority, turn = self._numbers[index + _PRIORITY], self._numbers[index + _TURN]
         return None if turn == _NONE else (priority, turn / _MILLIONTHS)
 
     def give(self, sender: str, receiver: str, patch_pages: int) -> None:
@@ -115,6 +119,8 @@ class Status:
         for stage in _STAGES:
             for column in _PRESENT:
                 self._numbers[self._index(instance, stage, column)] = 0
+            for memory in self._memories:
+                self.set_first(instance, stage, memory, None)
 
     def _pending(self, encoder: str) -> int:
         given = sum(self._numbers[self._given(sender, encoder)] for sender in self._instances)
@@ -126,8 +132,15 @@ class Status:
 
     def _peak(self, instance: str, stage: Stage, memory: str) -> int:
         before = len(self._instances) * (len(_STAGES) * _COLUMNS + len(self._instances))
+        return before + self._of_memory(instance, stage, memory)
+
+    def _place(self, instance: str, stage: Stage, memory: str) -> int:
+        before = len(self._instances) * (len(_STAGES) * (_COLUMNS + len(self._memories)) + len(self._instances))
+        return before + _PLACE * self._of_memory(instance, stage, memory)
+
+    def _of_memory(self, instance: str, stage: Stage, memory: str) -> int:
         row = self._instances.index(instance) * len(_STAGES) + _STAGES.index(stage)
-        return before + row * len(self._memories) + self._memories.index(memory)
+        return row * len(self._memories) + self._memories.index(memory)
 
     def _index(self, instance: str, stage: Stage, column: int) -> int:
         return (self._instances.index(instance) * len(_STAGES) + _STAGES.index(stage)) * _COLUMNS + column

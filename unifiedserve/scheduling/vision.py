@@ -6,6 +6,8 @@ from typing import NamedTuple
 from unifiedserve.messages.ticket import Place
 from unifiedserve.scheduling.state import VisionState
 
+NOBODY: Mapping[str, Place] = {}
+
 
 class BufferPages(NamedTuple):
     """Count pages of a memory's patch buffer, and of its visual buffer."""
@@ -15,24 +17,23 @@ class BufferPages(NamedTuple):
 
 
 def schedule_vision(
-    requests: Sequence[VisionState], free: Mapping[str, BufferPages], first_elsewhere: Place | None = None
+    requests: Sequence[VisionState], free: Mapping[str, BufferPages], first_elsewhere: Mapping[str, Place] = NOBODY
 ) -> list[int]:
     """Return the uids to start decoding, given what is `free` in each memory.
 
     A request waits until all of its patches and of its visual tokens fit, and nobody behind it takes pages of its
     memory, so that large ones are not starved by small ones; nor does who comes behind the first that waits
-    `first_elsewhere`. All acquire pages in one order, patch and visual ones together and then those of the KV cache, so
-    nobody blocks another for ever. How the admitted requests share the decoder engines is FlashCodec's business
-    (UnifiedServe Alg. 2).
+    `first_elsewhere` for pages of this memory. All acquire pages in one order, patch and visual ones together and then
+    those of the KV cache, so nobody blocks another for ever. How the admitted requests share the decoder engines is
+    FlashCodec's business (UnifiedServe Alg. 2).
     """
     admitted, left = [], dict(free)
     for request in requests:
         if request.admitted or request.memory not in left:
             continue
-        if first_elsewhere is not None and first_elsewhere < request.place:
-            break
         patch, visual = left[request.memory]
-        if request.patch_pages > patch or request.visual_pages > visual:
+        first = first_elsewhere.get(request.memory, request.place)
+        if first < request.place or request.patch_pages > patch or request.visual_pages > visual:
             del left[request.memory]  # those behind it wait, too
             if not left:
                 break

@@ -7,7 +7,17 @@ from contextlib import suppress
 from ipc_buffers import MessageQueue
 from unifiedserve.errors import ErrorKind
 from unifiedserve.memory.shared import ENGINE_INBOX
-from unifiedserve.messages.wire import Abort, Drained, Failed, Message, OutputReady, PrefillRequest, pack, unpack
+from unifiedserve.messages.wire import (
+    Abort,
+    Drained,
+    Failed,
+    Message,
+    OutputReady,
+    PagesFreed,
+    PrefillRequest,
+    pack,
+    unpack,
+)
 from unifiedserve.placement import Placement, Stage
 
 _PATIENCE_SECONDS = 0.05
@@ -43,16 +53,11 @@ class Outbox:
         else:
             self._put(host, message)
 
-    def send_all(self, stage: Stage, message: Message) -> None:
-        """Send to all instances that host `stage`."""
-        for host in self._placement.hosts(stage):
-            self.send(host, message)
-
-    def send_others(self, stage: Stage, message: Message) -> None:
-        """Send to all instances that host `stage` but this one."""
-        for host in self._placement.hosts(stage):
-            if host != self._instance:
-                self.send(host, message)
+    def tell_freed(self, stage: Stage, memory: str, *, oneself: bool = False) -> None:
+        """Tell the other hosts of `stage` that take pages of a memory that there are more, and this one if it asks."""
+        for host in self._placement.takers(stage, memory):
+            if oneself or host != self._instance:
+                self.send(host, PagesFreed())
 
     def take_local(self) -> Iterator[Message]:
         """Yield what this worker's stages have sent to each other, and what they send meanwhile."""

@@ -1,10 +1,12 @@
 """The connections of one worker."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from unifiedserve.device.base import Device
 from unifiedserve.memory.shared import SharedMemory
 from unifiedserve.memory.status import Status
+from unifiedserve.messages.ticket import Place
 from unifiedserve.messages.wire import PagesFreed, Placed
 from unifiedserve.placement import Instance, Placement, Stage
 from unifiedserve.scheduling.turn import Neighbours, Tells
@@ -37,7 +39,12 @@ class Port(NamedTuple):
     def tell(self, tells: Tells) -> None:
         """Tell the other instances what this one is about to do; wake those who have waited behind one of its own."""
         for stage in self.neighbours.tell(tells):
-            self.outbox.send_others(stage, PagesFreed())
+            self.outbox.tell_freed(stage, self.memory)
+
+    def tell_first(self, first: Mapping[str, Place | None]) -> None:
+        """Tell the other vision stages who waits first for pages of each memory; wake them as `tell` does."""
+        for memory in self.neighbours.tell_first(first):
+            self.outbox.tell_freed(Stage.VISION, memory)
 
     def placed(self, placed: Placed) -> None:
         """Go by another placement, and have the instance that is new there look for pages.

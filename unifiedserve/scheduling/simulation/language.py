@@ -223,7 +223,7 @@ class LanguageWorker:
             if self._prompts.prefill(chunk):
                 self._hand_over(chunk.uid, chunk.stop)
         if any(self._system.requests[chunk.uid].shape.units for chunk in plan.prefill):
-            self._system.freed(Stage.VISION, self)
+            self._system.freed(Stage.VISION, self._instance.memory, self)
             self._free_for_readers(Stage.PREFILL)
 
     def _hand_over(self, uid: int, tokens: int) -> None:
@@ -250,7 +250,7 @@ class LanguageWorker:
                 self._turn.note(Wrote(uid, unit))
                 self._send_unit(requests[uid].ticket.route.prefill, uid, unit)
         self._turn.note(Batched(tokens, start, self._system.clock.now))
-        self._system.freed(Stage.VISION, self)
+        self._system.freed(Stage.VISION, self._instance.memory, self)
 
     def _preempt(self, plan: Plan) -> None:
         for key in plan.preempt:
@@ -260,15 +260,15 @@ class LanguageWorker:
 
     def _free_by_answers(self) -> None:
         """Tell those who may wait for pages that sequences have given theirs back."""
-        self._system.freed(Stage.PREFILL, self)
+        self._system.freed(Stage.PREFILL, self._instance.memory, self)
         if self._system.rules.keeps_visual:
-            self._system.freed(Stage.VISION, self)
+            self._system.freed(Stage.VISION, self._instance.memory, self)
         self._free_for_readers(Stage.DECODE)
 
     def _free_for_readers(self, stage: Stage) -> None:
         """Tell those who may wait for pages to read into, where pages travel."""
         if len(self._system.frees) > 1:
-            self._system.freed(stage, self)
+            self._system.freed(stage, self._instance.memory, self)
 
     def _send_unit(self, host: str, uid: int, unit: int) -> None:
         travels = self._system.travels(self._instance.name, host)
@@ -300,7 +300,7 @@ class LanguageWorker:
 
     def _tell(self, tells: Tells) -> None:
         for stage in self._neighbours.tell(tells):
-            self._system.freed(stage, self)
+            self._system.freed(stage, self._instance.memory, self)
 
     def _facts(self) -> Facts:
         free = Free(self._free.kv, self._system.kv_total, self._free.visual)

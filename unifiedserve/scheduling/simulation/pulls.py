@@ -45,7 +45,7 @@ class Pulls:
             source.visual += pages
             for unit in units:
                 self._receive(Encoded(uid, unit))
-            self._tell(Stage.VISION, worker)
+            self._tell(request.ticket.route.encode[0], worker)
 
         system.clock.after(system.costs.pull + pages * system.costs.pull_visual_page, ended)
 
@@ -60,12 +60,14 @@ class Pulls:
         def ended() -> None:
             system.release(source, request, kv)
             self._receive(Handed(state))
-            self._tell(Stage.PREFILL, worker)
+            self._tell(request.ticket.route.prefill, worker)
 
         seconds = system.costs.pull + kv * system.costs.pull_kv_page + kept * system.costs.pull_visual_page
         system.clock.after(seconds, ended)
 
-    def _tell(self, stage: Stage, worker: Worker) -> None:
+    def _tell(self, source: str, worker: Worker) -> None:
         """Give the worker a turn, and have those look for pages that may wait for what its source has given back."""
-        self._system.wake(worker)
-        self._system.clock.after(self._system.costs.message, partial(self._system.freed, stage, worker))
+        system, memory = self._system, self._system.placement.memory_of(source)
+        system.wake(worker)
+        for stage in (Stage.VISION, Stage.PREFILL):
+            system.clock.after(system.costs.message, partial(system.freed, stage, memory, worker))

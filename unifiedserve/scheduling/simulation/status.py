@@ -14,7 +14,7 @@ class Status:
         self._shares: defaultdict[str, float] = defaultdict(lambda: 1.0)
         self._working: defaultdict[tuple[str, Stage], bool] = defaultdict(bool)
         self._waiting: defaultdict[str, tuple[int, bool]] = defaultdict(lambda: (0, False))
-        self._firsts: dict[tuple[str, Stage], Place | None] = {}
+        self._firsts: dict[tuple[str, Stage, str], Place | None] = {}
         self._pending = Counter[str]()
 
     def working(self, instance: str, stage: Stage) -> bool:
@@ -38,11 +38,11 @@ class Status:
     def set_share(self, instance: str, share: float, tbt: float) -> None:
         self._shares[instance] = share
 
-    def first(self, instance: str, stage: Stage) -> Place | None:
-        return self._firsts.get((instance, stage))
+    def first(self, instance: str, stage: Stage, memory: str) -> Place | None:
+        return self._firsts.get((instance, stage, memory))
 
-    def set_first(self, instance: str, stage: Stage, place: Place | None) -> None:
-        self._firsts[instance, stage] = place
+    def set_first(self, instance: str, stage: Stage, memory: str, place: Place | None) -> None:
+        self._firsts[instance, stage, memory] = place
 
     def give(self, receiver: str, patch_pages: int) -> None:
         self._pending[receiver] += patch_pages

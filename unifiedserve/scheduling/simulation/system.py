@@ -103,9 +103,9 @@ class System:
         stages = (Stage.DECODE,) if of_answers else (Stage.ENCODE, Stage.PREFILL)
         self._post(next(self.workers[host][stage] for stage in stages if stage in self.workers[host]), event)
 
-    def freed(self, stage: Stage, sender: Worker) -> None:
-        """Wake the workers that host a stage, which may wait for pages, unless they have freed them themselves."""
-        for host in self.placement.hosts(stage):
+    def freed(self, stage: Stage, memory: str, sender: Worker) -> None:
+        """Wake those hosts of a stage that may wait for pages of a memory, unless they have freed them themselves."""
+        for host in self.placement.takers(stage, memory):
             if (worker := self.workers[host][stage]) is not sender:
                 self._post(worker, None)
 

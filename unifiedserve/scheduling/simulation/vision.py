@@ -58,13 +58,14 @@ class VisionWorker:
         encoders = self._system.placement.hosts(Stage.ENCODE)
         memories = {system.placement.memory_of(encoder): system.free_of(encoder) for encoder in encoders}
         free = {memory: BufferPages(pages.patch, pages.visual) for memory, pages in memories.items()}
-        decision = self._turn.take(VisionFacts(system.clock.now, free, self._neighbours.first(Stage.VISION)))
+        decision = self._turn.take(VisionFacts(system.clock.now, free, self._neighbours.first_of_vision()))
         for uid, turn in decision.turns.items():
             self._jobs[uid].turn = turn
         for uid in decision.admit:
             self._begin(self._jobs[uid])
-        for stage in self._neighbours.tell(decision.tells):
-            system.freed(stage, self)
+        self._neighbours.tell(decision.tells)
+        for memory in self._neighbours.tell_first(decision.first):
+            system.freed(Stage.VISION, memory, self)
         system.set_alarm(self, decision.wait_until)
 
     def _begin(self, job: _Job) -> None:

@@ -1,13 +1,13 @@
 """What the instances of one engine tell each other without messages."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from unifiedserve.messages.ticket import Place
 from unifiedserve.placement import Placement, Stage
 from unifiedserve.scheduling.turn.facts import Around, Tells
 
-_KV = (Stage.PREFILL, Stage.DECODE)
-_TAKERS = {stage: (stage,) for stage in Stage} | dict.fromkeys(_KV, _KV)  # of the pages that a stage takes
+_KV = (Stage.PREFILL, Stage.DECODE)  # which take pages of the KV cache
 _HEAVY = (Stage.VISION, Stage.ENCODE, Stage.PREFILL)
 
 
@@ -26,11 +26,11 @@ class Board(Protocol):
     def share(self, instance: str) -> float:
         """Return the share of its budgets that heavy work may take beside the streams there."""
 
-    def first(self, instance: str, stage: Stage) -> Place | None:
-        """Return the place of the first there that waits for the stage's pages; None if nobody does."""
+    def first(self, instance: str, stage: Stage, memory: str) -> Place | None:
+        """Return the place of the first there that waits for the stage's pages of a memory; None if nobody does."""
 
-    def set_first(self, instance: str, stage: Stage, place: Place | None) -> None:
-        """Write the place of the first that waits for the stage's pages."""
+    def set_first(self, instance: str, stage: Stage, memory: str, place: Place | None) -> None:
+        """Write the place of the first that waits for the stage's pages of a memory."""
 
     def set_working(self, instance: str, stage: Stage, working: bool) -> None:
         """Write whether a stage has work for the cores."""
@@ -48,7 +48,8 @@ class Neighbours:
     def __init__(self, placement: Placement, name: str, board: Board) -> None:
         self._board = board
         self._name = name
-        self._firsts: dict[Stage, Place | None] = {}  # as told last
+        self._memory = placement.memory_of(name)
+        self._firsts: dict[tuple[Stage, str], Place | None] = {}  # as told last, by memory
         self.placed(placement)
 
     def placed(self, placement: Placement) -> None:
@@ -57,17 +58,20 @@ class Neighbours:
         self._heavy = [(other, stage) for other, stage in others if stage in _HEAVY]
         self._prefills = [other for other, stage in others if stage is Stage.PREFILL]
         self._decodes = [other for other, stage in others if stage is Stage.DECODE]
-        self._rivals = {stage: self._rivals_of(stage, placement) for stage in Stage}
+        self._visions = [name for name in placement.hosts(Stage.VISION) if name != self._name]
+        takers = dict.fromkeys(name for stage in _KV for name in placement.takers(stage, self._memory))
+        self._rivals = [name for name in takers if name != self._name]  # for pages of the KV cache
+        self._encoding = [name for name in placement.memories if placement.takers(Stage.VISION, name)]
 
     @property
     def work(self) -> bool:
         """Tell whether a heavy stage of another instance has work for the cores."""
         return any(self._board.working(other, stage) for other, stage in self._heavy)
 
-    def first(self, stage: Stage) -> Place | None:
-        """Return the place of the first that waits for a stage's pages in another instance; None if nobody does."""
-        places = (self._board.first(other, stage) for other in self._rivals[stage])
-        return min((place for place in places if place is not None), default=None)
+    def first_of_vision(self) -> dict[str, Place]:
+        """Return the places of those who wait first in other vision instances for pages of each memory."""
+        firsts = {memory: self._first(self._visions, (Stage.VISION,), memory) for memory in self._encoding}
+        return {memory: place for memory, place in firsts.items() if place is not None}
 
     def around(self) -> Around:
         """Return what the others tell."""
@@ -77,7 +81,7 @@ class Neighbours:
             sum(map(board.waiting, self._prefills)),
             any(map(board.joining, self._prefills)),
             min(map(board.share, self._decodes), default=1.0),
-            min(filter(None, map(self.first, _KV)), default=None),
+            self._first(self._rivals, _KV, self._memory),
         )
 
     def tell(self, tells: Tells) -> list[Stage]:
@@ -90,19 +94,28 @@ class Neighbours:
             self._board.set_waiting(self._name, tells.waiting, tells.joining)
         if tells.share is not None:
             self._board.set_share(self._name, tells.share, tells.tbt)
-        over: list[Stage] = []
-        for stage, place in tells.first.items():
-            if self._rivals[stage] and (before := self._firsts.get(stage)) != place:
-                self._board.set_first(self._name, stage, place)
-                self._firsts[stage] = place
-                over += _TAKERS[stage] if before is not None else ()
-        return over
+        if not self._rivals:
+            return []
+        over = [stage for stage, place in tells.first.items() if self._tell_first(stage, self._memory, place)]
+        return [taker for _ in over for taker in _KV]
 
-    def _rivals_of(self, stage: Stage, placement: Placement) -> list[str]:
-        """Return the other hosts of a stage that take pages of the same pools."""
-        hosts = dict.fromkeys(host for taker in _TAKERS[stage] for host in placement.hosts(taker))
-        others = [host for host in hosts if host != self._name]
-        if stage is Stage.VISION:  # it takes them where they are encoded
-            return others
-        own = placement.memory_of(self._name)
-        return [host for host in others if placement.memory_of(host) == own]
+    def tell_first(self, first: Mapping[str, Place | None]) -> list[str]:
+        """Tell the other vision instances who waits first for pages of each memory; return the memories in which they
+        may have waited behind one here that does not wait any more.
+        """
+        if not self._visions:
+            return []
+        return [memory for memory, place in first.items() if self._tell_first(Stage.VISION, memory, place)]
+
+    def _first(self, others: Iterable[str], stages: Sequence[Stage], memory: str) -> Place | None:
+        places = (self._board.first(other, stage, memory) for other in others for stage in stages)
+        return min((place for place in places if place is not None), default=None)
+
+    def _tell_first(self, stage: Stage, memory: str, place: Place | None) -> bool:
+        """Tell it if it has changed; return whether somebody else is first now."""
+        before = self._firsts.get((stage, memory))
+        if before == place:
+            return False
+        self._board.set_first(self._name, stage, memory, place)
+        self._firsts[stage, memory] = place
+        return before is not None

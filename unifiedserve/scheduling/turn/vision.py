@@ -9,7 +9,7 @@ from unifiedserve.placement import FIRST_MEMORY, Stage
 from unifiedserve.scheduling.queue import Queue
 from unifiedserve.scheduling.state import VisionState
 from unifiedserve.scheduling.turn.facts import Tells
-from unifiedserve.scheduling.vision import BufferPages, schedule_vision
+from unifiedserve.scheduling.vision import NOBODY, BufferPages, schedule_vision
 
 
 class MediaCame(NamedTuple):
@@ -40,24 +40,26 @@ VisionEvent = MediaCame | MediaTook | MediaLeft
 class VisionFacts(NamedTuple):
     """What vision looks up at its turn: the time (monotonic seconds), what is free in each memory, and others' waits.
 
-    No other vision instance has let in the request of place `first_elsewhere`, because pages lack.
+    In other vision instances the requests of the places `first_elsewhere` wait for pages, by memory.
     """
 
     now: float
     free: Mapping[str, BufferPages]
-    first_elsewhere: Place | None = None
+    first_elsewhere: Mapping[str, Place] = NOBODY
 
 
 class VisionDecision(NamedTuple):
     """Who is to be let in, how the turns of those in decoding have changed, and what to tell the other instances.
 
-    Without a message there is nothing to do before `wait_until` (monotonic seconds).
+    `first` are the places of those who wait first for pages of each memory; None if nobody does. Without a message
+    there is nothing to do before `wait_until` (monotonic seconds).
     """
 
     admit: list[int]
     turns: Mapping[int, float]  # by uid: monotonic seconds
     tells: Tells
     wait_until: float
+    first: Mapping[str, Place | None]
 
 
 class VisionTurn:
@@ -91,12 +93,15 @@ class VisionTurn:
         }
         changed = {uid: turn for uid, turn in going.items() if self._turns.get(uid) != turn}
         self._turns |= changed
-        waiting = next((state for state in states if state.ticket.uid not in going), None)
+        first: dict[str, Place | None] = dict.fromkeys(facts.free)
+        for state in reversed([state for state in states if state.ticket.uid not in going]):
+            first[state.memory] = state.place
         return VisionDecision(
             admit,
             changed,
-            Tells({Stage.VISION: bool(going)}, first={Stage.VISION: None if waiting is None else waiting.place}),
+            Tells({Stage.VISION: bool(going)}),
             min((state.rank_ends for state in states), default=float("inf")),
+            first,
         )
 
     def counts(self) -> tuple[int, int]:

@@ -1,18 +1,18 @@
 """Who may be waiting for pages that come free."""
 
-from unifiedserve.messages.wire import PagesFreed
 from unifiedserve.placement import Stage
 from unifiedserve.worker.outbox import Outbox
 
 
 class FreedPages:
-    """Tells the stages that take pages of a buffer that there are more: vision patch and visual, prefill KV pages.
+    """Tells who takes pages of a memory that there are more: vision patch and visual, prefill KV pages.
 
     With `keeps_visual` answers hold visual pages, too. Where pages travel, those take some that read them.
     """
 
-    def __init__(self, outbox: Outbox, *, keeps_visual: bool, travels: bool) -> None:
+    def __init__(self, outbox: Outbox, memory: str, *, keeps_visual: bool, travels: bool) -> None:
         self._outbox = outbox
+        self._memory = memory
         self._travels = travels
         self._keeps_visual = keeps_visual
 
@@ -40,8 +40,8 @@ class FreedPages:
 
     def _tell_readers(self, stage: Stage) -> None:
         if self._travels:
-            self._outbox.send_others(stage, PagesFreed())
+            self._outbox.tell_freed(stage, self._memory)
 
     def _tell(self, *stages: Stage) -> None:
         for stage in stages:
-            self._outbox.send_all(stage, PagesFreed())
+            self._outbox.tell_freed(stage, self._memory, oneself=True)

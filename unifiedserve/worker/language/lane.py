@@ -77,7 +77,7 @@ class LanguageLane:
         self._turn = turn
         self._looks_between = False
         self._freed = FreedPages(
-            port.outbox, keeps_visual=model.adapter.keeps_visual_rows, travels=bool(port.elsewhere)
+            port.outbox, port.memory, keeps_visual=model.adapter.keeps_visual_rows, travels=bool(port.elsewhere)
         )
         self._sender = Sender(
             port.instance, model.kv, stages.visual, port.outbox, port.elsewhere, carrier.address if carrier else ""

@@ -4,7 +4,7 @@ import logging
 import time
 
 from unifiedserve.errors import ErrorKind
-from unifiedserve.messages.wire import Abort, Message, PagesFreed, Patches, Span, Stale, VisionRequest
+from unifiedserve.messages.wire import Abort, Message, Patches, Span, Stale, VisionRequest
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook, VisionFacts, VisionTurn
 from unifiedserve.worker.lane import AT_ONCE
@@ -45,11 +45,12 @@ class VisionLane:
         for uid in decision.admit:
             self._let_in(uid, decision.turns[uid])
         self._port.tell(decision.tells)
+        self._port.tell_first(decision.first)
         self._port.pulse.work_on(self._stage.decoding)
         return AT_ONCE if outputs or decision.admit else decision.wait_until
 
     def _facts(self) -> VisionFacts:
-        return VisionFacts(time.monotonic(), self._stage.free, self._port.neighbours.first(Stage.VISION))
+        return VisionFacts(time.monotonic(), self._stage.free, self._port.neighbours.first_of_vision())
 
     def _let_in(self, uid: int, turn: float) -> None:
         taken = self._stage.take_pages(uid)
@@ -104,8 +105,10 @@ class VisionLane:
 
     def _drop(self, uid: int) -> None:
         self._turn.note(MediaLeft(uid))
+        memory = self._stage.memory(uid) if uid in self._stage else None
         self._stage.drop(uid)
-        self._port.outbox.send_others(Stage.VISION, PagesFreed())
+        if memory is not None:
+            self._port.outbox.tell_freed(Stage.VISION, memory)
 
     def counts(self) -> dict[Stage, tuple[int, int]]:
         return {Stage.VISION: self._turn.counts()}
