@@ -21,6 +21,7 @@ from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.models.registry import load_processor
 from unifiedserve.placement import read_placement
 from unifiedserve.worker import assembly
+from unifiedserve.worker.language.foreign_prompts import ForeignPrompts
 from unifiedserve.worker.port import Port
 from unifiedserve.worker.spec import WorkerSpec
 
@@ -29,6 +30,7 @@ ANSWER = SamplingParams(temperature=0, max_tokens=12, ignore_eos=True)
 ONE = "e+p+d"
 BACK = "ed+p@mem1"  # refused where answers hold visual tokens
 PLACEMENTS = ["e+p@mem1+d@mem2", "ep+d@mem1", "e+pd@mem1", BACK, "2e+2p@mem1+2d@mem2"]
+EARLY = {*PLACEMENTS[:2], BACK}  # where decode alone takes pages of a KV cache
 KEEPS = "mllama"
 FAMILIES_TRIED = ["qwen2_5_vl", KEEPS, "qwen3_5", "gemma3"]  # with kept visual rows, with states, with whole units
 
@@ -79,7 +81,17 @@ def answers(workers: InlineWorkers, asked: Sequence[Asked]) -> list[list[int]]:
     ("family", "carrier"),
     [*((family, "shared") for family in FAMILIES_TRIED), ("qwen2_5_vl", "tcp"), ("qwen2_5_vl", "nixl")],
 )
-def test_answers_are_those_within_one_memory(family: str, start: Start, asked: list[Asked]) -> None:
+def test_answers_are_those_within_one_memory(
+    family: str, start: Start, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    early: list[int] = []
+    begin = ForeignPrompts.begin
+
+    def noted(prompts: ForeignPrompts, uid: int, count: int) -> bool:
+        early.append(uid)
+        return begin(prompts, uid, count)
+
+    monkeypatch.setattr(ForeignPrompts, "begin", noted)
     expected = answers(start(ONE), asked)
     for placement in (each for each in PLACEMENTS if (family, each) != (KEEPS, BACK)):
         workers = start(placement)
@@ -87,6 +99,8 @@ def test_answers_are_those_within_one_memory(family: str, start: Start, asked: l
         pulled = [span for span in workers.spans if span.name == "pull"]
         assert pulled
         assert all(span.bytes > 0 for span in pulled)
+        assert bool(early) == (placement in EARLY), "pages of some chunks are read before those of the last one"
+        early.clear()
 
 
 class Unruly:

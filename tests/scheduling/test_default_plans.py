@@ -66,8 +66,8 @@ def test_default_options_plan_what_they_planned(placement: str, monkeypatch: pyt
 
         def take(self, facts: Facts) -> Decision:
             decision = super().take(facts)
-            *work, pull, wait_until = decision.plan
-            assert not pull, "all share one memory"
+            *work, pull, forgo, wait_until = decision.plan
+            assert (pull, forgo) == ([], []), "all share one memory"
             found.update(msgspec.msgpack.encode((facts.now, (*work, wait_until))))
             return decision
 

@@ -1,11 +1,14 @@
 """What is read from other memories, and when: whole or not at all, in the order of service, within what is free."""
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unifiedserve.messages.ticket import Ticket
-from unifiedserve.scheduling import DecodeState, PrefillState, Pull, State, Unit, WaitingAnswers
+from unifiedserve.scheduling import DecodeState, EarlyPages, PrefillState, Pull, State, Unit, WaitingAnswers
+from unifiedserve.scheduling.early_reads import schedule_forgone
 from unifiedserve.scheduling.pulls import first_left, schedule_pulls
 
 
@@ -26,6 +29,8 @@ def state(
     visual: int = 0,
     streams: int = 0,
     first: tuple[int, float] | None = None,
+    early: list[EarlyPages] | None = None,
+    shares_kv: bool = False,
 ) -> State:
     decodes = [DecodeState(Ticket(100 + number, 0), 0, 10, 3) for number in range(streams)]
     offering = [prompt for prompt in prompts or [] if prompt.offered]
@@ -38,7 +43,13 @@ def state(
         visual_free=visual,
         offering=offering,
         arriving=arriving or [],
+        early=early or [],
+        shares_kv=shares_kv,
     )
+
+
+def early(uid: int, offered: int, held: int = 0) -> EarlyPages:
+    return EarlyPages(Ticket(uid, uid), offered, held)
 
 
 def test_a_prompt_takes_room_for_all_of_its_units_when_the_first_is_offered() -> None:
@@ -77,6 +88,76 @@ def test_answers_that_keep_visual_tokens_need_pages_for_these_too() -> None:
 @pytest.mark.parametrize(("first", "read"), [((0, 0.5), []), ((0, 1.5), [Pull(1)]), ((1, 0.5), [Pull(1)])])
 def test_who_comes_earlier_in_another_instance_has_the_pages_first(first: tuple[int, float], read: list[Pull]) -> None:
     assert schedule_pulls(state(arriving=[answers(1, 4)], kv=50, first=first)) == read
+
+
+def test_full_pages_of_prompts_are_read_early_while_a_quarter_of_the_cache_is_left() -> None:
+    offered = [early(1, 4), early(2, 0, held=9), early(3, 2)]
+    assert schedule_pulls(state(early=offered, kv=31)) == [Pull(1, early=4), Pull(3, early=2)]
+    assert schedule_pulls(state(early=offered, kv=31, streams=1)) == [Pull(1, early=4)]
+    assert schedule_pulls(state(early=offered, kv=28)) == []
+
+
+def test_nothing_is_read_early_while_answers_wait_or_others_take_pages() -> None:
+    assert schedule_pulls(state(arriving=[answers(1, 40)], early=[early(2, 4)], kv=39)) == []
+    assert schedule_pulls(state(arriving=[answers(1, 40)], early=[early(2, 4)], kv=69)) == [Pull(1), Pull(2, early=4)]
+    assert schedule_pulls(state(arriving=[answers(1, 40)], early=[early(2, 4)], kv=68)) == [Pull(1)]
+    assert schedule_pulls(state(early=[early(2, 4)], kv=90, shares_kv=True)) == []
+
+
+def test_what_was_read_early_is_given_back_to_answers_before_and_to_streams() -> None:
+    """By the last in turn first, and not if that would not be enough."""
+    held = [early(1, 0, held=9), early(3, 5, held=4), early(4, 0, held=3)]
+    for lacking, forgone in ((0, []), (1, [4]), (3, [4]), (4, [4, 3]), (7, [4, 3]), (8, [])):
+        assert schedule_forgone(state(arriving=[answers(2, 10 + lacking)], early=held, kv=10)) == forgone
+    for free, forgone in ((3, []), (2, [4]), (0, [4]), (-1, [4, 3])):
+        assert schedule_forgone(state(early=held, kv=free, streams=3)) == forgone
+    assert schedule_forgone(state(early=held, kv=90, shares_kv=True)) == [1, 3, 4]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=6),
+    st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), max_size=4),
+    st.randoms(use_true_random=False),
+    st.integers(0, 100),
+    st.integers(0, 5),
+)
+def test_early_pages_keep_nobody_waiting(
+    prompts: list[tuple[int, int]],
+    waiting: list[tuple[int, int]],
+    choose: random.Random,
+    kv: int,
+    streams: int,
+) -> None:
+    """When what is forgone is free, the first answers fit if they can; and nothing is read again at once."""
+    order = choose.sample(range(len(prompts) + len(waiting)), len(prompts) + len(waiting))
+    offers = [early(uid, *pages) for uid, pages in zip(order, prompts, strict=False)]
+    come = [
+        answers(uid, need)._replace(held=held) for uid, (need, held) in zip(order[len(prompts) :], waiting, strict=True)
+    ]
+    offers, come = (sorted(each, key=lambda one: one.ticket.turn) for each in (offers, come))
+    seen = state(arriving=come, early=offers, kv=kv, streams=streams)
+    forgone = schedule_forgone(seen)
+    back = sum(each.held for each in (*offers, *come) if each.ticket.uid in forgone)
+    after = state(
+        arriving=[
+            one._replace(kv_pages=one.kv_pages + one.held, held=0) if one.ticket.uid in forgone else one for one in come
+        ],
+        early=[
+            one._replace(offered=one.offered + one.held, held=0) if one.ticket.uid in forgone else one for one in offers
+        ],
+        kv=kv + back,
+        streams=streams,
+    )
+    pulls = schedule_pulls(after)
+    assert len(pulls) == len({pull.uid for pull in pulls})
+    if come:
+        (first, *_), free = come, kv - streams
+        later = sum(each.held for each in (*offers, *come) if each.ticket.turn > first.ticket.turn)
+        if free >= 0 and first.kv_pages <= free + later:
+            assert Pull(first.ticket.uid) in pulls
+    if forgone:
+        assert schedule_forgone(after) == [] or kv < streams
+    assert sum(pull.early for pull in pulls) <= max(0, kv + back - streams - 25)
 
 
 @given(

@@ -1,5 +1,6 @@
 """References to pages of the shared buffers."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 
@@ -12,6 +13,11 @@ class Pages(NamedTuple):
     def first(self, count: int) -> "Pages":
         """The leading pages."""
         return Pages(self.numbers[:count], self.epochs[:count])
+
+    def without(self, numbers: Collection[int]) -> "Pages":
+        """The pages but those of these numbers."""
+        left = [(number, epoch) for number, epoch in zip(*self, strict=True) if number not in numbers]
+        return Pages(tuple(number for number, _ in left), tuple(epoch for _, epoch in left))
 
 
 class PageSlice(NamedTuple):

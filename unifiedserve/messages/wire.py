@@ -179,6 +179,16 @@ class Answers(msgspec.Struct, tag=True):
     offer: PageOffer
 
 
+class FilledPages(msgspec.Struct, tag=True):
+    """Further KV pages that are full of a prompt whose answers will be decoded in another memory than it is prefilled.
+
+    `Answers` names them again. Without any no answers come: all have ended with their first tokens.
+    """
+
+    ticket: Ticket
+    offer: PageOffer
+
+
 class Released(msgspec.Struct, tag=True):
     """Offered pages were read, or are not wanted any more: of a unit, or of a prompt's answers (None)."""
 
@@ -380,6 +390,7 @@ Message = (
     | Embeddings
     | Generation
     | Answers
+    | FilledPages
     | Released
     | Abort
     | HandOver

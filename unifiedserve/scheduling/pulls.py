@@ -7,6 +7,7 @@ nobody reads stays where it is, so that a full target holds its sources back ins
 from collections.abc import Collection
 
 from unifiedserve.messages.ticket import Place
+from unifiedserve.scheduling.early_reads import schedule_early
 from unifiedserve.scheduling.state import Pull, State, WaitingAnswers
 
 READ_SECONDS = 0.004  # in which units are mostly read
@@ -15,7 +16,9 @@ READ_SECONDS = 0.004  # in which units are mostly read
 def schedule_pulls(state: State) -> list[Pull]:
     """Return the units of prompts, and the requests whose answers, are to be read now."""
     pulls, visual_free = _units(state)
-    return [*pulls, *(Pull(answers.ticket.uid) for answers in _fitting(state, visual_free))]
+    fitting = _fitting(state, visual_free)
+    pulls += [Pull(answers.ticket.uid) for answers in fitting]
+    return pulls if len(fitting) < len(state.arriving) else [*pulls, *schedule_early(state)]
 
 
 def first_left(state: State, pulls: Collection[Pull]) -> Place | None:

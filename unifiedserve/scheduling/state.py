@@ -212,16 +212,31 @@ class DecodeState:
 
 
 class WaitingAnswers(NamedTuple):
-    """Answers of a request whose pages are in another memory; here they need so many of each pool."""
+    """Answers of a request whose pages are in another memory; here they need so many of each pool.
+
+    Of the KV cache they need `held` less, which were taken early: see `EarlyPages`.
+    """
 
     ticket: Ticket
     kv_pages: int
     visual_pages: int = 0
+    held: int = 0
 
     @property
     def place(self) -> Place:
         """Return their place in the order of service."""
         return self.ticket.priority, self.ticket.arrival
+
+
+class EarlyPages(NamedTuple):
+    """Full KV pages of a prompt that is still prefilled in another memory, from which its answers will come.
+
+    So many can be read, and `held` more have pages here.
+    """
+
+    ticket: Ticket
+    offered: int = 0
+    held: int = 0
 
 
 class Pace(NamedTuple):
@@ -256,6 +271,8 @@ class State:
     visual_free: int = 0
     offering: list[PrefillState] = field(default_factory=list)
     arriving: list[WaitingAnswers] = field(default_factory=list)
+    early: list[EarlyPages] = field(default_factory=list)  # in the order of their turns
+    shares_kv: bool = False  # other instances take pages of the KV cache, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,17 +318,22 @@ class Chunk(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """Pages of a request to be read from another memory: of these units or, without any, of its answers."""
+    """Pages of a request to be read from another memory: of these units or, without any, of its answers.
+
+    With `early` they are so many full ones of its prompt, whose answers have not come.
+    """
 
     uid: int
     units: list[int] = []  # noqa: RUF012
+    early: int = 0
 
 
 class Plan(NamedTuple):
     """One step: units to encode, prompt chunks to prefill, sequences (uid, index) to advance or preempt.
 
-    Pages that are to be pulled are read beside this step and the next ones. A plan without work says when (monotonic
-    seconds) there will be some even if nothing happens meanwhile.
+    Pages that are to be pulled are read beside this step and the next ones; before, requests (uid) `forgo` what they
+    have read early. A plan without work says when (monotonic seconds) there will be some even if nothing happens
+    meanwhile.
     """
 
     encode: list[EncodeWork] = []  # noqa: RUF012
@@ -319,9 +341,10 @@ class Plan(NamedTuple):
     decode: list[tuple[int, int]] = []  # noqa: RUF012
     preempt: list[tuple[int, int]] = []  # noqa: RUF012
     pull: list[Pull] = []  # noqa: RUF012
+    forgo: list[int] = []  # noqa: RUF012
     wait_until: float = float("inf")
 
     @property
     def has_work(self) -> bool:
         """Tell whether the step computes anything."""
-        return bool(self.encode or self.prefill or self.decode or self.preempt)
+        return bool(self.encode or self.prefill or self.decode or self.preempt or self.forgo)

@@ -23,9 +23,11 @@ from unifiedserve.scheduling.turn import (
     Encoded,
     Event,
     Facts,
+    Forgone,
     Free,
     Handed,
     Neighbours,
+    PagesFilled,
     Stepped,
     Stopped,
     Tells,
@@ -90,6 +92,9 @@ class LanguageWorker:
         self._tell(tells)
         if plan.preempt:
             self._preempt(plan)
+        for uid in plan.forgo:
+            self._pulls.forgo(uid)
+            self._turn.note(Forgone(uid))
         for pull in plan.pull:
             self._pulls.begin(pull, self)
         if plan.has_work:
@@ -109,6 +114,8 @@ class LanguageWorker:
             case Handed(state):
                 self._system.requests[state.ticket.uid].decodes = True
                 self._sequences.begin(state)
+            case Stopped(uid):
+                self._pulls.forgo(uid)
         self._turn.note(event)
 
     def _give_up(self, heirs: Iterator[str]) -> None:
@@ -222,6 +229,8 @@ class LanguageWorker:
         for chunk in plan.prefill:
             if self._prompts.prefill(chunk):
                 self._hand_over(chunk.uid, chunk.stop)
+            else:
+                self._send_full_pages(chunk.uid)
         if any(self._system.requests[chunk.uid].shape.units for chunk in plan.prefill):
             self._system.freed(Stage.VISION, self._instance.memory, self)
             self._free_for_readers(Stage.PREFILL)
@@ -233,8 +242,18 @@ class LanguageWorker:
         if system.tokens(request, [system.clock.now]):
             system.release(self._free, request, state.pages)
             self._free_by_answers()
+            if system.travels(self._instance.name, request.ticket.route.decode):
+                system.send(request.ticket.route.decode, Stopped(uid))
         else:
             self._send_answer(request.ticket.route.decode, state)
+
+    def _send_full_pages(self, uid: int) -> None:
+        """Offer what has become full of a prompt whose visual tokens are all here."""
+        ticket = self._system.requests[uid].ticket
+        if not self._system.travels(self._instance.name, ticket.route.decode) or not self._turn.all_encoded(uid):
+            return
+        if pages := self._prompts.filled(uid):
+            self._system.send(ticket.route.decode, PagesFilled(ticket, pages))
 
     def _encode(self, work: Sequence[EncodeWork]) -> Work:
         requests = self._system.requests

@@ -16,13 +16,14 @@ class Prompts:
         self._system = system
         self._free = free
         self._prefilled: dict[int, int] = {}  # tokens of those that have their KV pages
+        self._filled: dict[int, int] = {}  # of their full pages, how many were asked for
         self._held: dict[int, list[UnitShape]] = defaultdict(list)  # units whose visual tokens are here
 
     def admit(self, uid: int) -> bool:
         """Take a request's KV pages; return whether it had none."""
         if uid in self._prefilled:
             return False
-        self._prefilled[uid] = 0
+        self._prefilled[uid] = self._filled[uid] = 0
         self._free.kv -= self._system.requests[uid].shape.kv_pages
         assert self._free.kv >= 0, "more prompts are let in than have pages"
         return True
@@ -36,6 +37,11 @@ class Prompts:
     def take_encoded(self, uid: int, unit: int) -> None:
         """Take over a unit's visual tokens, wherever they were encoded."""
         self._held[uid].append(self._system.requests[uid].shape.units[unit])
+
+    def filled(self, uid: int) -> int:
+        """Return how many of a prompt's KV pages have become full since this was asked last."""
+        before, self._filled[uid] = self._filled[uid], self._system.full_pages(self._prefilled[uid])
+        return self._filled[uid] - before
 
     def prefill(self, chunk: Chunk) -> bool:
         """Prefill a chunk: visual tokens leave, unless answers need them; return whether it was the last one."""
@@ -51,6 +57,6 @@ class Prompts:
             self._free.visual += sum(self._system.visual_pages(unit.tokens) for unit in left)
         if chunk.stop < shape.tokens:
             return False
-        del self._prefilled[chunk.uid]
+        del self._prefilled[chunk.uid], self._filled[chunk.uid]
         self._held.pop(chunk.uid, None)
         return True

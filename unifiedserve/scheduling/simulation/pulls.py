@@ -19,15 +19,22 @@ class Pulls:
         self._note = note
         self._receive = receive
         self._roomy: set[int] = set()  # uids of the prompts that have pages for all of their units
+        self._early: dict[int, list[tuple[int, float]]] = {}  # pages, and when they will be read (seconds), by uid
 
     def forget(self, uid: int) -> None:
         """Note that a request begins, maybe once more: it has no pages here."""
         self._roomy.discard(uid)
 
+    def forgo(self, uid: int) -> None:
+        """Give back what was read early of a request."""
+        self._free.kv += sum(pages for pages, _ in self._early.pop(uid, []))
+
     def begin(self, pull: Pull, worker: Worker) -> None:
         """Begin to read units of a prompt, or the answer of a request."""
-        self._note(Pulling(pull.uid, pull.units))
-        if pull.units:
+        self._note(Pulling(*pull))
+        if pull.early:
+            self._read_early(pull.uid, pull.early)
+        elif pull.units:
             self._read_units(pull.uid, pull.units, worker)
         else:
             self._read_answer(pull.uid, worker)
@@ -49,10 +56,17 @@ class Pulls:
 
         system.clock.after(system.costs.pull + pages * system.costs.pull_visual_page, ended)
 
+    def _read_early(self, uid: int, pages: int) -> None:
+        self._free.kv -= pages
+        costs, now = self._system.costs, self._system.clock.now
+        self._early.setdefault(uid, []).append((pages, now + costs.pull + pages * costs.pull_kv_page))
+
     def _read_answer(self, uid: int, worker: Worker) -> None:
         request, system = self._system.requests[uid], self._system
         kv, kept = request.shape.kv_pages, system.kept_pages(request)
-        self._free.kv -= kv
+        early = self._early.pop(uid, [])
+        self._free.kv -= kv - sum(pages for pages, _ in early)
+        left = kv - sum(pages for pages, read in early if read <= system.clock.now)
         self._free.visual -= kept
         source = system.free_of(request.ticket.route.prefill)
         state = DecodeState(request.ticket, 0, request.shape.tokens + 1, kv)
@@ -62,7 +76,7 @@ class Pulls:
             self._receive(Handed(state))
             self._tell(request.ticket.route.prefill, worker)
 
-        seconds = system.costs.pull + kv * system.costs.pull_kv_page + kept * system.costs.pull_visual_page
+        seconds = system.costs.pull + left * system.costs.pull_kv_page + kept * system.costs.pull_visual_page
         system.clock.after(seconds, ended)
 
     def _tell(self, source: str, worker: Worker) -> None:

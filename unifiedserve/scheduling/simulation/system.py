@@ -18,7 +18,16 @@ from unifiedserve.scheduling.simulation.machine import Demand, Machine, Task
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.status import Status
 from unifiedserve.scheduling.targets import Targets
-from unifiedserve.scheduling.turn import AnswersOffered, Begin, Event, Handed, Shape, UnitShape
+from unifiedserve.scheduling.turn import (
+    AnswersOffered,
+    Begin,
+    Event,
+    Handed,
+    PagesFilled,
+    Shape,
+    Stopped,
+    UnitShape,
+)
 
 
 class Worker(Protocol):
@@ -99,7 +108,7 @@ class System:
 
     def send(self, host: str, event: Event) -> None:
         """Send an event to the language stages of an instance."""
-        of_answers = isinstance(event, Handed | AnswersOffered)
+        of_answers = isinstance(event, Handed | AnswersOffered | PagesFilled | Stopped)
         stages = (Stage.DECODE,) if of_answers else (Stage.ENCODE, Stage.PREFILL)
         self._post(next(self.workers[host][stage] for stage in stages if stage in self.workers[host]), event)
 
@@ -237,6 +246,10 @@ class System:
     def kv_pages(self, tokens: int) -> int:
         """Return how many pages of the KV cache so many tokens fill."""
         return -(-tokens // self._page_tokens)
+
+    def full_pages(self, tokens: int) -> int:
+        """Return how many pages of the KV cache are full with so many tokens."""
+        return tokens // self._page_tokens
 
     def visual_pages(self, unit: int) -> int:
         """Return how many pages of the visual buffer a unit of so many tokens fills."""

@@ -75,11 +75,25 @@ class AnswersOffered(NamedTuple):
     answers: WaitingAnswers
 
 
+class PagesFilled(NamedTuple):
+    """So many more KV pages of a prompt are full in another memory, where it is prefilled: see `EarlyPages`."""
+
+    ticket: Ticket
+    pages: int
+
+
 class Pulling(NamedTuple):
     """Pages are being read from another memory, into those that were taken for them: see `Pull`."""
 
     uid: int
     units: Sequence[int]
+    early: int = 0
+
+
+class Forgone(NamedTuple):
+    """The pages that a request has read early were given back; they can be read once more."""
+
+    uid: int
 
 
 class Handed(NamedTuple):
@@ -177,7 +191,9 @@ Event = (
     | Encoded
     | UnitOffered
     | AnswersOffered
+    | PagesFilled
     | Pulling
+    | Forgone
     | Handed
     | Renewed
     | Took
@@ -202,8 +218,8 @@ class Free(NamedTuple):
 
 class Around(NamedTuple):
     """The other workers: whether their heavy stages work, and how many requests there wait for their first token or
-    are about to get it; the share that heavy work may have beside streams; and the first in the order of service that
-    waits for KV pages there.
+    are about to get it; the share that heavy work may have beside streams; the first in the order of service that
+    waits for KV pages there; and whether any of them takes pages of the same KV cache.
     """
 
     work: bool = False
@@ -211,6 +227,7 @@ class Around(NamedTuple):
     joining: bool = False
     share: float = 1.0
     first: Place | None = None
+    shares_kv: bool = False
 
 
 class Facts(NamedTuple):

@@ -82,6 +82,7 @@ class Neighbours:
             any(map(board.joining, self._prefills)),
             min(map(board.share, self._decodes), default=1.0),
             self._first(self._rivals, _KV, self._memory),
+            bool(self._rivals),
         )
 
     def tell(self, tells: Tells) -> list[Stage]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import Stage
+from unifiedserve.scheduling.early_reads import schedule_forgone
 from unifiedserve.scheduling.encode_prefill import first_without_pages, schedule_in_between
 from unifiedserve.scheduling.held_streams import HeldStreams
 from unifiedserve.scheduling.pacing import heavy_within_share, joins_soon, leaves_cores, within_share
@@ -23,9 +24,11 @@ from unifiedserve.scheduling.turn.facts import (
     Encoded,
     Event,
     Facts,
+    Forgone,
     Handed,
     Launched,
     Left,
+    PagesFilled,
     Pulling,
     Ready,
     Renewed,
@@ -88,6 +91,10 @@ class Turn:
         """Whether prompts may go in between layers of the encoder."""
         return goes_between(self._hosted, self._budget)
 
+    def all_encoded(self, uid: int) -> bool:
+        """Tell whether the visual tokens of all media of a prompt are here. Raises KeyError if the prompt is not."""
+        return self._prompts[uid].all_encoded
+
     def note(self, event: Event) -> None:
         """Take in what has happened. Raises KeyError if it is told of a prompt that is not here."""
         match event:
@@ -111,8 +118,12 @@ class Turn:
                 self._prompts.offer(uid, unit)
             case AnswersOffered(answers):
                 self._arrivals.offer(answers)
-            case Pulling(uid, units):
-                self._pull(uid, units)
+            case PagesFilled(ticket, pages):
+                self._arrivals.fill(ticket, pages)
+            case Pulling(uid, units, early):
+                self._pull(uid, units, early)
+            case Forgone(uid):
+                self._arrivals.forgo(uid)
             case Handed(state):
                 self._arrivals.drop(state.ticket.uid)
                 self._sequences.begin(state)
@@ -136,6 +147,9 @@ class Turn:
         moment: a pass that began without it would be long.
         """
         state = self._state(facts)
+        if forgone := schedule_forgone(state):  # then all is planned with what that leaves
+            plan = Plan(forgo=forgone)
+            return Decision(plan, self._tells(plan, state))
         pulls = schedule_pulls(state)
         if any(pull.units for pull in pulls) and Stage.DECODE not in self._hosted and not self._encoding:
             plan = Plan(pull=pulls, wait_until=facts.now + READ_SECONDS)
@@ -180,9 +194,11 @@ class Turn:
         for chunk in step.chunks:
             self._prompts.advance(chunk)
 
-    def _pull(self, uid: int, units: Sequence[int]) -> None:
+    def _pull(self, uid: int, units: Sequence[int], early: int) -> None:
         if units:
             self._prompts.pull(uid, units)
+        elif early:
+            self._arrivals.pull_early(uid, early)
         else:
             self._arrivals.pull(uid)
 
@@ -202,6 +218,8 @@ class Turn:
             visual_free=facts.free.visual,
             offering=self._prompts.offering(facts.now),
             arriving=self._arrivals.in_turn(),
+            early=self._arrivals.early_in_turn(),
+            shares_kv=around.shares_kv,
             now=facts.now,
             pace=self._measured.pace._replace(
                 others_work=self._rests and around.work, waiting=around.waiting, joining=around.joining

@@ -1,7 +1,7 @@
 """Answers whose prompt was prefilled in another memory, and whose pages decode needs in its own."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,6 +28,7 @@ class _Foreign:
     transfer: int | None = None
     kv: Table = field(default_factory=dict)
     visual: Table = field(default_factory=dict)
+    read: set[int] = field(default_factory=set)  # pages of the KV cache there that need not be read again
 
 
 class ForeignAnswers:
@@ -53,9 +54,9 @@ class ForeignAnswers:
         self._lost = lost
         self._foreign: dict[int, _Foreign] = {}
 
-    def offer(self, message: Answers) -> WaitingAnswers:
-        """Take in what can be read, and return what the scheduler sees of it."""
-        self._foreign[message.uid] = _Foreign(message)
+    def offer(self, message: Answers, early: Table, read: set[int]) -> WaitingAnswers:
+        """Take in what can be read, and what was `early`; return what the scheduler sees of it."""
+        self._foreign[message.uid] = _Foreign(message, kv=early, read=read)
         offer = message.offer
         return WaitingAnswers(message.generations[0].ticket, len(offer.kv.numbers), len(offer.visual.numbers))
 
@@ -63,13 +64,18 @@ class ForeignAnswers:
         """Begin to read the answers of a request, if there are pages."""
         foreign = self._foreign[uid]
         offer = foreign.message.offer
-        kv = self._take(self._kv, uid, offer.kv.numbers)
+        kv = self._take(self._kv, uid, [number for number in offer.kv.numbers if number not in foreign.kv])
         visual = self._take(self._visual, uid, offer.visual.numbers) if kv is not None else None
         if kv is None or visual is None:
             self._kv.release(list((kv or {}).values()))
             return "full"
-        foreign.kv, foreign.visual = kv, visual
-        copies = [Copy("kv", *offer.kv, list(kv.values())), Copy("visual", *offer.visual, list(visual.values()))]
+        foreign.kv |= kv
+        foreign.visual = visual
+        left = offer.kv.without(foreign.read)
+        copies = [
+            Copy("kv", *left, [foreign.kv[number] for number in left.numbers]),
+            Copy("visual", *offer.visual, list(visual.values())),
+        ]
         foreign.transfer = self._reads.begin(
             uid,
             Stage.DECODE,
@@ -78,6 +84,12 @@ class ForeignAnswers:
             lambda error: self._ended(uid, error),
         )
         return "taken"
+
+    def forgo(self, uid: int) -> None:
+        """Give back what was read early of answers that are not read yet."""
+        foreign = self._foreign[uid]
+        self._kv.release(list(foreign.kv.values()))
+        foreign.kv, foreign.read = {}, set()
 
     def drop(self, uid: int, index: int | None = None) -> bool:
         """Forget an answer of a request, or all (None), and give back their pages; return whether none are left."""
@@ -90,7 +102,7 @@ class ForeignAnswers:
             self._forget(foreign)
         return not left
 
-    def _take(self, buffer: DevicePages, uid: int, numbers: tuple[int, ...]) -> Table | None:
+    def _take(self, buffer: DevicePages, uid: int, numbers: Sequence[int]) -> Table | None:
         pages = buffer.pool.allocate(len(numbers), uid, self._instance)
         return None if pages is None else dict(zip(numbers, pages.tolist(), strict=True))
 

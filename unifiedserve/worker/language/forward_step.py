@@ -166,9 +166,15 @@ class ForwardStep:
         )
 
     def _finish_prefill(self, chunks: list[Chunk], logits: Tensor, start: float, tokens: int) -> None:
-        visual = any(self._prompts[chunk.uid].shape.units for chunk in chunks)
+        prompts = [self._prompts[chunk.uid] for chunk in chunks]
+        visual = any(prompt.shape.units for prompt in prompts)
         finished = self._prefill.finish(chunks, logits)
         self._sender.send_answers(finished.sequences)
+        for prompt in prompts:
+            if prompt.complete:
+                self._sender.end_prompt(prompt)
+            else:
+                self._sender.send_full_pages(prompt)
         self._port.reporter.tokens(finished.tokens, finished.without_tokens)
         if visual:
             self._freed.by_prefill()

@@ -15,6 +15,7 @@ from unifiedserve.messages.wire import (
     Abort,
     Answers,
     Embeddings,
+    FilledPages,
     Generation,
     HandOver,
     Message,
@@ -106,6 +107,8 @@ class LanguageLane:
                 self._receiver.offer_answers(message)
             case HandOver():
                 self._hand_over(message)
+            case FilledPages():
+                self._receiver.offer_full_pages(message)
             case Released():
                 self._sender.release(message)
                 self._freed.by_sender()
@@ -121,6 +124,7 @@ class LanguageLane:
         self._show_work(plan)
         if plan.preempt:
             self._preempt(plan.preempt)
+        self._receiver.forgo(plan.forgo)
         self._receiver.pull(plan.pull)
         if plan.encode and self._encode_step.tells:  # at once, so that it goes on beside this very pass
             self._begin_encoding(plan.encode)

@@ -7,8 +7,9 @@ from unifiedserve.memory.device_pages import DevicePages
 from unifiedserve.memory.kv_cache import KVCache
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import PageOffer, Pages
-from unifiedserve.messages.wire import Answers, Embeddings, Generation, Released
+from unifiedserve.messages.wire import Answers, Embeddings, FilledPages, Generation, Released
 from unifiedserve.worker.language.sequence import Sequence as Answer
+from unifiedserve.worker.language.staged_prompt import StagedPrompt
 from unifiedserve.worker.outbox import Outbox
 
 
@@ -26,6 +27,7 @@ class Sender:
         self._elsewhere = elsewhere
         self._address = address
         self._lent: dict[tuple[int, int | None], tuple[list[int], list[int]]] = {}  # pages of both pools
+        self._early: dict[int, int] = {}  # how many full pages of a prompt were offered, by uid
 
     def send_unit(self, unit: Embeddings, host: str) -> None:
         """Send an encoded unit on to prefill."""
@@ -35,11 +37,32 @@ class Sender:
             unit = Embeddings(uid=unit.uid, unit=unit.unit, pages=[], offer=offer)
         self._outbox.send(host, unit)
 
+    def send_full_pages(self, prompt: StagedPrompt) -> None:
+        """Offer what has become full of a prompt's KV pages to who will decode its answers, in another memory.
+
+        Only when all of its visual tokens are here: then it waits for nobody any more, and whoever holds pages for it
+        does not wait for long.
+        """
+        if prompt.ticket.route.decode not in self._elsewhere or not (prompt.wants_tokens and prompt.all_encoded):
+            return
+        start, first = self._early.get(prompt.uid, 0), self._kv.state_pages  # states change until the prompt's end
+        stop = prompt.prefilled // self._kv.page_size
+        if start < stop:
+            self._early[prompt.uid] = stop
+            pages = _pages(self._kv, prompt.kv[first + start : first + stop])
+            self._send_filled(prompt, pages)
+
+    def end_prompt(self, prompt: StagedPrompt) -> None:
+        """Tell who was offered pages early, but gets no answers, that there will be none."""
+        if self._early.pop(prompt.uid, None) is not None:
+            self._send_filled(prompt, Pages())
+
     def send_answers(self, answers: Sequence[Answer]) -> None:
         """Send answers on to decode, those of each prompt one after the other."""
         for (uid, host), own in groupby(answers, lambda answer: (answer.ticket.uid, answer.ticket.route.decode)):
             generations = [answer.handed_over() for answer in own]
             if host in self._elsewhere:
+                self._early.pop(uid, None)
                 self._outbox.send(host, self._offer(uid, generations))
                 continue
             for generation in generations:
@@ -51,6 +74,7 @@ class Sender:
 
     def drop(self, uid: int) -> None:
         """Give back all that is held of a request: whoever reads it now finds that its pages were taken anew."""
+        self._early.pop(uid, None)
         for key in [key for key in self._lent if key[0] == uid]:
             self._release(*key)
 
@@ -58,6 +82,10 @@ class Sender:
         kv, visual = self._lent.pop((uid, unit), ([], []))
         self._kv.release(kv)
         self._visual.release(visual)
+
+    def _send_filled(self, prompt: StagedPrompt, pages: Pages) -> None:
+        offer = PageOffer(self._name, self._address, pages)
+        self._outbox.send(prompt.ticket.route.decode, FilledPages(prompt.ticket, offer))
 
     def _offer(self, uid: int, generations: list[Generation]) -> Answers:
         kv = [page for each in generations for page in each.pages]

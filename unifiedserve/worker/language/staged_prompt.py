@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from unifiedserve.messages.pages import Pages
+from unifiedserve.messages.ticket import Ticket
 from unifiedserve.messages.wire import PrefillRequest
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling.turn import Shape
@@ -43,6 +44,11 @@ class StagedPrompt:
     def uid(self) -> int:
         """Return the uid of the request."""
         return self.request.ticket.uid
+
+    @property
+    def ticket(self) -> Ticket:
+        """Return the request's ticket."""
+        return self.request.ticket
 
     @property
     def complete(self) -> bool:
