@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.campaign import gaps, replay, report
+from bench.campaign import gaps, replay, report, travel
 from bench.campaign.cases import DEADLINE, Kind, Outcome, Part, Seen, Target, ViolationError
 from bench.campaign.daemon import answer_about_sample, drained, restarts, served, target_at
 from bench.campaign.gaps import Gap, Streams, longest
@@ -34,9 +34,9 @@ from bench.campaign.report import Finding, LongGap, Report
 from bench.campaign.watch import Sample, Watch
 from unifiedserve.config import API_KEYS
 
-PARTS = ("schema", "requests", "media", "checkpoints", "keys", "attacks", "signals")
+PARTS = ("schema", "requests", "media", "checkpoints", "keys", "attacks", "signals", travel.NAME)
 ALONE = (attacks.PART, signals.PART)  # each in a daemon of its own, one case after the other
-_SHARES = {"requests": 0.56, "media": 0.1, "checkpoints": 0.003, "keys": 0.02}
+_SHARES = {"requests": 0.56, "media": 0.1, "checkpoints": 0.003, "keys": 0.02, travel.NAME: 0.1}
 _REQUESTS = ("requests", "media")  # one of which may cause a gap; daemons that start need the cores, too
 _EXAMPLES_A_CASE = 0.004  # of schemathesis an operation; it has some thousand of its own
 _QUIET_SECONDS = 10.0
@@ -174,6 +174,8 @@ async def run(options: Options) -> Report:
             for part in ALONE:
                 if part.name in _wanted(options):
                     await _alone(campaign, part, log)
+            if travel.NAME in _wanted(options):
+                await _travel(campaign)
         except RuntimeError as error:
             campaign.note("daemon", "end", str(error))
             raise
@@ -331,6 +333,24 @@ async def _with_keys(campaign: Campaign, log: Path) -> None:
         async with target_at(daemon.url, keys.KEY) as target:
             await campaign.run_part(keys.PART, target)
     _read_log(campaign, log)
+
+
+async def _travel(campaign: Campaign) -> None:
+    """Try engines of several memories, one after the other, each with its part of the cases."""
+    indices = list(campaign.options.cases_of(travel.NAME))
+    bar = campaign.progress.add_task(travel.NAME, total=len(indices))
+    right, outcomes, figures = await travel.expected(), list[Outcome](), {}
+    for number, placement in enumerate(travel.PLACEMENTS):
+        if own := [index for index in indices if index % len(travel.PLACEMENTS) == number]:
+            found = await travel.run(placement, own, campaign.options.seed, right)
+            outcomes += found.outcomes
+            figures[placement] = found.figures
+            for kind, what in found.findings:
+                campaign.note(placement, kind, what)
+            campaign.progress.advance(bar, len(own))
+    campaign.outcomes += outcomes
+    campaign.findings += report.findings_of(outcomes)
+    campaign.figures[travel.NAME] = {**report.of_part(outcomes), "placements": figures}
 
 
 def _read_log(campaign: Campaign, log: Path) -> None:
