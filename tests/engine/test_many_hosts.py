@@ -63,7 +63,15 @@ def test_all_of_them_serve_and_answer_alike(daemon: Daemon, asked: list[Question
     assert served == set(daemon.engine.observation.worker_pids())
 
 
-@pytest.mark.parametrize("instance", ["vision-2", "encode-1", "prefill-2", "decode-1"])
+@pytest.mark.parametrize(
+    "instance",
+    [
+        pytest.param("vision-2", marks=pytest.mark.long),
+        "encode-1",
+        pytest.param("prefill-2", marks=pytest.mark.long),
+        "decode-1",
+    ],
+)
 def test_a_killed_one_loses_no_request(
     daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str
 ) -> None:

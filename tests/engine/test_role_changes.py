@@ -153,8 +153,17 @@ def test_a_change_waits_for_no_stream(at_first: Daemon, asked: list[Question], e
     daemon.wait_idle()
 
 
-@pytest.mark.parametrize("killed", ["encode-2", "prefill-1"])
-@pytest.mark.parametrize("state", ["draining", "starting", "serving"])
+@pytest.mark.parametrize(
+    ("killed", "state"),
+    [
+        ("encode-2", "draining"),
+        pytest.param("encode-2", "starting", marks=pytest.mark.long),
+        ("encode-2", "serving"),
+        pytest.param("prefill-1", "draining", marks=pytest.mark.long),
+        ("prefill-1", "starting"),
+        pytest.param("prefill-1", "serving", marks=pytest.mark.long),
+    ],
+)
 def test_a_death_at_any_moment_has_all_start_with_what_was_wanted(
     at_first: Daemon, asked: list[Question], expected: list[list[int]], killed: str, state: str
 ) -> None:

@@ -195,7 +195,7 @@ def test_workers_end_with_the_zygote_and_that_is_noticed(spec: WorkerSpec, memor
     zygote.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_everything_ends_with_the_engine_s_process(
     spec: WorkerSpec, memory: SharedMemory, number: signal.Signals
 ) -> None:

@@ -90,7 +90,9 @@ def test_prompts_are_transformers(loaded: Loaded) -> None:
         assert prompt.token_ids == loaded.hf.inputs(case)["input_ids"][0].tolist(), name
 
 
-@pytest.mark.parametrize("chunk", [5, 100, 1 << 30])  # `test_any_mix` draws others
+@pytest.mark.parametrize(
+    "chunk", [5, pytest.param(100, marks=pytest.mark.long), 1 << 30]
+)  # `test_any_mix` draws others
 def test_answers_equal_generate(loaded: Loaded, loop: Loop, chunk: int, expected: dict[str, list[int]]) -> None:
     for name, case in cases(loaded).items():
         request = prepare(loaded, case)

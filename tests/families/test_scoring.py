@@ -67,9 +67,11 @@ def many_parts(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     return asked
 
 
-@pytest.mark.parametrize("make_device", [lambda: CPU, DeferredDevice], ids=["cpu", "stand-in"])
-def test_a_prompt_of_many_parts(many_parts: Asked, make_device: Callable[[], Device]) -> None:
-    check_answers(many_parts, (700, 1 << 30), make_device())
+@pytest.mark.parametrize(
+    ("make_device", "chunks"), [(lambda: CPU, (700, 1 << 30)), (DeferredDevice, (700,))], ids=["cpu", "stand-in"]
+)
+def test_a_prompt_of_many_parts(many_parts: Asked, make_device: Callable[[], Device], chunks: tuple[int, ...]) -> None:
+    check_answers(many_parts, chunks, make_device())
 
 
 @pytest.mark.parametrize("family", ["internvl", "llava", "llava_next"])

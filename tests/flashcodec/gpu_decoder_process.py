@@ -55,9 +55,8 @@ def check(path: str, kind: Any, device: str, order: Any, on_error: Any) -> None:
 def main() -> None:
     path, stand_in = sys.argv[1], "--stand-in" in sys.argv
     kind, device = (StandIn, "cpu") if stand_in else (flashcodec.torch.VideoDecoder, "cuda")
-    for order in ("NCHW", "NHWC"):
-        for on_error in ("raise", "skip", "nearest"):
-            check(path, kind, device, order, on_error)
+    for order, on_error in (("NCHW", "raise"), ("NHWC", "skip"), ("NCHW", "nearest")):
+        check(path, kind, device, order, on_error)
     print("the same")
 
 

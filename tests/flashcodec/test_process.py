@@ -138,8 +138,18 @@ def test_threads_share_a_decoder(path: Path) -> None:
             np.testing.assert_array_equal(frame, expected[index])
 
 
-@pytest.mark.parametrize("kind", ["path", "bytes", "file", "own threads"])
-@pytest.mark.parametrize("how", ["closed", "forgotten", "only opened", "in mid-stream"])
+KINDS, WAYS = ("path", "bytes", "file", "own threads"), ("closed", "forgotten", "only opened", "in mid-stream")
+ALWAYS = {*((kind, "closed") for kind in KINDS), *(("path", how) for how in WAYS), ("own threads", "in mid-stream")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        pytest.param(kind, how, marks=[] if (kind, how) in ALWAYS else [pytest.mark.long])
+        for kind in KINDS
+        for how in WAYS
+    ],
+)
 def test_nothing_is_left_behind(path: Path, kind: str, how: str) -> None:
     command = [sys.executable, str(Path(left_behind.__file__)), str(path), kind, how]
     output = subprocess.run(command, env={**os.environ, "MALLOC_ARENA_MAX": "1"}, stdout=subprocess.PIPE, check=True)
