@@ -30,8 +30,9 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Imports and the collection of tests leave no garbage worth the looking.
 gc.disable()
 # How long an example takes says how busy the machine is.
-settings.register_profile("no clock", deadline=None)
-settings.load_profile("no clock")
+settings.register_profile("short", deadline=None, max_examples=40)
+settings.register_profile("long", deadline=None)
+settings.load_profile("short")
 # What a shell starts in the background ignores Ctrl-C, and so would every process that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -52,6 +53,11 @@ def sample_clip() -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long forms, too: every combination, not some of each")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--long"):
+        settings.load_profile("long")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -54,7 +54,7 @@ def scale(case: Case) -> float:
     return case.q.shape[2] ** -0.5
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 2 * PART), st.integers(1, 40)), min_size=1, max_size=3),
     limited=st.lists(st.booleans(), min_size=3, max_size=3),
@@ -101,7 +101,7 @@ def test_equals_plain_torch(
     torch.testing.assert_close(out.float(), expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(
     lengths=st.lists(st.tuples(st.integers(0, 2 * PART), st.integers(1, 40)), min_size=1, max_size=3),
     heads=st.sampled_from(HEADS),

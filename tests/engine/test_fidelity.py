@@ -105,17 +105,22 @@ ENGINES: list[dict[str, Any]] = [
     PIECES,
     {"prefill_chunk_tokens": 0},
     {"prefill_chunk_tokens": 100, "no_overlap": True},
-    {"slo_tbt": 20.0},
     {"placement": "monolithic", **PIECES},
-    {"placement": "monolithic", **PIECES, "prefill_chunk_tokens": 0},
     {"placement": "monolithic", "prefill_chunk_tokens": 100, "slo_tbt": 20.0, "torch_threads": 0},
+]
+OTHER_ENGINES: list[dict[str, Any]] = [
+    {"slo_tbt": 20.0},
+    {"placement": "monolithic", **PIECES, "prefill_chunk_tokens": 0},
 ]
 
 
 @pytest.mark.daemon("every way to plan the stages of real workers gives the same tokens")
 @pytest.mark.parametrize(
     "options",
-    [pytest.param(options, marks=pytest.mark.daemon(**options)) for options in ENGINES],
+    [
+        *[pytest.param(options, marks=pytest.mark.daemon(**options)) for options in ENGINES],
+        *[pytest.param(options, marks=[pytest.mark.daemon(**options), pytest.mark.long]) for options in OTHER_ENGINES],
+    ],
     ids=lambda options: "-".join(map(str, options.values())),
 )
 def test_answers_equal_generate(

@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 FLAGS += ["--disable-component-update", "--disable-sync"]
 QUESTION = "What is the person doing?"
 LONG = "6000"  # tokens
+
+Take = Callable[[Any, str], None]
 
 pytestmark = pytest.mark.daemon(
     "the page shows a real engine at work", compare=True, max_model_len=8192, max_media_mib=2
@@ -68,10 +70,16 @@ def page(browser: Any, daemon: Daemon, wire: Wire) -> Iterator[Any]:
     assert complaints == []
 
 
-@pytest.fixture(scope="session")
-def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def take() -> Take:
+    """Takes a picture of a page, if there is a folder for it."""
     folder = os.environ.get("UNIFIEDSERVE_SCREENSHOTS")
-    return Path(folder) if folder else tmp_path_factory.mktemp("screenshots")
+
+    def picture(page: Any, name: str) -> None:
+        if folder:
+            page.screenshot(path=Path(folder, f"{name}.png"), full_page=True)
+
+    return picture
 
 
 def ask(page: Any, question: str, *, frames: int | None = None, tokens: str = "24") -> Any:
@@ -104,8 +112,8 @@ def done(card: Any) -> None:
     playwright.expect(card.get_by_text(re.compile("^done"))).to_be_visible()
 
 
-def test_a_question_about_a_sample(page: Any, daemon: Daemon, sample_clip: Path, screenshots: Path) -> None:
-    page.screenshot(path=screenshots / "empty.png", full_page=True)
+def test_a_question_about_a_sample(page: Any, daemon: Daemon, sample_clip: Path, take: Take) -> None:
+    take(page, "empty")
     playwright.expect(page.locator("#workers")).to_have_text("Workers: vision, encode-prefill, decode.")
     choose_sample(page)
     card = ask(page, QUESTION, frames=16)
@@ -123,10 +131,10 @@ def test_a_question_about_a_sample(page: Any, daemon: Daemon, sample_clip: Path,
     for theme in ("light", "dark"):
         page.get_by_role("button", name="Theme").click()
         assert page.evaluate("document.documentElement.dataset.theme") == theme
-        page.screenshot(path=screenshots / f"{theme}.png", full_page=True)
+        take(page, theme)
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") == 390, "nothing is cut off on a phone"
-    page.screenshot(path=screenshots / "phone.png", full_page=True)
+    take(page, "phone")
 
     again = ask(page, "And what is behind?", frames=16)
     done(again)
@@ -157,13 +165,13 @@ def test_a_file_that_is_no_medium_is_refused_when_it_is_dropped(page: Any, name:
     assert sent == []
 
 
-def test_several_questions_at_once_and_stop(page: Any, daemon: Daemon, screenshots: Path) -> None:
+def test_several_questions_at_once_and_stop(page: Any, daemon: Daemon, take: Take) -> None:
     choose_sample(page)
     cards = [ask(page, f"Question {number}?", frames=4, tokens=LONG if number else "4") for number in range(3)]
     done(cards[0])
     for card in cards[1:]:
         playwright.expect(card.locator(".answer")).not_to_be_empty()
-    page.screenshot(path=screenshots / "parallel.png", full_page=True)
+    take(page, "parallel")
     for card in cards[1:]:
         card.get_by_role("button", name="Stop").click()
         playwright.expect(card.get_by_text("stopped")).to_be_visible()
@@ -178,12 +186,12 @@ def test_a_question_without_media(page: Any) -> None:
     done(card)
 
 
-def test_what_is_no_video_is_said_in_the_servers_words(page: Any, tmp_path: Path, screenshots: Path) -> None:
+def test_what_is_no_video_is_said_in_the_servers_words(page: Any, tmp_path: Path, take: Take) -> None:
     (tmp_path / "notes.mp4").write_text("not a video")
     page.get_by_label("Choose a video or an image").set_input_files(tmp_path / "notes.mp4")
     card = ask(page, "What happens?")
     playwright.expect(card.get_by_role("alert")).to_contain_text("video 1: ")
-    page.screenshot(path=screenshots / "error.png", full_page=True)
+    take(page, "error")
 
 
 def test_a_file_above_the_limit_is_not_even_sent(page: Any, tmp_path: Path) -> None:
@@ -240,9 +248,7 @@ def test_the_snippets_do_the_same(page: Any, daemon: Daemon, sample_clip: Path, 
         assert json.loads(completion.stdout)["choices"][0]["message"]["content"].strip() == answer
 
 
-def test_the_same_request_under_both_placements(
-    page: Any, daemon: Daemon, sample_clip: Path, screenshots: Path
-) -> None:
+def test_the_same_request_under_both_placements(page: Any, daemon: Daemon, sample_clip: Path, take: Take) -> None:
     choose_sample(page)
     page.get_by_label("run under monolithic").check()
     card = ask(page, QUESTION, frames=28)
@@ -254,11 +260,11 @@ def test_the_same_request_under_both_placements(
         playwright.expect(live.get_by_role("heading", name=placement)).to_be_visible()
     playwright.expect(live.get_by_role("row", name=re.compile(r"^Encode \d"))).to_have_count(2)
     playwright.expect(live.get_by_text("longest pause of a stream beside")).to_have_count(2)
-    page.screenshot(path=screenshots / "compare.png", full_page=True)
+    take(page, "compare")
 
 
 @pytest.mark.daemon(**BUNDLED, compare=False, max_model_len=0, max_media_mib=512)
-def test_the_bundled_model_answers_right(browser: Any, daemon: Daemon, screenshots: Path) -> None:
+def test_the_bundled_model_answers_right(browser: Any, daemon: Daemon, take: Take) -> None:
     """What a newcomer does first: choose the first sample, click on a question, and look."""
     page = browser.new_page(viewport={"width": 1360, "height": 900})
     page.goto(daemon.url)
@@ -269,16 +275,16 @@ def test_the_bundled_model_answers_right(browser: Any, daemon: Daemon, screensho
     card = page.get_by_role("listitem")
     done(card)
     playwright.expect(card.locator(".answer")).to_have_text("The pink triangle appears.")
-    page.screenshot(path=screenshots / "bundled.png", full_page=True)
+    take(page, "bundled")
     page.close()
 
 
 @pytest.mark.daemon(**BUNDLED, compare=False, max_model_len=0, max_media_mib=512, api_key_file="keys")
-def test_a_server_with_keys_asks_for_one(browser: Any, daemon: Daemon, screenshots: Path) -> None:
+def test_a_server_with_keys_asks_for_one(browser: Any, daemon: Daemon, take: Take) -> None:
     page = browser.new_page(viewport={"width": 1360, "height": 900})
     page.goto(daemon.url)
     page.get_by_label("Key").fill("sk-nobody-0123456789")
-    page.screenshot(path=screenshots / "key.png")
+    take(page, "key")
     page.get_by_role("button", name="Use this key").click()
     playwright.expect(page.get_by_role("alert")).to_contain_text("does not know this key")
     page.get_by_label("Key").fill(KEY)

@@ -96,6 +96,7 @@ class TestSmolLM2:
         assert answers(daemon, short) == expected[:3]
         assert metric(daemon, "num_preemptions_total") > before
 
+    @pytest.mark.long  # tests/engine/test_tool_calls.py forces those of random weights, which are harder to force
     @pytest.mark.daemon(chat_template="tools")
     def test_forced_calls_are_valid(self, daemon: Daemon) -> None:
         answer = ask(daemon, text_part("Draw!"), tools=TOOLS, tool_choice="required", max_tokens=200)

@@ -90,9 +90,10 @@ def test_prompts_are_transformers(loaded: Loaded) -> None:
         assert prompt.token_ids == loaded.hf.inputs(case)["input_ids"][0].tolist(), name
 
 
-@pytest.mark.parametrize(
-    "chunk", [5, pytest.param(100, marks=pytest.mark.long), 1 << 30]
-)  # `test_any_mix` draws others
+CHUNKS = [pytest.param(5, marks=pytest.mark.long), pytest.param(100, marks=pytest.mark.long), 1 << 30]
+
+
+@pytest.mark.parametrize("chunk", CHUNKS)  # `test_all_at_once` has one of 23, `test_any_mix` draws others
 def test_answers_equal_generate(loaded: Loaded, loop: Loop, chunk: int, expected: dict[str, list[int]]) -> None:
     for name, case in cases(loaded).items():
         request = prepare(loaded, case)

@@ -270,13 +270,13 @@ def run_ffprobe_packets(path: Path) -> list[tuple[int, int]]:
 class TestBench:
     def test_json(self, call: Call, clip: ClipMaker) -> None:
         pytest.importorskip("torchcodec.decoders")
-        report = parsed(call("bench", clip("h264_bframes.mp4"), "--frames", "5", "--rounds", "2", "--json"))
-        assert (report["frames"], report["rounds"]) == ([0, 37, 74, 112, 149], 2)
+        report = parsed(call("bench", clip("h264_bframes.mp4"), "--frames", "5", "--rounds", "1", "--json"))
+        assert (report["frames"], report["rounds"]) == ([0, 37, 74, 112, 149], 1)
         results = {result["name"]: result for result in report["results"]}
         assert list(results)[:3] == ["FlashCodec", "TorchCodec", "TorchCodec, split"]
         for result in list(results.values())[:3]:
             assert (result["frames"], result["right"], result["error"]) == ("equal", True, None)
-            assert len(result["wall"]) == len(result["cpu"]) == 2
+            assert len(result["wall"]) == len(result["cpu"]) == 1
             assert result["speedup"] > 0
         assert results["FlashCodec"]["speedup"] == 1
 

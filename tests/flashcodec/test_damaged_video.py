@@ -478,7 +478,7 @@ def state():
 for number in range(200):
     open_and_close(number)
 before = state()
-for number in range(1000):
+for number in range(400):
     open_and_close(number)
 after = state()
 print(*before, *after)
@@ -487,7 +487,7 @@ print(*before, *after)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer keeps what is freed")
-def test_a_thousand_times_opened_and_closed_leaks_nothing(clip: ClipMaker, tmp_path: Path) -> None:
+def test_hundreds_of_times_opened_and_closed_leaks_nothing(clip: ClipMaker, tmp_path: Path) -> None:
     path = clip("h264_fragmented.mp4")
     damaged = tmp_path / "damaged.mp4"
     damaged.write_bytes(path.read_bytes()[:-3000])
@@ -496,4 +496,4 @@ def test_a_thousand_times_opened_and_closed_leaks_nothing(clip: ClipMaker, tmp_p
     files, threads, kilobytes, files_after, threads_after, kilobytes_after = map(int, done.stdout.split())
     assert files_after <= files
     assert threads_after <= threads
-    assert kilobytes_after - kilobytes < 5000  # 5 kB a time
+    assert kilobytes_after - kilobytes < 2000  # 5 kB a time

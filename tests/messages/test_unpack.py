@@ -35,19 +35,19 @@ def is_refused_or_whole(data: bytes) -> None:
     assert pack(unpack(pack(message))) == pack(message)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=300))
 def test_no_bytes_do_harm(data: bytes) -> None:
     is_refused_or_whole(data)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(tag=st.sampled_from(TAGS), fields=st.dictionaries(st.text(max_size=12), VALUES, max_size=4))
 def test_no_fields_do_harm(tag: str, fields: dict[str, object]) -> None:
     is_refused_or_whole(msgspec.msgpack.encode({"type": tag, **fields}))
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(message=st.sampled_from(MESSAGES), data=st.data())
 def test_no_damage_to_a_message_does_harm(message: Message, data: st.DataObject) -> None:
     packed = bytearray(pack(message))

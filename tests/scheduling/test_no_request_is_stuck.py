@@ -10,7 +10,7 @@ from unifiedserve.scheduling.simulation import Arrival, Rules, StageCosts
 
 
 @pytest.mark.parametrize("placement", LAYOUTS)
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(works, budgets, st.sampled_from(COSTS), rules, st.booleans())
 def test_every_request_finishes_and_pages_return(
     placement: str, work: list[Arrival], budget: Budget, costs: StageCosts, kept: Rules, dual_streams: bool

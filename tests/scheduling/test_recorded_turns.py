@@ -61,7 +61,7 @@ def made_of(records: list[Record]) -> tuple[Made, Turn]:
     return made, made.turn()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(systems)
 def test_equal_facts_give_equal_decisions(system: tuple[object, ...]) -> None:
     for records in records_of(*system):
@@ -78,7 +78,7 @@ def test_all_turns_of_one_process_are_on_one_record(
     assert replay(records) == Replayed(sum(isinstance(record, Taken | Between | Looked) for record in records))
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(systems)
 def test_without_work_a_turn_waits(system: tuple[object, ...]) -> None:
     for records in records_of(*system):
@@ -87,7 +87,7 @@ def test_without_work_a_turn_waits(system: tuple[object, ...]) -> None:
                 assert turn.decision.plan.wait_until > turn.facts.now
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(systems)
 def test_nothing_is_planned_where_it_is_not_hosted(system: tuple[object, ...]) -> None:
     for records in records_of(*system):
@@ -99,7 +99,7 @@ def test_nothing_is_planned_where_it_is_not_hosted(system: tuple[object, ...]) -
             assert set(turn.decision.tells.working) <= set(made.hosted)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(systems)
 def test_chunks_are_contiguous_and_within_reach(system: tuple[object, ...]) -> None:
     """A chunk begins where the last one of its prompt ended, and ends before what has not been encoded."""
@@ -122,7 +122,7 @@ def test_chunks_are_contiguous_and_within_reach(system: tuple[object, ...]) -> N
                         assert reached[uid] == start < stop <= min([shape.tokens, *lacking])
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(systems, st.data())
 def test_after_an_abort_nothing_of_a_request_remains(system: tuple[object, ...], data: st.DataObject) -> None:
     """Whenever requests are aborted: they are in no later plan, and when all are gone a newcomer gets every page."""

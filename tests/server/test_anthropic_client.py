@@ -1,5 +1,7 @@
 """The anthropic package as users have it, against a real socket."""
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -8,14 +10,19 @@ from scripted_app import listening
 from test_messages import FULL, IMAGE, TEXT, THEIR_TOOLS
 from test_tools import CALL, answering
 
-anthropic = pytest.importorskip("anthropic", reason="no anthropic")
+pytestmark = pytest.mark.skipif(find_spec("anthropic") is None, reason="no anthropic")
 
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
 OPTIONS: dict[str, Any] = {"model": "scripted", "max_tokens": 99}
 
 
+def package() -> Any:
+    """The package, whose import takes seconds: of pytest's workers, only the one that runs these tests needs it."""
+    return import_module("anthropic")
+
+
 def talking_to(url: str, key: str = "none") -> Any:
-    return anthropic.AsyncAnthropic(base_url=url, api_key=key, max_retries=0)
+    return package().AsyncAnthropic(base_url=url, api_key=key, max_retries=0)
 
 
 async def test_whole_and_streamed(url: str) -> None:
@@ -58,10 +65,10 @@ async def test_a_tools_turn(streamed: bool) -> None:
 
 async def test_errors_are_the_packages_own(url: str) -> None:
     async with talking_to(url) as client:
-        with pytest.raises(anthropic.BadRequestError, match="temperature") as bad:
+        with pytest.raises(package().BadRequestError, match="temperature") as bad:
             await client.messages.create(messages=HI, extra_body={"temperature": -1}, **OPTIONS)
         assert bad.value.body["error"]["type"] == "invalid_request_error"
-        with pytest.raises(anthropic.NotFoundError, match="claude"):
+        with pytest.raises(package().NotFoundError, match="claude"):
             await client.messages.create(messages=HI, **{**OPTIONS, "model": "claude"})
 
 
@@ -71,5 +78,5 @@ async def test_the_key_is_sent(tmp_path: Any) -> None:
         async with talking_to(url, "sk-anne-0123456789") as client:
             assert (await client.messages.create(messages=HI, **OPTIONS)).content[0].text == TEXT
         async with talking_to(url, "wrong") as client:
-            with pytest.raises(anthropic.AuthenticationError):
+            with pytest.raises(package().AuthenticationError):
                 await client.messages.create(messages=HI, **OPTIONS)

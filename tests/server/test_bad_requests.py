@@ -290,7 +290,7 @@ LEAVES = (
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(extra=st.dictionaries(NAMES, VALUES, max_size=4), messages=VALUES | st.just([{"role": "user", "content": "x"}]))
 @pytest.mark.parametrize("path", [PATH, "/v1/completions", "/tokenize", "/detokenize"])
 async def test_no_body_is_a_server_error(
@@ -302,7 +302,7 @@ async def test_no_body_is_a_server_error(
         error_of(response)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=200))
 async def test_no_bytes_are_a_server_error(client: httpx.AsyncClient, data: bytes) -> None:
     response = await client.post(PATH, content=data, headers=JSON)

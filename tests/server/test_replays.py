@@ -74,6 +74,7 @@ async def check_taken(client: httpx.AsyncClient, message: dict[str, Any]) -> Non
     assert response.status_code == 200, response.text
 
 
+@settings(max_examples=40)
 @given(answer=ANSWERS, data=st.data())
 async def test_any_chat_answer_is_taken_back(answer: str, data: st.DataObject) -> None:
     async with connected(saying(answer[: data.draw(st.integers(0, len(answer)))])) as client:
@@ -83,6 +84,7 @@ async def test_any_chat_answer_is_taken_back(answer: str, data: st.DataObject) -
         await check_taken(client, gathered(chunks[: data.draw(st.integers(1, len(chunks)))]))
 
 
+@settings(max_examples=40)
 @given(answer=ANSWERS, data=st.data())
 async def test_any_items_are_taken_back(answer: str, data: st.DataObject) -> None:
     async with connected(saying(answer[: data.draw(st.integers(0, len(answer)))])) as client:
@@ -124,7 +126,7 @@ def parsed(text: str) -> Any:
         return text
 
 
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(answer=ANSWERS, data=st.data())
 async def test_any_blocks_are_taken_back(answer: str, data: st.DataObject) -> None:
     async with connected(saying(answer[: data.draw(st.integers(0, len(answer)))])) as client:

@@ -20,20 +20,6 @@ def endless(**given: Any) -> dict[str, Any]:
     return {"messages": [message], "max_tokens": 30_000, "ignore_eos": True, "stream": True, **given}
 
 
-def test_running_requests_end_before_the_daemon_does() -> None:
-    with daemon("", *SMALL, "--drain-timeout", "600") as (url, process):
-        asked = endless(max_tokens=2000)
-        with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, timeout=60) as response:
-            lines = response.iter_lines()
-            next(lines)
-            process.send_signal(signal.SIGTERM)
-            wait_until_closed(url)
-            *_, reason, last = [line for line in lines if line]
-        assert '"finish_reason":"length"' in reason
-        assert last == "data: [DONE]"
-        assert process.wait() == 0
-
-
 def test_what_is_not_done_in_time_ends_with_an_error() -> None:
     with daemon("", *SMALL, "--drain-timeout", "0.1") as (url, process):
         with httpx.stream("POST", f"{url}/v1/chat/completions", json=endless(), timeout=60) as response:
@@ -54,7 +40,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(keys: Path) -> Iterator[Daemon]:
-    with daemon("", *SMALL, "--api-key-file", str(keys)) as served:
+    with daemon("", *SMALL, "--drain-timeout", "600", "--api-key-file", str(keys)) as served:
         yield served
 
 
@@ -95,3 +81,18 @@ def test_keys_stay_if_the_file_is_wrong(guarded: Daemon, keys: Path) -> None:
     process.send_signal(signal.SIGHUP)
     wait_for(url, BEN, 200)
     assert status(url, ANNE) == 200
+
+
+def test_running_requests_end_before_the_daemon_does(served: Daemon) -> None:
+    """The last one, because the daemon ends."""
+    url, process = served
+    asked, key = endless(max_tokens=2000), {"Authorization": f"Bearer {ANNE}"}
+    with httpx.stream("POST", f"{url}/v1/chat/completions", json=asked, headers=key, timeout=60) as response:
+        lines = response.iter_lines()
+        next(lines)
+        process.send_signal(signal.SIGTERM)
+        wait_until_closed(url)
+        *_, reason, last = [line for line in lines if line]
+    assert '"finish_reason":"length"' in reason
+    assert last == "data: [DONE]"
+    assert process.wait() == 0
