@@ -20,6 +20,7 @@ from unifiedserve.scheduling.turn import (
     AnswersOffered,
     Batched,
     Begin,
+    Decoded,
     Encoded,
     Event,
     Facts,
@@ -116,6 +117,8 @@ class LanguageWorker:
                 self._sequences.begin(state)
             case Stopped(uid):
                 self._pulls.forgo(uid)
+            case Decoded(uid) if uid not in self._turn:
+                return  # its last unit came before, and all is done
         self._turn.note(event)
 
     def _give_up(self, heirs: Iterator[str]) -> None:

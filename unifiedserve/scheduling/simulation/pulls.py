@@ -46,15 +46,14 @@ class Pulls:
             self._roomy.add(uid)
             self._free.visual -= sum(map(system.visual_pages, request.arrival.units))
         pages = sum(system.visual_pages(request.arrival.units[unit]) for unit in units)
-        source = system.free_of(request.ticket.route.encode[0])
+        seconds = system.costs.pull + pages * system.costs.pull_visual_page
+        system.clock.after(seconds, partial(self._end_units, uid, units, pages, worker))
 
-        def ended() -> None:
-            source.visual += pages
-            for unit in units:
-                self._receive(Encoded(uid, unit))
-            self._tell(request.ticket.route.encode[0], worker)
-
-        system.clock.after(system.costs.pull + pages * system.costs.pull_visual_page, ended)
+    def _end_units(self, uid: int, units: Sequence[int], pages: int, worker: Worker) -> None:
+        self._system.free_of(self._system.requests[uid].ticket.route.encode[0]).visual += pages
+        for unit in units:
+            self._receive(Encoded(uid, unit))
+        self._tell(self._system.requests[uid].ticket.route.encode[0], worker)
 
     def _read_early(self, uid: int, pages: int) -> None:
         self._free.kv -= pages
@@ -68,16 +67,14 @@ class Pulls:
         self._free.kv -= kv - sum(pages for pages, _ in early)
         left = kv - sum(pages for pages, read in early if read <= system.clock.now)
         self._free.visual -= kept
-        source = system.free_of(request.ticket.route.prefill)
-        state = DecodeState(request.ticket, 0, request.shape.tokens + 1, kv)
-
-        def ended() -> None:
-            system.release(source, request, kv)
-            self._receive(Handed(state))
-            self._tell(request.ticket.route.prefill, worker)
-
         seconds = system.costs.pull + left * system.costs.pull_kv_page + kept * system.costs.pull_visual_page
-        system.clock.after(seconds, ended)
+        system.clock.after(seconds, partial(self._end_answer, uid, kv, worker))
+
+    def _end_answer(self, uid: int, kv: int, worker: Worker) -> None:
+        request, system = self._system.requests[uid], self._system
+        system.release(system.free_of(request.ticket.route.prefill), request, kv)
+        self._receive(Handed(DecodeState(request.ticket, 0, request.shape.tokens + 1, kv)))
+        self._tell(request.ticket.route.prefill, worker)
 
     def _tell(self, source: str, worker: Worker) -> None:
         """Give the worker a turn, and have those look for pages that may wait for what its source has given back."""

@@ -21,6 +21,9 @@ class Prompts:
         """Count those that get their first token here."""
         return self._prefilled_here
 
+    def __contains__(self, uid: int) -> bool:
+        return uid in self._states
+
     def __getitem__(self, uid: int) -> PrefillState:
         """Return a prompt. Raises KeyError if it is not here."""
         return self._states[uid]

@@ -95,6 +95,10 @@ class Turn:
         """Tell whether the visual tokens of all media of a prompt are here. Raises KeyError if the prompt is not."""
         return self._prompts[uid].all_encoded
 
+    def __contains__(self, uid: int) -> bool:
+        """Tell whether a prompt is here."""
+        return uid in self._prompts
+
     def note(self, event: Event) -> None:
         """Take in what has happened. Raises KeyError if it is told of a prompt that is not here."""
         match event:
