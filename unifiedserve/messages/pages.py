@@ -20,6 +20,23 @@ class Pages(NamedTuple):
         return Pages(tuple(number for number, _ in left), tuple(epoch for _, epoch in left))
 
 
+class Window(NamedTuple):
+    """Pages with which a request goes through buffers that do not hold all of its media.
+
+    Its units get `patch` and `visual` pages in the order of the prompt, and those that come after them the same ones
+    again. At least `units` of them have pages at a time.
+    """
+
+    patch: int
+    visual: int
+    units: int
+
+    @property
+    def half(self) -> int:
+        """Return how many units are worth a step: the others go on meanwhile."""
+        return max(1, self.units // 2)
+
+
 class PageSlice(NamedTuple):
     """Rows [first, last) of a page."""
 

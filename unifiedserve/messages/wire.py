@@ -16,7 +16,7 @@ from unifiedserve.messages.api import FinishReason, TokenLogprob
 from unifiedserve.messages.costs import Costs
 from unifiedserve.messages.layouts import decode_layout
 from unifiedserve.messages.media import MediaPlan, Source
-from unifiedserve.messages.pages import PageOffer, Pages, PageSlice
+from unifiedserve.messages.pages import PageOffer, Pages, PageSlice, Window
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Placement, Route, Stage
@@ -79,6 +79,7 @@ class PrefillRequest(msgspec.Struct, tag=True, kw_only=True):
     tail_media: list[bytes] = []  # keys of the media that have tokens after these pages
     unit_keys: list[bytes] = []  # of each encode unit; empty: they are not to be remembered
     reuse: Reuse = Reuse()
+    window: Window | None = None  # that its media go through; None: the buffers hold them all
 
     @property
     def reads_prompt(self) -> bool:
@@ -112,13 +113,15 @@ class MediaSource(msgspec.Struct, kw_only=True):
 class VisionRequest(msgspec.Struct, tag=True, kw_only=True):
     """Vision's part of a request: media in prompt order. If it is `watched`, the engine is told of what is decoded.
 
-    Visual tokens of the other units (counted over the whole request) are in the cache, in the pages `cached`.
+    Visual tokens of the other units (counted over the whole request) are in the cache, in the pages `cached`. With a
+    `window` these are wanted, too, if they are gone when their turn comes.
     """
 
     ticket: Ticket
     media: list[MediaSource]
     cached: dict[int, Pages] = {}
     watched: bool = False
+    window: Window | None = None
 
 
 class Patches(msgspec.Struct, tag=True, kw_only=True):
@@ -138,13 +141,22 @@ class Patches(msgspec.Struct, tag=True, kw_only=True):
 class Embeddings(msgspec.Struct, tag=True, kw_only=True):
     """An encoded unit (counted over the whole request): pages of the visual buffer with its tokens.
 
-    Where the receiver has to read them from another memory there is an `offer` instead.
+    Where the receiver has to read them from another memory there is an `offer` instead. They may have been `cached`.
     """
 
     uid: int
     unit: int
     pages: list[int]
     offer: PageOffer | None = None
+    cached: bool = False
+
+
+class Room(msgspec.Struct, tag=True, kw_only=True):
+    """Pages of a request's window that its next units can have: nobody needs what they hold."""
+
+    uid: int
+    patch: list[int] = []
+    visual: list[int] = []
 
 
 class Generation(msgspec.Struct, tag=True, kw_only=True):
@@ -388,6 +400,7 @@ Message = (
     | VisionRequest
     | Patches
     | Embeddings
+    | Room
     | Generation
     | Answers
     | FilledPages

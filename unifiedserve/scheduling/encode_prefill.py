@@ -34,12 +34,13 @@ def schedule_prefill(state: State, budget: Budget, beside_decode: bool = False) 
     """Return the prompt chunks to prefill now, if they are worth a pass over the weights.
 
     They are if they fill the budget or bring a prompt to its end; less is left to grow, for a request whose media are
-    in decoding gets all of its tokens without more being prefilled. Beside sequences that decode, which
-    read the weights anyway, every token counts. A step that ends a prompt is filled no further than is efficient:
-    first tokens do not wait for one another. A chunk ends before a unit that must be whole and does not fit the budget;
-    one that begins with it takes all of it all the same. A request gets all of its KV pages at its first chunk; pages
-    for the growth of running decodes are kept back, unless nothing holds any. A step takes no longer than whoever is
-    short may wait for it; one that ends a short prompt takes nothing along of those that are not.
+    in decoding gets all of its tokens without more being prefilled, unless it has a window that is full. Beside
+    sequences that decode, which read the weights anyway, every token counts. A step that ends a prompt is filled no
+    further than is efficient: first tokens do not wait for one another. A chunk ends before a unit that must be whole
+    and does not fit the budget; one that begins with it takes all of it all the same. A request gets all of its KV
+    pages at its first chunk; pages for the growth of running decodes are kept back, unless nothing holds any. A step
+    takes no longer than whoever is short may wait for it; one that ends a short prompt takes nothing along of those
+    that are not.
     """
     step = _PrefillStep(state, budget)
     ready = (request for request in state.prefills if request.reach > request.prefilled)
@@ -197,6 +198,7 @@ class _PrefillStep:
         if not _is_short(request, self._budget):
             room = min(room, max(LEAST_PROMPT, self._longest - self._taken))
         stop = request.chunk_end(room)
+        self.worth = self.worth or request.window_is_full
         self._taken += stop - request.prefilled
         self.chunks.append(Chunk(request.ticket.uid, request.prefilled, stop))
         if stop == request.num_tokens:

@@ -83,11 +83,13 @@ class PrefillState:
     room_pages: int = 0  # of the visual buffer, for units that are encoded in another memory; 0: none are
     has_room: bool = False  # holds these
     offered: list[int] = field(default_factory=list)  # units whose visual tokens are there, and can be read
+    window: int = 0  # units that may lie between what is prefilled and `reach`; more may not come then; 0: any number
     rank: Rank = NO_RANK
     rank_ends: float = float("-inf")
     reach: int = 0  # end of the prompt prefix whose visual tokens are all encoded
     to_encode: list[int] = field(default_factory=list)  # units that are ready, ascending
     _first_left: int = 0  # unit that is not encoded
+    _first_unread: int = 0  # unit that is not prefilled as a whole
     _uncoded: int = 0  # visual tokens that the encoder has not computed
     work: int = 1  # tokens that the encoder and prefill compute of it in all
 
@@ -123,6 +125,15 @@ class PrefillState:
     def waits_for_pages(self) -> bool:
         """Tell whether it could begin to be prefilled if it had its KV pages."""
         return not self.admitted and self.reach > self.prefilled and (self.decoding or self.all_encoded)
+
+    @property
+    def window_is_full(self) -> bool:
+        """Tell whether no more units may come until some are prefilled."""
+        if not self.window:
+            return False
+        while self._first_unread < self._first_left and self._ends(self._first_unread) <= self.prefilled:
+            self._first_unread += 1
+        return self._first_left - self._first_unread >= self.window
 
     @property
     def tokens_left(self) -> int:
@@ -176,6 +187,9 @@ class PrefillState:
                 if unit.position < end < unit.position + unit.tokens:
                     return unit.position if unit.position > self.prefilled else unit.position + unit.tokens
         return end
+
+    def _ends(self, number: int) -> int:
+        return self.units[number].position + self.units[number].tokens
 
     def _begin_decoding(self) -> None:
         if not self.decoding:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from unifiedserve.messages.pages import Window
 from unifiedserve.messages.ticket import Place
 from unifiedserve.scheduling.state import VisionState
 
@@ -14,6 +15,22 @@ class BufferPages(NamedTuple):
 
     patch: int
     visual: int
+
+
+def window_of(units: Sequence[BufferPages], buffers: BufferPages) -> Window | None:
+    """Return the window for units of so many pages each; None if the buffers hold them all, or not even one of them.
+
+    It is half of a buffer, so that others find room beside it, or the largest unit.
+    """
+    total = BufferPages(sum(unit.patch for unit in units), sum(unit.visual for unit in units))
+    if total.patch <= buffers.patch and total.visual <= buffers.visual:
+        return None
+    largest = BufferPages(max(unit.patch for unit in units), max(unit.visual for unit in units))
+    if largest.patch > buffers.patch or largest.visual > buffers.visual:
+        return None
+    patch = min(total.patch, max(largest.patch, buffers.patch // 2))
+    visual = min(total.visual, max(largest.visual, buffers.visual // 2))
+    return Window(patch, visual, min(patch // largest.patch, visual // largest.visual))
 
 
 def schedule_vision(

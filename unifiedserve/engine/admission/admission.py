@@ -21,6 +21,7 @@ from unifiedserve.engine.admission.workload import Workload
 from unifiedserve.errors import RequestError
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.messages.api import GenerateRequest
+from unifiedserve.messages.pages import Window
 from unifiedserve.messages.sampling_params import ParamError, SamplingParams
 from unifiedserve.messages.seen import RequestPages, SeenMedium
 from unifiedserve.models.base import ExpandedPrompt, MediaPlan, Processor, PromptError
@@ -33,8 +34,8 @@ from unifiedserve.scheduling import Outlook, Work
 class PlannedRequest:
     """A request that can be served: its prompt with media plans (in prompt order) and complete sampling parameters.
 
-    `media` is what is told of these media, and `pages` what the request takes. `work` is known of requests about whose
-    media clients asked.
+    `media` is what is told of these media, and `pages` what the request takes; media that do not fit into their buffers
+    go through a `window`. `work` is known of requests about whose media clients asked.
     """
 
     request: GenerateRequest
@@ -42,6 +43,7 @@ class PlannedRequest:
     sampling: SamplingParams
     media: list[SeenMedium]
     pages: RequestPages
+    window: Window | None = None
     work: Work | None = None
 
 
@@ -121,10 +123,11 @@ class Admission:
                 plans, prompt = fewer, self._context.prompt(request, infos, fewer)
         check_decode_time(request.media, infos, plans, workload, self._config.media.max_decode_seconds)
         sampling = self._complete(request.sampling, len(prompt.token_ids))
-        pages = check_buffers(self._config, self._layout, prompt, sampling)
+        rolls = not self._processor.keeps_visual_rows
+        pages, window = check_buffers(self._config, self._layout, prompt, sampling, rolls=rolls)
         media = [self._seen(request, i, infos[i], plans[i], workload) for i in prompt.order]
         work = workload.work(plans, workload.text_tokens(prompt)) if request.tell_media else None
-        return PlannedRequest(request, prompt, sampling, media, pages, work)
+        return PlannedRequest(request, prompt, sampling, media, pages, window, work)
 
     def _seen(
         self, request: GenerateRequest, number: int, info: MediaInfo, plan: MediaPlan, workload: Workload

@@ -1,14 +1,19 @@
-"""How many pages of each buffer a request takes, and whether there are as many when all else is idle."""
+"""How many pages of each buffer a request takes, and whether there are as many when all else is idle.
 
-from collections.abc import Iterator
+Media larger than their buffers go through a window of them, if their units can be prefilled one after the other.
+"""
+
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from unifiedserve.config import EngineConfig
 from unifiedserve.errors import RequestError
 from unifiedserve.memory.shared import EngineLayout
 from unifiedserve.messages.media import ExpandedPrompt, MediaPlan
+from unifiedserve.messages.pages import Window
 from unifiedserve.messages.sampling_params import SamplingParams
 from unifiedserve.messages.seen import MediumPages, RequestPages
+from unifiedserve.scheduling.vision import BufferPages, window_of
 
 
 class _Need(NamedTuple):
@@ -23,10 +28,16 @@ class _Need(NamedTuple):
 
 
 def check_buffers(
-    config: EngineConfig, layout: EngineLayout, prompt: ExpandedPrompt, sampling: SamplingParams
-) -> RequestPages:
-    """Return the pages that a request takes; raise RequestError if a buffer has fewer."""
+    config: EngineConfig, layout: EngineLayout, prompt: ExpandedPrompt, sampling: SamplingParams, *, rolls: bool
+) -> tuple[RequestPages, Window | None]:
+    """Return the pages that a request takes, and the window that its media go through if they do not fit whole.
+
+    Only a model that `rolls` has windows. Raises RequestError if a buffer has fewer pages.
+    """
     pages = _request_pages(config, layout, prompt, sampling)
+    window = _window(config, layout, prompt.media) if rolls else None
+    if window:
+        pages = RequestPages(window.patch, window.visual, pages.kv)
     for need in _needs(pages, prompt, sampling):
         memory, size = layout.smallest(need.pool)
         where = f" in {memory}" if len(layout.memories) > 1 else ""
@@ -37,13 +48,26 @@ def check_buffers(
                 param=need.param,
                 code="buffer_too_small",
             )
-    return pages
+    return pages, window
 
 
 def medium_pages(config: EngineConfig, plan: MediaPlan) -> MediumPages:
     """Return the pages that a medium's patches and visual tokens fill."""
-    visual = sum(_pages(plan.unit_tokens(unit), config.memory.visual_page_tokens) for unit in range(plan.units))
-    return MediumPages(plan.units * _pages(plan.patches_per_unit, config.memory.patch_page_rows), visual)
+    units = _unit_pages(config, plan)
+    return MediumPages(sum(unit.patch for unit in units), sum(unit.visual for unit in units))
+
+
+def _window(config: EngineConfig, layout: EngineLayout, media: Iterable[MediaPlan]) -> Window | None:
+    """Return the window for these media. Where pages travel there is none: who reads them has room for them all."""
+    if len(layout.memories) > 1 or config.scheduling.no_overlap:
+        return None
+    units = [unit for plan in media for unit in _unit_pages(config, plan)]
+    return window_of(units, BufferPages(layout.only.patch.pages, layout.only.visual.pages))
+
+
+def _unit_pages(config: EngineConfig, plan: MediaPlan) -> list[BufferPages]:
+    patch, tokens = _pages(plan.patches_per_unit, config.memory.patch_page_rows), config.memory.visual_page_tokens
+    return [BufferPages(patch, _pages(plan.unit_tokens(unit), tokens)) for unit in range(plan.units)]
 
 
 def _request_pages(

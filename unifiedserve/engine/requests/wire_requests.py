@@ -32,6 +32,7 @@ def prefill_request(
         sampling=sampling,
         indices=indices,
         embed=embed,
+        window=active.planned.window,
         **known._asdict(),
     )
 
@@ -41,13 +42,18 @@ def vision_request(
 ) -> VisionRequest | None:
     """Return the media that must be decoded, for there is nothing to reuse instead; None if there are none.
 
-    Vision recalls what is to be reused if it `recalls`; else, where that is in another memory, prefill does.
+    Vision recalls what is to be reused if it `recalls`; else, where that is in another memory, prefill does. Media with
+    a window are wanted whole: what is reused of them is recalled when its turn comes, if it is still there.
     """
+    window = active.planned.window
+    again = Reuse(covered=reuse.covered) if window and any(_missing(each, reuse) for each in active.sources) else reuse
     sources = [
-        msgspec.structs.replace(source, units=units) for source in active.sources if (units := _missing(source, reuse))
+        msgspec.structs.replace(source, units=units) for source in active.sources if (units := _missing(source, again))
     ]
     cached = reuse.units if recalls else {}
-    return VisionRequest(ticket=ticket, media=sources, cached=cached, watched=watched) if sources else None
+    if not sources:
+        return None
+    return VisionRequest(ticket=ticket, media=sources, cached=cached, watched=watched, window=window)
 
 
 def _sampling(active: ActiveRequest, begun: bool) -> SamplingParams:

@@ -95,7 +95,8 @@ class WorkerMessages:
         if active is None:
             return
         if leaked := self._workers.memory.reclaim(message.uid):
-            _log.error("request %d left %d pages behind", message.uid, leaked)
+            level = logging.DEBUG if active.planned.window else logging.ERROR  # of a window some may be on their way
+            _log.log(level, "request %d left %d pages behind", message.uid, leaked)
             for instance in self._placement.instances:
                 self._workers.send(instance.name, PagesFreed())
         if not active.attempts:

@@ -24,7 +24,8 @@ class Shape(NamedTuple):
     """What a request needs: prompt tokens, KV pages, and units; with `whole_units` no chunk may end within one.
 
     Where it is not prefilled here, some of its units are encoded here: those whose patches come. Where they are encoded
-    in another memory `room_pages` of the visual buffer hold what is read from there.
+    in another memory `room_pages` of the visual buffer hold what is read from there. If it has a `window`, no more
+    units come when so many are encoded and not prefilled.
     """
 
     tokens: int
@@ -33,6 +34,7 @@ class Shape(NamedTuple):
     whole_units: bool = False
     prefills_here: bool = True
     room_pages: int = 0
+    window: int = 0
 
 
 class Begin(NamedTuple):

@@ -44,6 +44,7 @@ class Prompts:
             whole_units=shape.whole_units,
             prefills_here=shape.prefills_here,
             room_pages=shape.room_pages,
+            window=shape.window,
         )
         self._states[begin.ticket.uid] = state
         self._prefilled_here += state.prefills_here

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages.wire import Embeddings, Patches
+from unifiedserve.messages.wire import Embeddings, Patches, Room
 from unifiedserve.models.base import LanguageAdapter
 from unifiedserve.scheduling import EncodeWork
 from unifiedserve.worker.cache_log import CacheLog
@@ -19,11 +19,19 @@ Batch = list[tuple[StagedPrompt, int]]  # a prompt and one of its units
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """Units in the encoder: the pages that they are read from, and of each those that it is written to."""
+    """Units in the encoder: of each the pages that it is read from, and those that it is written to."""
 
     units: Batch
-    patches: list[int]
+    patches: list[list[int]]
     visual: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """What a batch gave: visual tokens for prefill, and pages of windows for who gives them to further units."""
+
+    units: list[Embeddings]
+    room: list[tuple[str, Room]]  # by the name of the host
 
 
 class EncodeStage:
@@ -61,24 +69,33 @@ class EncodeStage:
         written = self._write(batch, visual)
         for prompt, _ in batch:
             prompt.encoding += 1
-        return EncodedBatch(batch, [page for prompt, unit in batch for page in prompt.patches.pop(unit)], written)
+        return EncodedBatch(batch, [prompt.patches.pop(unit) for prompt, unit in batch], written)
 
-    def finish(self, batch: EncodedBatch) -> list[Embeddings]:
+    def finish(self, batch: EncodedBatch) -> Encoded:
         """Release the patches of a batch, and the visual tokens of prompts that have left; return the others'."""
-        self._patches.release(batch.patches)
-        outputs = []
-        for (prompt, unit), pages in zip(batch.units, batch.visual, strict=True):
+        encoded = Encoded([], [])
+        for (prompt, unit), patches, pages in zip(batch.units, batch.patches, batch.visual, strict=True):
             prompt.encoding -= 1
-            if self._prompts.get(prompt.uid) is prompt:
-                if keys := prompt.request.unit_keys:
-                    self.log.looked_up(prompt.uid, prompt.shape.units[unit].tokens, 0)
-                    if not prompt.prefilled_elsewhere:  # else it is looked for there
-                        self.log.keep(keys[unit], pages)
+            here, request = self._prompts.get(prompt.uid) is prompt, prompt.request
+            if here and request.window:
+                self._patches.hand_back(patches)
+                encoded.room.append((request.ticket.route.vision, Room(uid=prompt.uid, patch=patches)))
+            else:
+                self._patches.release(patches)
+            if here:
+                self._log_unit(prompt, unit, pages)
                 prompt.encoded(unit)
-                outputs.append(Embeddings(uid=prompt.uid, unit=unit, pages=pages))
+                encoded.units.append(Embeddings(uid=prompt.uid, unit=unit, pages=pages))
             else:
                 self._visual.release(pages)
-        return outputs
+        return encoded
+
+    def _log_unit(self, prompt: StagedPrompt, unit: int, pages: list[int]) -> None:
+        """Remember an encoded unit, unless it is looked for in another memory, or its pages go to the next units."""
+        if keys := prompt.request.unit_keys:
+            self.log.looked_up(prompt.uid, prompt.shape.units[unit].tokens, 0)
+            if not (prompt.prefilled_elsewhere or prompt.request.window):
+                self.log.keep(keys[unit], pages)
 
     def _gather(self, batch: Batch) -> torch.Tensor:
         """Return the patches of all units, one after the other."""

@@ -110,8 +110,10 @@ class EncodeStep:
 
     def _finish(self, under_way: _UnderWay) -> None:
         with self._side.use() if self._side else nullcontext():  # so that the fence is the queue's
-            messages = self._stage.finish(under_way.batch.wait())
-        self._send(messages)
+            encoded = self._stage.finish(under_way.batch.wait())
+        self._send(encoded.units)
+        for host, room in encoded.room:
+            self._port.outbox.send(host, room)
         self._freed.by_encode()
         self._port.reporter.span(Stage.ENCODE, "encode", under_way.started, under_way.uids, under_way.tokens)
         self._drop_done(under_way.uids)

@@ -170,6 +170,8 @@ class ForwardStep:
         visual = any(prompt.shape.units for prompt in prompts)
         finished = self._prefill.finish(chunks, logits)
         self._sender.send_answers(finished.sequences)
+        for host, room in finished.room:
+            self._port.outbox.send(host, room)
         for prompt in prompts:
             if prompt.complete:
                 self._sender.end_prompt(prompt)

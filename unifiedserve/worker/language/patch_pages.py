@@ -21,6 +21,10 @@ class PatchPages:
         pages: list[PageRows] = [part for numbers, rows in units for part in self._buffer.spread(numbers, rows)]
         return self._buffer.get(pages, 0, sum(rows for _, rows in pages))
 
+    def hand_back(self, pages: Sequence[int]) -> None:
+        """Note that these patches are encoded, whose pages go to further ones of the same request."""
+        self._status.encoded(self._instance, len(pages))
+
     def release(self, pages: Sequence[int]) -> None:
         """Give back pages whose patches are encoded, or not wanted any more."""
         self._buffer.release(pages)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from unifiedserve.memory.row_buffer import RowBuffer
-from unifiedserve.messages.wire import Embeddings, Token
+from unifiedserve.messages.wire import Embeddings, Room, Token
 from unifiedserve.models.scopes import cross_spans
 from unifiedserve.scheduling import Chunk
 from unifiedserve.scheduling.turn import Renewed
@@ -20,11 +20,15 @@ from unifiedserve.worker.language.staged_prompt import StagedPrompt
 
 
 class Finished(NamedTuple):
-    """What a step of prefill gave: first tokens, answers for decode, and the prompts without any that are through."""
+    """What a step of prefill gave: first tokens, answers for decode, and the prompts without any that are through.
+
+    Pages of windows go back to those who give them to further units: by the name of the host.
+    """
 
     tokens: list[Token]
     sequences: list[Sequence]
     without_tokens: list[int]
+    room: list[tuple[str, Room]]
 
 
 class PrefillStage:
@@ -45,6 +49,8 @@ class PrefillStage:
     def accept(self, message: Embeddings) -> None:
         """Take an encoded unit in; that of a request that is gone is released."""
         if prompt := self._prompts.get(message.uid):
+            if prompt.request.window:
+                prompt.lent[message.unit] = message.cached
             self._take_visual(prompt, message.unit, message.pages)
         else:
             self._visual.release(message.pages)
@@ -86,13 +92,17 @@ class PrefillStage:
 
         `logits` [k, vocab] are those of the k prompts that are through and want tokens, in order.
         """
-        finished = Finished([], [], [])
+        finished = Finished([], [], [], [])
         answers: list[list[Sequence]] = []  # of each of the k
         for chunk in chunks:
             prompt = self._prompts[chunk.uid]
             prompt.prefilled = chunk.stop
             self._keep_full_pages(prompt)
-            prompt.visual.release(prompt.inputs.rows_needed(chunk.stop))
+            if prompt.request.window:
+                back = Room(uid=chunk.uid, visual=self._give_back(prompt))
+                finished.room.append((prompt.request.ticket.route.vision, back))
+            else:
+                prompt.visual.release(prompt.inputs.rows_needed(chunk.stop))
             if prompt.complete and prompt.wants_tokens:
                 answers.append(hand_over(prompt, self._kv))
             elif prompt.complete:
@@ -107,6 +117,24 @@ class PrefillStage:
             tokens = prompt.shape.units[unit].tokens
             self.visual_log.looked_up(prompt.uid, tokens, tokens)
         prompt.take_visual(unit, pages)
+
+    def _give_back(self, prompt: StagedPrompt) -> list[int]:
+        """Return pages for further units of a prompt's window, as many as have been read.
+
+        If others are free, these are remembered: the cache holds as much of a medium as it has room for.
+        """
+        back: list[int] = []
+        for unit, pages in prompt.take_read():
+            keys = prompt.request.unit_keys
+            if prompt.lent.pop(unit):
+                self._visual.release(pages)
+            elif keys and (fresh := self._visual.pool.allocate(len(pages), prompt.uid, self._instance)) is not None:
+                self.visual_log.keep(keys[unit], pages)
+                self._visual.release(pages)
+                back += fresh.tolist()
+            else:
+                back += pages
+        return back
 
     def _admit(self, prompt: StagedPrompt) -> bool:
         pool, reused = self._kv.pool, prompt.prefix.numbers

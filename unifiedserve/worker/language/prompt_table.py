@@ -88,6 +88,7 @@ class PromptTable:
                 self._adapter.whole_runs,
                 prefills_here=here,
                 room_pages=self._room_pages(shapes) if comes else 0,
+                window=request.window.half if request.window else 0,
             ),
             units,
             TokenInputs.of(self._adapter, request),

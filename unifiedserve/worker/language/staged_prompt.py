@@ -1,6 +1,7 @@
 """A request between its arrival and its first token, in a worker that encodes or prefills it."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -34,6 +35,7 @@ class StagedPrompt:
     prefilled: int = 0  # tokens
     pooled: Tensor | None = None  # float32 [hidden] of what was read so far, if it is asked for
     prefilled_elsewhere: bool = False  # its visual tokens go to another memory
+    lent: dict[int, bool] = field(default_factory=dict)  # units with pages of a window; whether these were in the cache
     _uncoded: set[int] = field(default_factory=set)  # units
     _waiting: dict[Stage, float] = field(default_factory=dict)  # since when (monotonic seconds)
 
@@ -94,6 +96,14 @@ class StagedPrompt:
         """Take over the pages of the visual buffer that hold a unit."""
         self.encoded(unit)
         self.visual.add(pages, self.units.rows_of(unit))
+
+    def take_read(self) -> Iterator[tuple[int, list[int]]]:
+        """Yield the units with pages of a window that nobody needs any more, and these, which are the caller's."""
+        needed = self.inputs.rows_needed(self.prefilled)
+        for unit in list(self.lent):
+            rows = self.units.rows_of(unit)
+            if not any(rows.start < part.stop and part.start < rows.stop for part in needed):
+                yield unit, self.visual.take(rows)
 
     def encoded(self, unit: int) -> None:
         """Note that a unit's visual tokens are there."""

@@ -63,6 +63,12 @@ class VisualPages:
             self._buffer.pool.retain([part.page for part in handed])
         return handed
 
+    def take(self, rows: range) -> list[int]:
+        """Return the pages of a unit's rows, which belong to the caller from now on."""
+        taken = [page.number for page in self._pages if page.common(rows)]
+        self._pages = [page for page in self._pages if not page.common(rows)]
+        return taken
+
     def release(self, needed: Sequence[range] = ()) -> None:
         """Give back the pages without any row that is still needed."""
         pages, self._pages = self._pages, []

@@ -55,7 +55,8 @@ class FlashCodecVideos:
 
         Raises as `flashcodec.analyse_bitstream` and `FlashCodec.add_decoding_request`.
         """
-        bitstream = flashcodec.analyse_bitstream(opened(source.where))
+        bitstream = running.bitstreams.get(source.first_unit) or flashcodec.analyse_bitstream(opened(source.where))
+        running.bitstreams[source.first_unit] = bitstream  # that parts which come later are decoded of, too
         frames = medium.plan.frames_of(medium.groups)
         video = _Video(medium)
         with self._lock:  # held until it is entered, so that no output comes before

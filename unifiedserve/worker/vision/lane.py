@@ -2,9 +2,11 @@
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from unifiedserve.errors import ErrorKind
-from unifiedserve.messages.wire import Abort, Message, Patches, Span, Stale, VisionRequest
+from unifiedserve.messages.wire import Abort, Message, Patches, Room, Span, Stale, VisionRequest
 from unifiedserve.placement import Stage
 from unifiedserve.scheduling.turn.vision import MediaCame, MediaLeft, MediaTook, VisionFacts, VisionTurn
 from unifiedserve.worker.lane import AT_ONCE
@@ -22,22 +24,26 @@ class VisionLane:
         self._stage = stage
         self._turn = turn
         self._port = port
+        self._rolls: dict[int, None] = {}  # uids of those whose next units have pages now
 
     def accept(self, message: Message) -> None:
         if isinstance(message, VisionRequest):
             wanted = self._stage.accept(message)
             self._turn.note(MediaCame(message.ticket, *wanted, self._stage.memory(message.ticket.uid)))
+        elif isinstance(message, Room):
+            self._take_back(message)
 
     def step(self) -> float:
+        for uid in self._rolls:
+            with self._guard(uid):
+                self._roll(uid)
+        self._rolls.clear()
         outputs = self._stage.take_outputs()
         for output in outputs:
             if output.uid not in self._stage:
                 continue  # another of its media has failed just now
-            try:
+            with self._guard(output.uid):
                 self._pass_on(output)
-            except Exception as error:  # ends one request, never the worker
-                _log.exception("could not pass on decoded media")
-                self._fail(output.uid, f"internal error: {error}", ErrorKind.INTERNAL)
         self._port.reporter.learned(self._stage.costs)
         decision = self._turn.take(self._facts())
         for uid, turn in decision.turns.items():
@@ -65,9 +71,35 @@ class VisionLane:
             self._port.outbox.send(route.prefill, message)
         self._port.reporter.waited(Stage.VISION, uid, self._stage.start(uid, turn))
         memory = self._stage.memory(uid)
+        with self._guard(uid):
+            self._roll(uid)
         patch, visual = self._stage.used_pages(memory)
         self._port.used(Stage.VISION, patch, memory)
         self._port.used(Stage.ENCODE, visual, memory)
+
+    def _take_back(self, message: Room) -> None:
+        """Take pages of a window back; those of a request that was aborted are the engine's to reclaim."""
+        if message.uid not in self._stage:
+            return
+        if self._stage.take_back(message):
+            self._rolls[message.uid] = None
+            return
+        memory = self._stage.memory(message.uid)
+        self._stage.ended(message.uid)
+        self._port.outbox.tell_freed(Stage.VISION, memory)
+
+    def _roll(self, uid: int) -> None:
+        """Have the next units of a window decoded; if the last ones were in the cache, nothing more comes."""
+        if uid not in self._stage:
+            return
+        route, memory = self._stage.route(uid), self._stage.memory(uid)
+        for message in self._stage.roll(uid):
+            self._port.outbox.send(route.prefill, message)
+        if self._stage.ended(uid):
+            self._turn.note(MediaLeft(uid))
+            for encoder in route.encode:
+                self._port.outbox.send(encoder, Patches(uid=uid, last=True))
+            self._port.outbox.tell_freed(Stage.VISION, memory)
 
     def _pass_on(self, output: Output) -> None:
         self._port.reporter.record(
@@ -83,6 +115,7 @@ class VisionLane:
             if watched:
                 self._port.reporter.decoded(self._stage.remember(message, memory))
             self._send(message, route.encode)
+            stage.ended(uid)
 
     def _send(self, patches: Patches, encoders: tuple[str, ...]) -> None:
         """Send patches to the encoder with the least pending ones; behind the last ones tell the others that, too."""
@@ -94,6 +127,15 @@ class VisionLane:
             for other in encoders:
                 if other != chosen:
                     self._port.outbox.send(other, Patches(uid=patches.uid, last=True))
+
+    @contextmanager
+    def _guard(self, uid: int) -> Iterator[None]:
+        """Let a defect end one request, never the worker."""
+        try:
+            yield
+        except Exception as error:
+            _log.exception("could not decode media, or pass them on")
+            self._fail(uid, f"internal error: {error}", ErrorKind.INTERNAL)
 
     def _fail(self, uid: int, reason: str, kind: ErrorKind, param: str | None = None) -> None:
         self._port.outbox.fail([uid], reason, kind, param)

@@ -56,11 +56,15 @@ class MediaReader:
         self._pool = TurnPool(engines, "medium")
         self._image_pool = TurnPool(_IMAGES * engines, "image")
 
-    def start(self, uid: int, sources: Iterable[MediaSource], priority: int = 0, turn: float = 0.0) -> RunningVideos:
-        """Begin to decode all media of a request, the lowest `priority` first, then the earliest turn (monotonic
-        seconds); return what `cancel` takes.
+    @staticmethod
+    def begin(priority: int = 0, turn: float = 0.0) -> RunningVideos:
+        """Return what is decoded of a request: nothing so far. The lowest `priority` goes first, then the earliest turn
+        (monotonic seconds).
         """
-        running = RunningVideos(priority, turn)
+        return RunningVideos(priority, turn)
+
+    def decode(self, uid: int, sources: Iterable[MediaSource], running: RunningVideos) -> None:
+        """Begin to decode media of a request."""
         for source in sources:
             medium = Medium.of(uid, source)
             if source.plan.kind == "image":
@@ -69,7 +73,6 @@ class MediaReader:
                 self._image_pool.submit(running, self._guarded, medium, self._read_frames, source, running)
             else:
                 self._pool.submit(running, self._guarded, medium, self._videos.begin, source, running)
-        return running
 
     def take_turn(self, running: RunningVideos, turn: float) -> None:
         """Decode a request's videos when it is their turn (monotonic seconds)."""

@@ -1,24 +1,26 @@
 """Vision: media bytes to patches, through FlashCodec, into the patch buffer of whoever encodes them."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Literal, NamedTuple
 
+import msgspec
 from flashcodec.image import WHITE, Background
 
 import flashcodec
 from unifiedserve.config import DecodeOn, ImageBackground, VideoDecoderName
 from unifiedserve.memory.row_buffer import RowBuffer
 from unifiedserve.messages.pages import Pages
-from unifiedserve.messages.wire import Embeddings, Patches, VisionRequest, WatchedUnits
+from unifiedserve.messages.wire import Embeddings, MediaSource, Patches, Room, VisionRequest, WatchedUnits
 from unifiedserve.placement import FIRST_MEMORY, Route
 from unifiedserve.reading.readers import ReadHere, Reading
 from unifiedserve.scheduling import Costs
 from unifiedserve.scheduling.vision import BufferPages
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
+from unifiedserve.worker.vision.rolling import Rolling
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos
 
 _BACKGROUNDS: dict[ImageBackground, Background] = {"white": WHITE, "black": (0, 0, 0), "none": None}
@@ -53,7 +55,8 @@ class _Wanted(NamedTuple):
 class _Job:
     """A request in the stage. Units are counted over all of its media, decoded or not.
 
-    `pages` are those that it has taken for units that are still to be decoded: of the patch and the visual buffer.
+    `pages` are those that it has taken for units that are still to be decoded: of the patch and the visual buffer. What
+    is `rolling` gets them unit by unit, and is here until all have come back.
     """
 
     message: VisionRequest
@@ -62,6 +65,12 @@ class _Job:
     arrived: float  # monotonic seconds
     videos: RunningVideos | None = None  # of an admitted request
     pages: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
+    rolling: Rolling | None = None
+
+    @property
+    def decoded(self) -> bool:
+        """Tell whether no more patches come of it."""
+        return not self.pages and (self.rolling is None or self.rolling.given_out)
 
 
 class VisionStage:
@@ -97,8 +106,12 @@ class VisionStage:
     def accept(self, message: VisionRequest) -> BufferPages:
         """Take a request in, to be decoded when it is let in; return how many pages of its memory have to be free."""
         memory, wanted = self._memory_of(message.ticket.route), _Wanted.of(message)
-        self._jobs[message.ticket.uid] = _Job(message, memory, wanted, monotonic())
+        job = self._jobs[message.ticket.uid] = _Job(message, memory, wanted, monotonic())
         patches, visual = self._buffers[memory]
+        if message.window:
+            needs = map(BufferPages, map(patches.pages_for, wanted.patches), map(visual.pages_for, wanted.visual))
+            job.rolling = Rolling(message.window, zip(wanted.units, needs, strict=True))
+            return BufferPages(message.window.patch, message.window.visual)
         cached = sum(len(pages.numbers) for pages in message.cached.values())
         return BufferPages(
             sum(map(patches.pages_for, wanted.patches)), cached + sum(map(visual.pages_for, wanted.visual))
@@ -137,6 +150,8 @@ class VisionStage:
         """
         job = self._jobs[uid]
         patches, visual = self._buffers[job.memory]
+        if job.rolling:
+            return "taken" if self._take_window(uid, job.rolling, patches, visual) else "full"
         recalled = visual.recall_all(job.message.cached.values(), uid, self._instance)
         if recalled is None:  # first: the others might take them
             return "stale"
@@ -151,8 +166,8 @@ class VisionStage:
 
     def recalled(self, uid: int) -> list[Embeddings]:
         """Return the units that were in the cache, whose pages are taken."""
-        cached = self._jobs[uid].message.cached
-        return [Embeddings(uid=uid, unit=unit, pages=list(pages.numbers)) for unit, pages in cached.items()]
+        job = self._jobs[uid]
+        return [] if job.rolling else [_embeddings(uid, unit, pages) for unit, pages in job.message.cached.items()]
 
     def start(self, uid: int, turn: float) -> float:
         """Begin to decode all media of a request that has its pages, whose turn (monotonic seconds) this is.
@@ -160,8 +175,48 @@ class VisionStage:
         Returns when (monotonic seconds) it had arrived.
         """
         job = self._jobs[uid]
-        job.videos = self._reader.start(uid, job.message.media, job.message.ticket.priority, turn)
+        job.videos = self._reader.begin(job.message.ticket.priority, turn)
+        if job.rolling is None:
+            self._reader.decode(uid, job.message.media, job.videos)
         return job.arrived
+
+    def roll(self, uid: int) -> list[Embeddings]:
+        """Decode the next units of a request that has a window, as far as it has pages for them.
+
+        Returns those that need not be decoded, because they were in the cache.
+        """
+        job = self._jobs[uid]
+        if job.rolling is None or job.videos is None:
+            return []
+        recalled: list[Embeddings] = []
+        while True:
+            job.rolling.recall(lambda unit: self._recall(job, unit, recalled))
+            if (given := job.rolling.give()) is None:
+                break
+            unit, job.pages[unit] = given
+        if job.rolling.given_out:
+            self._give_back(job)
+        units = job.rolling.begin()
+        self._reader.decode(uid, _parts(job.message.media, units), job.videos)
+        return recalled
+
+    def take_back(self, message: Room) -> bool:
+        """Take pages of a request's window back; return whether it goes on with them, or they are free."""
+        job = self._jobs[message.uid]
+        if job.rolling is None:
+            raise ValueError(f"request {message.uid} has no window")
+        job.rolling.take_back(message.patch, message.visual)
+        if not job.rolling.given_out:
+            return True
+        self._give_back(job)
+        return False
+
+    def ended(self, uid: int) -> bool:
+        """Tell whether no more patches come of a request that is here; forget it if all of its pages have come back."""
+        job = self._jobs[uid]
+        if job.decoded and (job.rolling is None or job.rolling.returned):
+            self.drop(uid)
+        return job.decoded
 
     def take_turn(self, uid: int, turn: float) -> None:
         """Decode a request when it is its turn (monotonic seconds), if it is in decoding."""
@@ -174,10 +229,7 @@ class VisionStage:
         return [output for output in outputs if output.uid in self._jobs]
 
     def write(self, output: Output) -> Patches | None:
-        """Put decoded units into the patch buffer; None if the request has failed meanwhile.
-
-        A request whose last units these are leaves the stage.
-        """
+        """Put decoded units into the patch buffer; None if the request has failed meanwhile."""
         job = self._jobs.get(output.uid)
         if job is None or output.patches is None or output.plan is None:
             return None
@@ -188,15 +240,12 @@ class VisionStage:
         buffer.write(patches.view(-1, buffer.width), [(taken, rows) for taken in pages])
         if on_device:
             self._device.fence()  # the decoder gets its memory back with the output
-        last = not job.pages
-        if last:
-            self.drop(output.uid)
-        return Patches(uid=output.uid, units=output.units, pages=list(pages), visual=list(visual), last=last)
+        return Patches(uid=output.uid, units=output.units, pages=list(pages), visual=list(visual), last=job.decoded)
 
     @property
     def decoding(self) -> list[int]:
         """Return the uids of the requests in decoding."""
-        return [uid for uid, job in self._jobs.items() if job.videos is not None]
+        return [uid for uid, job in self._jobs.items() if job.videos is not None and not job.decoded]
 
     def route(self, uid: int) -> Route:
         """Return who serves a request that is here."""
@@ -205,7 +254,7 @@ class VisionStage:
     def is_watched(self, uid: int) -> bool:
         """Tell whether somebody wants to see what is decoded for a request."""
         job = self._jobs.get(uid)
-        return job is not None and job.message.watched
+        return job is not None and job.message.watched and job.rolling is None  # pages of a window are not taken anew
 
     def remember(self, patches: Patches, memory: str) -> WatchedUnits:
         """Return where these patches, still held, can be read until their pages are taken anew."""
@@ -225,11 +274,50 @@ class VisionStage:
         for patches, visual in job.pages.values():
             buffers.patches.release(patches)
             buffers.visual.release(visual)
+        self._give_back(job)
 
     def close(self) -> None:
         """Stop all decoding and its threads."""
         self._reader.close()
 
+    def _take_window(self, uid: int, rolling: Rolling, patches: RowBuffer, visual: RowBuffer) -> bool:
+        for_patches = patches.pool.allocate(rolling.window.patch, uid, self._instance)
+        if for_patches is None:
+            return False
+        for_visual = visual.pool.allocate(rolling.window.visual, uid, self._instance)
+        if for_visual is None:
+            patches.release(for_patches.tolist())
+            return False
+        rolling.take(for_patches.tolist(), for_visual.tolist())
+        return True
+
+    def _recall(self, job: _Job, unit: int, recalled: list[Embeddings]) -> bool:
+        """Recall a unit from the cache, if it is still there."""
+        pages, uid = job.message.cached.get(unit), job.message.ticket.uid
+        if pages is None or not self._buffers[job.memory].visual.recall(pages, uid, self._instance):
+            return False
+        recalled.append(_embeddings(uid, unit, pages))
+        return True
+
+    def _give_back(self, job: _Job) -> None:
+        """Release the pages of a window that no unit has."""
+        if job.rolling:
+            self._buffers[job.memory].patches.release(job.rolling.patch)
+            self._buffers[job.memory].visual.release(job.rolling.visual)
+            job.rolling.patch, job.rolling.visual = [], []
+
     def _finished(self, output: Output) -> None:
         self._outputs.append(output)
         self._wake()
+
+
+def _embeddings(uid: int, unit: int, pages: Pages) -> Embeddings:
+    return Embeddings(uid=uid, unit=unit, pages=list(pages.numbers), cached=True)
+
+
+def _parts(media: Collection[MediaSource], units: Collection[int]) -> Iterator[MediaSource]:
+    """Yield the media that these units are of, as far as they are."""
+    for source in media:
+        own = range(source.first_unit, source.first_unit + source.plan.units)
+        if wanted := [unit - source.first_unit for unit in units if unit in own]:
+            yield msgspec.structs.replace(source, units=wanted)

@@ -37,6 +37,7 @@ class RunningVideos:
     requests: set[int] = field(default_factory=set)  # by FlashCodec's numbers
     cancelled: bool = False
     images: Cancellation = field(default_factory=Cancellation)
+    bitstreams: dict[int, flashcodec.Bitstream] = field(default_factory=dict)  # by the first units of media
 
 
 class Videos(Protocol):
