@@ -141,12 +141,30 @@ def test_logprobs_are_those_of_the_tokens(daemon: Daemon) -> None:
 
 
 @pytest.mark.daemon(**SMALL_BUFFERS)
+def test_videos_larger_than_buffers_have_the_same_answers(
+    daemon: Daemon, serve: Callable[..., Daemon], clips: Clips
+) -> None:
+    """Six at once, four of which go through windows of both buffers, and one that is aborted in the middle."""
+    every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}, "return_token_ids": True}
+    large = [video_part(clips(64)), text_part("What happens?")]
+    asked = [large, [video_part(clips(8)), text_part("What?")], large, [text_part("What is a river?")], large, large]
+
+    def answers(of: Daemon) -> list[list[int]]:
+        with concurrent.futures.ThreadPoolExecutor(len(asked)) as pool:
+            return list(pool.map(lambda content: tokens(of, *content, extra_body=every_frame), asked))
+
+    gone = ask(daemon, *large, stream=True, max_tokens=100, extra_body={**every_frame, "ignore_eos": True})
+    gone.close()
+    assert answers(daemon) == answers(serve())
+    daemon.wait_idle()
+
+
+@pytest.mark.daemon(**SMALL_BUFFERS)
 def test_requests_that_do_not_fit_a_buffer_are_refused_with_the_numbers(daemon: Daemon, clips: Clips) -> None:
     with pytest.raises(openai.BadRequestError, match=r"KV cache .* which has \d+.*--kv-cache-mib"):
         ask(daemon, text_part("Hello"), max_tokens=5000)
-    every_frame = {"media_io_kwargs": {"video": {"num_frames": -1}}}
-    with pytest.raises(openai.BadRequestError, match=r"patch buffer .* which has \d+.*--patch-buffer-mib"):
-        ask(daemon, video_part(clips(64)), text_part("Hi"), extra_body=every_frame)
+    with pytest.raises(openai.BadRequestError, match=r"KV cache .* which has \d+.*--kv-cache-mib"):
+        ask(daemon, video_part(clips(64)), text_part("Hi"), max_tokens=5000)
     with pytest.raises(openai.BadRequestError, match="the context holds"):
         ask(daemon, text_part("word " * 40000))
     assert tokens(daemon, text_part("Still there?"))

@@ -71,6 +71,8 @@ class Dispatch:
         if vision is None:
             route = route.at_prefill()
             request.ticket = msgspec.structs.replace(request.ticket, route=route)
+        else:
+            request.window = vision.window
         for instance in dict.fromkeys([route.prefill, *route.encode]):
             self._workers.send(instance, request)
         left = {Stage.VISION: work.encode, Stage.ENCODE: work.encode, Stage.PREFILL: work.prompt}

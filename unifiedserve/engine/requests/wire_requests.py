@@ -32,7 +32,6 @@ def prefill_request(
         sampling=sampling,
         indices=indices,
         embed=embed,
-        window=active.planned.window,
         **known._asdict(),
     )
 

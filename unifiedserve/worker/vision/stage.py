@@ -17,10 +17,10 @@ from unifiedserve.messages.wire import Embeddings, MediaSource, Patches, Room, V
 from unifiedserve.placement import FIRST_MEMORY, Route
 from unifiedserve.reading.readers import ReadHere, Reading
 from unifiedserve.scheduling import Costs
+from unifiedserve.scheduling.rolling import Rolling
 from unifiedserve.scheduling.vision import BufferPages
 from unifiedserve.worker.vision.media_reader import MediaReader
 from unifiedserve.worker.vision.medium import Output
-from unifiedserve.worker.vision.rolling import Rolling
 from unifiedserve.worker.vision.videos import DecoderOptions, RunningVideos
 
 _BACKGROUNDS: dict[ImageBackground, Background] = {"white": WHITE, "black": (0, 0, 0), "none": None}
