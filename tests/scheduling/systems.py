@@ -79,10 +79,16 @@ def free_pages() -> FreePages:
 
 
 def simulated(
-    placement: str, work: list[Arrival], budget: Budget, costs: StageCosts, kept: Rules, dual_streams: bool = False
+    placement: str,
+    work: list[Arrival],
+    budget: Budget,
+    costs: StageCosts,
+    kept: Rules,
+    dual_streams: bool = False,
+    free: FreePages | None = None,
 ) -> Simulator:
     """Return a system in which all has happened that will."""
-    placed = LAYOUTS[placement]
-    simulator = Simulator(placed, budget, free_pages(), work, costs, Cores(2), kept, dual_streams=dual_streams)
+    placed, free = LAYOUTS[placement], free or free_pages()
+    simulator = Simulator(placed, budget, free, work, costs, Cores(2), kept, dual_streams=dual_streams)
     simulator.run(until=8000)
     return simulator

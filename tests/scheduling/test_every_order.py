@@ -14,9 +14,16 @@ _VIDEO = Arrival(Ticket(0, 0.0), [1, 1], [4], 2, gop=1)
 _PAIRS = {
     "a video and a text": (_VIDEO, Arrival(Ticket(1, 1.0), [5], [], 2)),
     "two videos": (_VIDEO, Arrival(Ticket(1, 1.0), [1, 1], [4], 2, gop=1)),
+    "two videos larger than the buffers": (
+        Arrival(Ticket(0, 0.0), [0, 0, 1], [4, 4], 2, gop=1),
+        Arrival(Ticket(1, 1.0), [0, 0, 1], [4, 4], 2, gop=1),
+    ),
     "two texts that grow": (Arrival(Ticket(0, 0.0), [3], [], 4), Arrival(Ticket(1, 1.0), [4], [], 4)),
 }
-_POOLS = {"one at a time": FreePages(3, 1, 1, PAGE), "almost both": FreePages(4, 2, 2, PAGE)}
+_POOLS = {
+    "one at a time": FreePages(3, 1, 1, PAGE),
+    "almost both": FreePages(4, 2, 2, PAGE),
+}
 _ALWAYS = {("monolithic", "a video and a text"), ("ep+d@mem1", "two texts that grow")}
 
 

@@ -39,8 +39,10 @@ class FreePages:
 class Rules(NamedTuple):
     """What the model's family demands: chunks that end within no unit, or visual tokens that are kept for decode.
 
-    Kept ones are no part of the prompt, which needs all of them from its start.
+    Kept ones are no part of the prompt, which needs all of them from its start. Without `overlap` they all are encoded
+    before it is prefilled.
     """
 
     whole_units: bool = False
     keeps_visual: bool = False
+    overlap: bool = True

@@ -30,8 +30,9 @@ class Prompts:
 
     def encode(self, uid: int, instance: str) -> None:
         """Encode a unit in an instance: its patches leave their buffer."""
-        pages = self._system.requests[uid].arrival.patch_pages
-        self._free.patch += pages
+        request = self._system.requests[uid]
+        pages = request.arrival.patch_pages
+        self._system.give_back(self._free, request, patch=pages)
         self._system.status.encoded(instance, pages)
 
     def take_encoded(self, uid: int, unit: int) -> None:
@@ -54,7 +55,8 @@ class Prompts:
             held = self._held[chunk.uid]
             self._held[chunk.uid] = [unit for unit in held if unit.position + unit.tokens > chunk.stop]
             left = [unit for unit in held if unit.position + unit.tokens <= chunk.stop]
-            self._free.visual += sum(self._system.visual_pages(unit.tokens) for unit in left)
+            pages = sum(self._system.visual_pages(unit.tokens) for unit in left)
+            self._system.give_back(self._free, self._system.requests[chunk.uid], visual=pages)
         if chunk.stop < shape.tokens:
             return False
         del self._prefilled[chunk.uid], self._filled[chunk.uid]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from unifiedserve.messages.pages import Window
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import Load, Stage
 from unifiedserve.scheduling.simulation.arrival import Arrival
@@ -14,13 +15,15 @@ _NOTHING = Shape(0, 0)  # until it is taken in
 class Request:
     """A request, its place in the queues, what it needs, and when its tokens came (seconds).
 
-    A preempted one starts anew, and what it had generated is part of its prompt.
+    A preempted one starts anew, and what it had generated is part of its prompt. Media that do not fit into their
+    buffers go through a `window`.
     """
 
     arrival: Arrival
     ticket: Ticket
     shape: Shape = _NOTHING
     tokens: list[float] = field(default_factory=list)
+    window: Window | None = None
     decodes: bool = False  # nothing of it is left in an earlier stage
 
     @property

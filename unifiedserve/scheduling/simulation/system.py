@@ -1,6 +1,6 @@
 """What all workers of a simulated engine share: time, the machine, messages, pages, what they tell each other."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from unifiedserve.messages.costs import Costs
+from unifiedserve.messages.pages import Window
 from unifiedserve.messages.ticket import Ticket
 from unifiedserve.placement import ChangingPlacement, Instance, Placement, Route, Stage, choose_route
 from unifiedserve.scheduling.simulation.arrival import FreePages, Rules
@@ -28,6 +29,7 @@ from unifiedserve.scheduling.turn import (
     Stopped,
     UnitShape,
 )
+from unifiedserve.scheduling.vision import BufferPages, window_of
 
 
 class Worker(Protocol):
@@ -70,6 +72,10 @@ class System:
         self.frees = {memory: replace(free) for memory in placement.memories}
         self.kv_total = free.kv
         self._visual_page_tokens = free.visual_page_tokens
+        self._buffers = BufferPages(free.patch, free.visual)
+        self.takers: dict[
+            str, Callable[[int, int, int], None]
+        ] = {}  # by instance: see `give_back`
         self.rules = rules
         self.dual_streams = dual_streams
         self._page_tokens = page_tokens
@@ -164,6 +170,7 @@ class System:
         """Send a request to the workers, for the first time or when it has lost its pages."""
         if self._targets:
             request.ticket = self._ticket(request, self._targets)
+        request.window = self._window(request)
         request.shape = self._shape(request)
         others = (each.load for each in self.requests.values() if each is not request)
         route = choose_route(self.roles.open, others, media=bool(request.arrival.units))
@@ -187,7 +194,15 @@ class System:
             units.append(UnitShape(tokens, 0 if rules.keeps_visual else position))
             position += 0 if rules.keeps_visual else tokens
         total = position + arrival.gaps[-1] + len(request.tokens)
-        return Shape(total, self.kv_pages(total), units, rules.whole_units)
+        window = request.window.half if request.window else 0
+        return Shape(total, self.kv_pages(total), units, rules.whole_units, window=window)
+
+    def _window(self, request: Request) -> Window | None:
+        """Return the window that a request's media go through (as `engine/admission/buffers.py`)."""
+        if len(self.frees) > 1 or self.rules.keeps_visual or not self.rules.overlap:
+            return None
+        patch = request.arrival.patch_pages
+        return window_of([BufferPages(patch, self.visual_pages(unit)) for unit in request.arrival.units], self._buffers)
 
     def _ticket(self, request: Request, targets: Targets) -> Ticket:
         """Return its place in the queues (as `engine/requests/`): whose stream has begun owes its next token now."""
@@ -196,6 +211,15 @@ class System:
         arrival, visual = request.arrival, sum(request.arrival.units)
         prompt = sum(arrival.gaps) + len(request.tokens) + (0 if self.rules.keeps_visual else visual)
         return targets.ticket(request.ticket, prompt, visual, visual, 0.0 if request.tokens else arrival.target)
+
+    def give_back(self, free: FreePages, request: Request, patch: int = 0, visual: int = 0) -> None:
+        """Give back pages of media: those of a window to vision, for the next units, the others to who needs some."""
+        if request.window:
+            take_back = self.takers[request.ticket.route.vision]
+            self.clock.after(self.costs.message, partial(take_back, request.ticket.uid, patch, visual))
+        else:
+            free.patch += patch
+            free.visual += visual
 
     def wake(self, worker: Worker) -> None:
         """Give a worker a turn when all that happens now has happened, unless another one has taken its place."""
@@ -256,8 +280,10 @@ class System:
         return -(-unit // self._visual_page_tokens)
 
     def media_pages(self, request: Request) -> tuple[int, int]:
-        """Return how many pages of the patch and of the visual buffer the media of a request need."""
+        """Return how many pages of the patch and of the visual buffer a request takes for its media."""
         arrival = request.arrival
+        if request.window:
+            return request.window.patch, request.window.visual
         return len(arrival.units) * arrival.patch_pages, sum(map(self.visual_pages, arrival.units))
 
     def _post(self, worker: Worker, event: Event | None) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from unifiedserve.config import Order
 from unifiedserve.messages.costs import Costs
 from unifiedserve.placement import Instance, Placement, Stage
+from unifiedserve.scheduling.rolling import Rolling
 from unifiedserve.scheduling.simulation.request import Request
 from unifiedserve.scheduling.simulation.system import System
 from unifiedserve.scheduling.turn import Begin, Decoded, Event, Neighbours, Ready
@@ -25,6 +26,7 @@ class _Job:
     units_left: int
     segments: deque[range] = field(default_factory=deque)  # that nobody decodes
     turn: float = 0.0  # seconds
+    rolling: Rolling | None = None
 
 
 class VisionWorker:
@@ -39,13 +41,18 @@ class VisionWorker:
         self._jobs: dict[int, _Job] = {}
         self._turn = VisionTurn(order)
         self._neighbours = Neighbours(system.placement, instance.name, system.status)
+        system.takers[instance.name] = self._take_back
 
     def receive(self, event: Event) -> None:
         if isinstance(event, Begin):
             request = self._system.requests[event.ticket.uid]
             memory = self._system.placement.memory_of(event.ticket.route.encode[0])
             self._turn.note(MediaCame(request.ticket, *self._system.media_pages(request), memory))
-            self._jobs[event.ticket.uid] = _Job(request, len(request.arrival.units))
+            self._jobs[event.ticket.uid] = job = _Job(request, len(request.arrival.units))
+            if request.window:
+                patch = request.arrival.patch_pages
+                needs = (BufferPages(patch, self._system.visual_pages(unit)) for unit in request.arrival.units)
+                job.rolling = Rolling(request.window, enumerate(needs))
 
     def hand_over(self, heirs: Iterator[str]) -> None:
         """Do nothing: it decodes no answers."""
@@ -75,25 +82,58 @@ class VisionWorker:
         free.patch -= patch
         free.visual -= visual
         assert min(free.patch, free.visual) >= 0, "more is let in than has pages"
+        if job.rolling:
+            job.rolling.take(range(patch), range(visual))
         self._system.run(self._instance, 1, self._system.costs.analysis, partial(self._analysed, job))
 
     def _analysed(self, job: _Job) -> None:
-        arrival = job.request.arrival
-        if arrival.gop:
-            job.segments.extend(self._cut(len(arrival.units), arrival.gop))
+        if job.rolling:
+            self._roll(job, job.rolling)
+        else:
+            self._decode_all(job, range(len(job.request.arrival.units)))
+
+    def _roll(self, job: _Job, rolling: Rolling) -> None:
+        """Decode the next units of a window, as far as there are pages for them."""
+        while rolling.give():
+            pass
+        if units := rolling.begin():
+            self._decode_all(job, range(units[0], units[-1] + 1))
+        if rolling.given_out:
+            self._release_room(job.request, len(rolling.patch), len(rolling.visual))
+            rolling.patch, rolling.visual = [], []
+
+    def _take_back(self, uid: int, patch: int, visual: int) -> None:
+        """Take back pages of a window, whose units are done with them."""
+        job = self._jobs.get(uid)
+        if job and job.rolling and not job.rolling.given_out:
+            job.rolling.take_back([0] * patch, [0] * visual)
+            self._roll(job, job.rolling)
+        else:
+            self._release_room(self._system.requests[uid], patch, visual)
+
+    def _release_room(self, request: Request, patch: int, visual: int) -> None:
+        encoder = request.ticket.route.encode[0]
+        free = self._system.free_of(encoder)
+        free.patch += patch
+        free.visual += visual
+        self._system.freed(Stage.VISION, self._system.placement.memory_of(encoder), self)
+        self._system.wake(self)
+
+    def _decode_all(self, job: _Job, units: range) -> None:
+        if gop := job.request.arrival.gop:
+            job.segments.extend(self._cut(units, gop))
             self._assign()
         else:
-            for image in range(len(arrival.units)):
+            for image in units:
                 self._decode(job, range(image, image + 1))
 
-    def _cut(self, units: int, gop: int) -> Iterator[range]:
+    def _cut(self, units: range, gop: int) -> Iterator[range]:
         """Yield segments of whole GOPs, ever smaller towards the end (guided self-scheduling, as FlashCodec's)."""
-        start = 0
-        while start < units:
-            gops = -(-(units - start) // gop)
-            stop = min(units, start + -(-gops // (_SHARE * self._engines)) * gop)
-            yield range(start, stop)
-            start = stop
+        while units:
+            gops = -(-len(units) // gop)
+            count = -(-gops // (_SHARE * self._engines)) * gop
+            yield units[:count]
+            units = units[count:]
 
     def _assign(self) -> None:
         """Let idle engines take segments of the request whose turn comes first."""
