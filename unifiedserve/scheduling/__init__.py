@@ -4,7 +4,8 @@ No I/O, no torch and no clock in here, so that the same code runs in the workers
 and in a simulator.
 
 Pages are taken in one order, patch -> visual -> KV, and a request is let into each buffer only when all
-that it will ever need of it is there. So no two requests can wait for each other's pages.
+that it will ever need of it is there: pages for all its media, or a window that they go through. So no
+two requests can wait for each other's pages.
 """
 
 from unifiedserve.messages.costs import Costs

@@ -73,9 +73,7 @@ class System:
         self.kv_total = free.kv
         self._visual_page_tokens = free.visual_page_tokens
         self._buffers = BufferPages(free.patch, free.visual)
-        self.takers: dict[
-            str, Callable[[int, int, int], None]
-        ] = {}  # by instance: see `give_back`
+        self.takers: dict[str, Callable[[int, int, int], None]] = {}  # by instance: see `give_back`
         self.rules = rules
         self.dual_streams = dual_streams
         self._page_tokens = page_tokens
