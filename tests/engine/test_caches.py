@@ -13,7 +13,7 @@ from daemon import Daemon
 from media import Clip, image_part, make_image, text_part, video_part
 from reference import Reference
 from test_fidelity import NAMES, PIECES, answer, expected_answers, question
-from test_life_of_requests import KEEPS_NOTHING, PLACEMENTS, TIGHT_BUFFERS, ask, metric, tokens
+from test_life_of_requests import KEEPS_NOTHING, PLACEMENTS, SHARED_FIRST, TIGHT_BUFFERS, ask, metric, tokens
 
 from unifiedserve.engine.caches import Caches, Known
 from unifiedserve.messages.api import GenerateRequest
@@ -141,7 +141,7 @@ def test_answers_equal_generate_whatever_is_cached(
 
 
 @pytest.mark.fresh_daemon
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", SHARED_FIRST)
 def test_each_cache_saves_its_share(uncached: dict[str, Any], daemon: Daemon, clips: Clips, placement: str) -> None:
     hits = Hits(daemon)
     asked = [ask(daemon, video_part(clips(VIDEO)), text_part(q), extra_body=EVERY_FRAME) for q in QUESTIONS]

@@ -13,7 +13,7 @@ import openai
 import pytest
 from daemon import Daemon
 from media import Clip, text_part, video_part
-from test_life_of_requests import PLACEMENTS, TIGHT_BUFFERS, ask, metric
+from test_life_of_requests import PLACEMENTS, SHARED_FIRST, TIGHT_BUFFERS, ask, metric
 
 pytestmark = pytest.mark.daemon("grammars are compiled in the engine and followed in the workers")
 Clips = Callable[[int], Clip]
@@ -118,7 +118,7 @@ def test_stop_and_length_still_cut(daemon: Daemon) -> None:
 
 
 @pytest.mark.second_daemon(**TIGHT_BUFFERS)
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", SHARED_FIRST)
 def test_preempted_answers_are_the_same(daemon: Daemon, second_daemon: Daemon, placement: str) -> None:
     long = {"type": "array", "items": {"enum": ["a b c d e f", "g h i"]}, "minItems": 25, "maxItems": 25}
     body = {"structured_outputs": {"json": long, "disable_any_whitespace": True}, "return_token_ids": True}

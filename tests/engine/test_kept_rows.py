@@ -17,7 +17,7 @@ from test_caches import Hits, work
 from test_families import KEPT_ROWS
 from test_fidelity import TOKENS, Question, answer
 from test_fidelity import ask as question
-from test_life_of_requests import PLACEMENTS, ask, metric, tokens
+from test_life_of_requests import SHARED_FIRST, ask, metric, tokens
 
 from unifiedserve.placement import Stage
 
@@ -65,7 +65,7 @@ def expected(once_a_run: Callable[..., Any], serve: Callable[..., Daemon]) -> li
     kv_page_tokens=16,
     prefill_chunk_tokens=512,
 )
-@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("placement", SHARED_FIRST)
 def test_small_buffers_make_requests_wait_and_nothing_else(
     daemon: Daemon, expected: list[list[list[int]]], clips: Clips, placement: str
 ) -> None:

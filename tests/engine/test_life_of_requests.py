@@ -17,6 +17,7 @@ Clips = Callable[[int], Clip]
 pytestmark = pytest.mark.daemon("requests in all stages of real workers at once")
 
 PLACEMENTS = ["shared", "monolithic"]
+SHARED_FIRST = ["shared", pytest.param("monolithic", marks=pytest.mark.long)]  # where others try both
 TIGHT_BUFFERS: dict[str, Any] = {"kv_cache_mib": 1, "prefill_chunk_tokens": 32}
 KEEPS_NOTHING: dict[str, Any] = {"no_prefix_cache": True, "visual_cache_mib": 0}
 SMALL_BUFFERS: dict[str, Any] = {"kv_cache_mib": 4, "patch_buffer_mib": 1, "visual_buffer_mib": 1, **KEEPS_NOTHING}

@@ -63,7 +63,7 @@ def test_what_is_called_back_leaves_nothing_in_any_memory(daemon: Daemon, asked:
     daemon.wait_idle()
 
 
-@pytest.mark.parametrize("instance", ["vision-2", "encode-prefill"])
+@pytest.mark.parametrize("instance", [pytest.param("vision-2", marks=pytest.mark.long), "encode-prefill"])
 def test_a_killed_one_loses_no_request(
     daemon: Daemon, asked: list[Question], expected: list[list[int]], instance: str
 ) -> None:

@@ -122,7 +122,13 @@ def test_streams_go_on_while_a_worker_changes_and_back(
 
 
 @pytest.mark.parametrize(
-    ("instance", "stages"), [("encode-2", "p"), ("prefill-1", "ed"), ("decode-2", "v"), ("vision-1", "epd")]
+    ("instance", "stages"),
+    [
+        pytest.param("encode-2", "p", marks=pytest.mark.long),  # as in other tests
+        ("prefill-1", "ed"),
+        pytest.param("decode-2", "v", marks=pytest.mark.long),
+        ("vision-1", "epd"),
+    ],
 )
 def test_it_serves_its_new_stages(
     at_first: Daemon, asked: list[Question], expected: list[list[int]], instance: str, stages: str

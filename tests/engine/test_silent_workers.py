@@ -51,7 +51,7 @@ def test_a_turn_has_an_end_even_if_it_computes() -> None:
 
 
 @pytest.mark.daemon("workers that are stopped", worker_timeout=3.0)
-@pytest.mark.parametrize("instance", ["vision", "decode"])
+@pytest.mark.parametrize("instance", [pytest.param("vision", marks=pytest.mark.long), "decode"])
 def test_a_stopped_worker_is_replaced_and_requests_go_on(
     daemon: Daemon, instance: str, caplog: pytest.LogCaptureFixture
 ) -> None:

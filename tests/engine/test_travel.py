@@ -156,7 +156,7 @@ def test_aborts_at_any_time_leave_nothing(
     expected = answers(start(ONE), asked)
     monkeypatch.setattr(assembly, "carrier_of", unruly)
     workers = start(placement)
-    for _ in range(12):
+    for _ in range(6):
         uids = {uid: choose.randrange(len(asked)) for uid in range(len(workers.drained) + 1, len(workers.drained) + 5)}
         for uid, number in uids.items():
             workers.submit(uid, asked[number], ANSWER, answers=1 + number % 2)
