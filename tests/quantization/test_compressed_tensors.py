@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from compressed_reference import compress
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from stored_weights import checkpoint, named, read_all
@@ -18,6 +17,12 @@ from unifiedserve.quantization.scheme import Scheme
 W4A16 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 32, "symmetric": True}
 W8A8 = {"num_bits": 8, "type": "int", "strategy": "channel", "symmetric": True}
 FP8 = {"num_bits": 8, "type": "float", "strategy": "channel", "symmetric": True}
+
+
+def compress(*given: Any) -> tuple[dict[str, Tensor], Tensor]:
+    import compressed_reference  # the library takes seconds to import
+
+    return compressed_reference.compress(*given)
 
 
 def config(stored: str, weights: dict[str, Any], **more: Any) -> dict[str, Any]:
