@@ -51,7 +51,7 @@ help: ## List the targets
 	@sed -nE 's/^([a-z ]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 setup: ## Make .venv and build the C++ cores (done by the other targets, too)
-	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.environment $(VENV)/.native
+	@$(MAKE) --no-print-directory --silent --jobs=2 $(VENV)/.environment $(VENV)/.native
 
 serve: setup ## Serve MODEL (default: the bundled one) at http://localhost:8000
 	$(VENV)/bin/unifiedserve serve $(MODEL) $(ARGS)
